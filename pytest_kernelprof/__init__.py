@@ -1,0 +1,51 @@
+"""pytest-kernelprof: tests that know how many kernels their code launches.
+
+The public names load on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.errors import (
+        IncompleteProfile,
+        KernelprofError,
+        LimitExceeded,
+        MarkerError,
+        ProfilerUnavailable,
+        TraceError,
+    )
+    from pytest_kernelprof.fixture import KernelProfile, KernelprofWarning
+    from pytest_kernelprof.measure import profile
+    from pytest_kernelprof.profile import Kernel, Profile
+
+__all__ = [
+    "IncompleteProfile",
+    "Kernel",
+    "KernelProfile",
+    "KernelprofError",
+    "KernelprofWarning",
+    "LimitExceeded",
+    "MarkerError",
+    "Profile",
+    "ProfilerUnavailable",
+    "TraceError",
+    "profile",
+]
+
+_HOMES = {
+    "KernelProfile": "fixture",
+    "KernelprofWarning": "fixture",
+    "profile": "measure",
+    "Kernel": "profile",
+    "Profile": "profile",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
+    return getattr(module, name)

@@ -1,0 +1,91 @@
+"""Annotates the user's source lines while a call runs, so that a trace can name them.
+
+``with_stack`` gives the line of the ``def``, not of the call (pytorch #167605). So a run of its
+own follows the user's lines with ``sys.settrace`` and opens an annotation around each: the trace
+then nests operators in lines by its own clock. Library frames are not followed; an operator that
+they launch belongs to the user's line that called them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import site
+import sys
+import sysconfig
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.annotations import LINE
+from pytest_kernelprof.capture.devices import load_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_MAX_LINES = 20_000
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+@contextlib.contextmanager
+def annotate_lines() -> Iterator[None]:
+    """Follow the lines of this thread and of threads started meanwhile.
+
+    A tracer that is already set (a debugger, coverage) pauses until the end.
+    """
+    tracer = _LineTracer()
+    before, before_threads = sys.gettrace(), threading.gettrace()
+    threading.settrace(tracer.on_call)
+    sys.settrace(tracer.on_call)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before_threads)  # type: ignore[arg-type]
+
+
+class _LineTracer:
+    def __init__(self) -> None:
+        self._record: Any = load_torch().profiler.record_function
+        self._library = _library_folders()
+        self._budget = _MAX_LINES
+        self._followed: dict[str, bool] = {}
+
+    def on_call(self, frame: FrameType, event: str, _: object) -> Any:
+        """The tracer of a new frame: None for library code."""
+        file = frame.f_code.co_filename
+        followed = self._followed.get(file)
+        if followed is None:
+            followed = self._followed[file] = self._is_users(file)
+        if not followed or self._budget <= 0:
+            return None
+        open_line: list[Any] = []
+
+        def on_event(frame: FrameType, event: str, _: object) -> Any:
+            if open_line:
+                open_line.pop().__exit__(None, None, None)
+            if event == "line" and self._budget > 0:
+                self._budget -= 1
+                annotation = self._record(f"{LINE}{file}:{frame.f_lineno}")
+                annotation.__enter__()
+                open_line.append(annotation)
+            elif event == "exception" and self._budget > 0:
+                # The line goes on: a ``try`` in this frame may handle it.
+                annotation = self._record(f"{LINE}{file}:{frame.f_lineno}")
+                annotation.__enter__()
+                open_line.append(annotation)
+            return on_event
+
+        return on_event
+
+    def _is_users(self, file: str) -> bool:
+        if file.startswith("<"):
+            return False
+        path = os.path.abspath(file)
+        return not path.startswith(_PACKAGE) and not path.startswith(self._library)
+
+
+def _library_folders() -> tuple[str, ...]:
+    folders = {*site.getsitepackages(), site.getusersitepackages()}
+    folders |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return tuple(os.path.abspath(folder) + os.sep for folder in folders if folder)

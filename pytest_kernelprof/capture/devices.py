@@ -1,0 +1,139 @@
+"""Which device a measurement runs on, and what must be known of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_kernelprof.errors import ProfilerUnavailable
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+DeviceKind = Literal["cuda", "cpu"]
+
+# Newer Kineto writes two "USDT:" lines a session into stderr unless only errors are logged.
+_KINETO_LOG_LEVEL = "6"
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device and the software around it; what a report says of where a number comes from.
+
+    Attributes:
+        kind: "cuda" (ROCm builds of torch say "cuda" too) or "cpu".
+        index: the CUDA device index in this process, 0 for the CPU.
+        name: for example "NVIDIA H200".
+        capability: for example "sm_90", empty on the CPU.
+        l2_bytes: size of the L2 cache, 0 where unknown.
+        versions: torch, cuda, triton, python; only those that there are.
+    """
+
+    kind: DeviceKind
+    index: int
+    name: str
+    capability: str
+    l2_bytes: int
+    versions: dict[str, str]
+
+
+def load_torch() -> ModuleType:
+    """Import torch, quietly set up for profiling.
+
+    Raises:
+        ProfilerUnavailable: torch is not installed.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_LOG_LEVEL)
+    # A compiled CPU graph shows its kernels only when Inductor was told so before compiling.
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+    try:
+        import torch
+    except ImportError as error:
+        raise ProfilerUnavailable(
+            f"torch cannot be imported ({error}); pytest-kernelprof measures code that runs under "
+            "PyTorch: install torch in this environment"
+        ) from error
+    return torch
+
+
+def why_no_gpu() -> str:
+    """Why there is no usable GPU in this process, in words; empty when there is one."""
+    torch = load_torch()
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"no GPU: torch {torch.__version__} is built without CUDA"
+    if torch.cuda._is_in_bad_fork():
+        return (
+            "no GPU: this process was forked after CUDA came up, and CUDA does not survive a fork; "
+            "start workers with the 'spawn' method, or run without forking (pytest --forked)"
+        )
+    if not torch.cuda.is_available():
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if hidden is not None:
+            return f"no GPU: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
+        return "no GPU: torch sees no CUDA device (no device, or no working driver)"
+    return ""
+
+
+def current_device(kind: DeviceKind) -> Device:
+    """The current device of a kind.
+
+    Raises:
+        ProfilerUnavailable: "cuda" was asked for and there is none; the message says why.
+    """
+    torch = load_torch()
+    if kind == "cpu":
+        return Device("cpu", 0, _cpu_name(), "", 0, _versions(torch))
+    reason = why_no_gpu()
+    if reason:
+        raise ProfilerUnavailable(reason)
+    index = torch.cuda.current_device()
+    properties = torch.cuda.get_device_properties(index)
+    return Device(
+        "cuda",
+        index,
+        properties.name,
+        f"sm_{properties.major}{properties.minor}",
+        int(getattr(properties, "L2_cache_size", 0)),
+        _versions(torch),
+    )
+
+
+def devices_in_use() -> list[int]:
+    """Indices of the CUDA devices on which this process has a context.
+
+    Synchronising the others would create a context on each of them.
+    """
+    torch = load_torch()
+    if not torch.cuda.is_initialized():
+        return []
+    return [i for i in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(i)]
+
+
+def synchronize(device: Device) -> None:
+    """Wait for all work on every device in use; nothing on the CPU."""
+    if device.kind == "cuda":
+        torch = load_torch()
+        for index in devices_in_use():
+            torch.cuda.synchronize(index)
+
+
+def _cpu_name() -> str:
+    return f"CPU ({platform.machine()})"
+
+
+def _versions(torch: Any) -> dict[str, str]:
+    versions = {"torch": str(torch.__version__), "python": platform.python_version()}
+    if torch.version.cuda:
+        versions["cuda"] = torch.version.cuda
+    if torch.version.hip:
+        versions["hip"] = torch.version.hip
+    triton = sys.modules.get("triton")
+    try:
+        versions["triton"] = getattr(triton, "__version__", "") or metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        pass
+    return versions

@@ -1,0 +1,148 @@
+"""One profiler session: rounds under our annotations, sentinel kernels around them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.capture.devices import Device, load_torch, synchronize
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Recording:
+    """A recorded trace file; the file is removed when nobody holds the recording any more.
+
+    Attributes:
+        path: the Chrome trace that torch exported.
+        collection_stopped: whether the profiler ran out of buffers and stopped collecting.
+    """
+
+    def __init__(self, path: str, *, collection_stopped: bool) -> None:
+        self.path = path
+        self.collection_stopped = collection_stopped
+        weakref.finalize(self, _remove, path, os.getpid())
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child must not remove its parent's file
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+class Session:
+    """A fresh profiler for one session. Use as a context manager, then ``recording()``.
+
+    Raises:
+        ProfilerUnavailable: on entry, when a profiler is already running.
+        IncompleteProfile: on exit, when other code ended our profiler.
+    """
+
+    def __init__(self, device: Device, *, stacks: bool) -> None:
+        self._device = device
+        self._stacks = stacks
+        self._rounds = 0
+        self._profiler: Any = None
+        self._collection_stopped = False
+
+    def __enter__(self) -> Session:
+        refuse_to_nest()
+        torch = load_torch()
+        synchronize(self._device)
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if self._device.kind == "cuda":
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        # The base class of torch.profiler.profile has no schedule and, unlike it, no reference
+        # cycle: its buffers are returned as soon as the session is dropped.
+        profiler = torch.profiler._KinetoProfile(
+            activities=activities,
+            with_stack=self._stacks,
+            experimental_config=_experimental_config(torch, self._device),
+        )
+        profiler.start()
+        self._profiler = profiler
+        self._sentinel(FIRST_SENTINEL)
+        return self
+
+    @contextlib.contextmanager
+    def round(self) -> Iterator[None]:
+        """Annotate one call of the measured code; synchronises after it, outside the annotation."""
+        torch = load_torch()
+        name = f"{ROUND}{self._rounds}"
+        self._rounds += 1
+        try:
+            with torch.profiler.record_function(name):
+                yield
+        finally:
+            synchronize(self._device)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        torch = load_torch()
+        ended_by_others = not torch.autograd.profiler._is_profiler_enabled
+        try:
+            if kind is None and not ended_by_others:
+                self._sentinel(LAST_SENTINEL)
+                self._collection_stopped = bool(torch.autograd._is_kineto_stopped())
+        finally:
+            # Whatever happened, the next test must find no profiler running.
+            with contextlib.suppress(RuntimeError) if ended_by_others else contextlib.nullcontext():
+                self._profiler.stop()
+        if ended_by_others and kind is None:
+            raise IncompleteProfile(
+                "another profiler was started and stopped inside the measured code, which ended "
+                "ours: take torch.profiler (or a tool that uses it) out of the measured code"
+            )
+
+    def recording(self) -> Recording:
+        """Export the trace of the finished session."""
+        handle, path = tempfile.mkstemp(prefix="kernelprof-", suffix=".json")
+        os.close(handle)
+        recording = Recording(path, collection_stopped=self._collection_stopped)
+        self._profiler.export_chrome_trace(path)
+        self._profiler = None
+        return recording
+
+    def _sentinel(self, name: str) -> None:
+        """Launch a kernel of our own, apart from the rounds: if it is missing, others may be.
+
+        The first also takes the profiler's first buffer request (0.5 ms and more) on itself.
+        """
+        if self._device.kind != "cuda":
+            return
+        torch = load_torch()
+        with torch.profiler.record_function(name):
+            torch.cuda._sleep(1)
+        synchronize(self._device)
+
+
+def refuse_to_nest() -> None:
+    """Raise if a profiler runs: nesting silently empties the outer or the inner one.
+
+    Raises:
+        ProfilerUnavailable: with the remedy.
+    """
+    torch = load_torch()
+    # The first is this thread's state only, the second is set by any thread.
+    if torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled:
+        raise ProfilerUnavailable(
+            "a torch profiler is already running, and torch.profiler cannot nest: end it before "
+            "the measured code, or run with --kernelprof-disable to profile by hand"
+        )
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise ProfilerUnavailable(
+            "a CUDA graph is being captured: profile its replay, or the code before capturing it"
+        )
+
+
+def _experimental_config(torch: Any, device: Device) -> Any:
+    config = torch._C._profiler._ExperimentalConfig
+    if device.kind == "cuda":
+        return config(enable_cuda_sync_events=True)
+    # Python threads that the measured code starts are seen on the CPU only with this.
+    return config(profile_all_threads=True)

@@ -1,0 +1,29 @@
+"""The exceptions that users may catch or name in ``raises=``."""
+
+from __future__ import annotations
+
+import pytest
+
+
+class KernelprofError(Exception):
+    """Base of the errors that are not verdicts: something kept a number from being had."""
+
+
+class IncompleteProfile(KernelprofError):
+    """A profile could not be taken, or was taken and is known not to hold everything."""
+
+
+class ProfilerUnavailable(IncompleteProfile):
+    """The profiler cannot see the device at all; the message names the cause and the remedy."""
+
+
+class MarkerError(KernelprofError):
+    """A marker or limit is malformed; the message shows the right form."""
+
+
+class TraceError(KernelprofError):
+    """A trace file cannot be read; the message names the file, the position and the reason."""
+
+
+class LimitExceeded(pytest.fail.Exception):
+    """A measured value lies above its limit. A failure of the test, like ``pytest.fail``."""

@@ -1,0 +1,276 @@
+"""``KernelProfile``: the object that a test talks to."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
+from pytest_kernelprof.limits.judge import Verdict, judge
+from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.markers import check_option
+from pytest_kernelprof.measure import (
+    EXACT_ROUNDS,
+    TIMED_ROUNDS,
+    Measurement,
+    Plan,
+    measure,
+    measure_once,
+    preparer,
+    require_complete,
+)
+from pytest_kernelprof.report.data import row
+from pytest_kernelprof.report.failure import failure_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.capture.devices import DeviceKind
+    from pytest_kernelprof.limits.kinds import Limit
+    from pytest_kernelprof.markers import Options
+    from pytest_kernelprof.profile import Profile
+    from pytest_kernelprof.settings import Settings
+
+R = TypeVar("R")
+
+
+class KernelprofWarning(pytest.PytestWarning):
+    """A verdict that could not be reached: the interval of a time holds its limit."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A measurement and the limits given to it alone."""
+
+    measurement: Measurement
+    own_limits: dict[tuple[str, str], Limit] = field(default_factory=dict)
+
+
+class Region:
+    """What ``with kernel_profile.region(...) as region`` hands out."""
+
+    def __init__(self) -> None:
+        self._profile: Profile | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """The block's profile, after the block.
+
+        Raises:
+            RuntimeError: the block has not ended, or profiling is disabled.
+        """
+        if self._profile is None:
+            raise RuntimeError(
+                "region.profile is there only after the with block, and not under "
+                "--kernelprof-disable"
+            )
+        return self._profile
+
+
+class KernelProfile:
+    """Profiles callables and blocks of one test, and judges them when the test has run.
+
+    Calling it, ``kernel_profile(fn, *args, **kwargs)``, warms up, profiles and measures ``fn`` and
+    returns the first call's result.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        device: DeviceKind,
+        limits: Sequence[Limit] = (),
+        options: Options | None = None,
+    ) -> None:
+        self._settings = settings
+        self._device: DeviceKind = device
+        self._limits = {limit.key: limit for limit in limits}
+        self._options = options
+        self._taken: list[_Taken] = []
+        self._ran_disabled = False
+
+    def __call__(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+        """Warm up, profile and measure ``fn(*args, **kwargs)``; returns the first call's result."""
+        __tracebackhide__ = True
+        return self.run(fn, args, kwargs)
+
+    def run(
+        self,
+        fn: Callable[..., R],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        setup: Callable[[], Any] | None = None,
+        warmup: int | None = None,
+        rounds: int | None = None,
+        flush_l2: bool | None = None,
+    ) -> R:
+        """The explicit form of a call.
+
+        Args:
+            setup: runs before each call, outside the region, and hands back fresh arguments: a
+                tuple, a pair of tuple and dict, or None to keep the given ones.
+            warmup: calls before the first profiled one. rounds: profiled calls.
+            flush_l2: whether the L2 cache is flushed before each timed round.
+
+        Raises:
+            IncompleteProfile: the profiler cannot be used here; the message says why.
+            MarkerError: an option is not of its form.
+        """
+        __tracebackhide__ = True
+        if not callable(fn):
+            raise TypeError(
+                f"kernel_profile profiles a callable, got {type(fn).__name__}; "
+                "write kernel_profile(fn, *args), not kernel_profile(fn(*args))"
+            )
+        asked = {"warmup": warmup, "rounds": rounds, "flush_l2": flush_l2}
+        chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
+        if self._settings.disable:
+            self._ran_disabled = True
+            return self._run_plainly(fn, args, kwargs, setup)
+        label = f"profile {len(self._taken) + 1}" if self._taken else ""
+        plan = replace(self._plan(chosen.get("rounds")), **chosen)
+        result, measurement = measure(fn, plan, args, kwargs, setup=setup, label=label)
+        self._keep(_Taken(measurement))
+        return result  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def region(self, name: str = "region", **limits: Any) -> Iterator[Region]:
+        """Profile a block as it stands, once. A limit given here replaces the same of a marker.
+
+        Raises:
+            MarkerError: a limit is unknown or not of its form.
+            IncompleteProfile: the profiler cannot be used here; the message says why.
+        """
+        own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
+        region = Region()
+        if self._settings.disable:
+            self._ran_disabled = True
+            yield region
+            return
+        with measure_once(self._plan(None), name) as found:
+            yield region
+        self._keep(_Taken(found[0], own))
+        region._profile = self._taken[-1].measurement.profile
+
+    def limit(self, **limits: Any) -> None:
+        """Set limits at run time, by the markers' names: ``kernel_profile.limit(max_kernels=3)``.
+
+        Replaces the same limit of a marker, for every profile of the test. Several arguments are a
+        tuple, keyword arguments a dict: ``max_memcpys={"n": 0, "direction": "d2h"}``.
+
+        Raises:
+            MarkerError: there is no such limit, or it is not of its form.
+        """
+        for name, value in limits.items():
+            limit = parse_keyword(name, value)
+            self._limits[limit.key] = limit
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """All profiles of this test so far, in order."""
+        return tuple(taken.measurement.profile for taken in self._taken)
+
+    @property
+    def last(self) -> Profile:
+        """The newest profile.
+
+        Raises:
+            RuntimeError: nothing has been profiled yet.
+        """
+        if self._ran_disabled:
+            pytest.skip("--kernelprof-disable: there is no profile to look at")
+        if not self._taken:
+            raise RuntimeError(
+                "nothing has been profiled yet: call kernel_profile(fn, *args) first"
+            )
+        return self._taken[-1].measurement.profile
+
+    # What the plugin calls.
+
+    @contextlib.contextmanager
+    def whole_call(self) -> Iterator[None]:
+        """Profile the call phase of a marked test that does not use the fixture."""
+        with measure_once(self._plan(None)) as found:
+            yield
+        self._keep(_Taken(found[0]))
+
+    def rows(self, test: str) -> list[dict[str, Any]]:
+        """The report's rows, plain builtins."""
+        return [row(test, taken.measurement, self._judge(taken)) for taken in self._taken]
+
+    def conclude(self) -> list[str]:
+        """Judge everything; hands back warnings.
+
+        Raises:
+            LimitExceeded: with all violations of all profiles.
+            IncompleteProfile: nothing was profiled, or a kept limit cannot be trusted.
+        """
+        if self._ran_disabled and not self._taken:
+            return []
+        if not self._taken:
+            raise IncompleteProfile(
+                "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, "
+                "*args), use kernel_profile.region(...), or drop the fixture"
+            )
+        judged = [(taken.measurement, self._judge(taken)) for taken in self._taken]
+        failures = [
+            failure_message(measurement.profile, verdicts)
+            for measurement, verdicts in judged
+            if any(verdict.outcome == "fail" for verdict in verdicts)
+        ]
+        if failures:
+            raise LimitExceeded("\n".join(failures), pytrace=False)
+        for measurement, verdicts in judged:
+            require_complete(measurement)
+            missing = [v.text for v in verdicts if v.outcome == "unavailable"]
+            if missing:
+                raise IncompleteProfile("; ".join(missing))
+        return [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
+
+    def _judge(self, taken: _Taken) -> list[Verdict]:
+        limits = {**self._limits, **taken.own_limits}
+        return judge(taken.measurement.profile, limits.values())
+
+    def _keep(self, taken: _Taken) -> None:
+        """Keep a measurement; if a limit fails, learn the source lines while the arguments live."""
+        self._taken.append(taken)
+        attribute = taken.measurement.attribute
+        # The callable and its arguments must not outlive the call.
+        profile = taken.measurement.profile
+        if attribute and any(verdict.outcome == "fail" for verdict in self._judge(taken)):
+            # The verdict stands without lines: an error of the extra run must not hide it.
+            with contextlib.suppress(Exception):
+                profile = attribute()
+        taken.measurement = replace(taken.measurement, profile=profile, attribute=None)
+
+    def _plan(self, rounds: int | None) -> Plan:
+        """How much to measure: everything where nothing says less, else what the limits need."""
+        options, settings = self._options, self._settings
+        limits = self._limits.values()
+        everything = not limits or settings.report
+        timed = everything or any(limit.device_time or limit.host_time for limit in limits)
+        asked = rounds or (options.rounds if options else None) or settings.rounds
+        profiled = asked or (TIMED_ROUNDS if timed else EXACT_ROUNDS)
+        host = everything or asked is not None or any(limit.host_time for limit in limits)
+        flush = options.flush_l2 if options and options.flush_l2 is not None else None
+        return Plan(
+            self._device,
+            warmup=(options.warmup if options else None) or settings.warmup or 1,
+            rounds=profiled,
+            host_rounds=(asked or TIMED_ROUNDS) if host else 0,
+            memory=everything or any(limit.memory for limit in limits),
+            flush_l2=settings.flush_l2 if flush is None else flush,
+            stacks=bool((options and options.stacks) or settings.stacks),
+        )
+
+    @staticmethod
+    def _run_plainly(
+        fn: Callable[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        setup: Callable[[], Any] | None,
+    ) -> R:
+        return preparer(fn, args, kwargs or {}, setup)()()  # type: ignore[no-any-return]

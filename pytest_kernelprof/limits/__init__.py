@@ -1,0 +1,1 @@
+"""What was promised: markers and keywords become limits, profiles are judged by them."""

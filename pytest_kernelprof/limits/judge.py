@@ -1,0 +1,207 @@
+"""Judges a profile by its limits: verdicts with the words that a failure shows."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pytest_kernelprof.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_kernelprof.limits.kinds import Limit
+    from pytest_kernelprof.metrics import Metric
+    from pytest_kernelprof.profile import Kernel, Profile
+
+Outcome = Literal["pass", "fail", "inconclusive", "not applicable", "unavailable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one limit fared: its outcome and one line that says so, verdict first."""
+
+    limit: Limit
+    outcome: Outcome
+    text: str
+
+
+def judge(profile: Profile, limits: Iterable[Limit]) -> list[Verdict]:
+    """A verdict for each limit. "unavailable" is a value that could not be had: never a pass."""
+    return [_judge(profile, limit) for limit in limits]
+
+
+def _judge(profile: Profile, limit: Limit) -> Verdict:
+    if profile.device_kind == "cpu" and not limit.on_cpu:
+        return Verdict(limit, "not applicable", f"{limit.name}: not applicable on the CPU")
+    if limit.name == "expect_kernels":
+        return _expected(profile, limit)
+    if limit.name == "forbid_kernels":
+        return _forbidden(profile, limit)
+    if limit.patterns:
+        return _matching(profile, limit)
+    metric = profile.metrics[limit.metric]
+    if metric.value is None:
+        return Verdict(limit, "unavailable", f"{limit.name}: {limit.metric} {metric.why}")
+    if metric.kind == "exact":
+        return _exact(profile, limit, metric)
+    return _timed(profile, limit, metric)
+
+
+def _exact(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
+    assert metric.value is not None
+    shown = format_bytes if metric.unit == "bytes" else "{:.0f}".format
+    outcome: Outcome = "fail" if metric.value > limit.bound else "pass"
+    text = f"{_title(limit)}: {shown(metric.value)} {_noun(profile, metric)}, limit {shown(limit.bound)}"
+    return Verdict(limit, outcome, text + _stability(metric.rounds, profile))
+
+
+def _stability(rounds: tuple[float, ...], profile: Profile) -> str:
+    if len(set(rounds)) <= 1:
+        return ""
+    values = ", ".join(f"{value:.0f}" for value in rounds)
+    state = "UNSTABLE" if profile.integrity.complete else "incomplete"
+    return f" ({state}: {values} in {len(rounds)} rounds, the largest counts)"
+
+
+def _timed(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
+    assert metric.value is not None
+    bound, limit_words = limit.bound, format_time(limit.bound)
+    if limit.relative:
+        latency = profile.metrics["latency"].value or 0.0
+        bound = limit.bound * latency
+        limit_words = f"{limit.bound:.0%} of the latency {format_time(latency)}"
+    low = metric.value if metric.low is None else metric.low
+    high = metric.value if metric.high is None else metric.high
+    outcome: Outcome = "fail" if low > bound else "pass" if high <= bound else "inconclusive"
+    text = (
+        f"{limit.name}: {format_time(metric.value)}, limit {limit_words} ({_spread(metric, bound)})"
+    )
+    if outcome == "inconclusive":
+        text += ": INCONCLUSIVE, the interval holds the limit"
+    return Verdict(limit, outcome, text)
+
+
+def _spread(metric: Metric, bound: float) -> str:
+    assert metric.value is not None
+    over = f"{(metric.value / bound - 1) * 100:+.1f} %, " if bound else ""
+    rounds = len(metric.rounds)
+    if metric.low is None or metric.high is None:
+        few = "one round" if rounds == 1 else f"{rounds} rounds"
+        return f"{over}{few}, too few for an interval"
+    interval = f"99 % CI {metric.low:.1f}..{metric.high:.1f}us, {rounds} rounds"
+    return f"{over}{interval}" + (f"; {metric.why}" if metric.why else "")
+
+
+def _title(limit: Limit) -> str:
+    return f"{limit.name}({limit.qualifier})" if limit.qualifier else limit.name
+
+
+def _noun(profile: Profile, metric: Metric) -> str:
+    if metric.name == "kernels":
+        return "kernels launched" if profile.device_kind == "cuda" else "compute operators"
+    base = metric.name.rsplit("_", 1)[0] if metric.name[-3:-1] in ("2h", "h2") else metric.name
+    base = re.sub(r"_(h2d|d2h|d2d|p2p)$", "", base)
+    return {
+        "launches": "launch calls",
+        "memcpys": "memory copies",
+        "memcpy_bytes": "copied",
+        "syncs": "waits for the device",
+        "allocations": "device allocations and frees",
+        "peak_memory": "peak memory",
+        "recompiles": "compilations",
+    }.get(base, base)
+
+
+def matches(kernel: Kernel, pattern: str) -> bool:
+    """Whether a pattern is found in the kernel's full name, short name or operator chain.
+
+    Names differ between GPUs and on the CPU, operators don't. Case is ignored.
+    """
+    compiled = _compiled(pattern)
+    texts = (kernel.name, kernel.short_name, *kernel.operators)
+    return any(compiled.search(text) for text in texts)
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def _matching(profile: Profile, limit: Limit) -> Verdict:
+    (pattern,) = limit.patterns
+    assert pattern is not None
+    found = sum(matches(kernel, pattern) for kernel in profile.kernels)
+    outcome: Outcome = "fail" if found > limit.bound else "pass"
+    text = f"max_kernels(match={pattern!r}): {found} kernels match, limit {limit.bound:.0f}"
+    return Verdict(limit, outcome, text + _stability(profile.metrics["kernels"].rounds, profile))
+
+
+def _forbidden(profile: Profile, limit: Limit) -> Verdict:
+    hits = [
+        f"#{i} {kernel.short_name} ({pattern!r})"
+        for i, kernel in enumerate(profile.kernels, 1)
+        for pattern in limit.patterns
+        if pattern is not None and matches(kernel, pattern)
+    ]
+    if not hits:
+        return Verdict(limit, "pass", f"forbid_kernels: none of {len(profile.kernels)} kernels")
+    more = f" and {len(hits) - 4} more" if len(hits) > 4 else ""
+    return Verdict(
+        limit, "fail", f"forbid_kernels: {len(hits)} forbidden: {', '.join(hits[:4])}{more}"
+    )
+
+
+def _expected(profile: Profile, limit: Limit) -> Verdict:
+    kernels = profile.kernels
+    if _fits(kernels, limit.patterns):
+        return Verdict(limit, "pass", f"expect_kernels: all {len(kernels)} as expected")
+    wanted = ", ".join("..." if p is None else repr(p) for p in limit.patterns) or "no kernels"
+    where = _first_misfit(kernels, limit.patterns)
+    return Verdict(
+        limit, "fail", f"expect_kernels: {len(kernels)} kernels, expected {wanted}; {where}"
+    )
+
+
+def _fits(kernels: tuple[Kernel, ...], patterns: tuple[str | None, ...]) -> bool:
+    """Match kernels to patterns, ``None`` for any run: the set of pattern positions reachable
+    after each kernel, so that many wildcards stay linear."""
+    reachable = _skip_runs({0}, patterns)
+    for kernel in kernels:
+        reachable = _skip_runs(_step(reachable, kernel, patterns), patterns)
+    return len(patterns) in reachable
+
+
+def _step(at: set[int], kernel: Kernel, patterns: tuple[str | None, ...]) -> set[int]:
+    after = set()
+    for i in at:
+        if i < len(patterns):
+            pattern = patterns[i]
+            if pattern is None:
+                after.add(i)
+            elif matches(kernel, pattern):
+                after.add(i + 1)
+    return after
+
+
+def _skip_runs(at: set[int], patterns: tuple[str | None, ...]) -> set[int]:
+    reached = set(at)
+    for i in range(len(patterns)):
+        if i in reached and patterns[i] is None:
+            reached.add(i + 1)
+    return reached
+
+
+def _first_misfit(kernels: tuple[Kernel, ...], patterns: tuple[str | None, ...]) -> str:
+    reachable = _skip_runs({0}, patterns)
+    for i, kernel in enumerate(kernels, 1):
+        wanted = sorted({patterns[j] for j in reachable if j < len(patterns)} - {None}, key=str)
+        reachable = _skip_runs(_step(reachable, kernel, patterns), patterns)
+        if not reachable:
+            want = " or ".join(map(repr, wanted)) or "no more kernels"
+            chain = " < ".join(kernel.operators[:2])
+            return f"kernel {i} is {kernel.short_name} ({chain or 'no operator'}), not {want}"
+    left = [repr(p) for p in patterns[min(reachable) :] if p is not None]
+    return f"nothing is left for {', '.join(left)}"

@@ -1,0 +1,144 @@
+"""Which limits and options the markers of a test give it."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.limits.kinds import KINDS, Limit, parse_limit
+
+if TYPE_CHECKING:
+    import pytest
+
+OPTIONS_MARKER = "kernelprof"
+OPTIONS_FORM = 'kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True)'
+_CLOSE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
+
+    warmup: int | None = None
+    rounds: int | None = None
+    device: str | None = None
+    flush_l2: bool | None = None
+    stacks: bool | None = None
+
+
+def marker_lines() -> list[str]:
+    """The lines that register our markers, for ``pytest --markers``."""
+    lines = [f"{kind.form.split(' or ')[0].split(', ')[0] if kind.name != 'expect_kernels' else kind.form.split(', where')[0]}: {kind.help}" for kind in KINDS.values()]  # fmt: skip
+    return [*lines, f"{OPTIONS_FORM}: how a test is profiled"]
+
+
+def is_marked(item: pytest.Item) -> bool:
+    """Whether any marker of ours stands on the test."""
+    return any(mark.name in KINDS or mark.name == OPTIONS_MARKER for mark in item.iter_markers())
+
+
+def limits_of(item: pytest.Item) -> tuple[Limit, ...]:
+    """The limits of a test, an inner level replacing an outer limit of the same key.
+
+    ``get_closest_marker`` would put a decorator before a ``pytest.param`` mark and a base class
+    before a derived one, and could not compose; so the levels are read here, each from its end.
+
+    Raises:
+        MarkerError: a marker is malformed, misspelt, or stands twice on one function.
+    """
+    found: dict[tuple[str, str], Limit] = {}
+    for node in reversed(item.listchain()):
+        for mark in reversed(node.own_markers):
+            if mark.name in KINDS:
+                limit = parse_limit(mark.name, mark.args, mark.kwargs)
+                found.setdefault(limit.key, limit)
+    _refuse_doubles(item)
+    return tuple(found.values())
+
+
+def options_of(item: pytest.Item) -> Options:
+    """The merged ``kernelprof(...)`` options of a test, inner levels first.
+
+    Raises:
+        MarkerError: an unknown option or a value of the wrong form.
+    """
+    merged: dict[str, Any] = {}
+    for node in reversed(item.listchain()):
+        for mark in reversed(node.own_markers):
+            if mark.name == OPTIONS_MARKER:
+                if mark.args:
+                    raise MarkerError(
+                        f"kernelprof: takes keyword arguments only, got {mark.args!r}. "
+                        f"The form is: {OPTIONS_FORM}"
+                    )
+                for name, value in mark.kwargs.items():
+                    merged.setdefault(name, check_option(name, value))
+    return Options(**merged)
+
+
+def check_option(name: str, value: Any) -> Any:
+    """The value of an option, checked.
+
+    Raises:
+        MarkerError: with the right form.
+    """
+    if name in ("warmup", "rounds"):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise MarkerError(
+                f"{name}={value!r}: expected a whole number of one or more. "
+                f"The form is: {OPTIONS_FORM}"
+            )
+    elif name in ("flush_l2", "stacks"):
+        if not isinstance(value, bool):
+            raise MarkerError(
+                f"{name}={value!r}: expected True or False. The form is: {OPTIONS_FORM}"
+            )
+    elif name == "device":
+        if value not in ("cuda", "cpu"):
+            raise MarkerError(
+                f'device={value!r}: expected "cuda" or "cpu". The form is: {OPTIONS_FORM}'
+            )
+    else:
+        raise MarkerError(f"kernelprof: unknown option {name!r}. The form is: {OPTIONS_FORM}")
+    return value
+
+
+def refuse_misspelt(item: pytest.Item) -> None:
+    """Raise for a marker that is nearly one of ours: it would limit nothing and pass.
+
+    Raises:
+        MarkerError: with the name that was probably meant.
+    """
+    ours = [*KINDS, OPTIONS_MARKER]
+    strangers = {mark.name for mark in item.iter_markers()} - set(ours)
+    for name in sorted(strangers):
+        meant = difflib.get_close_matches(name, ours, n=1, cutoff=_CLOSE)
+        if meant and name not in _registered(item.config):
+            form = KINDS[meant[0]].form if meant[0] in KINDS else OPTIONS_FORM
+            raise MarkerError(
+                f"@pytest.mark.{name} is no marker; {meant[0]} was probably meant. "
+                f"The form is: {form}. (If {name} is a marker of your own, register it.)"
+            )
+
+
+def _registered(config: pytest.Config) -> set[str]:
+    lines = config.getini("markers")
+    return {line.split(":")[0].split("(")[0].strip() for line in lines}
+
+
+def _refuse_doubles(item: pytest.Item) -> None:
+    parameters = getattr(getattr(item, "callspec", None), "marks", ())
+    keys = [
+        parse_limit(mark.name, mark.args, mark.kwargs).key
+        for mark in item.own_markers
+        if mark.name in KINDS and not any(mark is other for other in parameters)
+    ]
+    for key in keys:
+        if keys.count(key) > 1:
+            name = f"{key[0]}({key[1]})" if key[1] else key[0]
+            raise MarkerError(
+                f"{name} stands twice on {item.name}; keep one (a class, a module or a "
+                "pytest.param may carry another, which the inner level replaces)"
+            )

@@ -1,0 +1,262 @@
+"""The metrics of one profile, each with its kind, unit, value per round and interval."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from pytest_kernelprof.intervals import median_interval
+from pytest_kernelprof.trace.completeness import launch_calls
+from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
+from pytest_kernelprof.trace.rounds import round_of_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.timings import HostTimings, MemoryUse
+    from pytest_kernelprof.trace.links import Links
+    from pytest_kernelprof.trace.model import Bools, Ints, Trace
+    from pytest_kernelprof.trace.rounds import Layout
+
+Kind = Literal["exact", "timed", "shown"]
+Unit = Literal["count", "us", "bytes"]
+
+_HALF_CONFIDENCE = 0.995  # two intervals at 99.5 % bound their difference at 99 %
+_POLLING = re.compile(r"query", re.I)
+_WAIT_CALL = re.compile(r"synchronize|^(cuda|hip)Memcpy(?!.*(Async|Batch))", re.I)
+_NOT_A_HOST_WAIT = re.compile(r"wait event", re.I)
+_DIRECTION = re.compile(r"\b([HDP])to([HDP])\b")
+DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric of a profile.
+
+    Attributes:
+        name: as in the reference, for example ``cuda_time``.
+        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
+        unit: "count", "us" or "bytes".
+        rounds: the value of each round.
+        value: the largest round of a count, the median of a time; None if it was not measured.
+        low, high: bounds of the value at 99 %; None where there are too few rounds.
+        why: why there is no value, or what its reader should know; empty otherwise.
+    """
+
+    name: str
+    kind: Kind
+    unit: Unit
+    rounds: tuple[float, ...] = ()
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def stable(self) -> bool:
+        """Whether all rounds of a count agree."""
+        return len(set(self.rounds)) <= 1
+
+
+def count(name: str, rounds: Sequence[int], unit: Unit = "count", why: str = "") -> Metric:
+    """An exact metric, judged by its largest round."""
+    values = tuple(int(value) for value in rounds)
+    return Metric(name, "exact", unit, values, max(values, default=0), why=why)
+
+
+def timed(name: str, rounds: Sequence[float], kind: Kind = "timed") -> Metric:
+    """A time in microseconds with the interval of its median."""
+    values = tuple(float(value) for value in rounds)
+    interval = median_interval(values)
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return Metric(name, kind, "us", values, statistics.median(values), low, high)
+
+
+def absent(name: str, kind: Kind, unit: Unit, why: str) -> Metric:
+    """A metric that could not be had, with the reason."""
+    return Metric(name, kind, unit, why=why)
+
+
+def device_metrics(trace: Trace, links: Links, layout: Layout, ours: Ints) -> list[Metric]:
+    """The metrics that follow from the device trace alone. ``ours``: round of each activity."""
+    acts, rounds = trace.activities, len(layout.rounds)
+
+    def per_round(chosen: Bools, weights: Ints | None = None) -> list[int]:
+        chosen = chosen & (ours != NO_ID)
+        values = np.bincount(
+            ours[chosen], None if weights is None else weights[chosen], minlength=rounds
+        )
+        return [int(value) for value in values]
+
+    kernels = acts.kind == KERNEL
+    length = acts.end - acts.start
+    metrics = [
+        count("kernels", per_round(kernels)),
+        count("launches", _launches(trace, links, layout)),
+        count("memsets", per_round(acts.kind == MEMSET)),
+        count("syncs", _syncs(trace, links, layout, ours)),
+        timed("cuda_time", [ns / 1e3 for ns in per_round(kernels, length)]),
+    ]
+    direction = _directions(trace)
+    for suffix, of in (("", acts.kind == MEMCPY), *((f"_{d}", direction == d) for d in DIRECTIONS)):
+        metrics.append(count(f"memcpys{suffix}", per_round(of)))
+        metrics.append(count(f"memcpy_bytes{suffix}", per_round(of, acts.bytes), "bytes"))
+    pageable = np.array(["Pageable" in name for name in acts.name.tolist()], np.bool_)
+    metrics.append(count("memcpys_pageable", per_round((acts.kind == MEMCPY) & pageable)))
+    spans = [_busy_and_span(acts.start[ours == i], acts.end[ours == i]) for i in range(rounds)]
+    metrics.append(timed("gpu_busy", [busy / 1e3 for busy, _ in spans]))
+    metrics.append(timed("gpu_span", [span / 1e3 for _, span in spans], "shown"))
+    metrics.append(timed("gpu_idle", [(span - busy) / 1e3 for busy, span in spans], "shown"))
+    return metrics
+
+
+def host_metrics(
+    timings: HostTimings | None, busy: Metric | None, launches: Metric | None
+) -> list[Metric]:
+    """``dispatch_time``, ``latency`` and ``launch_overhead`` from unprofiled rounds.
+
+    An attached CUPTI slows every launch, profiled or not. How much was measured when it came up,
+    so each lower bound allows for it: the true value, without CUPTI, lies between the bounds.
+    ``busy`` and ``launches`` are None on the CPU.
+    """
+    if timings is None:
+        why = "not measured: host times need unprofiled rounds, so kernel_profile(fn) and a host-time limit, rounds=, or --kernelprof-report"
+        return [
+            absent(name, "timed", "us", why)
+            for name in ("dispatch_time", "latency", "launch_overhead")
+        ]
+    tax = timings.cupti_us_per_launch * (launches.value or 0 if launches else 0)
+    latency = _allowing(timed("latency", timings.latency_us), tax, timings.cupti_ratio)
+    dispatch = _allowing(timed("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)
+    if busy is None or busy.value is None or latency.value is None:
+        overhead = absent("launch_overhead", "timed", "us", "not applicable on the CPU")
+    else:
+        overhead = _launch_overhead(timings, latency, busy, tax)
+    return [dispatch, latency, overhead]
+
+
+def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
+    """Lower a host time's lower bound by what CUPTI may have added."""
+    if tax <= 0 or metric.low is None:
+        return metric
+    why = f"CUPTI resident: launches cost x{ratio:.2f}, at most {tax:.1f}us of this"
+    return Metric(
+        metric.name,
+        metric.kind,
+        metric.unit,
+        metric.rounds,
+        metric.value,
+        max(0.0, metric.low - tax),
+        metric.high,
+        why,
+    )
+
+
+def _launch_overhead(timings: HostTimings, latency: Metric, busy: Metric, tax: float) -> Metric:
+    floor = statistics.median(timings.floor_us)
+    assert latency.value is not None and busy.value is not None
+    value = max(0.0, latency.value - busy.value - floor)
+    of_latency = median_interval(timings.latency_us, _HALF_CONFIDENCE)
+    of_busy = median_interval(busy.rounds, _HALF_CONFIDENCE)
+    low = high = None
+    if of_latency and of_busy:
+        low = max(0.0, of_latency.low - of_busy.high - floor - tax)
+        high = max(0.0, of_latency.high - of_busy.low - floor)
+    rounds = tuple(max(0.0, one - busy.value - floor) for one in timings.latency_us)
+    why = f"floor of an empty call {floor:.1f}us"
+    return Metric(
+        "launch_overhead", "timed", "us", rounds, value, low, high,
+        why + (f"; {latency.why}" if latency.why else ""),
+    )  # fmt: skip
+
+
+def memory_metrics(memory: MemoryUse | None, why: str) -> list[Metric]:
+    """``peak_memory`` and ``allocations`` of unprofiled calls; ``why`` if there are none."""
+    if memory is None:
+        return [
+            absent("peak_memory", "exact", "bytes", why),
+            absent("allocations", "exact", "count", why),
+        ]
+    return [
+        count("peak_memory", memory.peak_bytes, "bytes"),
+        count("allocations", memory.device_allocations),
+    ]
+
+
+def _launches(trace: Trace, links: Links, layout: Layout) -> list[int]:
+    with_activity = np.zeros(len(trace.calls), np.bool_)
+    linked = links.call_of_activity[links.call_of_activity != NO_ID]
+    with_activity[linked] = True
+    of_round = round_of_time(layout.rounds, trace.calls.start, late=False)
+    chosen = launch_calls(trace, links) & with_activity & (of_round != NO_ID)
+    return [int(n) for n in np.bincount(of_round[chosen], minlength=len(layout.rounds))]
+
+
+def _syncs(trace: Trace, links: Links, layout: Layout, ours: Ints) -> list[int]:
+    """Waits of the host for the device: one an operator, however many calls it takes."""
+    calls, rounds = trace.calls, len(layout.rounds)
+    of_round = round_of_time(layout.rounds, calls.start, late=False)
+    seen: list[set[tuple[str, int]]] = [set() for _ in range(rounds)]
+    for call in waiting_calls(trace, links, ours):
+        if of_round[call] != NO_ID:
+            operator = int(links.operator_of_call[call])
+            is_operator = operator != NO_ID and not trace.operators.annotation[operator]
+            seen[of_round[call]].add(("operator", operator) if is_operator else ("call", call))
+    unlinked = ~np.isin(trace.waits.correlation, calls.correlation)
+    for wait in np.flatnonzero(unlinked & _is_host_wait(trace)):
+        at = round_of_time(layout.rounds, trace.waits.start[wait : wait + 1], late=False)[0]
+        if at != NO_ID:
+            seen[at].add(("wait", int(wait)))
+    return [len(waits) for waits in seen]
+
+
+def waiting_calls(trace: Trace, links: Links, ours: Ints) -> list[int]:
+    """Calls in which the host waits for the device; polling is none.
+
+    Where the profiler records synchronisations (category ``cuda_sync``) they decide, else the
+    calls' names do. A copy to pageable memory returns when it is done, also without a
+    synchronising call: it waits too.
+    """
+    calls = trace.calls
+    recorded = calls.correlation[
+        np.isin(calls.correlation, trace.waits.correlation[_is_host_wait(trace)])
+    ]
+    waits = np.isin(calls.correlation, recorded) & (calls.correlation != NO_ID)
+    for i, name in enumerate(calls.name.tolist()):
+        waits[i] = bool((waits[i] or _WAIT_CALL.search(name)) and not _POLLING.search(name))
+    to_pageable = np.array(["-> Pageable" in name for name in trace.activities.name.tolist()], bool)
+    copies = links.call_of_activity[to_pageable & (ours != NO_ID)] if len(to_pageable) else []
+    waits[[int(call) for call in copies if call != NO_ID]] = True
+    return [int(i) for i in np.flatnonzero(waits)]
+
+
+def _is_host_wait(trace: Trace) -> Bools:
+    return np.array(
+        [not _NOT_A_HOST_WAIT.search(name) for name in trace.waits.name.tolist()], np.bool_
+    )
+
+
+def _directions(trace: Trace) -> np.ndarray[Any, np.dtype[np.object_]]:
+    """Direction of each memcpy: "h2d", "d2h", "d2d", "p2p"; empty for other activities."""
+    acts = trace.activities
+    directions = np.full(len(acts), "", np.object_)
+    for i in np.flatnonzero(acts.kind == MEMCPY):
+        match = _DIRECTION.search(acts.name[i])
+        directions[i] = f"{match[1]}2{match[2]}".lower() if match else "?"
+    return directions
+
+
+def _busy_and_span(start: Ints, end: Ints) -> tuple[int, int]:
+    """Union and extent of intervals, in ns."""
+    if not len(start):
+        return 0, 0
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reached = np.maximum.accumulate(end)
+    gap = np.maximum(0, start[1:] - reached[:-1]).sum()
+    span = int(reached[-1] - start[0])
+    return span - int(gap), span

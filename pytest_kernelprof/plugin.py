@@ -1,0 +1,245 @@
+"""The pytest hooks: they register, look whether a test concerns us, and delegate."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_kernelprof.settings import Settings, add_options, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pytest_kernelprof.capture.devices import DeviceKind
+    from pytest_kernelprof.fixture import KernelProfile
+
+_FIXTURE = "kernel_profile"
+_DEVICE_FIXTURE = "kernelprof_device"
+
+_settings = pytest.StashKey[Settings]()
+_rows = pytest.StashKey[list[dict[str, Any]]]()
+_test = pytest.StashKey["KernelProfile"]()
+_test_rows = pytest.StashKey[list[dict[str, Any]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from pytest_kernelprof.markers import marker_lines
+
+    config.stash[_settings] = read_settings(config)
+    config.stash[_rows] = []
+    for line in marker_lines():
+        config.addinivalue_line("markers", line)
+    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
+    # profiler logs, and compiled CPU graphs that show their kernels.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.stash[_settings].only:
+        return
+    chosen = [item for item in items if _concerns_us(item)]
+    dropped = [item for item in items if not _concerns_us(item)]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = chosen
+
+
+def _concerns_us(item: pytest.Item) -> bool:
+    from pytest_kernelprof.markers import is_marked
+
+    fixtures = getattr(item, "fixturenames", ())
+    return _FIXTURE in fixtures or is_marked(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from pytest_kernelprof.markers import limits_of, options_of, refuse_misspelt
+
+    refuse_misspelt(item)
+    settings = item.config.stash[_settings]
+    if not _concerns_us(item):
+        return
+    limits_of(item)  # a malformed marker is an error of this test, before its fixtures run
+    options_of(item)
+    if not settings.disable:
+        _resolve_device(item)
+
+
+def _resolve_device(item: pytest.Item) -> DeviceKind:
+    """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
+    from pytest_kernelprof.capture.devices import why_no_gpu
+    from pytest_kernelprof.markers import limits_of, options_of
+
+    settings = item.config.stash[_settings]
+    asked = options_of(item).device or settings.device
+    if asked == "cpu":
+        return _on_cpu(item)
+    reason = why_no_gpu()
+    if not reason:
+        return "cuda"
+    if settings.require_gpu:
+        pytest.fail(f"--kernelprof-require-gpu: {reason}", pytrace=False)
+    if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
+        return _on_cpu(item)
+    if limits_of(item) or asked == "cuda":
+        hint = "run with --kernelprof-device=cpu to count compute operators instead"
+        pytest.skip(f"{reason}; {hint}" if asked == "auto" else reason)
+    if settings.all and _FIXTURE not in getattr(item, "fixturenames", ()):
+        return "cpu"
+    pytest.skip(f"{reason}; the test profiles a GPU")
+
+
+def _on_cpu(item: pytest.Item) -> DeviceKind:
+    from pytest_kernelprof.markers import limits_of
+
+    limits = limits_of(item)
+    if limits and not any(limit.on_cpu for limit in limits):
+        names = ", ".join(limit.name for limit in limits)
+        pytest.skip(f"not applicable on the CPU: {names}")
+    return "cpu"
+
+
+def _new_profile(item: pytest.Item) -> KernelProfile:
+    from pytest_kernelprof.fixture import KernelProfile
+    from pytest_kernelprof.markers import limits_of, options_of
+
+    settings = item.config.stash[_settings]
+    device: DeviceKind = "cpu" if settings.disable else _resolve_device(item)
+    item.stash[_test] = KernelProfile(settings, device, limits_of(item), options_of(item))
+    return item.stash[_test]
+
+
+@pytest.fixture
+def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
+    """Profile GPU code: kernel_profile(fn, *args) warms up, profiles and measures it, and returns
+    fn(*args); limits come from markers or kernel_profile.limit(...)."""
+    return _new_profile(request.node)
+
+
+@pytest.fixture
+def kernelprof_device(request: pytest.FixtureRequest) -> str:
+    """The device to run on, "cuda" or "cpu". A test that asks for it runs without a GPU too, where
+    compute operators are counted instead of kernels."""
+    settings = request.config.stash[_settings]
+    if settings.disable:
+        from pytest_kernelprof.capture.devices import why_no_gpu
+
+        return "cpu" if settings.device == "cpu" or why_no_gpu() else "cuda"
+    return _resolve_device(request.node)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    settings = item.config.stash[_settings]
+    if _test not in item.stash and not settings.disable:
+        if _whole_call_is_profiled(item, settings):
+            with _new_profile(item).whole_call():
+                outcome = yield
+            _conclude(item)
+            return outcome
+    try:
+        outcome = yield
+    except BaseException:
+        _note_rows(item)  # the test's own failure wins over a limit
+        raise
+    _conclude(item)
+    return outcome
+
+
+def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
+    from pytest_kernelprof.markers import limits_of
+
+    return settings.all or bool(limits_of(item))
+
+
+def _conclude(item: pytest.Item) -> None:
+    if _test not in item.stash:
+        return
+    from pytest_kernelprof.fixture import KernelprofWarning
+
+    __tracebackhide__ = True
+    _note_rows(item)
+    for text in item.stash[_test].conclude():
+        item.warn(KernelprofWarning(text))
+
+
+def _note_rows(item: pytest.Item) -> None:
+    test = item.stash.get(_test, None)
+    if test is None:
+        return
+    item.stash[_test_rows] = test.rows(item.nodeid)
+    folder = item.config.stash[_settings].trace_dir
+    if folder:
+        from pytest_kernelprof.report.traces import save_traces
+
+        save_traces(folder, item.nodeid, test.profiles)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "call":
+        rows = item.stash.get(_test_rows, None)
+        if rows:
+            report.kernelprof = rows  # type: ignore[attr-defined]
+        if _test in item.stash:
+            del item.stash[_test]  # profiles must not outlive their test
+    if call.excinfo is not None:
+        from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+
+        if call.excinfo.errisinstance((IncompleteProfile, MarkerError)):
+            _make_error(report, call.excinfo)
+    return report
+
+
+def _make_error(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Not a verdict but a number that could not be had: an error, also under ``xfail``."""
+    report.outcome = "failed"
+    if hasattr(report, "wasxfail"):
+        del report.wasxfail
+    if report.when == "call":
+        report.kernelprof_error = True  # type: ignore[attr-defined]
+    if all("pytest_kernelprof" in str(entry.path) or "_pytest" in str(entry.path) or "pluggy" in str(entry.path) for entry in excinfo.traceback):  # fmt: skip
+        report.longrepr = f"{type(excinfo.value).__name__}: {excinfo.value}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, str] | None:
+    if getattr(report, "kernelprof_error", False):
+        return "error", "E", "ERROR"
+    return None
+
+
+class _Gatherer:
+    """Collects the rows of all reports, this process's own or those that xdist workers sent."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._rows.extend(getattr(report, "kernelprof", ()))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    config = session.config
+    config.pluginmanager.register(_Gatherer(config.stash[_rows]), "kernelprof-gatherer")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    config = terminalreporter.config
+    rows = config.stash[_rows]
+    if rows and config.stash[_settings].report:
+        from pytest_kernelprof.report.terminal import write_report
+
+        write_report(terminalreporter, rows)

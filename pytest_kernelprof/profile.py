@@ -1,0 +1,399 @@
+"""What a trace means: ``Profile``, its kernels and its metrics."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from pytest_kernelprof import metrics as _metrics
+from pytest_kernelprof.annotations import PREFIX
+from pytest_kernelprof.bound import Bound, bound_of
+from pytest_kernelprof.metrics import Metric
+from pytest_kernelprof.tables import Column, render
+from pytest_kernelprof.timings import HostTimings, MemoryUse
+from pytest_kernelprof.trace import Integrity, Trace, check_integrity, read_trace
+from pytest_kernelprof.trace.completeness import cold_signs
+from pytest_kernelprof.trace.links import ancestors, link
+from pytest_kernelprof.trace.model import KERNEL, NO_ID
+from pytest_kernelprof.trace.rounds import lay_out, round_of_activity, round_of_time
+from pytest_kernelprof.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_kernelprof.trace.links import Links
+    from pytest_kernelprof.trace.model import Ints
+    from pytest_kernelprof.trace.rounds import Layout
+
+_CPU_ONLY = "not applicable on the CPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel of the device; on the CPU one operator that computes.
+
+    Attributes:
+        name: full name, demangled.
+        duration_us: microseconds on the device (on the CPU: of the operator).
+        grid, block: launch dimensions; zeros on the CPU.
+        registers: registers a thread. shared_memory: bytes a block.
+        device, stream: indices as the profiler gives them.
+        launch: the host call that launched it; "unknown" where the profiler records none.
+        operators: operators around the launch, from the inside out.
+        source: ``file:line`` of the user's code, empty where unknown.
+    """
+
+    name: str
+    duration_us: float
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int
+    shared_memory: int
+    device: int
+    stream: int
+    launch: str
+    operators: tuple[str, ...]
+    source: str = ""
+
+    @property
+    def short_name(self) -> str:
+        """The name without return type, namespaces, template and call arguments."""
+        return shorten(self.name)
+
+
+def shorten(name: str) -> str:
+    """``void at::native::reduce_kernel<512, 1>(...)`` is ``reduce_kernel``."""
+    bare = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    if name.startswith("aten::") or "::" not in bare:
+        return re.split(r"[<(]", bare, maxsplit=1)[0] or name
+    return re.split(r"[<(]", bare, maxsplit=1)[0].rsplit("::", 1)[-1] or name
+
+
+class Profile:
+    """What one measurement recorded. Build one with ``profile(fn)``, the fixture, or
+    ``Profile.from_trace(path)``.
+
+    Every metric is in ``metrics`` under its name and, but for ``kernels``, an attribute:
+    ``profile.launches``, ``profile.cuda_time``, ... (None where it could not be had;
+    ``metrics[name].why`` says why). ``kernels`` is the tuple of kernels in launch order and
+    ``kernel_count`` their number.
+
+    Attributes:
+        trace: the columns that everything is computed from.
+        label: which of a test's profiles this is (a region's name), empty for the only one.
+        keeps: whatever has to live as long as the profile, such as its trace file.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        label: str = "",
+        *,
+        lines: Mapping[int, str] | None = None,
+        keeps: object = None,
+    ) -> None:
+        self.trace = trace
+        self.label = label
+        self.keeps = keeps
+        self._lines = dict(lines or {})
+
+    @classmethod
+    def from_trace(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read a Chrome trace, plain or gzip, of our own or from elsewhere.
+
+        Raises:
+            TraceError: the file cannot be read as one.
+        """
+        return cls(read_trace(path))
+
+    def with_lines(self, lines: Mapping[int, str]) -> Profile:
+        """The same profile with ``file:line`` for its kernels, by index in ``kernels``."""
+        return Profile(self.trace, self.label, lines=lines, keeps=self.keeps)
+
+    def with_recording(self, noted: Mapping[str, Any]) -> Profile:
+        """The same profile with more noted beside the trace."""
+        trace = replace(self.trace, recording={**self.recording, **noted})
+        return Profile(trace, self.label, lines=self._lines, keeps=self.keeps)
+
+    @property
+    def recording(self) -> Mapping[str, Any]:
+        """What our capture noted beside the trace; empty for a trace from elsewhere."""
+        return self.trace.recording
+
+    @functools.cached_property
+    def device_kind(self) -> str:
+        """ "cuda" or "cpu"."""
+        noted = self.recording.get("device_kind")
+        return str(noted) if noted else ("cuda" if self.trace.on_device else "cpu")
+
+    @property
+    def rounds(self) -> int:
+        """How many calls were profiled."""
+        return len(self._layout.rounds)
+
+    @functools.cached_property
+    def integrity(self) -> Integrity:
+        """Whether the profile is complete, and what is missing if not."""
+        if self.device_kind == "cuda":
+            return check_integrity(self.trace, self.links, self._layout)
+        return Integrity(problems=self._cpu_problems(), cold=cold_signs(self.trace, self._layout))
+
+    def _cpu_problems(self) -> tuple[str, ...]:
+        if not self._compute_names:
+            return (
+                (
+                    "the trace holds no device and no table of compute operators (it was not recorded "
+                    "by pytest-kernelprof), so kernels cannot be counted",
+                )
+                if "compute_operators" not in self.recording
+                else ()
+            )
+        graphs = [n for n in set(self.trace.operators.name.tolist()) if "CompiledFxGraph" in n]
+        fused = any("cpp_fused" in name for name in self._compute_names)
+        if graphs and not fused and self.kernel_count == 0:
+            return (
+                "a compiled graph shows no kernels: it was compiled before "
+                "torch._inductor.config.cpp.enable_kernel_profile was set; compile it inside the "
+                "test, or call torch.compiler.reset() first",
+            )
+        return ()
+
+    @functools.cached_property
+    def kernel_count(self) -> int:
+        """Number of kernels of one call; the largest where rounds differ."""
+        value = self.metrics["kernels"].value
+        return 0 if value is None else int(value)
+
+    @functools.cached_property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of one call in launch order: of the round that had most of them."""
+        per_round = self.metrics["kernels"].rounds
+        chosen = per_round.index(max(per_round)) if per_round else 0
+        found = (
+            self._device_kernels(chosen)
+            if self.device_kind == "cuda"
+            else self._cpu_kernels(chosen)
+        )
+        return tuple(
+            replace(kernel, source=self._lines.get(i, "")) for i, kernel in enumerate(found)
+        )
+
+    @functools.cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """All metrics by name."""
+        if self.device_kind == "cuda":
+            found = _metrics.device_metrics(self.trace, self.links, self._layout, self._ours)
+            known = {metric.name: metric for metric in found}
+            busy, launches = known["gpu_busy"], known["launches"]
+            why = "not measured: peak memory and allocations need calls that are not profiled"
+        else:
+            found, busy, launches = self._cpu_metrics(), None, None
+            why = _CPU_ONLY
+        found += _metrics.host_metrics(self.host_timings, busy, launches)
+        memory = self.recording.get("memory")
+        found += _metrics.memory_metrics(
+            msgspec.convert(memory, MemoryUse) if memory else None,
+            str(self.recording.get("memory_why") or why),
+        )
+        recompiles = self.recording.get("recompiles")
+        found.append(
+            _metrics.absent("recompiles", "exact", "count", "not recorded with the trace")
+            if recompiles is None
+            else _metrics.count("recompiles", [recompiles])
+        )
+        return {metric.name: metric for metric in found}
+
+    @property
+    def host_timings(self) -> HostTimings | None:
+        """Timings of unprofiled calls, if any were taken."""
+        timings = self.recording.get("host_timings")
+        return msgspec.convert(timings, HostTimings) if timings else None
+
+    @functools.cached_property
+    def bound(self) -> Bound:
+        """What the call is limited by, with the reason in words."""
+        return bound_of(self.metrics, self.host_timings)
+
+    def __getattr__(self, name: str) -> float | None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.metrics[name].value
+        except KeyError:
+            raise AttributeError(
+                f"a Profile has no attribute or metric {name!r}; metrics: {', '.join(self.metrics)}"
+            ) from None
+
+    def __repr__(self) -> str:
+        state = "complete" if self.integrity.complete else "INCOMPLETE"
+        return f"<Profile {self.label or ''}: {self.kernel_count} kernels, {state}, {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """Device and versions, for example ``NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0``."""
+        device = self.recording.get("device")
+        if not device:
+            device = str(self.trace.devices[0].get("name")) if self.trace.devices else "CPU"
+        versions = self.recording.get("versions", {})
+        named = [f"{key} {versions[key]}" for key in ("torch", "triton") if key in versions]
+        return ", ".join([str(device), *named])
+
+    def save_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the Chrome trace (gzip if the name ends in ``.gz``), with what we know of it
+        beside the events, so that ``from_trace`` gives this profile back."""
+        with open(self.trace.source, "rb") as file:
+            data = file.read()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+        if self.recording and b'"kernelprof":' not in data[:20]:
+            noted = b'{"kernelprof":' + msgspec.json.encode(dict(self.recording)) + b","
+            data = noted + data[data.index(b"{") + 1 :]
+        if os.fspath(path).endswith(".gz"):
+            data = gzip.compress(data, mtime=0)
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def table(self, width: int = 100) -> str:
+        """The kernels of one call as a text table: name, operators, source line, time."""
+        return "\n".join(kernel_table(self, width))
+
+    # What follows computes on the columns.
+
+    @functools.cached_property
+    def links(self) -> Links:
+        """How activities, calls and operators of the trace belong together."""
+        return link(self.trace)
+
+    @functools.cached_property
+    def _layout(self) -> Layout:
+        return lay_out(self.trace, self.links)
+
+    @functools.cached_property
+    def _ours(self) -> Ints:
+        return round_of_activity(self.trace, self.links, self._layout)
+
+    @functools.cached_property
+    def _compute_names(self) -> frozenset[str]:
+        return frozenset(self.recording.get("compute_operators", ()))
+
+    @functools.cached_property
+    def launch_operators(self) -> list[int]:
+        """For each of ``kernels`` the index of its innermost operator in the trace, or -1."""
+        per_round = self.metrics["kernels"].rounds
+        chosen = per_round.index(max(per_round)) if per_round else 0
+        if self.device_kind != "cuda":
+            return [int(i) for i in self._compute_operators() if self._op_round[i] == chosen]
+        calls = self.links.call_of_activity[self._kernel_rows(chosen)]
+        operators = self.links.operator_of_call
+        return [int(operators[call]) if call != NO_ID else NO_ID for call in calls]
+
+    def _kernel_rows(self, chosen: int) -> Ints:
+        acts = self.trace.activities
+        rows = np.flatnonzero((acts.kind == KERNEL) & (self._ours == chosen))
+        calls = self.links.call_of_activity[rows]
+        launched = np.where(calls != NO_ID, self.trace.calls.start[calls], acts.start[rows])
+        order: Ints = rows[np.lexsort((acts.start[rows], launched))]
+        return order
+
+    def _device_kernels(self, chosen: int) -> list[Kernel]:
+        acts, calls = self.trace.activities, self.trace.calls
+        rows = self._kernel_rows(chosen)
+        kernels = []
+        for row, operator in zip(rows.tolist(), self.launch_operators, strict=True):
+            call = int(self.links.call_of_activity[row])
+            kernels.append(
+                Kernel(
+                    acts.name[row],
+                    (int(acts.end[row]) - int(acts.start[row])) / 1e3,
+                    tuple(acts.grid[row].tolist()),
+                    tuple(acts.block[row].tolist()),
+                    int(acts.registers[row]),
+                    int(acts.shared_memory[row]),
+                    int(acts.device[row]),
+                    int(acts.stream[row]),
+                    calls.name[call] if call != NO_ID else "unknown",
+                    self._chain(operator),
+                )
+            )
+        return kernels
+
+    def _chain(self, operator: int) -> tuple[str, ...]:
+        names = (self.trace.operators.name[i] for i in ancestors(self.links, operator))
+        return tuple(name for name in names if not name.startswith(PREFIX))
+
+    # On the CPU the outermost computing operator of each chain counts; what lies below it is its
+    # implementation.
+
+    def _compute_operators(self) -> Ints:
+        ops, parent = self.trace.operators, self.links.parent
+        computes = np.array([name in self._compute_names for name in ops.name.tolist()], np.bool_)
+        covered = np.zeros(len(ops), np.bool_)
+        for i in np.lexsort((-ops.end, ops.start, ops.thread)):
+            above = parent[i]
+            covered[i] = above != NO_ID and (covered[above] or computes[above])
+        found: Ints = np.flatnonzero(computes & ~covered & (self._op_round != NO_ID))
+        return found
+
+    @functools.cached_property
+    def _op_round(self) -> Ints:
+        return round_of_time(self._layout.rounds, self.trace.operators.start, late=False)
+
+    def _cpu_metrics(self) -> list[Metric]:
+        found = self._compute_operators()
+        per_round = np.bincount(self._op_round[found], minlength=self.rounds)
+        not_here = [
+            *("launches", "memcpys", "memcpy_bytes", "memsets", "syncs"),
+            *(f"{base}_{d}" for base in ("memcpys", "memcpy_bytes") for d in _metrics.DIRECTIONS),
+        ]
+        times = ("cuda_time", "gpu_busy", "gpu_span", "gpu_idle")
+        return [
+            _metrics.count("kernels", [int(n) for n in per_round], why="compute operators"),
+            *(_metrics.absent(name, "exact", "count", _CPU_ONLY) for name in not_here),
+            *(_metrics.absent(name, "timed", "us", _CPU_ONLY) for name in times),
+        ]
+
+    def _cpu_kernels(self, chosen: int) -> list[Kernel]:
+        ops, none = self.trace.operators, (0, 0, 0)
+        return [
+            Kernel(
+                ops.name[i],
+                (int(ops.end[i]) - int(ops.start[i])) / 1e3,
+                *(none, none, 0, 0, 0, 0),
+                "operator",
+                self._chain(int(i)),
+            )
+            for i in self.launch_operators
+        ]
+
+
+def kernel_table(profile: Profile, width: int, *, most: int = 40) -> list[str]:
+    """The lines of a profile's kernel table, the middle cut out where there are many."""
+    on_cpu = profile.device_kind == "cpu"
+    rows = [
+        [
+            str(i),
+            kernel.short_name,
+            " < ".join(kernel.operators[on_cpu : on_cpu + 3]) or "-",
+            os.path.basename(kernel.source) or "line unknown",
+            format_time(kernel.duration_us),
+        ]
+        for i, kernel in enumerate(profile.kernels, 1)
+    ]
+    if len(rows) > most:
+        left_out = len(rows) - most
+        rows[most - 5 : -5] = [["", f"... {left_out} more ...", "", "", ""]]
+    columns = (
+        Column("#", number=True),
+        Column("operator" if on_cpu else "kernel", shrinks=True),
+        Column("called by" if on_cpu else "launched by", shrinks=True),
+        Column("line"),
+        Column("cpu time" if on_cpu else "cuda time", number=True),
+    )
+    return render(columns, rows, width)

@@ -1,0 +1,1 @@
+"""How it is told: the failure message, the terminal table."""

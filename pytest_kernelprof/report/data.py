@@ -1,0 +1,76 @@
+"""A profile and its verdicts as plain builtins, the one form in which they leave a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.limits.judge import Verdict
+    from pytest_kernelprof.measure import Measurement
+
+_ORDER = ("fail", "unavailable", "incomplete", "inconclusive", "pass", "no limit")
+
+
+def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """One row of the report. Only str, int, float, bool, None, list and dict: xdist carries it."""
+    profile = measurement.profile
+    integrity = profile.integrity
+    return {
+        "test": _text(test),
+        "label": _text(profile.label),
+        "device_kind": profile.device_kind,
+        "place": _text(profile.place),
+        "verdict": overall(measurement, verdicts),
+        "limits": [
+            {"limit": v.limit.name, "outcome": v.outcome, "text": _text(v.text)} for v in verdicts
+        ],
+        "metrics": {
+            name: {
+                "value": _number(metric.value),
+                "low": _number(metric.low),
+                "high": _number(metric.high),
+                "rounds": len(metric.rounds),
+                "unit": metric.unit,
+                "why": _text(metric.why),
+            }
+            for name, metric in profile.metrics.items()
+        },
+        "bound": {"verdict": profile.bound.verdict, "reason": _text(profile.bound.reason)},
+        "integrity": {
+            "complete": integrity.complete,
+            "problems": [_text(problem) for problem in integrity.problems],
+            "launches": integrity.launches,
+            "matched": integrity.matched,
+            "unknown_launches": integrity.unknown_launches,
+            "leaked": integrity.leaked,
+            "graph_replays": integrity.graph_replays,
+            "clock_skew": bool(integrity.clock_skew),
+            "cold": [_text(sign) for sign in integrity.cold],
+            "settled": measurement.settled,
+            "retakes": measurement.retakes,
+        },
+    }
+
+
+def overall(measurement: Measurement, verdicts: Sequence[Verdict]) -> str:
+    """The worst outcome of a profile. A violated limit is certain even if events were lost."""
+    outcomes = {verdict.outcome for verdict in verdicts} - {"not applicable"}
+    if not measurement.profile.integrity.complete:
+        outcomes = (outcomes & {"fail"}) | {"incomplete"}  # type: ignore[assignment]
+    return next((o for o in _ORDER if o in outcomes), "no limit")
+
+
+def severity(verdict: str) -> int:
+    """A sort key: worst first."""
+    return _ORDER.index(verdict) if verdict in _ORDER else 0
+
+
+def _text(text: str) -> str:
+    """Lone surrogates (from odd file names) would end an xdist session."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

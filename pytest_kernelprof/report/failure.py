@@ -1,0 +1,57 @@
+"""The message of a failed limit: verdict first, then the kernels, then where and how complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.profile import kernel_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.limits.judge import Verdict
+    from pytest_kernelprof.profile import Profile
+
+_WIDTH = 100
+
+
+def failure_message(profile: Profile, verdicts: Sequence[Verdict]) -> str:
+    """All violations of one profile, its kernel table, device, versions and completeness."""
+    bad = [verdict.text for verdict in verdicts if verdict.outcome == "fail"]
+    unsure = [verdict.text for verdict in verdicts if verdict.outcome == "inconclusive"]
+    heading = [f"in region {profile.label!r}:"] if profile.label else []
+    table = kernel_table(profile, _WIDTH - 2) if profile.kernels else ["no kernels were launched"]
+    return "\n".join(
+        [*heading, *bad, *unsure, *(f"  {line}" for line in table), f"  {footing(profile)}"]
+    )
+
+
+def footing(profile: Profile) -> str:
+    """Device, versions, completeness and bound, in one line."""
+    parts = [profile.place, integrity_words(profile)]
+    if profile.bound.verdict != "unknown":
+        overhead = "yes" if profile.bound.verdict == "overhead" else "no"
+        parts.append(f"overhead-bound: {overhead} ({profile.bound.reason})")
+    return "; ".join(parts)
+
+
+def integrity_words(profile: Profile) -> str:
+    """What is known of the profile's completeness, in words."""
+    integrity = profile.integrity
+    if not integrity.complete:
+        return "INCOMPLETE: " + ", ".join(integrity.problems)
+    if profile.device_kind == "cpu":
+        words = "complete: compute operators of the CPU, no kernels"
+    else:
+        words = f"complete: {integrity.matched}/{integrity.launches} launches matched"
+        if profile.rounds > 1:
+            words += f" in {profile.rounds} rounds"
+    if integrity.graph_replays != "none":
+        words += f", graph replay {integrity.graph_replays}"
+    if integrity.unknown_launches:
+        words += f", {integrity.unknown_launches} kernels without a recorded launch call"
+    if integrity.leaked:
+        words += f", {integrity.leaked} activities of earlier work left out"
+    if integrity.cold:
+        words += f", COLD ({', '.join(integrity.cold)})"
+    return words

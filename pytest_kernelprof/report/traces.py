@@ -1,0 +1,31 @@
+"""Writes the profiles' traces into the folder of ``--kernelprof-trace-dir``."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_kernelprof.profile import Profile
+
+_LONGEST = 150
+
+
+def save_traces(folder: str, test: str, profiles: Iterable[Profile]) -> list[str]:
+    """Write one gzip Chrome trace a profile, named after the test; hands back the paths.
+
+    Each is written beside its place and moved there, so that a reader never sees half a file.
+    """
+    os.makedirs(folder, exist_ok=True)
+    paths = []
+    for i, profile in enumerate(profiles, 1):
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{test}-{profile.label or i}").strip("-")
+        path = os.path.join(folder, f"{name[-_LONGEST:]}.json.gz")
+        beside = f"{path}.{os.getpid()}.gz"
+        profile.save_trace(beside)
+        os.replace(beside, path)
+        paths.append(path)
+    return paths

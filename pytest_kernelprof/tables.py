@@ -1,0 +1,55 @@
+"""Renders rows as a plain-text table that fits a given width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NARROWEST = 8
+_COMFORTABLE = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its title, whether it holds numbers, whether it may be cut to fit, and whether
+    cutting keeps the end."""
+
+    title: str
+    number: bool = False
+    shrinks: bool = False
+    keep_end: bool = False
+
+
+def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The lines of the table, titles first. Where space is short the columns that shrink give way,
+    the widest first, down to eight characters, and the gaps narrow; numbers are never cut."""
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    gaps = len(columns) - 1
+    needed = [
+        min(wide, _COMFORTABLE) if column.shrinks else wide
+        for wide, column in zip(widths, columns, strict=True)
+    ]
+    gap = "  " if sum(needed) + 2 * gaps <= width else " "
+    excess = sum(widths) + len(gap) * gaps - width
+    shrinkable = [i for i, column in enumerate(columns) if column.shrinks]
+    while excess > 0 and any(widths[i] > _NARROWEST for i in shrinkable):
+        widest = max(shrinkable, key=lambda i: widths[i])
+        widths[widest] -= 1
+        excess -= 1
+    return [
+        gap.join(
+            _fit(cell, width, column)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _fit(text: str, width: int, column: Column) -> str:
+    if len(text) > width:
+        return "…" + text[1 - width :] if column.keep_end else text[: width - 1] + "…"
+    return text.rjust(width) if column.number else text.ljust(width)

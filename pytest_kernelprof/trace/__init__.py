@@ -1,0 +1,7 @@
+"""What was recorded: the Chrome trace, its links and its completeness. Pure; never imports torch."""
+
+from pytest_kernelprof.trace.chrome import read_trace
+from pytest_kernelprof.trace.completeness import Integrity, check_integrity
+from pytest_kernelprof.trace.model import Trace
+
+__all__ = ["Integrity", "Trace", "check_integrity", "read_trace"]

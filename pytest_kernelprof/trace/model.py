@@ -1,0 +1,127 @@
+"""The columns of a trace: one small record of NumPy arrays for each class of event.
+
+All times are int64 nanoseconds on the trace's own clock; every table is sorted by start time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
+    Strings = NDArray[np.object_]
+
+KERNEL, MEMCPY, MEMSET = 0, 1, 2
+"""Codes of ``Activities.kind``."""
+
+NO_ID = -1
+"""Stands for an absent correlation id, External id, call or operator."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """Named intervals of host threads or of the device. Base of the tables below."""
+
+    name: Strings
+    start: Ints
+    end: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operators(Spans):
+    """Operators and user annotations of the host; ``thread`` indexes ``Trace.threads``."""
+
+    thread: Ints
+    external_id: Ints
+    annotation: Bools
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calls(Spans):
+    """Runtime and driver calls of the host."""
+
+    thread: Ints
+    external_id: Ints
+    correlation: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activities(Spans):
+    """Kernels, memcpys and memsets of the device. ``grid`` and ``block`` have shape (n, 3)."""
+
+    kind: Ints
+    correlation: Ints
+    external_id: Ints
+    device: Ints
+    stream: Ints
+    bytes: Ints
+    registers: Ints
+    shared_memory: Ints
+    grid: Ints
+    block: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits(Spans):
+    """Synchronisation records of the device (category ``cuda_sync``)."""
+
+    correlation: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frames(Spans):
+    """Python frames (``with_stack``); ``thread`` indexes ``Trace.threads``."""
+
+    thread: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows:
+    """Forward-to-backward links of autograd: where each end lies, by thread and time."""
+
+    forward_thread: Ints
+    forward_at: Ints
+    backward_thread: Ints
+    backward_at: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One recorded trace.
+
+    Attributes:
+        threads: thread ids as they stand in the file; ``thread`` columns index this tuple.
+        devices: the ``deviceProperties`` of the file.
+        recording: what our own capture wrote beside the events (device, versions, operator
+            classes, ...); empty for a trace from elsewhere.
+        base_ns: the file's ``baseTimeNanoseconds``; add it to a time for Unix nanoseconds.
+    """
+
+    source: str
+    operators: Operators
+    calls: Calls
+    activities: Activities
+    waits: Waits
+    overheads: Spans
+    frames: Frames
+    flows: Flows
+    threads: tuple[int | str, ...]
+    devices: tuple[Mapping[str, Any], ...] = ()
+    recording: Mapping[str, Any] = field(default_factory=dict)
+    base_ns: int = 0
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the file records a device at all (its properties, activities or calls)."""
+        return bool(self.devices) or len(self.activities) > 0 or len(self.calls) > 0

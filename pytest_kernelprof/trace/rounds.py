@@ -1,0 +1,115 @@
+"""Where the measured region lies: our rounds and sentinels, and which round caused each activity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_kernelprof.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.trace.model import KERNEL, NO_ID
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.trace.links import Links
+    from pytest_kernelprof.trace.model import Bools, Ints, Trace
+
+_BEGINNING, _END = -(2**62), 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One call of the wrapped function: host times in ns.
+
+    ``until`` is where the next of our own steps starts; what the device does between ``start``
+    and ``until`` without a recorded launch call still belongs to the round.
+    """
+
+    start: int
+    end: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a session is divided.
+
+    Attributes:
+        rounds: in time order; a trace without our annotations is one round without bounds.
+        annotated: whether the trace carries our annotations.
+        sentinels_seen: whether the first and the last sentinel have their kernel; None where the
+            session has none (CPU sessions, traces from elsewhere).
+    """
+
+    rounds: tuple[Round, ...]
+    annotated: bool
+    sentinels_seen: tuple[bool, bool] | None
+
+
+def lay_out(trace: Trace, links: Links) -> Layout:
+    """Find our annotations in a trace."""
+    ops = trace.operators
+    ours = [i for i in np.flatnonzero(ops.annotation) if str(ops.name[i]).startswith(ROUND)]
+    if not ours:
+        return Layout((Round(_BEGINNING, _END, _END),), False, None)
+    steps = [int(ops.start[i]) for i in ours]
+    last = _named(trace, LAST_SENTINEL)
+    steps.append(int(ops.start[last]) if last is not None else _END)
+    rounds = tuple(
+        Round(int(ops.start[i]), int(ops.end[i]), until)
+        for i, until in zip(ours, steps[1:], strict=True)
+    )
+    first = _named(trace, FIRST_SENTINEL)
+    if first is None and last is None:
+        return Layout(rounds, True, None)
+    return Layout(rounds, True, (_has_kernel(trace, links, first), _has_kernel(trace, links, last)))
+
+
+def _named(trace: Trace, name: str) -> int | None:
+    found = np.flatnonzero(trace.operators.name == name)
+    return int(found[0]) if len(found) else None
+
+
+def _has_kernel(trace: Trace, links: Links, operator: int | None) -> bool:
+    if operator is None:
+        return False
+    start, end = trace.operators.start[operator], trace.operators.end[operator]
+    call = links.call_of_activity[trace.activities.kind == KERNEL]
+    launched = trace.calls.start[call[call != NO_ID]]
+    return bool(((launched >= start) & (launched <= end)).any())
+
+
+def round_of_time(rounds: tuple[Round, ...], at: Ints, *, late: bool) -> Ints:
+    """The round in which each host time lies, else ``NO_ID``; with ``late``, up to ``until``."""
+    starts = np.array([r.start for r in rounds], np.int64)
+    ends = np.array([r.until if late else r.end for r in rounds], np.int64)
+    i = np.searchsorted(starts, at, side="right") - 1
+    inside = (i >= 0) & (at <= ends[np.maximum(i, 0)])
+    return np.where(inside, i, NO_ID)
+
+
+def round_of_activity(trace: Trace, links: Links, layout: Layout) -> Ints:
+    """The round that caused each activity, else ``NO_ID``.
+
+    The host time of the launch decides, so that late kernels belong to the round that launched
+    them. Kineto keeps only some driver calls: an activity without a recorded call belongs to the
+    round in which it ran, provided that it started between our two synchronisations.
+    """
+    acts = trace.activities
+    linked = links.call_of_activity != NO_ID
+    by_launch = round_of_time(
+        layout.rounds, trace.calls.start[links.call_of_activity[linked]], late=False
+    )
+    found = np.full(len(acts), NO_ID, np.int64)
+    found[linked] = by_launch
+    orphans = ~linked & ~leaked(trace, links)
+    found[orphans] = round_of_time(layout.rounds, acts.start[orphans], late=True)
+    return found
+
+
+def leaked(trace: Trace, links: Links) -> Bools:
+    """Activities of work that was launched before the recording began."""
+    orphan = links.call_of_activity == NO_ID
+    hosts = [table.start[0] for table in (trace.calls, trace.operators) if len(table)]
+    began = min(hosts) if hosts else _BEGINNING
+    return orphan & (trace.activities.start < began)

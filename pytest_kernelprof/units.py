@@ -1,0 +1,88 @@
+"""Quantities with units: parsing what users write, formatting what they read."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
+_BYTES = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(\S*)\s*", re.I)
+
+
+def parse_time(text: str) -> float:
+    """Microseconds from a string such as ``"200us"``, ``"1.5 ms"`` or ``"0.2s"``.
+
+    Raises:
+        ValueError: no number, no known unit, or a negative value; the message shows the forms.
+    """
+    number, unit = _split(text, "a time", '"200us", "1.5ms" or "2s"')
+    if unit not in _TIME_US:
+        raise ValueError(f"{text!r} has no known time unit; write ns, us, ms or s, as in '200us'")
+    return number * _TIME_US[unit]
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from a string such as ``"1 MB"`` (10**6) or ``"64 MiB"`` (2**20).
+
+    Raises:
+        ValueError: no number, no known unit, a fraction of a byte, or a negative value.
+    """
+    number, unit = _split(text, "a size", '"512 B", "1 MB" or "64 MiB"')
+    if unit.lower() not in _BYTES:
+        raise ValueError(
+            f"{text!r} has no known size unit; write B, KB, MB, GB, KiB, MiB or GiB, as in '1 MB'"
+        )
+    return math.floor(number * _BYTES[unit.lower()] + 0.5)
+
+
+def parse_percent(text: str) -> float:
+    """The fraction of a percentage: ``"30%"`` is 0.3.
+
+    Raises:
+        ValueError: not a number followed by ``%``, or outside 0 to 100.
+    """
+    number, unit = _split(text, "a percentage", '"30%"')
+    if unit != "%" or number > 100:
+        raise ValueError(f"{text!r} is no percentage from 0% to 100%, such as '30%'")
+    return number / 100
+
+
+def _split(text: str, what: str, forms: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not {what}; write {forms}")
+    number = float(match[1])
+    if number < 0 or not math.isfinite(number):
+        raise ValueError(f"{text!r} is not a finite value of zero or more; write {forms}")
+    return number, match[2]
+
+
+def format_time(us: float) -> str:
+    """A time in microseconds as ``234.9us``, ``1.25ms`` or ``2.10s``, four digits at most."""
+    if not math.isfinite(us):
+        return "?"
+    for scale, unit in ((1.0, "us"), (1e3, "ms"), (1e6, "s")):
+        scaled = us / scale
+        if abs(scaled) < 999.95 or unit == "s":
+            digits = 1 if unit == "us" or abs(scaled) >= 100 else 2
+            return f"{scaled:.{digits}f}{unit}"
+    raise AssertionError("unreachable")
+
+
+def format_bytes(count: float) -> str:
+    """A size as ``512 B``, ``4.19 MB`` and so on, decimal units."""
+    if abs(count) < 1000:
+        return f"{count:.0f} B"
+    for scale, unit in ((1e3, "KB"), (1e6, "MB"), (1e9, "GB")):
+        if abs(count) < 999.5 * scale or unit == "GB":
+            return f"{count / scale:.3g} {unit}"
+    raise AssertionError("unreachable")
