@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from _pytest.outcomes import Failed
 
 
 class KernelprofError(Exception):
     """Base of the errors that are not verdicts: something kept a number from being had."""
 
 
-class IncompleteProfile(KernelprofError):
+class IncompleteProfile(KernelprofError):  # noqa: N818 (a state, and the design's name)
     """A profile could not be taken, or was taken and is known not to hold everything."""
 
 
@@ -25,5 +25,5 @@ class TraceError(KernelprofError):
     """A trace file cannot be read; the message names the file, the position and the reason."""
 
 
-class LimitExceeded(pytest.fail.Exception):
-    """A measured value lies above its limit. A failure of the test, like ``pytest.fail``."""
+class LimitExceeded(Failed):
+    """A measured value lies above its limit: a failure, as ``pytest.fail.Exception`` is."""

@@ -30,7 +30,7 @@ class Options:
 
 def marker_lines() -> list[str]:
     """The lines that register our markers, for ``pytest --markers``."""
-    lines = [f"{kind.form.split(' or ')[0].split(', ')[0] if kind.name != 'expect_kernels' else kind.form.split(', where')[0]}: {kind.help}" for kind in KINDS.values()]  # fmt: skip
+    lines = [f"{kind.example}: {kind.help}" for kind in KINDS.values()]
     return [*lines, f"{OPTIONS_FORM}: how a test is profiled"]
 
 

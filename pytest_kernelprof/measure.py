@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.profile import Profile
+from pytest_kernelprof.profile import Profile, What
 from pytest_kernelprof.trace import read_trace
 from pytest_kernelprof.trace.links import source_lines
 
@@ -288,8 +288,8 @@ def _attribute(
 ) -> Profile:
     """Profile the call once more, its source lines annotated, and carry the lines over.
 
-    Where the attribution run launched other kernels than the profile, the lines would be guesses:
-    the profile comes back as it is.
+    Where that run launched other kernels than the profile, their lines would be guesses: they
+    stay unknown. Likewise copies and waits.
     """
     from pytest_kernelprof.capture.attribution import annotate_lines
     from pytest_kernelprof.capture.session import Session
@@ -299,25 +299,29 @@ def _attribute(
     with session, session.round(), annotate_lines():
         call()
     traced = _read(device, session.recording(), profile.label, {"recompiles": 0})
-    if [k.name for k in traced.kernels] != [k.name for k in profile.kernels]:
-        return profile
     of_operator = source_lines(traced.trace, traced.links)
-    lines = {
-        i: of_operator[operator]
-        for i, operator in enumerate(traced.launch_operators)
-        if operator in of_operator
-    }
+    lines: dict[tuple[What, int], str] = {}
+    comparisons: tuple[tuple[What, bool], ...] = (
+        ("kernel", [k.name for k in traced.kernels] == [k.name for k in profile.kernels]),
+        ("copy", [c.name for c in traced.copies] == [c.name for c in profile.copies]),
+        ("wait", [w.call for w in traced.waits] == [w.call for w in profile.waits]),
+    )
+    for what, same in comparisons:
+        if same:
+            for i, operator in enumerate(traced.operators_of(what)):
+                if operator in of_operator:
+                    lines[what, i] = of_operator[operator]
     return profile.with_lines(lines)
 
 
-def _frames_of_kernels(profile: Profile) -> dict[int, str]:
+def _frames_of_kernels(profile: Profile) -> dict[tuple[What, int], str]:
     """The innermost recorded Python frame around each kernel's operator (``--kernelprof-stacks``).
 
     The profiler names the line of the ``def``, not of the call.
     """
     frames, ops = profile.trace.frames, profile.trace.operators
-    lines: dict[int, str] = {}
-    for i, operator in enumerate(profile.launch_operators):
+    lines: dict[tuple[What, int], str] = {}
+    for i, operator in enumerate(profile.operators_of("kernel")):
         if operator < 0:
             continue
         at, thread = ops.start[operator], ops.thread[operator]
@@ -326,7 +330,7 @@ def _frames_of_kernels(profile: Profile) -> dict[int, str]:
         users = [n for n in names if ".py(" in n and "site-packages" not in n and "torch/" not in n]
         if users:
             file, _, rest = users[-1].partition("(")
-            lines[i] = f"{file}:{rest.partition(')')[0]}"
+            lines["kernel", i] = f"{file}:{rest.partition(')')[0]}"
     return lines
 
 
@@ -341,8 +345,8 @@ def require_complete(measurement: Measurement) -> None:
         tries = measurement.retakes + 1
         tried = "once" if tries == 1 else f"{tries} times"
         raise IncompleteProfile(
-            f"profile incomplete (taken {tried}): {'; '.join(problems)}. A count from it could be too "
-            "low, so nothing is judged by it"
+            f"profile incomplete (taken {tried}): {'; '.join(problems)}. A count from it could "
+            "be too low, so nothing is judged by it"
         )
 
 

@@ -98,10 +98,10 @@ def device_metrics(trace: Trace, links: Links, layout: Layout, ours: Ints) -> li
         count("kernels", per_round(kernels)),
         count("launches", _launches(trace, links, layout)),
         count("memsets", per_round(acts.kind == MEMSET)),
-        count("syncs", _syncs(trace, links, layout, ours)),
+        count("syncs", [len(waits) for waits in host_waits(trace, links, layout, ours)]),
         timed("cuda_time", [ns / 1e3 for ns in per_round(kernels, length)]),
     ]
-    direction = _directions(trace)
+    direction = directions(trace)
     for suffix, of in (("", acts.kind == MEMCPY), *((f"_{d}", direction == d) for d in DIRECTIONS)):
         metrics.append(count(f"memcpys{suffix}", per_round(of)))
         metrics.append(count(f"memcpy_bytes{suffix}", per_round(of, acts.bytes), "bytes"))
@@ -124,7 +124,10 @@ def host_metrics(
     ``busy`` and ``launches`` are None on the CPU.
     """
     if timings is None:
-        why = "not measured: host times need unprofiled rounds, so kernel_profile(fn) and a host-time limit, rounds=, or --kernelprof-report"
+        why = (
+            "not measured: it needs calls that are not profiled; use kernel_profile(fn), with "
+            "rounds= or a host-time limit (one-shot profiles of a block or a whole test have none)"
+        )
         return [
             absent(name, "timed", "us", why)
             for name in ("dispatch_time", "latency", "launch_overhead")
@@ -158,7 +161,8 @@ def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
 
 def _launch_overhead(timings: HostTimings, latency: Metric, busy: Metric, tax: float) -> Metric:
     floor = statistics.median(timings.floor_us)
-    assert latency.value is not None and busy.value is not None
+    assert latency.value is not None
+    assert busy.value is not None
     value = max(0.0, latency.value - busy.value - floor)
     of_latency = median_interval(timings.latency_us, _HALF_CONFIDENCE)
     of_busy = median_interval(busy.rounds, _HALF_CONFIDENCE)
@@ -196,22 +200,39 @@ def _launches(trace: Trace, links: Links, layout: Layout) -> list[int]:
     return [int(n) for n in np.bincount(of_round[chosen], minlength=len(layout.rounds))]
 
 
-def _syncs(trace: Trace, links: Links, layout: Layout, ours: Ints) -> list[int]:
-    """Waits of the host for the device: one an operator, however many calls it takes."""
-    calls, rounds = trace.calls, len(layout.rounds)
-    of_round = round_of_time(layout.rounds, calls.start, late=False)
-    seen: list[set[tuple[str, int]]] = [set() for _ in range(rounds)]
+def host_waits(trace: Trace, links: Links, layout: Layout, ours: Ints) -> list[list[int]]:
+    """The waits of the host for the device, a list of calls for each round.
+
+    One wait an operator, however many calls it takes: the first stands for it. ``NO_ID`` stands
+    for a wait whose call the profiler does not record.
+    """
+    of_round = round_of_time(layout.rounds, trace.calls.start, late=False)
+    waits: list[list[int]] = [[] for _ in layout.rounds]
+    seen: set[int] = set()
+    closing = NO_ID if layout.annotated else _closing_call(trace)
     for call in waiting_calls(trace, links, ours):
-        if of_round[call] != NO_ID:
-            operator = int(links.operator_of_call[call])
-            is_operator = operator != NO_ID and not trace.operators.annotation[operator]
-            seen[of_round[call]].add(("operator", operator) if is_operator else ("call", call))
-    unlinked = ~np.isin(trace.waits.correlation, calls.correlation)
-    for wait in np.flatnonzero(unlinked & _is_host_wait(trace)):
-        at = round_of_time(layout.rounds, trace.waits.start[wait : wait + 1], late=False)[0]
+        if call == closing:
+            continue
+        operator = int(links.operator_of_call[call])
+        is_operator = operator != NO_ID and not trace.operators.annotation[operator]
+        if of_round[call] == NO_ID or (is_operator and operator in seen):
+            continue
+        if is_operator:
+            seen.add(operator)
+        waits[of_round[call]].append(call)
+    unlinked = ~np.isin(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
+    for at in round_of_time(layout.rounds, trace.waits.start[unlinked], late=False):
         if at != NO_ID:
-            seen[at].add(("wait", int(wait)))
-    return [len(waits) for waits in seen]
+            waits[at].append(NO_ID)
+    return waits
+
+
+def _closing_call(trace: Trace) -> int:
+    """The synchronisation with which the profiler ends every recording, where it is the last call
+    of the trace. In our own sessions it lies outside the rounds."""
+    last = len(trace.calls) - 1
+    closes = last >= 0 and "DeviceSynchronize" in trace.calls.name[last]
+    return last if closes else NO_ID
 
 
 def waiting_calls(trace: Trace, links: Links, ours: Ints) -> list[int]:
@@ -240,7 +261,7 @@ def _is_host_wait(trace: Trace) -> Bools:
     )
 
 
-def _directions(trace: Trace) -> np.ndarray[Any, np.dtype[np.object_]]:
+def directions(trace: Trace) -> np.ndarray[Any, np.dtype[np.object_]]:
     """Direction of each memcpy: "h2d", "d2h", "d2d", "p2p"; empty for other activities."""
     acts = trace.activities
     directions = np.full(len(acts), "", np.object_)

@@ -138,12 +138,11 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     settings = item.config.stash[_settings]
-    if _test not in item.stash and not settings.disable:
-        if _whole_call_is_profiled(item, settings):
-            with _new_profile(item).whole_call():
-                outcome = yield
-            _conclude(item)
-            return outcome
+    if _test not in item.stash and _whole_call_is_profiled(item, settings):
+        with _new_profile(item).whole_call():
+            outcome = yield
+        _conclude(item)
+        return outcome
     try:
         outcome = yield
     except BaseException:
@@ -156,7 +155,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
     from pytest_kernelprof.markers import limits_of
 
-    return settings.all or bool(limits_of(item))
+    return not settings.disable and (settings.all or bool(limits_of(item)))
 
 
 def _conclude(item: pytest.Item) -> None:
@@ -208,7 +207,9 @@ def _make_error(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExc
         del report.wasxfail
     if report.when == "call":
         report.kernelprof_error = True  # type: ignore[attr-defined]
-    if all("pytest_kernelprof" in str(entry.path) or "_pytest" in str(entry.path) or "pluggy" in str(entry.path) for entry in excinfo.traceback):  # fmt: skip
+    # Raised by a hook, not by a line of the test: the traceback would only show plugin code.
+    inner = ("pytest_kernelprof", "_pytest", "pluggy")
+    if all(any(name in str(entry.path) for name in inner) for entry in excinfo.traceback):
         report.longrepr = f"{type(excinfo.value).__name__}: {excinfo.value}"
 
 

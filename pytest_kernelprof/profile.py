@@ -6,8 +6,9 @@ import functools
 import gzip
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -21,13 +22,11 @@ from pytest_kernelprof.timings import HostTimings, MemoryUse
 from pytest_kernelprof.trace import Integrity, Trace, check_integrity, read_trace
 from pytest_kernelprof.trace.completeness import cold_signs
 from pytest_kernelprof.trace.links import ancestors, link
-from pytest_kernelprof.trace.model import KERNEL, NO_ID
+from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import lay_out, round_of_activity, round_of_time
-from pytest_kernelprof.units import format_time
+from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pytest_kernelprof.trace.links import Links
     from pytest_kernelprof.trace.model import Ints
     from pytest_kernelprof.trace.rounds import Layout
@@ -68,6 +67,38 @@ class Kernel:
         return shorten(self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One memory copy: "h2d", "d2h", "d2d" or "p2p", between kinds of memory as CUPTI names them.
+
+    Attributes:
+        name: for example "Memcpy DtoH (Device -> Pageable)".
+        bytes: size. duration_us: microseconds on the device.
+        operators, source: as for kernels.
+    """
+
+    name: str
+    direction: str
+    bytes: int
+    duration_us: float
+    operators: tuple[str, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One wait of the host for the device: the waiting call, its operators, its source line."""
+
+    call: str
+    operators: tuple[str, ...]
+    source: str = ""
+
+
+What = Literal["kernel", "copy", "wait"]
+Lines = Mapping[tuple[What, int], str]
+"""``file:line`` of the i-th kernel, copy or wait of a profile."""
+
+
 def shorten(name: str) -> str:
     """``void at::native::reduce_kernel<512, 1>(...)`` is ``reduce_kernel``."""
     bare = name.replace("(anonymous namespace)::", "").removeprefix("void ")
@@ -96,7 +127,7 @@ class Profile:
         trace: Trace,
         label: str = "",
         *,
-        lines: Mapping[int, str] | None = None,
+        lines: Lines | None = None,
         keeps: object = None,
     ) -> None:
         self.trace = trace
@@ -113,8 +144,8 @@ class Profile:
         """
         return cls(read_trace(path))
 
-    def with_lines(self, lines: Mapping[int, str]) -> Profile:
-        """The same profile with ``file:line`` for its kernels, by index in ``kernels``."""
+    def with_lines(self, lines: Lines) -> Profile:
+        """The same profile with ``file:line`` for its kernels, copies and waits."""
         return Profile(self.trace, self.label, lines=lines, keeps=self.keeps)
 
     def with_recording(self, noted: Mapping[str, Any]) -> Profile:
@@ -129,7 +160,7 @@ class Profile:
 
     @functools.cached_property
     def device_kind(self) -> str:
-        """ "cuda" or "cpu"."""
+        """Either "cuda" or "cpu"."""
         noted = self.recording.get("device_kind")
         return str(noted) if noted else ("cuda" if self.trace.on_device else "cpu")
 
@@ -149,8 +180,8 @@ class Profile:
         if not self._compute_names:
             return (
                 (
-                    "the trace holds no device and no table of compute operators (it was not recorded "
-                    "by pytest-kernelprof), so kernels cannot be counted",
+                    "the trace holds no device and no table of compute operators (it was not "
+                    "recorded by pytest-kernelprof), so kernels cannot be counted",
                 )
                 if "compute_operators" not in self.recording
                 else ()
@@ -174,15 +205,39 @@ class Profile:
     @functools.cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of one call in launch order: of the round that had most of them."""
-        per_round = self.metrics["kernels"].rounds
-        chosen = per_round.index(max(per_round)) if per_round else 0
-        found = (
-            self._device_kernels(chosen)
-            if self.device_kind == "cuda"
-            else self._cpu_kernels(chosen)
-        )
+        found = self._device_kernels() if self.device_kind == "cuda" else self._cpu_kernels()
+        return tuple(replace(one, source=self._line("kernel", i)) for i, one in enumerate(found))
+
+    @functools.cached_property
+    def copies(self) -> tuple[Copy, ...]:
+        """The memory copies of one call in order; none on the CPU."""
+        acts, direction = self.trace.activities, _metrics.directions(self.trace)
         return tuple(
-            replace(kernel, source=self._lines.get(i, "")) for i, kernel in enumerate(found)
+            Copy(
+                acts.name[row],
+                direction[row],
+                int(acts.bytes[row]),
+                (int(acts.end[row]) - int(acts.start[row])) / 1e3,
+                self._chain(operator),
+                self._line("copy", i),
+            )
+            for i, (row, operator) in enumerate(
+                zip(self._copy_rows().tolist(), self.operators_of("copy"), strict=True)
+            )
+        )
+
+    @functools.cached_property
+    def waits(self) -> tuple[Wait, ...]:
+        """The waits of the host for the device in one call, in order; none on the CPU."""
+        return tuple(
+            Wait(
+                self.trace.calls.name[call] if call != NO_ID else "unknown",
+                self._chain(operator),
+                self._line("wait", i),
+            )
+            for i, (call, operator) in enumerate(
+                zip(self._waiting_calls(), self.operators_of("wait"), strict=True)
+            )
         )
 
     @functools.cached_property
@@ -192,7 +247,10 @@ class Profile:
             found = _metrics.device_metrics(self.trace, self.links, self._layout, self._ours)
             known = {metric.name: metric for metric in found}
             busy, launches = known["gpu_busy"], known["launches"]
-            why = "not measured: peak memory and allocations need calls that are not profiled"
+            why = (
+                "not measured: it needs calls that are not profiled; use kernel_profile(fn) with "
+                "a memory limit (one-shot profiles of a block or a whole test have none)"
+            )
         else:
             found, busy, launches = self._cpu_metrics(), None, None
             why = _CPU_ONLY
@@ -283,30 +341,57 @@ class Profile:
     def _compute_names(self) -> frozenset[str]:
         return frozenset(self.recording.get("compute_operators", ()))
 
-    @functools.cached_property
-    def launch_operators(self) -> list[int]:
-        """For each of ``kernels`` the index of its innermost operator in the trace, or -1."""
-        per_round = self.metrics["kernels"].rounds
-        chosen = per_round.index(max(per_round)) if per_round else 0
+    def operators_of(self, what: What) -> list[int]:
+        """For each kernel, copy or wait the index of its innermost operator in the trace, or -1."""
         if self.device_kind != "cuda":
-            return [int(i) for i in self._compute_operators() if self._op_round[i] == chosen]
-        calls = self.links.call_of_activity[self._kernel_rows(chosen)]
+            return self._cpu_rows() if what == "kernel" else []
+        if what == "wait":
+            calls = self._waiting_calls()
+        else:
+            rows = self._kernel_rows() if what == "kernel" else self._copy_rows()
+            calls = self.links.call_of_activity[rows].tolist()
         operators = self.links.operator_of_call
         return [int(operators[call]) if call != NO_ID else NO_ID for call in calls]
 
-    def _kernel_rows(self, chosen: int) -> Ints:
+    def _line(self, what: What, i: int) -> str:
+        return self._lines.get((what, i), "")
+
+    def _fullest_round(self, metric: str) -> int:
+        per_round = self.metrics[metric].rounds
+        return per_round.index(max(per_round)) if per_round else 0
+
+    def _kernel_rows(self) -> Ints:
+        return self._rows(KERNEL, self._fullest_round("kernels"))
+
+    def _copy_rows(self) -> Ints:
+        return self._rows(MEMCPY, self._fullest_round("memcpys"))
+
+    def _rows(self, kind: int, chosen: int) -> Ints:
+        """Activities of one kind and round in launch order."""
         acts = self.trace.activities
-        rows = np.flatnonzero((acts.kind == KERNEL) & (self._ours == chosen))
+        rows = np.flatnonzero((acts.kind == kind) & (self._ours == chosen))
         calls = self.links.call_of_activity[rows]
-        launched = np.where(calls != NO_ID, self.trace.calls.start[calls], acts.start[rows])
+        launched = acts.start[rows].copy()
+        launched[calls != NO_ID] = self.trace.calls.start[calls[calls != NO_ID]]
         order: Ints = rows[np.lexsort((acts.start[rows], launched))]
         return order
 
-    def _device_kernels(self, chosen: int) -> list[Kernel]:
+    def _waiting_calls(self) -> list[int]:
+        if self.device_kind != "cuda":
+            return []
+        waits = _metrics.host_waits(self.trace, self.links, self._layout, self._ours)
+        return waits[self._fullest_round("syncs")]
+
+    def _cpu_rows(self) -> list[int]:
+        chosen = self._fullest_round("kernels")
+        return [int(i) for i in self._compute_operators() if self._op_round[i] == chosen]
+
+    def _device_kernels(self) -> list[Kernel]:
         acts, calls = self.trace.activities, self.trace.calls
-        rows = self._kernel_rows(chosen)
         kernels = []
-        for row, operator in zip(rows.tolist(), self.launch_operators, strict=True):
+        for row, operator in zip(
+            self._kernel_rows().tolist(), self.operators_of("kernel"), strict=True
+        ):
             call = int(self.links.call_of_activity[row])
             kernels.append(
                 Kernel(
@@ -359,7 +444,7 @@ class Profile:
             *(_metrics.absent(name, "timed", "us", _CPU_ONLY) for name in times),
         ]
 
-    def _cpu_kernels(self, chosen: int) -> list[Kernel]:
+    def _cpu_kernels(self) -> list[Kernel]:
         ops, none = self.trace.operators, (0, 0, 0)
         return [
             Kernel(
@@ -369,8 +454,51 @@ class Profile:
                 "operator",
                 self._chain(int(i)),
             )
-            for i in self.launch_operators
+            for i in self._cpu_rows()
         ]
+
+
+def copy_table(profile: Profile, width: int) -> list[str]:
+    """The lines of a table of a profile's memory copies."""
+    rows = [
+        [
+            str(i),
+            copy.name,
+            format_bytes(copy.bytes),
+            " < ".join(copy.operators[:3]) or "-",
+            _line_words(copy.source),
+            format_time(copy.duration_us),
+        ]
+        for i, copy in enumerate(profile.copies, 1)
+    ]
+    columns = (
+        Column("#", number=True),
+        Column("copy", shrinks=True),
+        Column("size", number=True),
+        Column("called by", shrinks=True),
+        Column("line"),
+        Column("gpu time", number=True),
+    )
+    return render(columns, rows, width)
+
+
+def wait_table(profile: Profile, width: int) -> list[str]:
+    """The lines of a table of the host's waits for the device."""
+    rows = [
+        [str(i), wait.call, " < ".join(wait.operators[:3]) or "-", _line_words(wait.source)]
+        for i, wait in enumerate(profile.waits, 1)
+    ]
+    columns = (
+        Column("#", number=True),
+        Column("waits in", shrinks=True),
+        Column("called by", shrinks=True),
+        Column("line"),
+    )
+    return render(columns, rows, width)
+
+
+def _line_words(source: str) -> str:
+    return os.path.basename(source) or "line unknown"
 
 
 def kernel_table(profile: Profile, width: int, *, most: int = 40) -> list[str]:
@@ -381,7 +509,7 @@ def kernel_table(profile: Profile, width: int, *, most: int = 40) -> list[str]:
             str(i),
             kernel.short_name,
             " < ".join(kernel.operators[on_cpu : on_cpu + 3]) or "-",
-            os.path.basename(kernel.source) or "line unknown",
+            _line_words(kernel.source),
             format_time(kernel.duration_us),
         ]
         for i, kernel in enumerate(profile.kernels, 1)

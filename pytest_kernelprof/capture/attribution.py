@@ -41,7 +41,7 @@ def annotate_lines() -> Iterator[None]:
         yield
     finally:
         sys.settrace(before)
-        threading.settrace(before_threads)  # type: ignore[arg-type]
+        threading.settrace(before_threads)
 
 
 class _LineTracer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -51,12 +52,13 @@ def load_torch() -> ModuleType:
     # A compiled CPU graph shows its kernels only when Inductor was told so before compiling.
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
     try:
-        import torch
+        import torch as loaded
     except ImportError as error:
         raise ProfilerUnavailable(
             f"torch cannot be imported ({error}); pytest-kernelprof measures code that runs under "
             "PyTorch: install torch in this environment"
         ) from error
+    torch: ModuleType = loaded
     return torch
 
 
@@ -132,8 +134,6 @@ def _versions(torch: Any) -> dict[str, str]:
     if torch.version.hip:
         versions["hip"] = torch.version.hip
     triton = sys.modules.get("triton")
-    try:
+    with contextlib.suppress(metadata.PackageNotFoundError):
         versions["triton"] = getattr(triton, "__version__", "") or metadata.version("triton")
-    except metadata.PackageNotFoundError:
-        pass
     return versions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_kernelprof.capture.devices import Device, devices_in_use, load_torch, synchronize
 from pytest_kernelprof.timings import HostTimings, MemoryUse
@@ -23,7 +23,7 @@ class L2Flush:
     The buffer is kept for the process: allocating it anew would disturb the user's allocator.
     """
 
-    _buffers: dict[int, Any] = {}
+    _buffers: ClassVar[dict[int, Any]] = {}
 
     def __init__(self, device: Device) -> None:
         self._device = device

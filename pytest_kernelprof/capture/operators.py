@@ -1,4 +1,4 @@
-"""Asks the dispatcher what kind each operator is, so that the trace reader need not import torch."""
+"""Asks the dispatcher what kind each operator is, so that readers of a trace need no torch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,44 @@ from pytest_kernelprof.capture.devices import load_torch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Operators that compute nothing: allocation, metadata and what only moves a scalar to the host.
+# Operators that compute nothing: allocation, metadata, and what only moves a scalar to the host.
 _NO_COMPUTE = frozenset(
-    "aten::" + name
-    for name in ["empty", "empty_like", "empty_strided", "empty_permuted", "empty_quantized", "new_empty", "new_empty_strided", "_empty_affine_quantized", "detach", "detach_", "resize_", "resize_as_", "set_", "resolve_conj", "resolve_neg", "_unsafe_view", "_local_scalar_dense", "item", "is_nonzero", "lift_fresh", "_reshape_alias", "set_data", "record_stream", "requires_grad_", "_version", "is_pinned", "storage_offset", "stride", "size", "sym_size", "sym_stride", "sym_numel", "_nested_tensor_size", "_has_compatible_shallow_copy_type"]
+    {
+        "aten::_empty_affine_quantized",
+        "aten::_has_compatible_shallow_copy_type",
+        "aten::_local_scalar_dense",
+        "aten::_nested_tensor_size",
+        "aten::_reshape_alias",
+        "aten::_unsafe_view",
+        "aten::_version",
+        "aten::detach",
+        "aten::detach_",
+        "aten::empty",
+        "aten::empty_like",
+        "aten::empty_permuted",
+        "aten::empty_quantized",
+        "aten::empty_strided",
+        "aten::is_nonzero",
+        "aten::is_pinned",
+        "aten::item",
+        "aten::lift_fresh",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+        "aten::record_stream",
+        "aten::requires_grad_",
+        "aten::resize_",
+        "aten::resize_as_",
+        "aten::resolve_conj",
+        "aten::resolve_neg",
+        "aten::set_",
+        "aten::set_data",
+        "aten::size",
+        "aten::storage_offset",
+        "aten::stride",
+        "aten::sym_numel",
+        "aten::sym_size",
+        "aten::sym_stride",
+    }
 )
 
 

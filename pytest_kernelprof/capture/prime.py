@@ -6,6 +6,7 @@ import ctypes
 import os
 import statistics
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,9 @@ def canary_seen() -> bool:
         activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
     )
     torch.cuda.synchronize()
-    session.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        session.start()
     try:
         torch.cuda._sleep(1)
         torch.cuda.synchronize()

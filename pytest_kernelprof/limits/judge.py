@@ -54,7 +54,8 @@ def _exact(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
     assert metric.value is not None
     shown = format_bytes if metric.unit == "bytes" else "{:.0f}".format
     outcome: Outcome = "fail" if metric.value > limit.bound else "pass"
-    text = f"{_title(limit)}: {shown(metric.value)} {_noun(profile, metric)}, limit {shown(limit.bound)}"
+    value, noun = shown(metric.value), _noun(profile, metric)
+    text = f"{_title(limit)}: {value} {noun}, limit {shown(limit.bound)}"
     return Verdict(limit, outcome, text + _stability(metric.rounds, profile))
 
 
@@ -102,8 +103,7 @@ def _title(limit: Limit) -> str:
 def _noun(profile: Profile, metric: Metric) -> str:
     if metric.name == "kernels":
         return "kernels launched" if profile.device_kind == "cuda" else "compute operators"
-    base = metric.name.rsplit("_", 1)[0] if metric.name[-3:-1] in ("2h", "h2") else metric.name
-    base = re.sub(r"_(h2d|d2h|d2d|p2p)$", "", base)
+    base = re.sub(r"_(h2d|d2h|d2d|p2p)$", "", metric.name)
     return {
         "launches": "launch calls",
         "memcpys": "memory copies",

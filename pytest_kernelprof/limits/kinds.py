@@ -50,12 +50,22 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of limit: how it is written and how a ``Limit`` is made of the arguments."""
+    """A kind of limit: how it is written and how a ``Limit`` is made of the arguments.
+
+    Attributes:
+        form: the right forms, as errors show them.
+        help: what the limit says, for ``pytest --markers``.
+    """
 
     name: str
     form: str
     help: str
     make: Callable[[tuple[Any, ...], dict[str, Any]], Limit]
+
+    @property
+    def example(self) -> str:
+        """The first of the forms."""
+        return re.split(r" or |, where |, max_", self.form, maxsplit=1)[0]
 
 
 def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Limit:
@@ -72,7 +82,7 @@ def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Li
 
 
 def parse_keyword(name: str, value: Any) -> Limit:
-    """The limit of a keyword such as ``max_kernels=3`` or ``max_memcpys={"n": 0, "direction": "d2h"}``.
+    """The limit of a keyword: ``max_kernels=3``, ``max_memcpys={"n": 0, "direction": "d2h"}``.
 
     A list or tuple stands for several positional arguments, a dict for keyword arguments.
 
@@ -125,11 +135,13 @@ def _time(args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
     return parse_time(args[0])
 
 
-def _counted(name: str, metric: str, **needs: bool) -> Callable[..., Limit]:
+def _counted(
+    name: str, metric: str, *, memory: bool = False, on_cpu: bool = False
+) -> Callable[..., Limit]:
     def make(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
         bound = _whole(_one(args, kwargs, "n"))
         _no_more(kwargs)
-        return Limit(name, metric=metric, bound=bound, **needs)
+        return Limit(name, metric=metric, bound=bound, memory=memory, on_cpu=on_cpu)
 
     return make
 
@@ -142,11 +154,25 @@ def _kernels(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
     return Limit("max_kernels", match or "", "kernels", bound, patterns=patterns, on_cpu=True)
 
 
-def _timed(name: str, metric: str, **needs: bool) -> Callable[..., Limit]:
+def _timed(
+    name: str,
+    metric: str,
+    *,
+    host_time: bool = False,
+    device_time: bool = False,
+    on_cpu: bool = False,
+) -> Callable[..., Limit]:
     def make(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
         bound = _time(args, kwargs)
         _no_more(kwargs)
-        return Limit(name, metric=metric, bound=bound, **needs)
+        return Limit(
+            name,
+            metric=metric,
+            bound=bound,
+            on_cpu=on_cpu,
+            host_time=host_time,
+            device_time=device_time,
+        )
 
     return make
 
@@ -299,7 +325,7 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "expect_kernels",
-            'expect_kernels("aten::mm", "gelu", ..., "aten::mm"), where ... is any run of kernels',
+            'expect_kernels("mm", "gelu", ..., "mm"), where ... is any run of kernels',
             "exactly these kernels in launch order, one pattern each",
             _expect,
         ),

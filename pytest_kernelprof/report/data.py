@@ -56,9 +56,9 @@ def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dic
 
 def overall(measurement: Measurement, verdicts: Sequence[Verdict]) -> str:
     """The worst outcome of a profile. A violated limit is certain even if events were lost."""
-    outcomes = {verdict.outcome for verdict in verdicts} - {"not applicable"}
+    outcomes: set[str] = {str(verdict.outcome) for verdict in verdicts} - {"not applicable"}
     if not measurement.profile.integrity.complete:
-        outcomes = (outcomes & {"fail"}) | {"incomplete"}  # type: ignore[assignment]
+        outcomes = (outcomes & {"fail"}) | {"incomplete"}
     return next((o for o in _ORDER if o in outcomes), "no limit")
 
 

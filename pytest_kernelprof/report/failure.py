@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.profile import kernel_table
+from pytest_kernelprof.profile import copy_table, kernel_table, wait_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,13 @@ def failure_message(profile: Profile, verdicts: Sequence[Verdict]) -> str:
     bad = [verdict.text for verdict in verdicts if verdict.outcome == "fail"]
     unsure = [verdict.text for verdict in verdicts if verdict.outcome == "inconclusive"]
     heading = [f"in region {profile.label!r}:"] if profile.label else []
-    table = kernel_table(profile, _WIDTH - 2) if profile.kernels else ["no kernels were launched"]
+    failed = {verdict.limit.name for verdict in verdicts if verdict.outcome == "fail"}
+    width = _WIDTH - 2
+    table = kernel_table(profile, width) if profile.kernels else ["no kernels were launched"]
+    if failed & {"max_memcpys", "max_memcpy_bytes"}:
+        table += copy_table(profile, width)
+    if "max_syncs" in failed:
+        table += wait_table(profile, width)
     return "\n".join(
         [*heading, *bad, *unsure, *(f"  {line}" for line in table), f"  {footing(profile)}"]
     )

@@ -42,7 +42,7 @@ def write_report(terminal: pytest.TerminalReporter, rows: Sequence[dict[str, Any
 
 
 def integrity_line(rows: Sequence[dict[str, Any]]) -> str:
-    """How many profiles there were, and how many of them were not to be trusted at first or at all."""
+    """How many profiles there were, and how many could not be trusted, at first or at all."""
     parts = [
         f"{len(rows)} profile{'s' if len(rows) != 1 else ''}",
         f"{sum(row['integrity']['retakes'] > 0 for row in rows)} taken again",

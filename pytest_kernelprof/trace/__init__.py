@@ -1,4 +1,4 @@
-"""What was recorded: the Chrome trace, its links and its completeness. Pure; never imports torch."""
+"""What was recorded: the Chrome trace, its links, its completeness. Pure: no torch here."""
 
 from pytest_kernelprof.trace.chrome import read_trace
 from pytest_kernelprof.trace.completeness import Integrity, check_integrity

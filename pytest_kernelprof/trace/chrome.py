@@ -182,7 +182,7 @@ def _columns(document: _Document, source: str) -> Trace:
 
 
 def _sort_out(events: list[_Event]) -> dict[str, list[_Event]]:
-    """The events of each table; what we do not read (flow arrows of launches, metadata) is dropped."""
+    """The events of each table; what we do not read (launch arrows, metadata) is dropped."""
     tables: dict[str, list[_Event]] = {
         table: [] for table in ("operator", "call", "activity", "wait", "overhead", "frame", "flow")
     }

@@ -1,4 +1,4 @@
-"""Where the measured region lies: our rounds and sentinels, and which round caused each activity."""
+"""Where the measured region lies: our rounds and sentinels, and what each round caused."""
 
 from __future__ import annotations
 
@@ -112,4 +112,5 @@ def leaked(trace: Trace, links: Links) -> Bools:
     orphan = links.call_of_activity == NO_ID
     hosts = [table.start[0] for table in (trace.calls, trace.operators) if len(table)]
     began = min(hosts) if hosts else _BEGINNING
-    return orphan & (trace.activities.start < began)
+    found: Bools = orphan & (trace.activities.start < began)
+    return found
