@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import gzip
+import itertools
+import mmap
+import operator
 import os
 import re
 import zlib
@@ -28,15 +33,16 @@ from pytest_kernelprof.trace.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_kernelprof.trace.model import Ints, Strings
 
 _ACTIVITY_KINDS = {"kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET}
-_DECIMAL_US = re.compile(rb"-?\d+\.\d{3}")
+_SNIFFED = 4096
+_DECIMALS_US = re.compile(rb"(?:-?\d{1,15}\.\d{3} ?)+")
 
 
-class _Args(msgspec.Struct, gc=False):
+class _Args(msgspec.Struct, gc=False, frozen=True):
     """The arguments that we read. Absent ids are ``NO_ID``, absent figures zero."""
 
     external_id: int = msgspec.field(name="External id", default=NO_ID)
@@ -46,8 +52,8 @@ class _Args(msgspec.Struct, gc=False):
     bytes: int = 0
     registers: int = msgspec.field(name="registers per thread", default=0)
     shared_memory: float = msgspec.field(name="shared memory", default=0)
-    grid: tuple[int, int, int] | None = None
-    block: tuple[int, int, int] | None = None
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -59,18 +65,22 @@ class _Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw(b"0")
     dur: float = 0.0
     id: int | str | None = None
-    args: _Args | None = None
+    args: _Args = _Args()
 
 
 class _Document(msgspec.Struct):
-    traceEvents: list[_Event]  # noqa: N815 (the format's own name)
+    traceEvents: list[msgspec.Raw]  # noqa: N815 (the format's own name)
     deviceProperties: list[dict[str, Any]] = []  # noqa: N815
     baseTimeNanoseconds: int = 0  # noqa: N815
     kernelprof: dict[str, Any] = {}
 
 
-_NO_ARGS = _Args()
-_decoder = msgspec.json.Decoder(_Document)
+_document = msgspec.json.Decoder(_Document)
+_events = msgspec.json.Decoder(list[_Event])
+
+# Events are decoded a chunk at a time: the objects of one chunk are freed before the next, so that
+# memory holds the file and the columns, and the allocator stays in the processor's cache.
+_CHUNK = 16_384
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -81,99 +91,80 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
             a value that does not fit; the message names the file, the position and the reason.
     """
     source = os.fspath(path)
-    document = _decode(_load(source), source)
+    with _opened(source) as data, _collector_paused():
+        try:
+            document = _document.decode(data)
+            trace = _columns(document, source)
+            # The events are views into the file's memory; it can be closed only without them.
+            document.traceEvents.clear()
+            return trace
+        except msgspec.ValidationError as error:
+            raise TraceError(
+                f"{source}: not a Chrome trace of torch.profiler: {error}; expected a JSON object "
+                "whose 'traceEvents' is a list of events"
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TraceError(f"{source}: not JSON, or cut off: {error}") from None
+        except (OverflowError, ValueError) as error:
+            raise TraceError(
+                f"{source}: a number in traceEvents does not fit 64 bits ({error})"
+            ) from None
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Hundreds of thousands of new objects, none of them garbage, would start it many times."""
+    running = gc.isenabled()
+    gc.disable()
     try:
-        return _columns(document, source)
-    except (OverflowError, ValueError) as error:
-        raise TraceError(
-            f"{source}: a number in traceEvents does not fit 64 bits ({error})"
-        ) from error
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
-def _load(source: str) -> bytes:
+@contextlib.contextmanager
+def _opened(source: str) -> Iterator[bytes | mmap.mmap]:
+    """The JSON text: the mapped file, or what a gzip file holds."""
     try:
         with open(source, "rb") as file:
-            data = file.read()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+            if not file.read(_SNIFFED).strip():
+                raise TraceError(f"{source}: the file is empty; expected a Chrome trace (JSON)")
+            file.seek(0)
+            if file.read(2) == b"\x1f\x8b":
+                file.seek(0)
+                data: bytes | mmap.mmap = gzip.decompress(file.read())
+            else:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
     except OSError as error:
         raise TraceError(f"{source}: cannot be read: {error.strerror or error}") from error
-    except (EOFError, zlib.error) as error:
-        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
-    if not data.strip():
+    if isinstance(data, bytes) and not data.strip():
         raise TraceError(f"{source}: the file is empty; expected a Chrome trace (JSON)")
-    return data
-
-
-def _decode(data: bytes, source: str) -> _Document:
-    try:
-        return _decoder.decode(data)
-    except msgspec.ValidationError as error:
-        raise TraceError(
-            f"{source}: not a Chrome trace of torch.profiler: {error}; expected a JSON object "
-            "whose 'traceEvents' is a list of events"
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{source}: not JSON, or cut off: {error}") from error
+    yield data
 
 
 def _columns(document: _Document, source: str) -> Trace:
-    sorted_out = _sort_out(document.traceEvents)
-    threads = _Codes()
-    names = _Interned()
-
-    def spans(events: list[_Event]) -> tuple[list[_Event], Strings, Ints, Ints]:
-        start = _nanoseconds([event.ts for event in events])
-        length = np.rint(np.array([event.dur for event in events], np.float64) * 1e3)
-        order = np.argsort(start, kind="stable")
-        events = [events[i] for i in order]
-        start = start[order]
-        end = start + _as_int(length[order])
-        return events, names.column(event.name for event in events), start, end
-
-    ops, op_name, op_start, op_end = spans(sorted_out["operator"])
-    calls, call_name, call_start, call_end = spans(sorted_out["call"])
-    acts, act_name, act_start, act_end = spans(sorted_out["activity"])
-    waits, wait_name, wait_start, wait_end = spans(sorted_out["wait"])
-    _, over_name, over_start, over_end = spans(sorted_out["overhead"])
-    frames, frame_name, frame_start, frame_end = spans(sorted_out["frame"])
+    threads, names = _Codes(), _Interned()
+    chunks: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
+    flows: list[_Event] = []
+    raw = document.traceEvents
+    for first in range(0, max(1, len(raw)), _CHUNK):  # an empty trace has empty tables
+        sorted_out = _sort_out(_decode_chunk(raw, first))
+        flows += sorted_out.pop("flow")
+        for table, events in sorted_out.items():
+            chunks[table].append(_chunk(table, events, threads, names))
+    tables = {table: _joined(parts) for table, parts in chunks.items()}
     return Trace(
         source=source,
-        operators=Operators(
-            op_name,
-            op_start,
-            op_end,
-            threads.column(ops),
-            _ints(ops, lambda args: args.external_id),
-            np.array([event.cat == "user_annotation" for event in ops], np.bool_),
-        ),
-        calls=Calls(
-            call_name,
-            call_start,
-            call_end,
-            threads.column(calls),
-            _ints(calls, lambda args: args.external_id),
-            _ints(calls, lambda args: args.correlation),
-        ),
-        activities=Activities(
-            act_name,
-            act_start,
-            act_end,
-            np.array([_ACTIVITY_KINDS[event.cat] for event in acts], np.int64),
-            _ints(acts, lambda args: args.correlation),
-            _ints(acts, lambda args: args.external_id),
-            _ints(acts, lambda args: args.device),
-            _ints(acts, lambda args: args.stream),
-            _ints(acts, lambda args: args.bytes),
-            _ints(acts, lambda args: args.registers),
-            _ints(acts, lambda args: int(args.shared_memory)),
-            _triples(acts, lambda args: args.grid),
-            _triples(acts, lambda args: args.block),
-        ),
-        waits=Waits(wait_name, wait_start, wait_end, _ints(waits, lambda args: args.correlation)),
-        overheads=Spans(over_name, over_start, over_end),
-        frames=Frames(frame_name, frame_start, frame_end, threads.column(frames)),
-        flows=_flows(sorted_out["flow"], threads),
+        operators=Operators(**tables["operator"]),
+        calls=Calls(**tables["call"]),
+        activities=Activities(**tables["activity"]),
+        waits=Waits(**tables["wait"]),
+        overheads=Spans(**tables["overhead"]),
+        frames=Frames(**tables["frame"]),
+        flows=_flows(flows, threads),
         threads=threads.values(),
         devices=tuple(document.deviceProperties),
         recording=document.kernelprof,
@@ -181,11 +172,19 @@ def _columns(document: _Document, source: str) -> Trace:
     )
 
 
+def _decode_chunk(raw: list[msgspec.Raw], first: int) -> list[_Event]:
+    text = b"[" + b",".join(raw[first : first + _CHUNK]) + b"]"
+    try:
+        return _events.decode(text)
+    except msgspec.ValidationError as error:
+        # The position is that in the chunk; say where it lies in the file.
+        where = re.sub(r"\$\[(\d+)\]", lambda m: f"$.traceEvents[{first + int(m[1])}]", str(error))
+        raise msgspec.ValidationError(where) from None
+
+
 def _sort_out(events: list[_Event]) -> dict[str, list[_Event]]:
     """The events of each table; what we do not read (launch arrows, metadata) is dropped."""
-    tables: dict[str, list[_Event]] = {
-        table: [] for table in ("operator", "call", "activity", "wait", "overhead", "frame", "flow")
-    }
+    tables: dict[str, list[_Event]] = {table: [] for table in (*_COLUMNS, "flow")}
     for event in events:
         if event.ph == "X":
             table = _table_of(event.cat)
@@ -217,17 +216,62 @@ _TABLES = {
 }
 
 
+# What each table holds beside name, start and end.
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "operator": ("thread", "external_id", "annotation"),
+    "call": ("thread", "external_id", "correlation"),
+    "activity": (
+        *("kind", "correlation", "external_id", "device", "stream"),
+        *("bytes", "registers", "shared_memory", "grid", "block"),
+    ),
+    "wait": ("correlation",),
+    "overhead": (),
+    "frame": ("thread",),
+}
+
+
+def _chunk(table: str, events: list[_Event], threads: _Codes, names: _Interned) -> dict[str, Any]:
+    start = _nanoseconds([event.ts for event in events])
+    length = np.rint(np.array([event.dur for event in events], np.float64) * 1e3)
+    columns: dict[str, Any] = {
+        "name": names.column(event.name for event in events),
+        "start": start,
+        "end": start + _as_int(length),
+    }
+    for column in _COLUMNS[table]:
+        if column == "thread":
+            columns[column] = threads.column(events)
+        elif column == "annotation":
+            flags = [event.cat == "user_annotation" for event in events]
+            columns[column] = np.array(flags, np.bool_)
+        elif column == "kind":
+            kinds = [_ACTIVITY_KINDS[event.cat] for event in events]
+            columns[column] = np.array(kinds, np.int64)
+        elif column in ("grid", "block"):
+            columns[column] = _triples(events, column)
+        else:
+            columns[column] = _ints(events, column)
+    return columns
+
+
+def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The chunks of a table as one, sorted by start."""
+    columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+    order = np.argsort(columns["start"], kind="stable")
+    return {column: values[order] for column, values in columns.items()}
+
+
 def _nanoseconds(texts: Sequence[msgspec.Raw]) -> Ints:
     """Exact int64 nanoseconds from decimal microseconds."""
     if not texts:
         return np.empty(0, np.int64)
-    raw = [bytes(text) for text in texts]
-    if all(map(_DECIMAL_US.fullmatch, raw)):  # what Kineto writes: three decimals, always
-        return np.array(b" ".join(raw).replace(b".", b"").split(), np.int64)
+    joined = b" ".join(texts)
+    if _DECIMALS_US.fullmatch(joined):  # what Kineto writes: three decimals, always
+        return np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
     from decimal import Decimal, InvalidOperation
 
     try:
-        values = [Decimal(text.decode()) for text in raw]
+        values = [Decimal(text) for text in joined.decode().split(" ")]
     except InvalidOperation as error:
         raise ValueError("a 'ts' is not a number of microseconds") from error
     return np.array([int((value * 1000).to_integral_value()) for value in values], np.int64)
@@ -239,13 +283,15 @@ def _as_int(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
     return values.astype(np.int64)
 
 
-def _ints(events: Iterable[_Event], get: Callable[[_Args], int]) -> Ints:
-    return np.array([get(event.args or _NO_ARGS) for event in events], np.int64)
+def _ints(events: Sequence[_Event], argument: str) -> Ints:
+    get = operator.attrgetter(f"args.{argument}")
+    return np.fromiter(map(get, events), np.int64, len(events))
 
 
-def _triples(events: Sequence[_Event], get: Callable[[_Args], tuple[int, int, int] | None]) -> Ints:
-    rows = [get(event.args or _NO_ARGS) or (0, 0, 0) for event in events]
-    return np.array(rows, np.int64).reshape(len(rows), 3)
+def _triples(events: Sequence[_Event], argument: str) -> Ints:
+    get = operator.attrgetter(f"args.{argument}")
+    flat = itertools.chain.from_iterable(map(get, events))
+    return np.fromiter(flat, np.int64, 3 * len(events)).reshape(len(events), 3)
 
 
 def _flows(events: Sequence[_Event], threads: _Codes) -> Flows:
@@ -269,7 +315,10 @@ class _Codes:
 
     def column(self, events: Sequence[_Event]) -> Ints:
         codes = self._codes
-        return np.array([codes.setdefault(event.tid, len(codes)) for event in events], np.int64)
+        tids = [event.tid for event in events]
+        for tid in set(tids):
+            codes.setdefault(tid, len(codes))
+        return np.fromiter(map(codes.__getitem__, tids), np.int64, len(tids))
 
     def values(self) -> tuple[int | str, ...]:
         return tuple(self._codes)

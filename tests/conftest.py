@@ -1,0 +1,20 @@
+"""Lets the tests run pytest on small projects of their own."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import torch  # noqa: F401
+
+import pytest_kernelprof
+
+pytest_plugins = ["pytester"]
+
+# Pytester forgets modules that an inner run loads. torch cannot be loaded twice, and our own state
+# (the profiler is brought up once per process) must not be lost: so all are loaded before.
+for _module in pkgutil.walk_packages(pytest_kernelprof.__path__, "pytest_kernelprof."):
+    importlib.import_module(_module.name)
+
+# So must what torch loads when it first profiles.
+importlib.import_module("pytest_kernelprof.measure").profile(torch.ones, 1, device="cpu", rounds=1)

@@ -1,0 +1,56 @@
+"""The examples of README and docs run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE = re.compile(r"<!-- run: (passes|script) -->\n```python\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    pytest.param(how, code, id=f"{page.stem}-{i}")
+    for page in PAGES
+    for i, (how, code) in enumerate(EXAMPLE.findall(page.read_text()), 1)
+]
+
+
+@pytest.mark.parametrize(("how", "code"), EXAMPLES)
+def test_an_example_runs_as_it_stands(pytester: pytest.Pytester, how: str, code: str) -> None:
+    if how == "script":
+        result = pytester.runpython(pytester.makepyfile(example=code))
+        assert result.ret == 0
+        return
+    pytester.makepyfile(code)
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--strict-markers")
+    outcomes = result.parseoutcomes()
+    assert result.ret == 0
+    assert outcomes.get("passed", 0) >= 1
+    assert "skipped" not in outcomes
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_block_is_run(page: Path) -> None:
+    text = page.read_text()
+    assert text.count("```python") == len(EXAMPLE.findall(text))
+
+
+def test_every_option_marker_and_metric_is_in_the_reference() -> None:
+    from pytest_kernelprof.limits.kinds import KINDS
+    from pytest_kernelprof.profile import Profile
+    from pytest_kernelprof.settings import _PARSERS
+
+    text = (ROOT / "docs" / "reference.md").read_text()
+    names = [*KINDS, *(f"kernelprof-{name.replace('_', '-')}" for name in _PARSERS)]
+    names.remove("kernelprof-flush-l2")
+    trace = ROOT / "tests" / "traces" / "mlp.json.gz"
+    names += [m for m in Profile.from_trace(trace).metrics if not re.search("_[hdp]2[hdp]$", m)]
+    assert [name for name in names if name not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
