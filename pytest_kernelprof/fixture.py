@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.settings import Settings
 
 R = TypeVar("R")
+_DISABLED = "--kernelprof-disable: there is no profile to look at"
 
 
 class KernelprofWarning(pytest.PytestWarning):
@@ -52,21 +53,21 @@ class _Taken:
 class Region:
     """What ``with kernel_profile.region(...) as region`` hands out."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, disabled: bool) -> None:
         self._profile: Profile | None = None
+        self._disabled = disabled
 
     @property
     def profile(self) -> Profile:
         """The block's profile, after the block.
 
         Raises:
-            RuntimeError: the block has not ended, or profiling is disabled.
+            RuntimeError: the block has not ended.
         """
+        if self._disabled:
+            pytest.skip(_DISABLED)
         if self._profile is None:
-            raise RuntimeError(
-                "region.profile is there only after the with block, and not under "
-                "--kernelprof-disable"
-            )
+            raise RuntimeError("region.profile is there only after the with block")
         return self._profile
 
 
@@ -145,7 +146,7 @@ class KernelProfile:
             IncompleteProfile: the profiler cannot be used here; the message says why.
         """
         own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
-        region = Region()
+        region = Region(disabled=self._settings.disable)
         if self._settings.disable:
             self._ran_disabled = True
             yield region
@@ -181,7 +182,7 @@ class KernelProfile:
             RuntimeError: nothing has been profiled yet.
         """
         if self._ran_disabled:
-            pytest.skip("--kernelprof-disable: there is no profile to look at")
+            pytest.skip(_DISABLED)
         if not self._taken:
             raise RuntimeError(
                 "nothing has been profiled yet: call kernel_profile(fn, *args) first"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -111,16 +112,22 @@ def refuse_misspelt(item: pytest.Item) -> None:
     Raises:
         MarkerError: with the name that was probably meant.
     """
-    ours = [*KINDS, OPTIONS_MARKER]
-    strangers = {mark.name for mark in item.iter_markers()} - set(ours)
+    strangers = {mark.name for mark in item.iter_markers()} - {*KINDS, OPTIONS_MARKER}
     for name in sorted(strangers):
-        meant = difflib.get_close_matches(name, ours, n=1, cutoff=_CLOSE)
+        meant = _nearly(name)
         if meant and name not in _registered(item.config):
-            form = KINDS[meant[0]].form if meant[0] in KINDS else OPTIONS_FORM
+            form = KINDS[meant].form if meant in KINDS else OPTIONS_FORM
             raise MarkerError(
-                f"@pytest.mark.{name} is no marker; {meant[0]} was probably meant. "
+                f"@pytest.mark.{name} is no marker; {meant} was probably meant. "
                 f"The form is: {form}. (If {name} is a marker of your own, register it.)"
             )
+
+
+@functools.cache
+def _nearly(name: str) -> str:
+    """The name of ours that a marker's name nearly is, if any."""
+    ours = [*KINDS, OPTIONS_MARKER]
+    return next(iter(difflib.get_close_matches(name, ours, n=1, cutoff=_CLOSE)), "")
 
 
 def _registered(config: pytest.Config) -> set[str]:

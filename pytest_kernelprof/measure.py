@@ -126,20 +126,10 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
 
 def _prime(device: Device) -> dict[str, float]:
     if device.kind != "cuda":
-        _show_compiled_kernels()
         return {}
     from pytest_kernelprof.capture.prime import prime
 
     return asdict(prime(device))
-
-
-def _show_compiled_kernels() -> None:
-    """Inductor's C++ kernels are operators of the trace only with this switch."""
-    import sys
-
-    config = sys.modules.get("torch._inductor.config")
-    if config is not None:
-        config.cpp.enable_kernel_profile = True
 
 
 def preparer(
@@ -221,7 +211,7 @@ def _profile(
 
 
 def _read(device: Device, recording: Recording, label: str, noted: dict[str, Any]) -> Profile:
-    from pytest_kernelprof.capture.operators import compute_operators
+    from pytest_kernelprof.capture.operators import compiled_kernels_hidden, compute_operators
 
     trace = read_trace(recording.path)
     noted = {
@@ -235,6 +225,7 @@ def _read(device: Device, recording: Recording, label: str, noted: dict[str, Any
     }
     if device.kind == "cpu":
         noted["compute_operators"] = compute_operators(trace.operators.name.tolist())
+        noted["compiled_kernels_hidden"] = compiled_kernels_hidden()
     # The recording's file lives as long as the profile.
     return Profile(replace(trace, recording=noted), label, keeps=recording)
 

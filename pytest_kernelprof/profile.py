@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.model import Ints
     from pytest_kernelprof.trace.rounds import Layout
 
+_GAPS = ("gpu_span", "gpu_idle")
 _CPU_ONLY = "not applicable on the CPU"
 
 
@@ -186,13 +187,12 @@ class Profile:
                 if "compute_operators" not in self.recording
                 else ()
             )
-        graphs = [n for n in set(self.trace.operators.name.tolist()) if "CompiledFxGraph" in n]
-        fused = any("cpp_fused" in name for name in self._compute_names)
-        if graphs and not fused and self.kernel_count == 0:
+        compiled = any("CompiledFxGraph" in name for name in set(self.trace.operators.name))
+        if compiled and self.recording.get("compiled_kernels_hidden"):
             return (
-                "a compiled graph shows no kernels: it was compiled before "
-                "torch._inductor.config.cpp.enable_kernel_profile was set; compile it inside the "
-                "test, or call torch.compiler.reset() first",
+                "a compiled graph may hide its kernels: Inductor's switch "
+                "config.cpp.enable_kernel_profile was off when this process first measured; leave "
+                "it on (TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1) before anything is compiled",
             )
         return ()
 
@@ -266,6 +266,9 @@ class Profile:
             if recompiles is None
             else _metrics.count("recompiles", [recompiles])
         )
+        if self.device_kind == "cuda" and self.integrity.clock_skew:
+            why = "not to be had: the clocks of host and device disagree in this trace"
+            found += [_metrics.absent(name, "shown", "us", why) for name in _GAPS]
         return {metric.name: metric for metric in found}
 
     @property

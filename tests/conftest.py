@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-import torch  # noqa: F401
+import torch
 
 import pytest_kernelprof
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture.devices import load_torch
@@ -110,3 +111,14 @@ def _is_view(name: str, overload: str) -> bool:
     return bool(returns) and all(
         r.alias_info is not None and not r.alias_info.is_write for r in returns
     )
+
+
+def compiled_kernels_hidden() -> bool:
+    """Whether Inductor may have compiled C++ kernels that no trace shows.
+
+    They are operators of a trace only if ``config.cpp.enable_kernel_profile`` was on when they
+    were compiled, and a compiled graph does not tell. The environment variable that the plugin
+    sets turns it on; a process in which it is off all the same is not believed.
+    """
+    config = sys.modules.get("torch._inductor.config")
+    return config is not None and not config.cpp.enable_kernel_profile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-
 HEAD = """
 import pytest, torch, torch.nn.functional as F
 x = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16)
@@ -14,57 +13,91 @@ def mlp():
 """
 
 CASES = {
-    "kernels": ("max_kernels(3)", "max_kernels(2)", "mlp", "max_kernels: 3 kernels launched, limit 2"),
+    "kernels": (
+        "max_kernels(3)",
+        "max_kernels(2)",
+        "mlp",
+        "max_kernels: 3 kernels launched, limit 2",
+    ),
     "match": (
-        'max_kernels(1, match="gelu")', 'max_kernels(0, match="gelu")', "mlp",
+        'max_kernels(1, match="gelu")',
+        'max_kernels(0, match="gelu")',
+        "mlp",
         "max_kernels(match='gelu'): 1 kernels match, limit 0",
     ),
-    "launches": ("max_launches(3)", "max_launches(1)", "mlp", "max_launches: 3 launch calls, limit 1"),
+    "launches": (
+        "max_launches(3)",
+        "max_launches(1)",
+        "mlp",
+        "max_launches: 3 launch calls, limit 1",
+    ),
     "cuda_time": (
-        'max_cuda_time("1s")', 'max_cuda_time("10ns")', "mlp",
+        'max_cuda_time("1s")',
+        'max_cuda_time("10ns")',
+        "mlp",
         "max_cuda_time: *us, limit 0.0us (+* %, 99 % CI *..*us, 12 rounds)",
     ),
     "overhead": (
-        'max_launch_overhead("1s")', 'max_launch_overhead("10ns")', "mlp",
+        'max_launch_overhead("1s")',
+        'max_launch_overhead("10ns")',
+        "mlp",
         "max_launch_overhead: *us, limit 0.0us (*",
     ),
     "overhead_share": (
-        'max_launch_overhead("100%")', 'max_launch_overhead("0%")', "mlp",
+        'max_launch_overhead("100%")',
+        'max_launch_overhead("0%")',
+        "mlp",
         "max_launch_overhead: *us, limit 0% of the latency *us*",
     ),
     "latency": (
-        'max_latency("1s")', "max_latency(us=0.1)", "mlp",
+        'max_latency("1s")',
+        "max_latency(us=0.1)",
+        "mlp",
         "max_latency: *us, limit 0.1us (*99 % CI*",
     ),
-    "syncs": ("max_syncs(0)", "max_syncs(0)", ("mlp", "lambda: x.sum().item()"),
-              "max_syncs: 1 waits for the device, limit 0"),
+    "syncs": (
+        "max_syncs(0)",
+        "max_syncs(0)",
+        ("mlp", "lambda: x.sum().item()"),
+        "max_syncs: 1 waits for the device, limit 0",
+    ),
     "memcpys": (
-        'max_memcpys(0, direction="h2d")', 'max_memcpys(0, direction="d2h")', "lambda: x.cpu()",
+        'max_memcpys(0, direction="h2d")',
+        'max_memcpys(0, direction="d2h")',
+        "lambda: x.cpu()",
         "max_memcpys(d2h): 1 memory copies, limit 0",
     ),
     "memcpy_bytes": (
-        'max_memcpy_bytes("1 MB")', 'max_memcpy_bytes("1 KB")', "lambda: x.cpu()",
+        'max_memcpy_bytes("1 MB")',
+        'max_memcpy_bytes("1 KB")',
+        "lambda: x.cpu()",
         "max_memcpy_bytes: 524 KB copied, limit 1 KB",
     ),
     "peak_memory": (
-        'max_peak_memory("2 MB")', 'max_peak_memory("1 KB")', "mlp",
+        'max_peak_memory("2 MB")',
+        'max_peak_memory("1 KB")',
+        "mlp",
         "max_peak_memory: 1.05 MB peak memory, limit 1 KB",
     ),
     "allocations": (
-        "max_allocations(0)", "max_allocations(0)",
+        "max_allocations(0)",
+        "max_allocations(0)",
         ("mlp", "lambda: (torch.cuda.empty_cache(), torch.empty(1 << 27, device='cuda'))"),
         "max_allocations: * device allocations and frees, limit 0*",
     ),
     "expect": (
-        'expect_kernels("aten::mm", "gelu", ..., "aten::mm")', 'expect_kernels("aten::mm", "relu", ...)',
-        "mlp", "expect_kernels: 3 kernels, expected 'aten::mm', 'relu', ...; kernel 2 is *not 'relu'",
+        'expect_kernels("aten::mm", "gelu", ..., "aten::mm")',
+        'expect_kernels("aten::mm", "relu", ...)',
+        "mlp",
+        "expect_kernels: 3 kernels, expected 'aten::mm', 'relu', ...; kernel 2 is *not 'relu'",
     ),
     "forbid": (
-        'forbid_kernels("relu")', 'forbid_kernels("elementwise")', "mlp",
+        'forbid_kernels("relu")',
+        'forbid_kernels("elementwise")',
+        "mlp",
         "forbid_kernels: 1 forbidden: #2 vectorized_elementwise_kernel ('elementwise')",
     ),
-}  # fmt: skip
-
+}
 TABLES = {
     "syncs": "*cudaStreamSynchronize*aten::_local_scalar_dense*test_*.py:*",
     "memcpys": "*Memcpy DtoH*524 KB*aten::copy_*test_*.py:*",
