@@ -23,7 +23,7 @@ from pytest_kernelprof.measure import (
     require_complete,
 )
 from pytest_kernelprof.report.data import row
-from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.failure import failure_message, integrity_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ _DISABLED = "--kernelprof-disable: there is no profile to look at"
 
 
 class KernelprofWarning(pytest.PytestWarning):
-    """A verdict that could not be reached: the interval of a time holds its limit."""
+    """A verdict that was not reached (the interval of a time holds its limit), or cold code."""
 
 
 @dataclass(slots=True)
@@ -229,7 +229,13 @@ class KernelProfile:
             missing = [v.text for v in verdicts if v.outcome == "unavailable"]
             if missing:
                 raise IncompleteProfile("; ".join(missing))
-        return [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
+        cold = [
+            f"the code never became warm: {integrity_words(measurement.profile)}"
+            for measurement, _ in judged
+            if not measurement.settled and not measurement.profile.recording.get("one_shot")
+        ]
+        unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
+        return cold + unsure
 
     def _judge(self, taken: _Taken) -> list[Verdict]:
         limits = {**self._limits, **taken.own_limits}

@@ -190,8 +190,13 @@ def pytest_runtest_makereport(
         rows = item.stash.get(_test_rows, None)
         if rows:
             report.kernelprof = rows  # type: ignore[attr-defined]
+            del item.stash[_test_rows]  # a rerun of the test brings its own
         if _test in item.stash:
             del item.stash[_test]  # profiles must not outlive their test
+    if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[0] == __file__:
+        # Skipped by us: the place to look at is the test.
+        path, line = item.reportinfo()[:2]
+        report.longrepr = (str(path), (line or 0) + 1, report.longrepr[2])
     if call.excinfo is not None:
         from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 

@@ -60,4 +60,7 @@ def integrity_words(profile: Profile) -> str:
         words += f", {integrity.leaked} activities of earlier work left out"
     if integrity.cold:
         words += f", COLD ({', '.join(integrity.cold)})"
+    recompiles = profile.recording.get("recompiles")
+    if recompiles:
+        words += f", {recompiles} compilations during the profiled calls"
     return words
