@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.fixture import KernelProfile, KernelprofWarning
     from pytest_kernelprof.measure import profile
-    from pytest_kernelprof.profile import Kernel, Profile
+    from pytest_kernelprof.profiles import Kernel, Profile
 
 __all__ = [
     "IncompleteProfile",
@@ -39,8 +39,8 @@ _HOMES = {
     "KernelProfile": "fixture",
     "KernelprofWarning": "fixture",
     "profile": "measure",
-    "Kernel": "profile",
-    "Profile": "profile",
+    "Kernel": "profiles",
+    "Profile": "profiles",
 }
 
 

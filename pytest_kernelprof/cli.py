@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(path: str) -> int:
-    from pytest_kernelprof.profile import Profile
+    from pytest_kernelprof.profiles import Profile
     from pytest_kernelprof.report.failure import footing
     from pytest_kernelprof.units import format_bytes, format_time
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.devices import DeviceKind
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.markers import Options
-    from pytest_kernelprof.profile import Profile
+    from pytest_kernelprof.profiles import Profile
     from pytest_kernelprof.settings import Settings
 
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.profile import Profile, What
+from pytest_kernelprof.profiles import Profile, What
 from pytest_kernelprof.trace import read_trace
 from pytest_kernelprof.trace.links import source_lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import sys
@@ -127,6 +128,7 @@ def _cpu_name() -> str:
     return f"CPU ({platform.machine()})"
 
 
+@functools.cache
 def _versions(torch: Any) -> dict[str, str]:
     versions = {"torch": str(torch.__version__), "python": platform.python_version()}
     if torch.version.cuda:

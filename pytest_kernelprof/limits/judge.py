@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.metrics import Metric
-    from pytest_kernelprof.profile import Kernel, Profile
+    from pytest_kernelprof.profiles import Kernel, Profile
 
 Outcome = Literal["pass", "fail", "inconclusive", "not applicable", "unavailable"]
 
@@ -87,7 +87,8 @@ def _timed(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
 
 def _spread(metric: Metric, bound: float) -> str:
     assert metric.value is not None
-    over = f"{(metric.value / bound - 1) * 100:+.1f} %, " if bound else ""
+    ratio = metric.value / bound if bound else 0.0
+    over = f"x{ratio:.3g}, " if ratio > 10 else f"{(ratio - 1) * 100:+.1f} %, " if bound else ""
     rounds = len(metric.rounds)
     if metric.low is None or metric.high is None:
         few = "one round" if rounds == 1 else f"{rounds} rounds"

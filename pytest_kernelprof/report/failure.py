@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.profile import copy_table, kernel_table, wait_table
+from pytest_kernelprof.profiles import copy_table, kernel_table, wait_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.limits.judge import Verdict
-    from pytest_kernelprof.profile import Profile
+    from pytest_kernelprof.profiles import Profile
 
 _WIDTH = 100
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_kernelprof.profile import Profile
+    from pytest_kernelprof.profiles import Profile
 
 _LONGEST = 150
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from pytest_kernelprof.measure import Measurement, Plan, measure, measure_once
-from pytest_kernelprof.profile import Profile
+from pytest_kernelprof.profiles import Profile
 
 
 def take(fn: Callable[[], object], **plan: object) -> Profile:

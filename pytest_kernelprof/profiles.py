@@ -468,7 +468,7 @@ def copy_table(profile: Profile, width: int) -> list[str]:
             str(i),
             copy.name,
             format_bytes(copy.bytes),
-            " < ".join(copy.operators[:3]) or "-",
+            _chain_words(copy.operators),
             _line_words(copy.source),
             format_time(copy.duration_us),
         ]
@@ -479,7 +479,7 @@ def copy_table(profile: Profile, width: int) -> list[str]:
         Column("copy", shrinks=True),
         Column("size", number=True),
         Column("called by", shrinks=True),
-        Column("line"),
+        Column("line", shrinks=True, keep_end=True),
         Column("gpu time", number=True),
     )
     return render(columns, rows, width)
@@ -488,16 +488,22 @@ def copy_table(profile: Profile, width: int) -> list[str]:
 def wait_table(profile: Profile, width: int) -> list[str]:
     """The lines of a table of the host's waits for the device."""
     rows = [
-        [str(i), wait.call, " < ".join(wait.operators[:3]) or "-", _line_words(wait.source)]
+        [str(i), wait.call, _chain_words(wait.operators), _line_words(wait.source)]
         for i, wait in enumerate(profile.waits, 1)
     ]
     columns = (
         Column("#", number=True),
         Column("waits in", shrinks=True),
         Column("called by", shrinks=True),
-        Column("line"),
+        Column("line", shrinks=True, keep_end=True),
     )
     return render(columns, rows, width)
+
+
+def _chain_words(operators: tuple[str, ...]) -> str:
+    """The innermost operator and the outermost, which is mostly the one that the user called."""
+    called = [name for name in operators if not name.startswith("autograd::engine::")]
+    return " < ".join(dict.fromkeys([called[0], called[-1]])) if called else "-"
 
 
 def _line_words(source: str) -> str:
@@ -511,7 +517,7 @@ def kernel_table(profile: Profile, width: int, *, most: int = 40) -> list[str]:
         [
             str(i),
             kernel.short_name,
-            " < ".join(kernel.operators[on_cpu : on_cpu + 3]) or "-",
+            _chain_words(kernel.operators[on_cpu:]),
             _line_words(kernel.source),
             format_time(kernel.duration_us),
         ]
@@ -524,7 +530,7 @@ def kernel_table(profile: Profile, width: int, *, most: int = 40) -> list[str]:
         Column("#", number=True),
         Column("operator" if on_cpu else "kernel", shrinks=True),
         Column("called by" if on_cpu else "launched by", shrinks=True),
-        Column("line"),
+        Column("line", shrinks=True, keep_end=True),
         Column("cpu time" if on_cpu else "cuda time", number=True),
     )
     return render(columns, rows, width)

@@ -1,0 +1,64 @@
+# make demo    the example project, with the report table
+# make test    what CI runs: linters, types, the whole suite with coverage, the example project
+#
+# The first call makes .venv and installs the pinned versions of constraints.txt; later calls are
+# quick. Variables:
+#   PYTHON=python3.12   the Python (3.10 or later) that makes .venv
+#   PY=python           use this interpreter's environment as it is and install nothing: for one
+#                       that has its own torch (first: python -m pip install -e '.[test]')
+#   PYTEST=8.4.2        another pytest than the pinned one, in an environment of its own
+#   ARGS="-k graph"     more arguments for pytest
+
+PYTHON ?= python3
+VENV ?= .venv$(if $(PYTEST),-pytest-$(subst *,x,$(PYTEST)))
+ARGS ?=
+
+ifeq ($(origin PY),undefined)
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
+
+demo: $(INSTALLED)
+	$(PY) -m pytest example_project --kernelprof-report $(ARGS)
+
+test: lint
+	$(PY) -m coverage erase
+	$(PY) -m coverage run -m pytest tests $(ARGS)
+	@# Processes that the tests start leave data files of their own.
+	@ls .coverage.* >/dev/null 2>&1 && $(PY) -m coverage combine --append --quiet || true
+	$(PY) -m coverage report --skip-covered
+	$(PY) -m pytest example_project
+
+lint: $(INSTALLED)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+# Each script prints its own table; see benchmarks/README.md.
+bench: $(INSTALLED)
+	$(PY) -m pip install -r benchmarks/requirements.txt -c constraints.txt
+	$(PY) benchmarks/startup.py $(ARGS)
+	$(PY) benchmarks/one_round.py $(ARGS)
+	$(PY) benchmarks/trace_reading.py $(ARGS)
+	$(PY) benchmarks/endurance.py $(ARGS)
+
+clean:
+	rm -rf .venv .venv-pytest-* build dist htmlcov .coverage .coverage.* *.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or later is needed; name one: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	echo '*' > $(VENV)/.gitignore
+	sed 's/^pytest==.*/pytest==$(or $(PYTEST),$(PINNED_PYTEST))/' constraints.txt > $(VENV)/constraints.txt
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet -e '.[test]' -c $(VENV)/constraints.txt
+	touch $@
+
+PINNED_PYTEST = $(shell sed -n 's/^pytest==//p' constraints.txt)
