@@ -1,0 +1,43 @@
+"""The recorded traces, and edited copies of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pytest_kernelprof.profiles import Profile
+
+FOLDER = Path(__file__).parents[1] / "traces"
+NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
+
+Event = dict[str, Any]
+Document = dict[str, Any]
+
+
+def recorded(name: str) -> Profile:
+    return Profile.from_trace(FOLDER / f"{name}.json.gz")
+
+
+def document(name: str) -> Document:
+    loaded: Document = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
+    return loaded
+
+
+def edited(folder: Path, name: str, edit: Callable[[list[Event]], list[Event]]) -> Profile:
+    """A recorded trace whose events went through ``edit``."""
+    changed = document(name)
+    changed["traceEvents"] = edit(changed["traceEvents"])
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(changed))
+    return Profile.from_trace(path)
+
+
+def of(events: list[Event], category: str) -> list[Event]:
+    return [event for event in events if event.get("cat") == category and event["ph"] == "X"]
+
+
+def kernels_of_rounds(events: list[Event]) -> list[Event]:
+    return [event for event in of(events, "kernel") if "spin_kernel" not in event["name"]]

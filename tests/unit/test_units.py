@@ -1,0 +1,62 @@
+"""Quantities with units, as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_kernelprof.units import (
+    format_bytes,
+    format_time,
+    parse_bytes,
+    parse_percent,
+    parse_time,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [("200us", 200), ("200 µs", 200), ("1.5ms", 1500), ("2s", 2e6), ("30ns", 0.03), ("1e2us", 100)],
+)
+def test_times_become_microseconds(text: str, us: float) -> None:
+    assert parse_time(text) == pytest.approx(us)
+
+
+@pytest.mark.parametrize(
+    "text", ["200", "us", "", "200 fortnights", "-1us", "nanus", "1e999s", "2m"]
+)
+def test_what_is_no_time_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="us"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1 MB", 10**6), ("64MiB", 2**26), ("512 B", 512), ("1.5 kb", 1500)]
+)
+def test_sizes_become_bytes(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["1", "1 MBit", "-1 MB", "many"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="MB"):
+        parse_bytes(text)
+
+
+def test_percentages_become_fractions() -> None:
+    assert parse_percent("30%") == pytest.approx(0.3)
+    for text in ("30", "101%", "-1%"):
+        with pytest.raises(ValueError, match="30%"):
+            parse_percent(text)
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(0.86, "0.9us"), (234.94, "234.9us"), (1250, "1.25ms"), (2.1e6, "2.10s")]
+)
+def test_times_are_shown_in_the_unit_that_fits(us: float, text: str) -> None:
+    assert format_time(us) == text
+
+
+def test_sizes_are_shown_in_the_unit_that_fits() -> None:
+    assert [format_bytes(n) for n in (4, 4096, 12_582_912, 3e9)] == [
+        "4 B", "4.1 KB", "12.6 MB", "3 GB",
+    ]  # fmt: skip
