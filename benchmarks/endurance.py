@@ -36,7 +36,7 @@ def resident_mb() -> float:
 
 
 def gap_before(profile: int, profiles: int) -> int:
-    """Seconds of idling before a profile: ten times 1 s, four times 5 s in a whole run."""
+    """Seconds of idling before a profile: four times 5 s and some fifteen times 1 s in a run."""
     if profile and profile % max(1, profiles // 5) == 0:
         return 5
     return 1 if profile and profile % max(1, profiles // 15) == 0 else 0
@@ -120,7 +120,7 @@ def main() -> None:
     for after, mb in resident.items():
         rows.append([f"resident MB after profile {after}", f"{mb:.1f}"])
     rows.append(["the same after gc.collect()", f"{collected:.1f}"])
-    print(table(["", ""], rows))
+    print(table(["in a row", "found"], rows))
     print()
     for line in undetected:
         print(line)

@@ -1,0 +1,93 @@
+"""The order of the house: lower rooms import no higher ones, and torch stays in capture, late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pytest_kernelprof
+
+ROOT = Path(pytest_kernelprof.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+# From the lowest room to the highest.
+ORDER = [
+    ["errors", "units", "annotations", "intervals", "tables", "timings"],
+    ["capture"],
+    ["trace"],
+    ["metrics"],
+    ["bound"],
+    ["profiles"],
+    ["measure"],
+    ["limits"],
+    ["settings", "markers"],
+    ["report"],
+    ["fixture"],
+    ["plugin", "cli", "__init__"],
+]
+RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """Modules that a file imports, and whether it does so when it is loaded."""
+    found: list[tuple[str, bool]] = []
+
+    def visit(node: ast.AST, late: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.Import):
+                found.extend((alias.name, late) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom) and child.module:
+                found.append((child.module, late))
+            inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            visit(child, late or inside)
+
+    visit(ast.parse(path.read_text()), False)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_no_higher_room(path: Path) -> None:
+    rank = RANK[room_of(path)]
+    rooms = [
+        module.split(".")[1]
+        for module, _ in imports(path)
+        if module.startswith("pytest_kernelprof.")
+    ]
+    assert [room for room in rooms if RANK[room] > rank] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_capture_imports_torch_and_only_when_it_runs(path: Path) -> None:
+    torch = [late for module, late in imports(path) if module.split(".")[0] == "torch"]
+    assert all(torch)
+    assert not torch or room_of(path) == "capture"
+
+
+def test_every_file_says_first_what_its_idea_is() -> None:
+    missing = [path.name for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert missing == []
+
+
+def test_loading_the_plugin_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, pytest_kernelprof.plugin, pytest_kernelprof.markers;"
+        "print([m for m in ('torch', 'numpy', 'msgspec', 'filelock') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_load_and_are_documented() -> None:
+    for name in pytest_kernelprof.__all__:
+        assert getattr(pytest_kernelprof, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = pytest_kernelprof.nothing
