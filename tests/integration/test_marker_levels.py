@@ -1,0 +1,84 @@
+"""Which of several markers counts: the innermost of each key."""
+
+from __future__ import annotations
+
+
+def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(run) -> None:
+    result = run(
+        """
+pytestmark = pytest.mark.max_kernels(0)
+def test_module(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.max_kernels(3)
+def test_function(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.max_kernels(0)
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.max_kernels(3))])
+def test_parameter(kernel_profile, n):
+    kernel_profile(three)
+@pytest.mark.max_kernels(0)
+class TestBase:
+    def test_class(self, kernel_profile):
+        kernel_profile(three)
+@pytest.mark.max_kernels(3)
+class TestDerived(TestBase):
+    pass
+""",
+        "-v",
+    )
+    result.assert_outcomes(passed=3, failed=3)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*::test_module FAILED*",
+            "*::test_function PASSED*",
+            "*::test_parameter[[]1] FAILED*",
+            "*::test_parameter[[]2] PASSED*",
+            "*TestBase::test_class FAILED*",
+            "*TestDerived::test_class PASSED*",
+        ]
+    )
+
+
+def test_limits_with_another_match_compose(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(3)
+@pytest.mark.max_kernels(0, match="softmax")
+@pytest.mark.max_kernels(0, match="gelu")
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernels match, limit 0"])
+
+
+def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(1)
+@pytest.mark.max_kernels(2)
+def test_twice(kernel_profile):
+    kernel_profile(three)
+def test_other():
+    pass
+"""
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*MarkerError: max_kernels stands twice on test_twice; keep one*"])
+
+
+def test_a_limit_given_at_run_time_or_to_a_region_replaces_a_markers(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(0)
+def test_limit(kernel_profile):
+    kernel_profile.limit(max_kernels=3)
+    kernel_profile(three)
+@pytest.mark.max_kernels(0)
+def test_region(kernel_profile):
+    with kernel_profile.region("it", max_kernels=3):
+        three()
+"""
+    )
+    result.assert_outcomes(passed=2)

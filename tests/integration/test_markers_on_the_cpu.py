@@ -1,0 +1,171 @@
+"""Each marker that can be judged on the CPU: kept it passes, broken it fails with its own words."""
+
+from __future__ import annotations
+
+import pytest
+
+CASES = {
+    "max_kernels": (
+        "max_kernels(3)", "max_kernels(2)",
+        ["max_kernels: 3 compute operators, limit 2"],
+    ),
+    "max_kernels_match": (
+        'max_kernels(1, match="GELU")', 'max_kernels(0, match="gelu|mm")',
+        ["max_kernels(match='gelu|mm'): 2 kernels match, limit 0"],
+    ),
+    "expect_kernels": (
+        'expect_kernels("aten::mm", "gelu", "add")', 'expect_kernels("mm", "relu", "add")',
+        ["expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
+         "kernel 2 is aten::gelu (aten::gelu), not 'relu'"],
+    ),
+    "forbid_kernels": (
+        'forbid_kernels("softmax")', 'forbid_kernels("softmax", "gelu")',
+        ["forbid_kernels: 1 forbidden: #2 aten::gelu ('gelu')"],
+    ),
+    "max_latency": (
+        'max_latency("100s")', "max_latency(us=0.001)",
+        ["max_latency: *us, limit 0.0us (x*, 99 % CI *..*us, 12 rounds)"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_limit_passes_when_kept_and_fails_when_broken(run, workers: str, name: str) -> None:
+    if workers == "-n2" and name != "max_kernels":
+        pytest.skip("one marker stands for all with workers: they share the way")
+    kept, broken, words = CASES[name]
+    result = run(
+        f"""
+@pytest.mark.{kept}
+def test_kept(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.{broken}
+def test_broken(kernel_profile):
+    kernel_profile(three)
+""",
+        workers,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            *(line.replace("[", "[[]") for line in words),
+            "  #  operator    called by     line *cpu time",
+            "  1  aten::mm    aten::matmul  test_it.py:5*s",
+            "  2  aten::gelu  -             test_it.py:5*s",
+            "  3  aten::add   -             test_it.py:5*s",
+            "  CPU (*), torch *; complete: compute operators of the CPU, no kernels",
+        ]
+    )
+
+
+def test_a_compilation_at_every_call_breaks_max_recompiles(run) -> None:
+    result = run(
+        """
+sizes = iter(range(2, 1000))
+f = torch.compile(lambda x, n: x[:n] * n, dynamic=False)
+long = torch.ones(2000)
+@pytest.mark.max_recompiles(0)
+def test_settles(kernel_profile):
+    kernel_profile(torch.compile(lambda x: x * 2), x)
+@pytest.mark.max_recompiles(0)
+def test_never_settles(kernel_profile):
+    with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=1000):
+        kernel_profile(lambda: f(long, next(sizes)))
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["max_recompiles: 2 compilations, limit 0"])
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "max_launches(1)",
+        'max_cuda_time("1us")',
+        'max_launch_overhead("1us")',
+        "max_memcpys(0)",
+        'max_memcpy_bytes("1 B")',
+        "max_syncs(0)",
+        'max_peak_memory("1 B")',
+        "max_allocations(0)",
+    ],
+)
+def test_a_limit_that_only_a_gpu_has_skips_with_its_name(run, marker: str) -> None:
+    result = run(
+        f"""
+@pytest.mark.{marker}
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines([f"*not applicable on the CPU: {marker.split('(')[0]}*"])
+
+
+def test_a_limit_that_the_cpu_has_is_judged_beside_one_that_it_has_not(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_syncs(0)
+@pytest.mark.max_kernels(2)
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(failed=1)
+
+
+def test_all_violations_of_all_profiles_stand_in_one_failure(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(0)
+@pytest.mark.forbid_kernels("gelu")
+def test_it(kernel_profile):
+    kernel_profile(three)
+    with kernel_profile.region("second"):
+        x + 1
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "max_kernels: 3 compute operators, limit 0",
+            "forbid_kernels: 1 forbidden*",
+            "in region 'second':",
+            "max_kernels: 1 compute operators, limit 0",
+        ]
+    )
+
+
+def test_a_marked_test_without_the_fixture_has_its_call_phase_profiled(run, workers: str) -> None:
+    result = run(
+        """
+@pytest.fixture
+def y():
+    return x + 1  # not of the call phase
+@pytest.mark.max_kernels(3)
+def test_kept(y):
+    three()
+@pytest.mark.max_kernels(2)
+def test_broken(y):
+    three()
+@pytest.mark.max_latency("1s")
+def test_host_time(y):
+    three()
+""",
+        workers,
+    )
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "IncompleteProfile: max_latency: latency not measured*kernel_profile(fn)*",
+            "max_kernels: 3 compute operators, limit 2",
+        ]
+    )
+
+
+def test_markers_are_registered_with_their_help(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("--markers")
+    result.stdout.fnmatch_lines(
+        ["@pytest.mark.max_kernels(3): at most n kernels a call*", "@pytest.mark.kernelprof(*"]
+    )

@@ -1,0 +1,155 @@
+"""How a verdict meets the rest of pytest: xfail, skips, other failures, unittest, JUnit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def test_a_violated_limit_is_a_failure_for_xfail_strict_and_raises(run, workers: str) -> None:
+    result = run(
+        """
+@pytest.mark.xfail(strict=True, raises=LimitExceeded)
+@pytest.mark.max_kernels(0)
+def test_expected(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.xfail(strict=True, raises=LimitExceeded)
+@pytest.mark.max_kernels(3)
+def test_unexpected(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.xfail(raises=KeyError)
+@pytest.mark.max_kernels(0)
+def test_other_reason(kernel_profile):
+    kernel_profile(three)
+""",
+        workers,
+    )
+    result.assert_outcomes(xfailed=1, failed=2)
+
+
+def test_a_number_that_could_not_be_had_is_an_error_under_xfail_too(run, workers: str) -> None:
+    result = run(
+        """
+@pytest.mark.xfail
+@pytest.mark.max_latency("1s")
+def test_it():
+    three()
+""",
+        workers,
+    )
+    result.assert_outcomes(errors=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*ERROR at call of test_it*", "IncompleteProfile: max_latency*"])
+
+
+def test_a_test_that_asks_for_the_fixture_and_profiles_nothing_is_an_error(run) -> None:
+    result = run("@pytest.mark.max_kernels(9)\ndef test_it(kernel_profile): pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["IncompleteProfile: *kernel_profile but profiled nothing*"])
+
+
+def test_the_tests_own_failure_wins_over_a_limit(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(0)
+def test_it(kernel_profile):
+    kernel_profile(three)
+    assert "mine" == "other"
+@pytest.mark.max_kernels(0)
+def test_whole():
+    three()
+    assert "mine" == "other"
+"""
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.no_fnmatch_line("*LimitExceeded*")
+
+
+def test_a_skip_inside_the_test_stays_a_skip(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(0)
+def test_it(kernel_profile):
+    kernel_profile(three)
+    pytest.skip("enough")
+"""
+    )
+    result.assert_outcomes(skipped=1)
+
+
+def test_methods_of_unittest_are_limited_too(run) -> None:
+    result = run(
+        """
+import unittest
+class TestIt(unittest.TestCase):
+    @pytest.mark.max_kernels(2)
+    def test_broken(self):
+        three()
+    @pytest.mark.max_kernels(3)
+    def test_kept(self):
+        three()
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_the_kernel_table_is_in_the_junit_file(run, pytester: pytest.Pytester) -> None:
+    run(
+        "@pytest.mark.max_kernels(0)\ndef test_it(kernel_profile): kernel_profile(three)\n",
+        "--junitxml=out.xml",
+    )
+    text = Path(pytester.path / "out.xml").read_text()
+    assert "max_kernels: 3 compute operators, limit 0" in text
+    assert "aten::gelu" in text
+
+
+def test_an_undecided_time_warns_and_does_not_fail(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run(
+        """
+import time
+waits = iter([0.0] * 2 + [0.0] * 12 + [0.001, 0.02] * 100)
+@pytest.mark.max_latency("8ms")
+def test_it(kernel_profile):
+    kernel_profile(lambda: time.sleep(next(waits)))
+"""
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency: *INCONCLUSIVE*"])
+
+
+def test_an_exception_of_the_measured_code_is_the_tests_own_and_harms_no_other(run) -> None:
+    result = run(
+        """
+def breaks():
+    raise ValueError("mine")
+def test_call(kernel_profile):
+    kernel_profile(breaks)
+def test_region(kernel_profile):
+    with kernel_profile.region("it"):
+        breaks()
+@pytest.mark.max_kernels(3)
+def test_whole():
+    breaks()
+@pytest.mark.max_kernels(3)
+def test_next(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=3)
+    result.stdout.fnmatch_lines(["E *ValueError: mine"])
+
+
+def test_a_running_profiler_is_an_error_that_names_the_remedy(run) -> None:
+    result = run(
+        """
+def test_inside(kernel_profile):
+    with torch.profiler.profile():
+        kernel_profile(three)
+@pytest.mark.max_kernels(3)
+def test_next(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ProfilerUnavailable: *cannot nest*--kernelprof-disable*"])

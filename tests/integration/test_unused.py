@@ -1,0 +1,29 @@
+"""A session that uses nothing of ours pays nothing and sees nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_torch_is_not_imported_and_nothing_is_printed(
+    pytester: pytest.Pytester, workers: str
+) -> None:
+    pytester.makeconftest(
+        """
+import sys
+def pytest_unconfigure(config):
+    heavy = [name for name in ("torch", "numpy", "msgspec") if name in sys.modules]
+    print("heavy:", heavy)
+"""
+    )
+    pytester.makepyfile("def test_one(): pass\ndef test_two(): pass\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:benchmark", workers)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["heavy: [[][]]"])
+    result.stdout.no_fnmatch_line("*kernel profiles*")
+
+
+def test_the_plugin_can_be_turned_off(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_one(): pass\n")
+    result = pytester.runpytest_subprocess("-p", "no:kernelprof", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
