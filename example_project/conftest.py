@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 import torch
-
-
-@dataclass(frozen=True)
-class Size:
-    """Rows of the input, width of a row, hidden width, and the type of the numbers."""
-
-    rows: int
-    width: int
-    hidden: int
-    dtype: torch.dtype
+from reference_mlp import GatedMLP
+from sizes import SIZES, Size
 
 
 @pytest.fixture
 def size(kernelprof_device: str) -> Size:
-    if kernelprof_device == "cuda":
-        return Size(8192, 768, 3072, torch.bfloat16)
-    return Size(32, 48, 96, torch.float32)
+    return SIZES[kernelprof_device]
 
 
 @pytest.fixture
@@ -30,3 +18,8 @@ def x(kernelprof_device: str, size: Size) -> torch.Tensor:
     """Random input of shape (rows, width)."""
     torch.manual_seed(0)
     return torch.randn(size.rows, size.width, device=kernelprof_device, dtype=size.dtype)
+
+
+@pytest.fixture
+def geglu(kernelprof_device: str, size: Size) -> GatedMLP:
+    return GatedMLP(size.width, size.hidden).to(kernelprof_device, size.dtype)

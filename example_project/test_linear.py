@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import Size
+from sizes import Size
 from torch import nn
+
+from pytest_kernelprof import KernelProfile
 
 
 @pytest.mark.max_kernels(1)
 @pytest.mark.expect_kernels("aten::addmm")
+@pytest.mark.forbid_kernels("elementwise")
 def test_a_linear_layer_with_bias_is_one_kernel(
-    kernel_profile, kernelprof_device: str, size: Size, x: torch.Tensor
+    kernel_profile: KernelProfile, kernelprof_device: str, size: Size, x: torch.Tensor
 ) -> None:
     """Guess: one. The bias is added in the GEMM's epilogue, and ``aten::t`` only turns strides
-    around: a view launches nothing."""
+    around: a view launches nothing. A bias added by itself would be an elementwise kernel."""
     linear = nn.Linear(size.width, size.hidden, device=kernelprof_device, dtype=size.dtype)
     with torch.no_grad():
         y = kernel_profile(linear, x)
@@ -22,7 +25,7 @@ def test_a_linear_layer_with_bias_is_one_kernel(
 
 
 @pytest.mark.max_kernels(0)
-def test_a_view_is_no_kernel(kernel_profile, x: torch.Tensor) -> None:
+def test_a_view_is_no_kernel(kernel_profile: KernelProfile, x: torch.Tensor) -> None:
     """Guess: none. Transposing, slicing and reshaping change metadata."""
     kernel_profile(lambda: x.t()[1:].t().unsqueeze(0))
 
@@ -35,7 +38,7 @@ def test_a_view_is_no_kernel(kernel_profile, x: torch.Tensor) -> None:
     ],
 )
 def test_a_stack_of_layers_is_one_kernel_each(
-    kernel_profile, kernelprof_device: str, size: Size, x: torch.Tensor, layers: int
+    kernel_profile: KernelProfile, kernelprof_device: str, size: Size, x: torch.Tensor, layers: int
 ) -> None:
     """Guess: as many kernels as layers; a limit can stand on each parameter."""
     stack = nn.Sequential(*(nn.Linear(size.width, size.width) for _ in range(layers)))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import Size
 from reference_mlp import MLP, GatedMLP
+from sizes import Size
+from torch import nn
 
-
-@pytest.fixture
-def geglu(kernelprof_device: str, size: Size) -> GatedMLP:
-    return GatedMLP(size.width, size.hidden).to(kernelprof_device, size.dtype)
+from pytest_kernelprof import KernelProfile
 
 
 @pytest.mark.max_kernels(3)
 @pytest.mark.expect_kernels("aten::addmm", "aten::gelu", "aten::addmm")
 def test_the_plain_mlp_is_three_kernels(
-    kernel_profile, kernelprof_device: str, size: Size, x: torch.Tensor
+    kernel_profile: KernelProfile, kernelprof_device: str, size: Size, x: torch.Tensor
 ) -> None:
     """Guess: two GEMMs with their biases inside, and the activation between them."""
     mlp = MLP(size.width, size.hidden).to(kernelprof_device, size.dtype)
@@ -26,7 +24,9 @@ def test_the_plain_mlp_is_three_kernels(
 
 @pytest.mark.max_kernels(5)
 @pytest.mark.expect_kernels("aten::mm", "aten::gelu", "aten::mm", "aten::mul", "aten::mm")
-def test_eager_geglu_is_five_kernels(kernel_profile, geglu: GatedMLP, x: torch.Tensor) -> None:
+def test_eager_geglu_is_five_kernels(
+    kernel_profile: KernelProfile, geglu: GatedMLP, x: torch.Tensor
+) -> None:
     """Guess: gate, activation, up, product, down. Three of the five are GEMMs; the other two read
     and write the whole hidden layer for a few operations an element."""
     with torch.no_grad():
@@ -37,7 +37,7 @@ def test_eager_geglu_is_five_kernels(kernel_profile, geglu: GatedMLP, x: torch.T
 @pytest.mark.max_kernels(5)
 @pytest.mark.expect_kernels("aten::mm", "aten::silu", "aten::mm", "aten::mul", "aten::mm")
 def test_eager_swiglu_is_five_kernels(
-    kernel_profile, kernelprof_device: str, size: Size, x: torch.Tensor
+    kernel_profile: KernelProfile, kernelprof_device: str, size: Size, x: torch.Tensor
 ) -> None:
     """Guess: as GeGLU, with SiLU."""
     swiglu = GatedMLP(size.width, size.hidden, "silu").to(kernelprof_device, size.dtype)
@@ -45,12 +45,28 @@ def test_eager_swiglu_is_five_kernels(
         kernel_profile(swiglu, x)
 
 
+@pytest.mark.parametrize("depth", [2, 4])
+def test_a_stack_of_geglus_is_five_kernels_each(
+    kernel_profile: KernelProfile, kernelprof_device: str, size: Size, x: torch.Tensor, depth: int
+) -> None:
+    """Guess: five for each, nothing in between. A limit that depends on a parameter is set at run
+    time, under the marker's name."""
+    stack = nn.Sequential(*(GatedMLP(size.width, size.hidden) for _ in range(depth)))
+    stack.to(kernelprof_device, size.dtype)
+    kernel_profile.limit(max_kernels=5 * depth, max_recompiles=0)
+    with torch.no_grad():
+        kernel_profile(stack, x)
+
+
 @pytest.mark.max_kernels(4)
 @pytest.mark.max_recompiles(0)
 @pytest.mark.expect_kernels("aten::mm", "aten::mm", "fused", "aten::mm")
-def test_compiled_geglu_is_four_kernels(kernel_profile, geglu: GatedMLP, x: torch.Tensor) -> None:
+def test_compiled_geglu_is_four_kernels(
+    kernel_profile: KernelProfile, geglu: GatedMLP, x: torch.Tensor
+) -> None:
     """Guess: the activation and the product become one fused kernel, and the three GEMMs stay
-    what they were: torch.compile fuses around them, not into them."""
+    what they were: torch.compile fuses around them, not into them. The fused kernel is
+    ``triton_poi_fused_gelu_mul_0`` on a GPU and ``cpp_fused_gelu_mul_0`` on a CPU."""
     torch.compiler.reset()
     compiled = torch.compile(geglu)
     with torch.no_grad():
@@ -59,7 +75,7 @@ def test_compiled_geglu_is_four_kernels(kernel_profile, geglu: GatedMLP, x: torc
 
 
 def test_compiling_leaves_the_gemms_as_they_were(
-    kernel_profile, geglu: GatedMLP, x: torch.Tensor
+    kernel_profile: KernelProfile, geglu: GatedMLP, x: torch.Tensor
 ) -> None:
     """Guess: the same GEMM kernels by name, before and after."""
     torch.compiler.reset()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pytest_kernelprof.intervals import median_interval
-from pytest_kernelprof.trace.completeness import launch_calls
+from pytest_kernelprof.trace.completeness import launch_calls, matches
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 
@@ -29,6 +29,7 @@ _HALF_CONFIDENCE = 0.995  # two intervals at 99.5 % bound their difference at 99
 _POLLING = re.compile(r"query", re.I)
 _WAIT_CALL = re.compile(r"synchronize|^(cuda|hip)Memcpy(?!.*(Async|Batch))", re.I)
 _NOT_A_HOST_WAIT = re.compile(r"wait event", re.I)
+_PAGEABLE, _TO_PAGEABLE = re.compile("Pageable"), re.compile("-> Pageable")
 _DIRECTION = re.compile(r"\b([HDP])to([HDP])\b")
 DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
 
@@ -105,7 +106,7 @@ def device_metrics(trace: Trace, links: Links, layout: Layout, ours: Ints) -> li
     for suffix, of in (("", acts.kind == MEMCPY), *((f"_{d}", direction == d) for d in DIRECTIONS)):
         metrics.append(count(f"memcpys{suffix}", per_round(of)))
         metrics.append(count(f"memcpy_bytes{suffix}", per_round(of, acts.bytes), "bytes"))
-    pageable = np.array(["Pageable" in name for name in acts.name.tolist()], np.bool_)
+    pageable = matches(acts.name, _PAGEABLE)
     metrics.append(count("memcpys_pageable", per_round((acts.kind == MEMCPY) & pageable)))
     spans = [_busy_and_span(acts.start[ours == i], acts.end[ours == i]) for i in range(rounds)]
     metrics.append(timed("gpu_busy", [busy / 1e3 for busy, _ in spans]))
@@ -247,9 +248,8 @@ def waiting_calls(trace: Trace, links: Links, ours: Ints) -> list[int]:
         np.isin(calls.correlation, trace.waits.correlation[_is_host_wait(trace)])
     ]
     waits = np.isin(calls.correlation, recorded) & (calls.correlation != NO_ID)
-    for i, name in enumerate(calls.name.tolist()):
-        waits[i] = bool((waits[i] or _WAIT_CALL.search(name)) and not _POLLING.search(name))
-    to_pageable = np.array(["-> Pageable" in name for name in trace.activities.name.tolist()], bool)
+    waits = (waits | matches(calls.name, _WAIT_CALL)) & ~matches(calls.name, _POLLING)
+    to_pageable = matches(trace.activities.name, _TO_PAGEABLE)
     copies = links.call_of_activity[to_pageable & (ours != NO_ID)] if len(to_pageable) else []
     waits[[int(call) for call in copies if call != NO_ID]] = True
     return [int(i) for i in np.flatnonzero(waits)]

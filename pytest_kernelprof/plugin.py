@@ -189,7 +189,10 @@ def pytest_runtest_makereport(
     if call.when == "call":
         rows = item.stash.get(_test_rows, None)
         if rows:
-            report.kernelprof = rows  # type: ignore[attr-defined]
+            from pytest_kernelprof.report.data import expected_to_fail
+
+            xfailed = report.skipped and hasattr(report, "wasxfail")
+            report.kernelprof = expected_to_fail(rows) if xfailed else rows  # type: ignore[attr-defined]
             del item.stash[_test_rows]  # a rerun of the test brings its own
         if _test in item.stash:
             del item.stash[_test]  # profiles must not outlive their test

@@ -6,7 +6,7 @@ import functools
 import gzip
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,7 +21,7 @@ from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.timings import HostTimings, MemoryUse
 from pytest_kernelprof.trace import Integrity, Trace, check_integrity, read_trace
 from pytest_kernelprof.trace.completeness import cold_signs
-from pytest_kernelprof.trace.links import ancestors, link
+from pytest_kernelprof.trace.links import link
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import lay_out, round_of_activity, round_of_time
 from pytest_kernelprof.units import format_bytes, format_time
@@ -35,8 +35,7 @@ _GAPS = ("gpu_span", "gpu_idle")
 _CPU_ONLY = "not applicable on the CPU"
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(msgspec.Struct, frozen=True, gc=False):  # a dataclass takes six times as long to make
     """One kernel of the device; on the CPU one operator that computes.
 
     Attributes:
@@ -206,7 +205,12 @@ class Profile:
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of one call in launch order: of the round that had most of them."""
         found = self._device_kernels() if self.device_kind == "cuda" else self._cpu_kernels()
-        return tuple(replace(one, source=self._line("kernel", i)) for i, one in enumerate(found))
+        if not self._lines:
+            return tuple(found)
+        return tuple(
+            msgspec.structs.replace(one, source=self._line("kernel", i))
+            for i, one in enumerate(found)
+        )
 
     @functools.cached_property
     def copies(self) -> tuple[Copy, ...]:
@@ -353,8 +357,9 @@ class Profile:
         else:
             rows = self._kernel_rows() if what == "kernel" else self._copy_rows()
             calls = self.links.call_of_activity[rows].tolist()
-        operators = self.links.operator_of_call
-        return [int(operators[call]) if call != NO_ID else NO_ID for call in calls]
+        operators = np.append(self.links.operator_of_call, NO_ID)  # NO_ID points to the last
+        found: list[int] = operators[calls].tolist()
+        return found
 
     def _line(self, what: What, i: int) -> str:
         return self._lines.get((what, i), "")
@@ -390,31 +395,48 @@ class Profile:
         return [int(i) for i in self._compute_operators() if self._op_round[i] == chosen]
 
     def _device_kernels(self) -> list[Kernel]:
-        acts, calls = self.trace.activities, self.trace.calls
-        kernels = []
-        for row, operator in zip(
-            self._kernel_rows().tolist(), self.operators_of("kernel"), strict=True
-        ):
-            call = int(self.links.call_of_activity[row])
-            kernels.append(
-                Kernel(
-                    acts.name[row],
-                    (int(acts.end[row]) - int(acts.start[row])) / 1e3,
-                    tuple(acts.grid[row].tolist()),
-                    tuple(acts.block[row].tolist()),
-                    int(acts.registers[row]),
-                    int(acts.shared_memory[row]),
-                    int(acts.device[row]),
-                    int(acts.stream[row]),
-                    calls.name[call] if call != NO_ID else "unknown",
-                    self._chain(operator),
-                )
+        acts, rows = self.trace.activities, self._kernel_rows()
+        launches = np.append(self.trace.calls.name, "unknown")  # NO_ID points to the last
+        return list(
+            map(
+                Kernel,
+                acts.name[rows].tolist(),
+                ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
+                zip(*acts.grid[rows].T.tolist(), strict=True),
+                zip(*acts.block[rows].T.tolist(), strict=True),
+                acts.registers[rows].tolist(),
+                acts.shared_memory[rows].tolist(),
+                acts.device[rows].tolist(),
+                acts.stream[rows].tolist(),
+                launches[self.links.call_of_activity[rows]].tolist(),
+                self._chains(self.operators_of("kernel")),
             )
-        return kernels
+        )
 
     def _chain(self, operator: int) -> tuple[str, ...]:
-        names = (self.trace.operators.name[i] for i in ancestors(self.links, operator))
-        return tuple(name for name in names if not name.startswith(PREFIX))
+        return self._chains([operator])[0]
+
+    def _chains(self, operators: Sequence[int]) -> list[tuple[str, ...]]:
+        """For each operator its name and those around it; ours are left out."""
+        names, parents = self._names_and_parents
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal chains
+        chains = []
+        for operator in operators:
+            around = []
+            while operator != NO_ID:
+                around.append(names[operator])
+                operator = parents[operator]
+            whole = tuple(around)
+            chain = known.get(whole)
+            if chain is None:
+                chain = known[whole] = tuple(n for n in whole if not n.startswith(PREFIX))
+            chains.append(chain)
+        return chains
+
+    @functools.cached_property
+    def _names_and_parents(self) -> tuple[list[str], list[int]]:
+        """Of each operator, as lists: NumPy takes five times as long to hand out one at a time."""
+        return self.trace.operators.name.tolist(), self.links.parent.tolist()
 
     # On the CPU the outermost computing operator of each chain counts; what lies below it is its
     # implementation.
@@ -422,10 +444,11 @@ class Profile:
     def _compute_operators(self) -> Ints:
         ops, parent = self.trace.operators, self.links.parent
         computes = np.array([name in self._compute_names for name in ops.name.tolist()], np.bool_)
-        covered = np.zeros(len(ops), np.bool_)
+        # What torch.compile runs while it traces is no work of the call.
+        covered = ops.name == "dynamo"
         for i in np.lexsort((-ops.end, ops.start, ops.thread)):
             above = parent[i]
-            covered[i] = above != NO_ID and (covered[above] or computes[above])
+            covered[i] |= above != NO_ID and (covered[above] or computes[above])
         found: Ints = np.flatnonzero(computes & ~covered & (self._op_round != NO_ID))
         return found
 

@@ -63,7 +63,10 @@ _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "all": (_flag, "profile the call phase of every test, no code changed"),
     "only": (_flag, "run only the tests that use pytest-kernelprof"),
     "disable": (_flag, "run the wrapped code plainly, once; profile and limit nothing"),
-    "require_gpu": (_flag, "fail GPU tests that would be skipped for want of a GPU (for CI)"),
+    "require_gpu": (
+        _flag,
+        "fail tests that would be skipped, or run on the CPU instead, for want of a GPU (for CI)",
+    ),
     "stacks": (_flag, "record Python frames, so that one-shot profiles name source lines too"),
     "device": (
         _device,

@@ -101,19 +101,24 @@ def _title(limit: Limit) -> str:
     return f"{limit.name}({limit.qualifier})" if limit.qualifier else limit.name
 
 
+_NOUNS = {
+    "kernels": ("kernel launched", "kernels launched"),
+    "launches": ("launch call", "launch calls"),
+    "memcpys": ("memory copy", "memory copies"),
+    "memcpy_bytes": ("copied", "copied"),
+    "syncs": ("wait for the device", "waits for the device"),
+    "allocations": ("device allocation or free", "device allocations and frees"),
+    "peak_memory": ("peak memory", "peak memory"),
+    "recompiles": ("compilation", "compilations"),
+}
+
+
 def _noun(profile: Profile, metric: Metric) -> str:
-    if metric.name == "kernels":
-        return "kernels launched" if profile.device_kind == "cuda" else "compute operators"
-    base = re.sub(r"_(h2d|d2h|d2d|p2p)$", "", metric.name)
-    return {
-        "launches": "launch calls",
-        "memcpys": "memory copies",
-        "memcpy_bytes": "copied",
-        "syncs": "waits for the device",
-        "allocations": "device allocations and frees",
-        "peak_memory": "peak memory",
-        "recompiles": "compilations",
-    }.get(base, base)
+    """What a metric counts, in the number of its value."""
+    many = metric.value != 1
+    if metric.name == "kernels" and profile.device_kind == "cpu":
+        return "compute operators" if many else "compute operator"
+    return _NOUNS[re.sub(r"_(h2d|d2h|d2d|p2p)$", "", metric.name)][many]
 
 
 def matches(kernel: Kernel, pattern: str) -> bool:
@@ -136,7 +141,8 @@ def _matching(profile: Profile, limit: Limit) -> Verdict:
     assert pattern is not None
     found = sum(matches(kernel, pattern) for kernel in profile.kernels)
     outcome: Outcome = "fail" if found > limit.bound else "pass"
-    text = f"max_kernels(match={pattern!r}): {found} kernels match, limit {limit.bound:.0f}"
+    words = "1 kernel matches" if found == 1 else f"{found} kernels match"
+    text = f"max_kernels(match={pattern!r}): {words}, limit {limit.bound:.0f}"
     return Verdict(limit, outcome, text + _stability(profile.metrics["kernels"].rounds, profile))
 
 

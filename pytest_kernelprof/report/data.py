@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.judge import Verdict
     from pytest_kernelprof.measure import Measurement
 
-_ORDER = ("fail", "unavailable", "incomplete", "inconclusive", "pass", "no limit")
+_ORDER = ("fail", "unavailable", "incomplete", "inconclusive", "pass", "xfail", "no limit")
 
 
 def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -60,6 +60,11 @@ def overall(measurement: Measurement, verdicts: Sequence[Verdict]) -> str:
     if not measurement.profile.integrity.complete:
         outcomes = (outcomes & {"fail"}) | {"incomplete"}
     return next((o for o in _ORDER if o in outcomes), "no limit")
+
+
+def expected_to_fail(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of a test that was expected to fail, and did."""
+    return [{**one, "verdict": "xfail"} if one["verdict"] == "fail" else one for one in rows]
 
 
 def severity(verdict: str) -> int:

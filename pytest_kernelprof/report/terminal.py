@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("verdict"),
 )
 _GLYPHS = {"pass": "✓ pass", "fail": "✗ FAIL", "incomplete": "! lost", "unavailable": "! none"}
-_GLYPHS |= {"inconclusive": "? unsure", "no limit": "-"}
+_GLYPHS |= {"inconclusive": "? unsure", "xfail": "x xfail", "no limit": "-"}
 
 
 def write_report(terminal: pytest.TerminalReporter, rows: Sequence[dict[str, Any]]) -> None:

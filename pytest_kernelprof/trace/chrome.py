@@ -7,7 +7,6 @@ import gc
 import gzip
 import itertools
 import mmap
-import operator
 import os
 import re
 import zlib
@@ -79,8 +78,14 @@ _document = msgspec.json.Decoder(_Document)
 _events = msgspec.json.Decoder(list[_Event])
 
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next, so that
-# memory holds the file and the columns, and the allocator stays in the processor's cache.
-_CHUNK = 16_384
+# memory holds the file and the columns, and the allocator stays in the processor's cache. With
+# chunks eight times as large, reading takes twice as long.
+_CHUNK = 2_048
+_CHUNK_BYTES = 1 << 19
+
+# How torch lays out the file, to the newline. No JSON string holds a bare newline.
+_BEFORE_EVENTS, _AFTER_EVENTS = b'"traceEvents": [', b"\n  ],"
+_END_OF_EVENT, _BEGIN_OF_EVENT = b"\n  }", b",\n  {\n"
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -93,11 +98,9 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     source = os.fspath(path)
     with _opened(source) as data, _collector_paused():
         try:
-            document = _document.decode(data)
-            trace = _columns(document, source)
-            # The events are views into the file's memory; it can be closed only without them.
-            document.traceEvents.clear()
-            return trace
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return _read_as_laid_out_by_torch(data, source)
+            return _read_as_any_json(data, source)
         except msgspec.ValidationError as error:
             raise TraceError(
                 f"{source}: not a Chrome trace of torch.profiler: {error}; expected a JSON object "
@@ -145,16 +148,52 @@ def _opened(source: str) -> Iterator[bytes | mmap.mmap]:
     yield data
 
 
-def _columns(document: _Document, source: str) -> Trace:
+def _read_as_laid_out_by_torch(data: bytes | mmap.mmap, source: str) -> Trace:
+    """Cut the events apart without parsing them first: a fifth faster, and less memory.
+
+    Each chunk must be a whole list of events in itself, so a wrong cut does not decode.
+
+    Raises:
+        msgspec.DecodeError: the layout is another, or the file is faulty.
+    """
+    first, last = data.find(_BEFORE_EVENTS), data.rfind(_AFTER_EVENTS)
+    if not 0 <= first < last:
+        raise msgspec.DecodeError("another layout")
+    first += len(_BEFORE_EVENTS)
+    document = _document.decode(data[:first] + data[last:])
+    return _columns(document, _cut_apart(data, first, last), source)
+
+
+def _cut_apart(data: bytes | mmap.mmap, first: int, last: int) -> Iterator[list[_Event]]:
+    while True:
+        cut = data.find(_END_OF_EVENT + _BEGIN_OF_EVENT, first + _CHUNK_BYTES, last)
+        end = last if cut < 0 else cut + len(_END_OF_EVENT)
+        yield _events.decode(b"[" + data[first:end] + b"]")
+        if cut < 0:
+            return
+        first = end + 1  # after the comma
+
+
+def _read_as_any_json(data: bytes | mmap.mmap, source: str) -> Trace:
+    document = _document.decode(data)
+    raw = document.traceEvents
+    starts = range(0, max(1, len(raw)), _CHUNK)  # an empty trace has empty tables
+    trace = _columns(document, (_decode_chunk(raw, first) for first in starts), source)
+    # The events are views into the file's memory; it can be closed only without them.
+    raw.clear()
+    return trace
+
+
+def _columns(document: _Document, decoded: Iterable[list[_Event]], source: str) -> Trace:
     threads, names = _Codes(), _Interned()
     chunks: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
     flows: list[_Event] = []
-    raw = document.traceEvents
-    for first in range(0, max(1, len(raw)), _CHUNK):  # an empty trace has empty tables
-        sorted_out = _sort_out(_decode_chunk(raw, first))
+    for some in decoded:
+        sorted_out = _sort_out(some)
         flows += sorted_out.pop("flow")
         for table, events in sorted_out.items():
-            chunks[table].append(_chunk(table, events, threads, names))
+            if events or not chunks[table]:  # an empty table has its columns, too
+                chunks[table].append(_chunk(table, events, threads, names))
     tables = {table: _joined(parts) for table, parts in chunks.items()}
     return Trace(
         source=source,
@@ -184,14 +223,14 @@ def _decode_chunk(raw: list[msgspec.Raw], first: int) -> list[_Event]:
 
 def _sort_out(events: list[_Event]) -> dict[str, list[_Event]]:
     """The events of each table; what we do not read (launch arrows, metadata) is dropped."""
-    tables: dict[str, list[_Event]] = {table: [] for table in (*_COLUMNS, "flow")}
+    tables: dict[str, list[_Event]] = {table: [] for table in (*_COLUMNS, "flow", "")}
+    add = {category: tables[_table_of(category)].append for category in {e.cat for e in events}}
     for event in events:
         if event.ph == "X":
-            table = _table_of(event.cat)
-            if table:
-                tables[table].append(event)
+            add[event.cat](event)
         elif event.cat == "fwdbwd":
             tables["flow"].append(event)
+    del tables[""]
     return tables
 
 
@@ -238,6 +277,7 @@ def _chunk(table: str, events: list[_Event], threads: _Codes, names: _Interned) 
         "start": start,
         "end": start + _as_int(length),
     }
+    arguments = _arguments(events)
     for column in _COLUMNS[table]:
         if column == "thread":
             columns[column] = threads.column(events)
@@ -248,10 +288,18 @@ def _chunk(table: str, events: list[_Event], threads: _Codes, names: _Interned) 
             kinds = [_ACTIVITY_KINDS[event.cat] for event in events]
             columns[column] = np.array(kinds, np.int64)
         elif column in ("grid", "block"):
-            columns[column] = _triples(events, column)
+            flat = itertools.chain.from_iterable(arguments[column])
+            columns[column] = np.fromiter(flat, np.int64, 3 * len(events)).reshape(len(events), 3)
         else:
-            columns[column] = _ints(events, column)
+            columns[column] = np.array(arguments[column], np.int64)
     return columns
+
+
+def _arguments(events: Sequence[_Event]) -> dict[str, tuple[Any, ...]]:
+    """The values of each argument: one pass over all is half the work of one pass for each."""
+    rows = map(msgspec.structs.astuple, [event.args for event in events])
+    values = zip(*rows, strict=True) if events else itertools.repeat(())
+    return dict(zip(_Args.__struct_fields__, values, strict=False))
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -281,17 +329,6 @@ def _as_int(values: np.ndarray[Any, np.dtype[np.float64]]) -> Ints:
     if len(values) and (not np.isfinite(values).all() or np.abs(values).max() >= 2.0**62):
         raise ValueError("a 'dur' is not a number of microseconds")
     return values.astype(np.int64)
-
-
-def _ints(events: Sequence[_Event], argument: str) -> Ints:
-    get = operator.attrgetter(f"args.{argument}")
-    return np.fromiter(map(get, events), np.int64, len(events))
-
-
-def _triples(events: Sequence[_Event], argument: str) -> Ints:
-    get = operator.attrgetter(f"args.{argument}")
-    flat = itertools.chain.from_iterable(map(get, events))
-    return np.fromiter(flat, np.int64, 3 * len(events)).reshape(len(events), 3)
 
 
 def _flows(events: Sequence[_Event], threads: _Codes) -> Flows:

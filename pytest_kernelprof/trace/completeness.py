@@ -108,7 +108,7 @@ def launch_calls(trace: Trace, links: Links) -> Bools:
     """Which calls are kernel launches: those that share a correlation id with a kernel, and those
     named like one (host functions, memcpys and memsets apart). One graph launch is one."""
     calls = trace.calls
-    launches = _matches(calls.name, _LAUNCH) & ~_matches(calls.name, _NO_KERNEL)
+    launches = matches(calls.name, _LAUNCH) & ~matches(calls.name, _NO_KERNEL)
     with_kernel = links.call_of_activity[trace.activities.kind == KERNEL]
     launches[with_kernel[with_kernel != NO_ID]] = True
     return launches
@@ -117,9 +117,9 @@ def launch_calls(trace: Trace, links: Links) -> Bools:
 def cold_signs(trace: Trace, layout: Layout) -> tuple[str, ...]:
     """Names of the records of lazy loading, compilation or autotuning inside the rounds."""
     ops = trace.operators
-    compiling = _matches(ops.name, _COMPILATION) & ops.annotation
-    loading = _matches(trace.overheads.name, _COLD_OVERHEAD)
-    calling = _matches(trace.calls.name, _COLD_CALL)
+    compiling = matches(ops.name, _COMPILATION) & ops.annotation
+    loading = matches(trace.overheads.name, _COLD_OVERHEAD)
+    calling = matches(trace.calls.name, _COLD_CALL)
     signs: dict[str, None] = {}
     for table, chosen in ((trace.overheads, loading), (trace.calls, calling), (ops, compiling)):
         inside = round_of_time(layout.rounds, table.start[chosen], late=False) != NO_ID
@@ -128,9 +128,11 @@ def cold_signs(trace: Trace, layout: Layout) -> tuple[str, ...]:
     return tuple(signs)
 
 
-def _matches(names: Strings, pattern: re.Pattern[str]) -> Bools:
-    verdict = {name: pattern.search(name) is not None for name in set(names.tolist())}
-    return np.array([verdict[name] for name in names.tolist()], np.bool_)
+def matches(names: Strings, pattern: re.Pattern[str]) -> Bools:
+    """Which names a pattern is found in: searched once for each different name."""
+    all_names = names.tolist()
+    verdict = {name: pattern.search(name) is not None for name in set(all_names)}
+    return np.fromiter(map(verdict.__getitem__, all_names), np.bool_, len(all_names))
 
 
 def _capturing(trace: Trace) -> Bools:
@@ -138,8 +140,8 @@ def _capturing(trace: Trace) -> Bools:
     and execute nothing."""
     calls = trace.calls
     inside = np.zeros(len(calls), np.bool_)
-    begins = np.flatnonzero(_matches(calls.name, re.compile("StreamBeginCapture")))
-    ends = np.flatnonzero(_matches(calls.name, re.compile("StreamEndCapture")))
+    begins = np.flatnonzero(matches(calls.name, re.compile("StreamBeginCapture")))
+    ends = np.flatnonzero(matches(calls.name, re.compile("StreamEndCapture")))
     for begin in begins:
         thread = calls.thread[begin]
         closing = [i for i in ends if i > begin and calls.thread[i] == thread]
@@ -167,7 +169,7 @@ def _check_launches(trace: Trace, missing: Bools) -> list[str]:
 
 def _check_memcpys(trace: Trace, links: Links, round_of_call: Ints) -> list[str]:
     calls = trace.calls
-    copies = _matches(calls.name, _MEMCPY) & (round_of_call != NO_ID) & ~_capturing(trace)
+    copies = matches(calls.name, _MEMCPY) & (round_of_call != NO_ID) & ~_capturing(trace)
     with_activity = links.call_of_activity[trace.activities.kind == MEMCPY]
     copies[with_activity[with_activity != NO_ID]] = False
     # A copy may also be carried out by a kernel (peer access, small strided copies).
@@ -182,7 +184,7 @@ def _check_memcpys(trace: Trace, links: Links, round_of_call: Ints) -> list[str]
 def _check_replays(trace: Trace, links: Links, round_of_call: Ints) -> tuple[GraphProof, list[str]]:
     """Graph replays are proved by equal children: the k-th replay of every round, over at least
     three rounds, or all replays of a single round when there are three."""
-    replays = np.flatnonzero(_matches(trace.calls.name, _GRAPH_LAUNCH) & (round_of_call != NO_ID))
+    replays = np.flatnonzero(matches(trace.calls.name, _GRAPH_LAUNCH) & (round_of_call != NO_ID))
     if not len(replays):
         return "none", []
     children = np.bincount(

@@ -23,7 +23,7 @@ CASES = {
         'max_kernels(1, match="gelu")',
         'max_kernels(0, match="gelu")',
         "mlp",
-        "max_kernels(match='gelu'): 1 kernels match, limit 0",
+        "max_kernels(match='gelu'): 1 kernel matches, limit 0",
     ),
     "launches": (
         "max_launches(3)",
@@ -59,13 +59,13 @@ CASES = {
         "max_syncs(0)",
         "max_syncs(0)",
         ("mlp", "lambda: x.sum().item()"),
-        "max_syncs: 1 waits for the device, limit 0",
+        "max_syncs: 1 wait for the device, limit 0",
     ),
     "memcpys": (
         'max_memcpys(0, direction="h2d")',
         'max_memcpys(0, direction="d2h")',
         "lambda: x.cpu()",
-        "max_memcpys(d2h): 1 memory copies, limit 0",
+        "max_memcpys(d2h): 1 memory copy, limit 0",
     ),
     "memcpy_bytes": (
         'max_memcpy_bytes("1 MB")',

@@ -50,7 +50,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernels match, limit 0"])
+    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
 
 
 def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run) -> None:

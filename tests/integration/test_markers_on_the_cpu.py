@@ -132,7 +132,7 @@ def test_it(kernel_profile):
             "max_kernels: 3 compute operators, limit 0",
             "forbid_kernels: 1 forbidden*",
             "in region 'second':",
-            "max_kernels: 1 compute operators, limit 0",
+            "max_kernels: 1 compute operator, limit 0",
         ]
     )
 
