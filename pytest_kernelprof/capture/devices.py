@@ -73,7 +73,7 @@ def why_no_gpu() -> str:
             "no GPU: this process was forked after CUDA came up, and CUDA does not survive a fork; "
             "start workers with the 'spawn' method, or run without forking (pytest --forked)"
         )
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_initialized() and not torch.cuda.is_available():
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         if hidden is not None:
             return f"no GPU: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"

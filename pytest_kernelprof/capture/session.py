@@ -139,7 +139,7 @@ def refuse_to_nest() -> None:
             "a torch profiler is already running, and torch.profiler cannot nest: end it before "
             "the measured code, or run with --kernelprof-disable to profile by hand"
         )
-    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import gzip
 import itertools
@@ -192,9 +193,9 @@ def _columns(document: _Document, decoded: Iterable[list[_Event]], source: str) 
         sorted_out = _sort_out(some)
         flows += sorted_out.pop("flow")
         for table, events in sorted_out.items():
-            if events or not chunks[table]:  # an empty table has its columns, too
+            if events:
                 chunks[table].append(_chunk(table, events, threads, names))
-    tables = {table: _joined(parts) for table, parts in chunks.items()}
+    tables = {table: _joined(parts) or _empty(table) for table, parts in chunks.items()}
     return Trace(
         source=source,
         operators=Operators(**tables["operator"]),
@@ -295,6 +296,12 @@ def _chunk(table: str, events: list[_Event], threads: _Codes, names: _Interned) 
     return columns
 
 
+@functools.cache
+def _empty(table: str) -> dict[str, Any]:
+    """The columns of a table without rows, shared by all traces that have none."""
+    return _chunk(table, [], _Codes(), _Interned())
+
+
 def _arguments(events: Sequence[_Event]) -> dict[str, tuple[Any, ...]]:
     """The values of each argument: one pass over all is half the work of one pass for each."""
     rows = map(msgspec.structs.astuple, [event.args for event in events])
@@ -303,8 +310,12 @@ def _arguments(events: Sequence[_Event]) -> dict[str, tuple[Any, ...]]:
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The chunks of a table as one, sorted by start."""
-    columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+    """The chunks of a table as one, sorted by start; nothing where there are none."""
+    if not parts:
+        return {}
+    columns = parts[0]
+    if len(parts) > 1:
+        columns = {column: np.concatenate([part[column] for part in parts]) for column in columns}
     order = np.argsort(columns["start"], kind="stable")
     return {column: values[order] for column, values in columns.items()}
 
