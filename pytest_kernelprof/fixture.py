@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from _pytest.outcomes import OutcomeException
 
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
 from pytest_kernelprof.limits.judge import Verdict, judge
@@ -91,6 +92,7 @@ class KernelProfile:
         self._options = options
         self._taken: list[_Taken] = []
         self._ran_disabled = False
+        self._judged = 0
 
     def __call__(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         """Warm up, profile and measure ``fn(*args, **kwargs)``; returns the first call's result."""
@@ -172,6 +174,8 @@ class KernelProfile:
     @property
     def profiles(self) -> tuple[Profile, ...]:
         """All profiles of this test so far, in order."""
+        if self._ran_disabled:
+            pytest.skip(_DISABLED)
         return tuple(taken.measurement.profile for taken in self._taken)
 
     @property
@@ -199,11 +203,21 @@ class KernelProfile:
         self._keep(_Taken(found[0]))
 
     def rows(self, test: str) -> list[dict[str, Any]]:
-        """The report's rows, plain builtins."""
-        return [row(test, taken.measurement, self._judge(taken)) for taken in self._taken]
+        """The report's rows of what is not judged yet, plain builtins."""
+        new = self._taken[self._judged :]
+        return [row(test, taken.measurement, self._judge(taken)) for taken in new]
+
+    @property
+    def new_profiles(self) -> tuple[Profile, ...]:
+        """The profiles that are not judged yet."""
+        return tuple(taken.measurement.profile for taken in self._taken[self._judged :])
+
+    def dismiss(self) -> None:
+        """Judge nothing of what was taken so far: the test has failed by itself."""
+        self._judged = len(self._taken)
 
     def conclude(self) -> list[str]:
-        """Judge everything; hands back warnings.
+        """Judge what is not judged yet; hands back warnings.
 
         Raises:
             LimitExceeded: with all violations of all profiles.
@@ -216,7 +230,9 @@ class KernelProfile:
                 "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, "
                 "*args), use kernel_profile.region(...), or drop the fixture"
             )
-        judged = [(taken.measurement, self._judge(taken)) for taken in self._taken]
+        new = self._taken[self._judged :]
+        self._judged = len(self._taken)
+        judged = [(taken.measurement, self._judge(taken)) for taken in new]
         failures = [
             failure_message(measurement.profile, verdicts)
             for measurement, verdicts in judged
@@ -249,7 +265,7 @@ class KernelProfile:
         profile = taken.measurement.profile
         if attribute and any(verdict.outcome == "fail" for verdict in self._judge(taken)):
             # The verdict stands without lines: an error of the extra run must not hide it.
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, OutcomeException):
                 profile = attribute()
         taken.measurement = replace(taken.measurement, profile=profile, attribute=None)
 

@@ -31,7 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     from pytest_kernelprof.markers import marker_lines
 
-    config.stash[_settings] = read_settings(config)
+    config.stash[_settings] = settings = read_settings(config)
+    if settings.trace_dir:
+        try:
+            os.makedirs(settings.trace_dir, exist_ok=True)
+        except OSError as error:
+            raise pytest.UsageError(
+                f"--kernelprof-trace-dir: {settings.trace_dir!r} cannot be made ({error.strerror})"
+            ) from error
     config.stash[_rows] = []
     for line in marker_lines():
         config.addinivalue_line("markers", line)
@@ -58,7 +65,6 @@ def _concerns_us(item: pytest.Item) -> bool:
     return _FIXTURE in fixtures or is_marked(item)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     from pytest_kernelprof.markers import limits_of, options_of, refuse_misspelt
 
@@ -84,6 +90,8 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
     reason = why_no_gpu()
     if not reason:
         return "cuda"
+    if not _concerns_us(item):  # --kernelprof-all looks at it, nothing asks for a GPU
+        return "cpu"
     if settings.require_gpu:
         pytest.fail(f"--kernelprof-require-gpu: {reason}", pytrace=False)
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
@@ -91,8 +99,6 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
     if limits_of(item) or asked == "cuda":
         hint = "run with --kernelprof-device=cpu to count compute operators instead"
         pytest.skip(f"{reason}; {hint}" if asked == "auto" else reason)
-    if settings.all and _FIXTURE not in getattr(item, "fixturenames", ()):
-        return "cpu"
     pytest.skip(f"{reason}; the test profiles a GPU")
 
 
@@ -130,8 +136,10 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
     settings = request.config.stash[_settings]
     if settings.disable:
         from pytest_kernelprof.capture.devices import why_no_gpu
+        from pytest_kernelprof.markers import options_of
 
-        return "cpu" if settings.device == "cpu" or why_no_gpu() else "cuda"
+        asked = options_of(request.node).device or settings.device
+        return "cpu" if asked == "cpu" or why_no_gpu() else "cuda"
     return _resolve_device(request.node)
 
 
@@ -147,9 +155,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         outcome = yield
     except BaseException:
         _note_rows(item)  # the test's own failure wins over a limit
+        if _test in item.stash:
+            item.stash[_test].dismiss()
         raise
     _conclude(item)
     return outcome
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    if _test in item.stash and item.stash[_test].new_profiles:  # taken while fixtures ended
+        _conclude(item)
 
 
 def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
@@ -178,7 +195,7 @@ def _note_rows(item: pytest.Item) -> None:
     if folder:
         from pytest_kernelprof.report.traces import save_traces
 
-        save_traces(folder, item.nodeid, test.profiles)
+        save_traces(folder, item.nodeid, test.new_profiles)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -186,7 +203,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.when == "call":
+    if call.when != "setup":
+        # Subtests report while their test still runs; the rows are there only once it is judged.
         rows = item.stash.get(_test_rows, None)
         if rows:
             from pytest_kernelprof.report.data import expected_to_fail
@@ -194,8 +212,8 @@ def pytest_runtest_makereport(
             xfailed = report.skipped and hasattr(report, "wasxfail")
             report.kernelprof = expected_to_fail(rows) if xfailed else rows  # type: ignore[attr-defined]
             del item.stash[_test_rows]  # a rerun of the test brings its own
-        if _test in item.stash:
-            del item.stash[_test]  # profiles must not outlive their test
+    if call.when == "teardown" and _test in item.stash:
+        del item.stash[_test]  # profiles must not outlive their test
     if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[0] == __file__:
         # Skipped by us: the place to look at is the test.
         path, line = item.reportinfo()[:2]
@@ -216,7 +234,7 @@ def _make_error(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExc
     if report.when == "call":
         report.kernelprof_error = True  # type: ignore[attr-defined]
     # Raised by a hook, not by a line of the test: the traceback would only show plugin code.
-    inner = ("pytest_kernelprof", "_pytest", "pluggy")
+    inner = ("pytest_kernelprof", "_pytest", "pluggy", "contextlib")
     if all(any(name in str(entry.path) for name in inner) for entry in excinfo.traceback):
         report.longrepr = f"{type(excinfo.value).__name__}: {excinfo.value}"
 

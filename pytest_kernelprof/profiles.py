@@ -204,13 +204,29 @@ class Profile:
     @functools.cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of one call in launch order: of the round that had most of them."""
-        found = self._device_kernels() if self.device_kind == "cuda" else self._cpu_kernels()
+        found = self.kernels_of_round(self._fullest_round("kernels"))
         if not self._lines:
-            return tuple(found)
+            return found
         return tuple(
             msgspec.structs.replace(one, source=self._line("kernel", i))
             for i, one in enumerate(found)
         )
+
+    def kernels_of_round(self, chosen: int) -> tuple[Kernel, ...]:
+        """The kernels of one round (from 0) in launch order, without source lines."""
+        if self.device_kind == "cuda":
+            return tuple(self._device_kernels(chosen))
+        return tuple(self._cpu_kernels(chosen))
+
+    @functools.cached_property
+    def variants(self) -> tuple[tuple[Kernel, ...], ...]:
+        """The different sequences of kernels among the rounds, by name and operators; ``kernels``
+        comes first. Nearly always it is the only one."""
+        found = {_signature(self.kernels): self.kernels}
+        for chosen in range(self.rounds):
+            kernels = self.kernels_of_round(chosen)
+            found.setdefault(_signature(kernels), kernels)
+        return tuple(found.values())
 
     @functools.cached_property
     def copies(self) -> tuple[Copy, ...]:
@@ -226,7 +242,11 @@ class Profile:
                 self._line("copy", i),
             )
             for i, (row, operator) in enumerate(
-                zip(self._copy_rows().tolist(), self.operators_of("copy"), strict=True)
+                zip(
+                    self._rows(MEMCPY, self._fullest_round("memcpys")).tolist(),
+                    self.operators_of("copy"),
+                    strict=True,
+                )
             )
         )
 
@@ -351,12 +371,16 @@ class Profile:
     def operators_of(self, what: What) -> list[int]:
         """For each kernel, copy or wait the index of its innermost operator in the trace, or -1."""
         if self.device_kind != "cuda":
-            return self._cpu_rows() if what == "kernel" else []
+            return self._cpu_rows(self._fullest_round("kernels")) if what == "kernel" else []
         if what == "wait":
             calls = self._waiting_calls()
         else:
-            rows = self._kernel_rows() if what == "kernel" else self._copy_rows()
+            kind, metric = (KERNEL, "kernels") if what == "kernel" else (MEMCPY, "memcpys")
+            rows = self._rows(kind, self._fullest_round(metric))
             calls = self.links.call_of_activity[rows].tolist()
+        return self._operators_of_calls(calls)
+
+    def _operators_of_calls(self, calls: Sequence[int] | Ints) -> list[int]:
         operators = np.append(self.links.operator_of_call, NO_ID)  # NO_ID points to the last
         found: list[int] = operators[calls].tolist()
         return found
@@ -367,12 +391,6 @@ class Profile:
     def _fullest_round(self, metric: str) -> int:
         per_round = self.metrics[metric].rounds
         return per_round.index(max(per_round)) if per_round else 0
-
-    def _kernel_rows(self) -> Ints:
-        return self._rows(KERNEL, self._fullest_round("kernels"))
-
-    def _copy_rows(self) -> Ints:
-        return self._rows(MEMCPY, self._fullest_round("memcpys"))
 
     def _rows(self, kind: int, chosen: int) -> Ints:
         """Activities of one kind and round in launch order."""
@@ -390,12 +408,11 @@ class Profile:
         waits = _metrics.host_waits(self.trace, self.links, self._layout, self._ours)
         return waits[self._fullest_round("syncs")]
 
-    def _cpu_rows(self) -> list[int]:
-        chosen = self._fullest_round("kernels")
+    def _cpu_rows(self, chosen: int) -> list[int]:
         return [int(i) for i in self._compute_operators() if self._op_round[i] == chosen]
 
-    def _device_kernels(self) -> list[Kernel]:
-        acts, rows = self.trace.activities, self._kernel_rows()
+    def _device_kernels(self, chosen: int) -> list[Kernel]:
+        acts, rows = self.trace.activities, self._rows(KERNEL, chosen)
         launches = np.append(self.trace.calls.name, "unknown")  # NO_ID points to the last
         return list(
             map(
@@ -409,7 +426,7 @@ class Profile:
                 acts.device[rows].tolist(),
                 acts.stream[rows].tolist(),
                 launches[self.links.call_of_activity[rows]].tolist(),
-                self._chains(self.operators_of("kernel")),
+                self._chains(self._operators_of_calls(self.links.call_of_activity[rows])),
             )
         )
 
@@ -470,7 +487,7 @@ class Profile:
             *(_metrics.absent(name, "timed", "us", _CPU_ONLY) for name in times),
         ]
 
-    def _cpu_kernels(self) -> list[Kernel]:
+    def _cpu_kernels(self, chosen: int) -> list[Kernel]:
         ops, none = self.trace.operators, (0, 0, 0)
         return [
             Kernel(
@@ -480,8 +497,12 @@ class Profile:
                 "operator",
                 self._chain(int(i)),
             )
-            for i in self._cpu_rows()
+            for i in self._cpu_rows(chosen)
         ]
+
+
+def _signature(kernels: tuple[Kernel, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((kernel.name, kernel.operators) for kernel in kernels)
 
 
 def copy_table(profile: Profile, width: int) -> list[str]:

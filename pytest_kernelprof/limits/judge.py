@@ -139,7 +139,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def _matching(profile: Profile, limit: Limit) -> Verdict:
     (pattern,) = limit.patterns
     assert pattern is not None
-    found = sum(matches(kernel, pattern) for kernel in profile.kernels)
+    found = max(sum(matches(one, pattern) for one in kernels) for kernels in profile.variants)
     outcome: Outcome = "fail" if found > limit.bound else "pass"
     words = "1 kernel matches" if found == 1 else f"{found} kernels match"
     text = f"max_kernels(match={pattern!r}): {words}, limit {limit.bound:.0f}"
@@ -147,12 +147,7 @@ def _matching(profile: Profile, limit: Limit) -> Verdict:
 
 
 def _forbidden(profile: Profile, limit: Limit) -> Verdict:
-    hits = [
-        f"#{i} {kernel.short_name} ({pattern!r})"
-        for i, kernel in enumerate(profile.kernels, 1)
-        for pattern in limit.patterns
-        if pattern is not None and matches(kernel, pattern)
-    ]
+    hits = next(filter(None, (_hits(kernels, limit) for kernels in profile.variants)), [])
     if not hits:
         return Verdict(limit, "pass", f"forbid_kernels: none of {len(profile.kernels)} kernels")
     more = f" and {len(hits) - 4} more" if len(hits) > 4 else ""
@@ -161,9 +156,20 @@ def _forbidden(profile: Profile, limit: Limit) -> Verdict:
     )
 
 
+def _hits(kernels: tuple[Kernel, ...], limit: Limit) -> list[str]:
+    """The forbidden kernels of one round, each with the first pattern that it matches."""
+    hits = []
+    for i, kernel in enumerate(kernels, 1):
+        pattern = next((p for p in limit.patterns if p and matches(kernel, p)), None)
+        if pattern:
+            hits.append(f"#{i} {kernel.short_name} ({pattern!r})")
+    return hits
+
+
 def _expected(profile: Profile, limit: Limit) -> Verdict:
-    kernels = profile.kernels
-    if _fits(kernels, limit.patterns):
+    kernels = next((k for k in profile.variants if not _fits(k, limit.patterns)), None)
+    if kernels is None:
+        kernels = profile.kernels
         return Verdict(limit, "pass", f"expect_kernels: all {len(kernels)} as expected")
     wanted = ", ".join("..." if p is None else repr(p) for p in limit.patterns) or "no kernels"
     where = _first_misfit(kernels, limit.patterns)
@@ -207,8 +213,9 @@ def _first_misfit(kernels: tuple[Kernel, ...], patterns: tuple[str | None, ...])
         wanted = sorted({patterns[j] for j in reachable if j < len(patterns)} - {None}, key=str)
         reachable = _skip_runs(_step(reachable, kernel, patterns), patterns)
         if not reachable:
-            want = " or ".join(map(repr, wanted)) or "no more kernels"
-            chain = " < ".join(kernel.operators[:2])
-            return f"kernel {i} is {kernel.short_name} ({chain or 'no operator'}), not {want}"
+            chain = " < ".join(kernel.operators[:2]) or "no operator"
+            want = " or ".join(map(repr, wanted))
+            after = f"not {want}" if want else "where no more were expected"
+            return f"kernel {i} is {kernel.short_name} ({chain}), {after}"
     left = [repr(p) for p in patterns[min(reachable) :] if p is not None]
     return f"nothing is left for {', '.join(left)}"

@@ -77,7 +77,7 @@ def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Li
     kind = KINDS[name]
     try:
         return kind.make(tuple(args), dict(kwargs))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise MarkerError(f"{name}: {error}. The form is: {kind.form}") from error
 
 
@@ -116,7 +116,10 @@ def _whole(value: Any) -> int:
         raise TypeError(f"{value!r} is not a whole number")
     if value < 0:
         raise ValueError(f"{value!r} is negative; a limit is zero or more")
-    return int(value)
+    whole = int(value)
+    if whole >= 2**63:
+        raise ValueError("the number is too large to count to")
+    return whole
 
 
 def _time(args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:

@@ -19,7 +19,9 @@ def failure_message(profile: Profile, verdicts: Sequence[Verdict]) -> str:
     """All violations of one profile, its kernel table, device, versions and completeness."""
     bad = [verdict.text for verdict in verdicts if verdict.outcome == "fail"]
     unsure = [verdict.text for verdict in verdicts if verdict.outcome == "inconclusive"]
-    heading = [f"in region {profile.label!r}:"] if profile.label else []
+    one_shot = profile.recording.get("one_shot")
+    name = f"region {profile.label!r}" if one_shot else profile.label
+    heading = [f"in {name}:"] if profile.label else []
     failed = {verdict.limit.name for verdict in verdicts if verdict.outcome == "fail"}
     width = _WIDTH - 2
     table = kernel_table(profile, width) if profile.kernels else ["no kernels were launched"]
@@ -62,5 +64,5 @@ def integrity_words(profile: Profile) -> str:
         words += f", COLD ({', '.join(integrity.cold)})"
     recompiles = profile.recording.get("recompiles")
     if recompiles:
-        words += f", {recompiles} compilations during the profiled calls"
+        words += f", compilations during the profiled calls: {recompiles}"
     return words

@@ -61,7 +61,8 @@ def integrity_line(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    name = row["test"].rsplit("/", 1)[-1]
+    path, separator, rest = row["test"].partition("::")
+    name = path.rsplit("/", 1)[-1] + separator + rest
     metrics = row["metrics"]
     overhead = metrics["launch_overhead"]["value"]
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from typing import TYPE_CHECKING
@@ -22,10 +23,19 @@ def save_traces(folder: str, test: str, profiles: Iterable[Profile]) -> list[str
     os.makedirs(folder, exist_ok=True)
     paths = []
     for i, profile in enumerate(profiles, 1):
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{test}-{profile.label or i}").strip("-")
-        path = os.path.join(folder, f"{name[-_LONGEST:]}.json.gz")
+        label = f"{i}-{profile.label}" if profile.label else str(i)
+        path = os.path.join(folder, f"{_file_name(f'{test}-{label}')}.json.gz")
         beside = f"{path}.{os.getpid()}.gz"
         profile.save_trace(beside)
         os.replace(beside, path)
         paths.append(path)
     return paths
+
+
+def _file_name(name: str) -> str:
+    """The name in plain characters; where that loses any, a digest keeps names apart."""
+    usual = name.replace("::", "-").replace("/", "-")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", usual).strip("-")[-_LONGEST:]
+    if plain == usual:
+        return plain
+    return f"{plain}-{hashlib.sha1(name.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"

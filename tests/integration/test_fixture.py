@@ -95,3 +95,119 @@ def test_it(kernel_profile, kernelprof_device):
         device=None,
     )
     result.assert_outcomes(passed=1)
+
+
+def test_a_failure_names_the_call_or_region_that_it_is_about(run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    kernel_profile.limit(max_kernels=0)
+    kernel_profile(lambda: None)
+    kernel_profile(lambda: x + 1)
+    with kernel_profile.region("backward"):
+        three()
+"""
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "in *profile 2*:",
+            "max_kernels: 1 compute operator, limit 0",
+            "in region 'backward':",
+            "max_kernels: 3 compute operators, limit 0",
+        ]
+    )
+    result.stdout.no_fnmatch_line("in region 'profile 2':")  # a call is no region
+
+
+def test_a_limit_holds_for_profiles_taken_before_it_was_set(run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    kernel_profile(three)
+    kernel_profile.limit(max_kernels=2)
+"""
+    )
+    result.assert_outcomes(failed=1)
+
+
+def test_a_limit_of_a_region_does_not_hold_for_other_profiles(run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    with kernel_profile.region("one", max_kernels=1):
+        x + 1
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_limits_at_run_time_take_all_arguments_of_a_marker(run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    kernel_profile.limit(
+        max_kernels={"n": 0, "match": "gelu"}, expect_kernels=("mm", ...), forbid_kernels="add"
+    )
+    kernel_profile(three)
+"""
+    )
+    result.stdout.fnmatch_lines_random(
+        [
+            "max_kernels(match='gelu'): 1 kernel matches, limit 0",
+            "forbid_kernels: 1 forbidden: #3 aten::add ('add')",
+        ]
+    )
+
+
+def test_what_a_fixture_profiles_while_setting_up_is_limited(run) -> None:
+    result = run(
+        """
+@pytest.fixture
+def profiled(kernel_profile):
+    return kernel_profile(three)
+@pytest.mark.max_kernels(2)
+def test_it(profiled):
+    pass
+"""
+    )
+    result.assert_outcomes(failed=1)
+
+
+def test_what_a_fixture_profiles_while_tearing_down_does_not_pass_unseen(run) -> None:
+    result = run(
+        """
+@pytest.fixture
+def profiled(kernel_profile):
+    yield
+    kernel_profile(three)
+@pytest.mark.max_kernels(2)
+def test_it(profiled, kernel_profile):
+    kernel_profile(lambda: None)
+"""
+    )
+    assert result.ret == 1
+
+
+def test_a_skip_in_the_measured_code_skips_the_test(run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    kernel_profile(lambda: pytest.skip("enough"))
+"""
+    )
+    result.assert_outcomes(skipped=1)
+
+
+def test_with_workers_the_fixture_is_the_same(run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile):
+    assert kernel_profile(lambda a, *, b: (a, b), 1, b=2) == (1, 2)
+    with kernel_profile.region("one") as region:
+        three()
+    assert region.profile.kernel_count == 3
+""",
+        "-n2",
+    )
+    result.assert_outcomes(passed=1)

@@ -83,3 +83,86 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*MarkerError: unknown limit 'max_kernals'; there are: max_*"])
+
+
+@pytest.mark.parametrize(
+    ("marker", "form"),
+    [
+        ("max_kernels", "max_kernels(3) or max_kernels(0, match=\"elementwise\")"),
+        ('max_kernels("3")', "max_kernels(3) or *"),
+        ("max_kernels(1.5)", "max_kernels(3) or *"),
+        ("max_kernels(1, 2)", "max_kernels(3) or *"),
+        ('max_kernels(1, match="(")', "max_kernels(3) or *"),
+        ('max_kernels(1, match="a{99999999999}")', "max_kernels(3) or *"),
+        ("max_launches(False)", "max_launches(3)"),
+        ("max_cuda_time(-1)", 'max_cuda_time("200us"), max_cuda_time(us=200) or *'),
+        ('max_cuda_time("-1us")', 'max_cuda_time("200us"), *'),
+        ("max_cuda_time(us=True)", 'max_cuda_time("200us"), *'),
+        ("max_cuda_time(us=1, ms=1)", 'max_cuda_time("200us"), *'),
+        ("max_cuda_time(us=10**400)", 'max_cuda_time("200us"), *'),
+        ('max_cuda_time("nan us")', 'max_cuda_time("200us"), *'),
+        ('max_latency("30%")', 'max_latency("300us"), *'),
+        ('max_launch_overhead("130%")', 'max_launch_overhead("40us"), *or*("30%")'),
+        ("max_launch_overhead(40)", 'max_launch_overhead("40us"), *'),
+        ("max_memcpys(0, direction=1)", "max_memcpys(0) or *"),
+        ("max_memcpy_bytes(1000)", 'max_memcpy_bytes("1 MB") or *'),
+        ('max_memcpy_bytes("1 parsec")', 'max_memcpy_bytes("1 MB") or *'),
+        ("max_syncs(-1)", "max_syncs(0)"),
+        ('max_peak_memory("64")', 'max_peak_memory("64 MB")'),
+        ('max_peak_memory("-1 MB")', 'max_peak_memory("64 MB")'),
+        ("max_allocations()", "max_allocations(0)"),
+        ("max_recompiles(None)", "max_recompiles(0)"),
+        ("expect_kernels(1)", 'expect_kernels("mm", "gelu", ..., "mm"), *'),
+        ('expect_kernels("mm", strict=True)', 'expect_kernels("mm", "gelu", ..., "mm"), *'),
+        ("forbid_kernels()", 'forbid_kernels("elementwise")'),
+        ('forbid_kernels("")', 'forbid_kernels("elementwise")'),
+        ('kernelprof(warmup="3")', 'kernelprof(warmup=3, rounds=24, device="cpu", *)'),
+        ("kernelprof(flush_l2=1)", 'kernelprof(warmup=3, rounds=24, device="cpu", *)'),
+    ],
+)  # fmt: skip
+def test_the_right_form_is_in_the_message(run, marker: str, form: str) -> None:
+    result = run(f"@pytest.mark.{marker}\ndef test_bad(): pass\ndef test_good(): pass\n")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([f"MarkerError: *The form is: {form}"])
+
+
+def test_a_limit_too_large_for_any_count_is_kept_or_refused(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(10**400)
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.stdout.no_fnmatch_line("*OverflowError*")
+
+
+def test_a_malformed_marker_on_a_class_is_an_error_of_each_of_its_tests(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels("many")
+class TestBad:
+    def test_one(self): pass
+    def test_two(self): pass
+def test_good(): pass
+"""
+    )
+    result.assert_outcomes(passed=1, errors=2)
+
+
+def test_a_misspelt_marker_is_an_error_of_its_test_without_strict_markers(
+    run, pytester: pytest.Pytester
+) -> None:
+    result = run("@pytest.mark.forbid_kernel('x')\ndef test_bad(): pass\ndef test_good(): pass\n")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "MarkerError: @pytest.mark.forbid_kernel is no marker; forbid_kernels was probably "
+            'meant. The form is: forbid_kernels("elementwise"). (If forbid_kernel is a marker of '
+            "your own, register it.)"
+        ]
+    )
+
+
+def test_a_marker_that_is_not_near_ours_is_nobodys_business(run) -> None:
+    run("@pytest.mark.slow\ndef test_it(): pass\n").assert_outcomes(passed=1, warnings=1)

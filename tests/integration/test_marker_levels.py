@@ -82,3 +82,60 @@ def test_region(kernel_profile):
 """
     )
     result.assert_outcomes(passed=2)
+
+
+def test_a_parameter_wins_over_function_class_and_module_at_once(run, workers: str) -> None:
+    result = run(
+        """
+pytestmark = pytest.mark.max_kernels(0)
+@pytest.mark.max_kernels(1)
+class TestIt:
+    @pytest.mark.max_kernels(2)
+    @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.max_kernels(3))])
+    def test_it(self, kernel_profile, n):
+        kernel_profile(three)
+""",
+        workers,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_limits_of_different_names_compose_across_levels(run) -> None:
+    result = run(
+        """
+pytestmark = pytest.mark.forbid_kernels("gelu")
+@pytest.mark.max_kernels(2)
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.stdout.fnmatch_lines_random(
+        ["max_kernels: 3 compute operators, limit 2", "forbid_kernels: 1 forbidden: *"]
+    )
+
+
+def test_another_match_at_an_outer_level_stays(run) -> None:
+    result = run(
+        """
+pytestmark = pytest.mark.max_kernels(0, match="gelu")
+@pytest.mark.max_kernels(9)
+@pytest.mark.max_kernels(9, match="add")
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
+
+
+def test_the_same_match_twice_on_one_function_is_an_error(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(1, match="gelu")
+@pytest.mark.max_kernels(2, match="gelu")
+def test_twice(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*max_kernels(gelu) stands twice on test_twice; keep one*"])

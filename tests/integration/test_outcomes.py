@@ -153,3 +153,165 @@ def test_next(kernel_profile):
     )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*ProfilerUnavailable: *cannot nest*--kernelprof-disable*"])
+
+
+SUBTESTS = pytest.mark.skipif(
+    pytest.version_tuple < (9,), reason="subtests are a part of pytest since version 9"
+)
+
+
+@SUBTESTS
+@pytest.mark.parametrize(
+    "test",
+    [
+        """
+@pytest.mark.max_kernels(2)
+def test_it(kernel_profile, subtests):
+    with subtests.test("one"):
+        kernel_profile(three)
+""",
+        """
+@pytest.mark.max_kernels(2)
+def test_it(subtests):
+    with subtests.test("one"):
+        three()
+""",
+        """
+import unittest
+class TestIt(unittest.TestCase):
+    @pytest.mark.max_kernels(2)
+    def test_it(self):
+        with self.subTest("one"):
+            three()
+""",
+    ],
+    ids=["fixture", "whole call", "unittest"],
+)
+def test_subtests_do_not_make_a_limit_forgotten(run, test: str) -> None:
+    result = run(test)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+
+
+@SUBTESTS
+def test_a_failed_subtest_is_reported_beside_the_limit(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile, subtests):
+    with subtests.test("one"):
+        raise ValueError("mine")
+    kernel_profile(three)
+"""
+    )
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["E *ValueError: mine"])
+    result.stdout.no_fnmatch_line("*profiled nothing*")
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [("self.fail('mine')", "failed"), ("self.skipTest('mine')", "skipped")],
+)
+def test_a_unittest_methods_own_outcome_wins_over_a_limit(run, body: str, outcome: str) -> None:
+    result = run(
+        f"""
+import unittest
+class TestIt(unittest.TestCase):
+    @pytest.mark.max_kernels(2)
+    def test_it(self):
+        three()
+        {body}
+"""
+    )
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.no_fnmatch_line("*limit 2*")
+
+
+def test_an_incomplete_profile_of_a_unittest_method_is_an_error_under_xfail_too(run) -> None:
+    result = run(
+        """
+import unittest
+class TestIt(unittest.TestCase):
+    @pytest.mark.xfail
+    @pytest.mark.max_latency("1s")
+    def test_it(self):
+        three()
+"""
+    )
+    result.assert_outcomes(errors=1)
+
+
+def test_xfail_strict_does_not_hide_an_incomplete_profile_that_it_names(run) -> None:
+    result = run(
+        """
+@pytest.mark.xfail(strict=True, raises=IncompleteProfile)
+@pytest.mark.max_latency("1s")
+def test_it():
+    three()
+"""
+    )
+    result.assert_outcomes(errors=1)
+
+
+def test_a_test_that_is_not_to_run_is_not_profiled(run) -> None:
+    result = run(
+        """
+@pytest.mark.xfail(run=False)
+@pytest.mark.max_kernels(0)
+def test_it():
+    raise KeyError("ran")
+"""
+    )
+    result.assert_outcomes(xfailed=1)
+
+
+def test_a_violated_limit_outweighs_a_number_that_could_not_be_had(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(2)
+@pytest.mark.max_latency("1s")
+def test_it():
+    three()
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+
+
+def test_a_limit_is_a_failure_that_users_can_name(run) -> None:
+    result = run(
+        """
+@pytest.mark.xfail(raises=pytest.fail.Exception, strict=True)
+@pytest.mark.max_kernels(2)
+def test_it():
+    three()
+"""
+    )
+    result.assert_outcomes(xfailed=1)
+
+
+def test_the_failure_shows_no_line_of_the_plugin(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(2)
+def test_it(kernel_profile):
+    kernel_profile(three)
+""",
+        "--tb=long",
+    )
+    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+    result.stdout.no_fnmatch_line("*plugin.py*")
+
+
+def test_an_error_shows_no_line_of_the_plugin(run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(9)
+def test_it():
+    with torch.profiler.profile():
+        three()
+"""
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.no_fnmatch_line("*plugin.py*")

@@ -27,3 +27,18 @@ def test_the_plugin_can_be_turned_off(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_one(): pass\n")
     result = pytester.runpytest_subprocess("-p", "no:kernelprof", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--markers", "--fixtures", "--help"])
+def test_listing_needs_no_torch(pytester: pytest.Pytester, option: str) -> None:
+    pytester.makeconftest(
+        """
+import sys
+def pytest_unconfigure(config):
+    print("torch:", "torch" in sys.modules)
+"""
+    )
+    pytester.makepyfile("def test_it(kernel_profile): pass\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", option)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*torch: False*"])

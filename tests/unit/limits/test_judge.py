@@ -103,7 +103,10 @@ def test_counts_that_differ_between_rounds_are_judged_by_the_largest() -> None:
     [
         (("mm", "relu", ...), "kernel 2 is vectorized_elementwise_kernel (aten::gelu), not 'relu'"),
         (("mm", "gelu", "mm", "mul", "mm", "add"), "nothing is left for 'add'"),
-        (("mm",), "kernel 2 is vectorized_elementwise_kernel (aten::gelu), not no more kernels"),
+        (
+            ("mm",),
+            "kernel 2 is vectorized_elementwise_kernel (aten::gelu), where no more were expected",
+        ),
     ],
 )
 def test_the_first_unexpected_kernel_is_named(patterns: tuple[Any, ...], words: str) -> None:

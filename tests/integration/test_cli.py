@@ -1,0 +1,101 @@
+"""The command kernelprof: looks at traces, those that the plugin saved and any other."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelprof.cli import main
+
+Run = Callable[..., pytest.RunResult]
+RECORDED = Path(__file__).parents[1] / "traces" / "mlp.json.gz"
+
+
+@pytest.fixture
+def saved(run: Run, pytester: pytest.Pytester) -> Path:
+    """A trace that the plugin saved on the CPU."""
+    code = "def test_it(kernel_profile): kernel_profile(three)\n"
+    run(code, "--kernelprof-trace-dir=traces")
+    (path,) = (pytester.path / "traces").iterdir()
+    return path
+
+
+def test_show_tells_what_the_test_saw(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["show", str(saved)]) == 0
+    lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
+    lines.fnmatch_lines(
+        [
+            "1  aten::mm *aten::matmul *",
+            "2  aten::gelu *",
+            "3  aten::add *",
+            "kernels * 3",
+            "CPU (*), torch *; complete: compute operators of the CPU, no kernels",
+        ]
+    )
+
+
+def test_show_reads_plain_files_too(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = saved.with_name("plain.json")
+    plain.write_bytes(gzip.decompress(saved.read_bytes()))
+    capsys.readouterr()
+    assert main(["show", str(plain)]) == 0
+    assert "aten::gelu" in capsys.readouterr().out
+
+
+def test_the_installed_command_needs_no_torch() -> None:
+    code = (
+        "import sys; from pytest_kernelprof.cli import main; "
+        f"status = main(['show', {str(RECORDED)!r}]); "
+        "sys.exit(9 if 'torch' in sys.modules else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == 0
+
+
+def test_the_command_is_installed() -> None:
+    command = shutil.which("kernelprof", path=str(Path(sys.executable).parent))
+    if command is None:
+        pytest.skip("the package is not installed with its scripts")
+    done = subprocess.run([command, "show", RECORDED], capture_output=True, text=True, timeout=60)
+    assert "nvjet_sm90_" in done.stdout
+
+
+EVENT = '{{"traceEvents":[{{"ph":"X","cat":"kernel","name":"k","ts":{},"dur":1}}]}}'
+BAD = {
+    "empty": (b"", "the file is empty; expected a Chrome trace (JSON)"),
+    "cut off": (b'{"traceEvents":[{"ph":"X","ts":1', "not JSON, or cut off: *"),
+    "no JSON": (b"hello", "not JSON, or cut off: *byte 0*"),
+    "a list": (b"[1, 2]", "not a Chrome trace of torch.profiler: *'traceEvents'*"),
+    "no events": (b'{"a": 1}', "not a Chrome trace of torch.profiler: *`traceEvents`*"),
+    "wrong schema": (b'{"traceEvents": 3}', "not a Chrome trace of torch.profiler: *traceEvents*"),
+    "huge number": (EVENT.format("9" * 30).encode(), "*does not fit 64 bits*"),
+    "infinite": (EVENT.format("1e400").encode(), "*does not fit 64 bits*"),
+    "half a gzip": (RECORDED.read_bytes()[:200], "truncated or damaged gzip file: *"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_is_exit_status_2_and_one_line_of_reason(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, reason = BAD[kind]
+    path = tmp_path / ("bad.json.gz" if kind == "half a gzip" else "bad.json")
+    path.write_bytes(content)
+    assert main(["show", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    pytest.LineMatcher([line]).fnmatch_lines([f"kernelprof: {path}: {reason}"])
+
+
+@pytest.mark.parametrize("name", ["missing.json", "."])
+def test_a_file_that_cannot_be_read_is_exit_status_2(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["show", str(tmp_path / name)]) == 2
+    assert "cannot be read: " in capsys.readouterr().err

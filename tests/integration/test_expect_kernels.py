@@ -1,0 +1,106 @@
+"""The marker expect_kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+
+def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(run: Run, workers: str) -> None:
+    result = run(
+        """
+@pytest.mark.expect_kernels("aten::mm", "gelu", "add")
+def test_kept(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.expect_kernels("mm", "relu", "add")
+def test_broken(kernel_profile):
+    kernel_profile(three)
+""",
+        workers,
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
+            "kernel 2 is aten::gelu (aten::gelu), not 'relu'",
+            "  #  operator    called by     line *cpu time",
+            "  1  aten::mm    aten::matmul  test_it.py:5*s",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        "...",
+        '..., "add"',
+        '"mm", ...',
+        '"mm", ..., "add"',
+        '"mm", ..., "gelu", ..., "add", ...',
+        '..., "gelu", ...',
+        '"MATMUL", "^aten::gelu$", "a.d"',
+    ],
+)
+def test_an_ellipsis_stands_for_any_run_of_kernels(run: Run, patterns: str) -> None:
+    result = run(
+        f"""
+@pytest.mark.expect_kernels({patterns})
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "misfit"),
+    [
+        ('"mm", "add", "gelu"', "kernel 2 is aten::gelu (aten::gelu), not 'add'"),
+        ('"mm", "gelu"', "kernel 3 is aten::add (aten::add), *"),
+        ('"mm", "gelu", "add", "mul"', "nothing is left for 'mul'"),
+        ('..., "softmax", ...', "nothing is left for 'softmax'"),
+        ('"gelu", ...', "kernel 1 is aten::mm (aten::mm < aten::matmul), not 'gelu'"),
+    ],
+)
+def test_the_order_and_the_number_count(run: Run, patterns: str, misfit: str) -> None:
+    result = run(
+        f"""
+@pytest.mark.expect_kernels({patterns})
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"expect_kernels: 3 kernels, expected {'?'}*; {misfit}"])
+
+
+def test_without_patterns_it_expects_no_kernels(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.expect_kernels()
+def test_kept(kernel_profile):
+    kernel_profile(lambda: x.t())
+@pytest.mark.expect_kernels()
+def test_broken(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["expect_kernels: 3 kernels, expected no kernels; kernel 1 is*"])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_every_round_must_fit(run: Run, which: int) -> None:
+    result = run(
+        f"""
+import itertools
+turn = itertools.count()
+@pytest.mark.expect_kernels("gelu")
+def test_it(kernel_profile):
+    kernel_profile(lambda: F.gelu(x) if next(turn) % 2 == {which} else F.relu(x))
+"""
+    )
+    result.assert_outcomes(failed=1)

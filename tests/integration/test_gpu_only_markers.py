@@ -1,0 +1,64 @@
+"""Limits that only a GPU has: on the CPU a test with nothing else skips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+MARKERS = [
+    "max_launches(1)",
+    'max_cuda_time("1us")',
+    'max_launch_overhead("30%")',
+    "max_memcpys(0)",
+    'max_memcpy_bytes("1 MB", direction="h2d")',
+    "max_syncs(0)",
+    'max_peak_memory("64 MB")',
+    "max_allocations(0)",
+]
+TEST = """
+@pytest.mark.{marker}
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+def test_on_the_cpu_it_skips_and_names_the_limit(run: Run, marker: str) -> None:
+    result = run(TEST.format(marker=marker))
+    result.assert_outcomes(skipped=1)
+    name = marker.partition("(")[0]
+    result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:*: not applicable on the CPU: {name}"])
+
+
+def test_with_workers_it_skips_too(run: Run) -> None:
+    result = run(TEST.format(marker="max_syncs(0)"), "-n2")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: not applicable on the CPU: max_syncs"])
+
+
+def test_several_are_all_named(run: Run) -> None:
+    result = run(TEST.format(marker="max_syncs(0)\n@pytest.mark.max_launches(1)"))
+    result.stdout.fnmatch_lines(["SKIPPED *: not applicable on the CPU: max_syncs, max_launches"])
+
+
+def test_beside_a_limit_that_the_cpu_has_the_test_runs(run: Run) -> None:
+    result = run(TEST.format(marker="max_syncs(0)\n@pytest.mark.max_kernels(2)"))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+
+
+@pytest.mark.parametrize("marker", MARKERS)
+def test_without_a_gpu_it_skips_and_says_what_is_missing(
+    run: Run, no_gpu: None, marker: str
+) -> None:
+    result = run(TEST.format(marker=marker), device=None)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no GPU: *"])
+
+
+def test_a_marked_test_without_the_fixture_skips_before_it_runs(run: Run) -> None:
+    result = run("@pytest.mark.max_syncs(0)\ndef test_it(): raise KeyError('ran')\n")
+    result.assert_outcomes(skipped=1)

@@ -1,0 +1,102 @@
+"""The option --kernelprof-device and the fixture kernelprof_device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+
+DEVICE_FREE = """
+@pytest.mark.max_kernels(2)
+def test_it(kernel_profile, kernelprof_device):
+    assert kernelprof_device == "cpu"
+    kernel_profile(three)
+"""
+GPU_ONLY = """
+@pytest.fixture
+def expensive():
+    raise RuntimeError("a fixture of a skipped test ran")
+@pytest.mark.max_kernels(2)
+def test_it(expensive, kernel_profile):
+    kernel_profile(three)
+"""
+
+
+def test_cpu_counts_compute_operators_of_any_test(run: Run, workers: str) -> None:
+    result = run(
+        "@pytest.mark.max_kernels(2)\ndef test_it(kernel_profile): kernel_profile(three)\n",
+        workers,
+        device="cpu",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+
+
+@pytest.mark.parametrize("device", [None, "auto"])
+def test_auto_runs_a_test_that_asks_for_the_device_on_the_cpu_where_there_is_no_gpu(
+    run: Run, no_gpu: None, device: str | None
+) -> None:
+    result = run(DEVICE_FREE, device=device)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+
+
+def test_auto_skips_other_tests_before_their_fixtures_run_and_names_what_is_missing(
+    run: Run, no_gpu: None
+) -> None:
+    result = run(GPU_ONLY, device=None)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "SKIPPED * test_it.py:*: no GPU: *; run with --kernelprof-device=cpu to count compute "
+            "operators instead"
+        ]
+    )
+
+
+def test_a_marked_test_without_the_fixture_skips_without_a_gpu_too(run: Run, no_gpu: None) -> None:
+    result = run("@pytest.mark.max_kernels(2)\ndef test_it(): raise KeyError\n", device=None)
+    result.assert_outcomes(skipped=1)
+
+
+def test_a_test_without_limits_skips_without_a_gpu_too(run: Run, no_gpu: None) -> None:
+    result = run("def test_it(kernel_profile): kernel_profile(three)\n", device=None)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no GPU: *; the test profiles a GPU"])
+
+
+def test_hidden_gpus_are_named_as_the_cause_where_torch_has_cuda(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    pytester.makepyfile("def test_it(kernel_profile): kernel_profile(lambda: None)\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs")
+    result.assert_outcomes(skipped=1)
+    built = "is built without CUDA" in result.stdout.str()
+    assert built or "CUDA_VISIBLE_DEVICES='' leaves none visible to torch" in result.stdout.str()
+
+
+def test_cuda_skips_every_test_where_there_is_no_gpu(run: Run, no_gpu: None) -> None:
+    result = run(DEVICE_FREE, device="cuda")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no GPU: *"])
+
+
+def test_a_plain_test_runs_without_a_gpu(run: Run, no_gpu: None) -> None:
+    run("def test_it(): pass\n", device=None).assert_outcomes(passed=1)
+
+
+def test_the_device_can_be_had_without_profiling(run: Run, no_gpu: None) -> None:
+    code = "def test_it(kernelprof_device): assert kernelprof_device == 'cpu'\n"
+    run(code, device=None).assert_outcomes(passed=1)
+
+
+def test_another_device_is_a_usage_error(run: Run) -> None:
+    result = run("def test_it(): pass\n", device="tpu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --kernelprof-device: got 'tpu'; expected one of auto, cuda, cpu"]
+    )

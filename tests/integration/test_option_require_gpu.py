@@ -1,0 +1,88 @@
+"""The option --kernelprof-require-gpu: what would be skipped for want of a GPU fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+
+REQUIRE = "--kernelprof-require-gpu"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "@pytest.mark.max_kernels(3)\ndef test_it(kernel_profile): kernel_profile(three)\n",
+        "@pytest.mark.max_syncs(0)\ndef test_it(): three()\n",
+        "def test_it(kernel_profile): kernel_profile(three)\n",
+        "@pytest.mark.kernelprof(device='cuda')\n"
+        "def test_it(kernel_profile): kernel_profile(three)\n",
+        "@pytest.mark.max_syncs(0)\n"
+        "def test_it(kernel_profile, kernelprof_device): kernel_profile(three)\n",
+    ],
+    ids=["marker", "whole call", "fixture", "device cuda", "nothing for the cpu"],
+)
+def test_a_gpu_test_fails_and_names_what_is_missing(run: Run, no_gpu: None, code: str) -> None:
+    result = run(code, REQUIRE, device=None)
+    result.assert_outcomes(errors=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["--kernelprof-require-gpu: no GPU: *"])
+
+
+@pytest.mark.parametrize("more", [(), ("--kernelprof-all",)], ids=["plain", "all"])
+def test_a_plain_test_passes(run: Run, no_gpu: None, more: tuple[str, ...]) -> None:
+    run("def test_it(): three()\n", REQUIRE, *more, device=None).assert_outcomes(passed=1)
+
+
+def test_a_test_marked_for_the_cpu_passes(run: Run, no_gpu: None) -> None:
+    result = run(
+        """
+@pytest.mark.kernelprof(device="cpu")
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile):
+    kernel_profile(three)
+""",
+        REQUIRE,
+        device=None,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_test_that_its_author_skips_is_skipped(run: Run, no_gpu: None) -> None:
+    result = run(
+        """
+@pytest.mark.skip(reason="mine")
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile):
+    kernel_profile(three)
+""",
+        REQUIRE,
+        device=None,
+    )
+    result.assert_outcomes(skipped=1)
+
+
+def test_a_test_that_would_run_on_the_cpu_instead_is_an_error_too(run: Run, no_gpu: None) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+""",
+        REQUIRE,
+        device=None,
+    )
+    result.assert_outcomes(errors=1)
+
+
+def test_with_workers_a_gpu_test_fails_too(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    pytester.makepyfile("def test_it(kernel_profile): kernel_profile(lambda: None)\n")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", REQUIRE, "-n2")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["--kernelprof-require-gpu: no GPU: *"])

@@ -1,0 +1,76 @@
+"""With pytest-xdist everything comes out as without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+
+TESTS = """
+import itertools, unittest
+@pytest.mark.max_kernels(3)
+def test_kept(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.max_kernels(2)
+def test_broken(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.xfail(strict=True, raises=LimitExceeded)
+@pytest.mark.max_kernels(2)
+def test_expected(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.xfail
+@pytest.mark.max_latency("1s")
+def test_incomplete():
+    three()
+@pytest.mark.max_kernels("many")
+def test_malformed():
+    pass
+@pytest.mark.max_syncs(0)
+def test_not_applicable(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.parametrize("n", ["a", "ä", "\\ud800"])
+def test_parameters(kernel_profile, n):
+    kernel_profile(three)
+def test_two(kernel_profile):
+    kernel_profile(three)
+    with kernel_profile.region("second"):
+        x + 1
+class TestCase(unittest.TestCase):
+    @pytest.mark.max_kernels(2)
+    def test_method(self):
+        three()
+def test_plain():
+    pass
+"""
+
+
+def summary(result: pytest.RunResult) -> tuple[int, dict[str, int], list[str]]:
+    """Exit code, outcomes, and the report from its heading to the integrity line."""
+    lines = [" ".join(line.split()) for line in result.outlines]
+    start = next(i for i, line in enumerate(lines) if line.startswith("test kernels "))
+    end = next(i for i, line in enumerate(lines) if " taken again, " in line)
+    return int(result.ret), result.parseoutcomes(), lines[start : end + 1]
+
+
+def test_verdicts_table_and_exit_code_are_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    with_workers = summary(run(TESTS, "--kernelprof-report", "-n2"))
+    assert with_workers == summary(run(TESTS, "--kernelprof-report", "-n0"))
+    ret, outcomes, report = with_workers
+    assert ret == 1
+    assert {name: outcomes[name] for name in ("passed", "failed", "errors")} == {
+        "passed": 6,
+        "failed": 2,
+        "errors": 2,
+    }
+    assert len(report) == 1 + 10 + 2
+
+
+def test_where_every_limit_is_kept_the_exit_code_is_zero(run: Run) -> None:
+    code = "@pytest.mark.max_kernels(3)\ndef test_it(kernel_profile): kernel_profile(three)\n"
+    assert run(code, "-n2").ret == pytest.ExitCode.OK
