@@ -1,0 +1,65 @@
+"""Traces made by hand, event by event, for what no recorded trace holds. Times in microseconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pytest_kernelprof.profiles import Profile
+
+Event = dict[str, Any]
+
+
+def span(category: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+        "tid": tid,
+        "args": args,
+    }
+
+
+def operator(name: str, ts: float, dur: float, tid: int = 1, external_id: int = -1) -> Event:
+    return span("cpu_op", name, ts, dur, tid, **{"External id": external_id})
+
+
+def annotation(name: str, ts: float, dur: float, tid: int = 1) -> Event:
+    return span("user_annotation", name, ts, dur, tid)
+
+
+def round_of(number: int, ts: float, dur: float) -> Event:
+    return annotation(f"kernelprof::round#{number}", ts, dur)
+
+
+def call(
+    name: str, ts: float, correlation: int, *, dur: float = 1, tid: int = 1, external_id: int = -1
+) -> Event:
+    ids = {"External id": external_id, "correlation": correlation}
+    return span("cuda_runtime", name, ts, dur, tid, **ids)
+
+
+def kernel(name: str, ts: float, correlation: int, *, dur: float = 10, stream: int = 7) -> Event:
+    return span("kernel", name, ts, dur, stream, correlation=correlation, stream=stream)
+
+
+def copy(name: str, ts: float, correlation: int, size: int = 4) -> Event:
+    return span("gpu_memcpy", name, ts, 2, 7, correlation=correlation, bytes=size)
+
+
+def launched(name: str, ts: float, correlation: int, **where: Any) -> list[Event]:
+    """A launch call and its kernel, which starts 5 us later."""
+    return [
+        call("cudaLaunchKernel", ts, correlation, **where),
+        kernel(name, ts + 5, correlation),
+    ]
+
+
+def profile_of(folder: Path, *events: Event | list[Event], **beside: Any) -> Profile:
+    flat = [one for each in events for one in (each if isinstance(each, list) else [each])]
+    path = folder / "built.json"
+    path.write_text(json.dumps({"traceEvents": flat, **beside}))
+    return Profile.from_trace(path)

@@ -1,0 +1,78 @@
+"""What belongs to a round: what it launched, however late it ran and wherever it was launched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from built import annotation, kernel, launched, operator, profile_of, round_of
+
+FIRST, LAST = "kernelprof::sentinel#first", "kernelprof::sentinel#last"
+
+
+def test_a_late_kernel_belongs_to_the_round_that_launched_it(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        round_of(0, 0, 100),
+        round_of(1, 200, 100),
+        launched("early", 10, 1),
+        [{**event, "ts": 250.0} if event["cat"] == "kernel" else event
+         for event in launched("late", 90, 2)],
+    )  # fmt: skip
+    assert profile.metrics["kernels"].rounds == (2, 0)
+
+
+def test_work_launched_between_rounds_belongs_to_none(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 100), launched("flush", 150, 1), round_of(1, 200, 100)
+    )
+    assert profile.metrics["kernels"].rounds == (0, 0)
+
+
+def test_work_of_other_threads_counts_by_its_time(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, round_of(0, 0, 100), launched("k", 50, 1, tid=99))
+    assert profile.metrics["kernels"].rounds == (1,)
+
+
+def test_a_kernel_without_launch_call_belongs_to_the_round_in_which_it_ran(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 100), round_of(1, 200, 100), kernel("k", 150, 9),
+        kernel("k", 250, 10), kernel("k", 260, 11),
+    )  # fmt: skip
+    assert profile.metrics["kernels"].rounds == (1, 2)
+
+
+def test_the_sentinels_and_what_follows_the_last_belong_to_no_round(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        annotation(FIRST, 0, 20),
+        launched("spin", 5, 1),
+        round_of(0, 100, 50),
+        launched("k", 110, 2),
+        annotation(LAST, 200, 20),
+        launched("spin", 205, 3),
+        kernel("unknown", 230, 9),
+    )
+    assert [one.name for one in profile.kernels] == ["k"]
+    assert profile.integrity.complete
+
+
+def test_a_kernel_elsewhere_does_not_stand_in_for_a_sentinel(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, annotation(FIRST, 0, 20), launched("spin", 5, 1), round_of(0, 100, 50),
+        launched("k", 110, 2), annotation(LAST, 200, 20),
+    )  # fmt: skip
+    assert profile.integrity.problems == (
+        "the last sentinel kernel of the session was not recorded",
+    )
+
+
+def test_an_annotation_of_the_user_makes_no_round(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, annotation("epoch", 0, 10), launched("k", 50, 1))
+    assert (profile.rounds, profile.kernel_count) == (1, 1)
+
+
+def test_an_operator_named_like_a_round_makes_no_round(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, operator("kernelprof::round#0", 0, 10), launched("k", 50, 1))
+    assert profile.kernel_count == 1
