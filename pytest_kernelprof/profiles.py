@@ -337,7 +337,8 @@ class Profile:
             data = file.read()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-        if self.recording and b'"kernelprof":' not in data[:20]:
+        if self.recording:
+            data = _without_notes(data)
             noted = b'{"kernelprof":' + msgspec.json.encode(dict(self.recording)) + b","
             data = noted + data[data.index(b"{") + 1 :]
         if os.fspath(path).endswith(".gz"):
@@ -499,6 +500,19 @@ class Profile:
             )
             for i in self._cpu_rows(chosen)
         ]
+
+
+class _Notes(msgspec.Struct):
+    kernelprof: msgspec.Raw = msgspec.Raw()
+
+
+def _without_notes(data: bytes) -> bytes:
+    """The text of a trace without what ``save_trace`` put in front of its events."""
+    front = b'{"kernelprof":'
+    if not data.startswith(front):
+        return data
+    noted = bytes(msgspec.json.decode(data, type=_Notes).kernelprof)
+    return b"{" + data[len(front) + len(noted) + 1 :]
 
 
 def _signature(kernels: tuple[Kernel, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -65,28 +65,23 @@ def _computes(name: str) -> bool:
         return "_cpp_fused" in name or name.startswith(("cpp_fused", "extern_kernel"))
     if name in _NO_COMPUTE:
         return False
-    overloads = _overloads(name)
-    if not overloads:
-        return False
-    return not all(_is_composite(name, overload) for overload in overloads) and not _is_view(
-        name, overloads[0]
-    )
+    computing = [overload for overload in _overloads(name) if not _is_composite(name, overload)]
+    # Composite by-ways of an operator that computes (``std(unbiased)``) end in it all the same.
+    return any(not _is_view(name, overload) for overload in computing)
 
 
 def _overloads(name: str) -> list[str]:
-    """The operator's overloads, the default one first, ``.out`` forms left out."""
+    """The operator's overloads, ``.out`` forms left out; empty where nobody knows it."""
     torch = load_torch()
     try:
         _, overloads = torch._C._jit_get_operation(name)
     except RuntimeError:
         return []
-    functional = [
+    return [
         overload
         for overload in overloads or ()
         if not overload.endswith("out") and _is_dispatched(name, overload)
     ]
-    # The default overload decides; named ones (``Dimname``, ...) are often composite by-ways.
-    return [""] if "" in functional else sorted(functional)
 
 
 def _is_dispatched(name: str, overload: str) -> bool:
@@ -102,7 +97,8 @@ def _is_composite(name: str, overload: str) -> bool:
     torch = load_torch()
     full = f"{name}.{overload}" if overload else name
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return bool(has_kernel(full, "CompositeImplicitAutograd"))
+    # Where a backend has a kernel of its own, the composite one is not used (silu_backward).
+    return bool(has_kernel(full, "CompositeImplicitAutograd") and not has_kernel(full, "CPU"))
 
 
 def _is_view(name: str, overload: str) -> bool:

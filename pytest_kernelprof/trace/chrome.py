@@ -107,12 +107,35 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
                 f"{source}: not a Chrome trace of torch.profiler: {error}; expected a JSON object "
                 "whose 'traceEvents' is a list of events"
             ) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise TraceError(f"{source}: not JSON, or cut off: {error}") from None
-        except (OverflowError, ValueError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise TraceError(f"{source}: not JSON, or cut off: {_where(error, data)}") from None
+        except (ArithmeticError, ValueError) as error:
             raise TraceError(
-                f"{source}: a number in traceEvents does not fit 64 bits ({error})"
+                f"{source}: a number in {_place_of_bad_number(data)} does not fit 64 bits ({error})"
             ) from None
+
+
+def _where(error: Exception, data: bytes | mmap.mmap) -> str:
+    """The error with the byte at which it lies, also where its own words do not say."""
+    if "truncated" in str(error):
+        return f"{error} at byte {len(data)}"
+    try:
+        bytes(data).decode()
+    except UnicodeDecodeError as text_error:
+        return f"no UTF-8 at byte {text_error.start}"
+    return str(error) or type(error).__name__
+
+
+def _place_of_bad_number(data: bytes | mmap.mmap) -> str:
+    raw = _document.decode(data).traceEvents
+    for i in range(len(raw)):
+        try:
+            for table, events in _sort_out(_decode_chunk(raw[i : i + 1], 0)).items():
+                if table in _COLUMNS and events:
+                    _chunk(table, events, _Codes(), _Interned())
+        except (ArithmeticError, ValueError):  # noqa: PERF203 (only once there is an error)
+            return f"traceEvents[{i}]"
+    return "traceEvents"
 
 
 @contextlib.contextmanager
@@ -132,7 +155,7 @@ def _opened(source: str) -> Iterator[bytes | mmap.mmap]:
     """The JSON text: the mapped file, or what a gzip file holds."""
     try:
         with open(source, "rb") as file:
-            if not file.read(_SNIFFED).strip():
+            if not file.read(_SNIFFED).strip() and not file.read().strip():
                 raise TraceError(f"{source}: the file is empty; expected a Chrome trace (JSON)")
             file.seek(0)
             if file.read(2) == b"\x1f\x8b":
@@ -273,10 +296,13 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
 def _chunk(table: str, events: list[_Event], threads: _Codes, names: _Interned) -> dict[str, Any]:
     start = _nanoseconds([event.ts for event in events])
     length = np.rint(np.array([event.dur for event in events], np.float64) * 1e3)
+    end = start + _as_int(length)
+    if (end < start).any() and (length >= 0).all():
+        raise ValueError("the end of an event lies beyond them")
     columns: dict[str, Any] = {
         "name": names.column(event.name for event in events),
         "start": start,
-        "end": start + _as_int(length),
+        "end": end,
     }
     arguments = _arguments(events)
     for column in _COLUMNS[table]:

@@ -6,7 +6,7 @@ import pytest
 
 
 def test_torch_is_not_imported_and_nothing_is_printed(
-    pytester: pytest.Pytester, workers: str
+    pytester: pytest.Pytester, workers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makeconftest(
         """
@@ -17,7 +17,10 @@ def pytest_unconfigure(config):
 """
     )
     pytester.makepyfile("def test_one(): pass\ndef test_two(): pass\n")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:benchmark", workers)
+    # Other plugins of the machine may load what they like.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    ours = ["-p", "pytest_kernelprof.plugin", "-p", "xdist"]
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *ours, workers)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["heavy: [[][]]"])
     result.stdout.no_fnmatch_line("*kernel profiles*")

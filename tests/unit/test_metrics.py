@@ -152,13 +152,18 @@ def test_a_recorded_wait_whose_call_is_unknown_counts_in_its_round(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_times_of_recorded_rounds_are_ordered(name: str) -> None:
+def test_the_device_is_never_busier_than_its_span(name: str) -> None:
     metrics = recorded(name).metrics
-    for cuda_time, busy, span_us in zip(
-        *(metrics[key].rounds for key in ("cuda_time", "gpu_busy", "gpu_span")), strict=True
-    ):
-        assert busy <= span_us
-        assert busy >= cuda_time or recorded(name).metrics["launches"].value == 2
+    pairs = zip(metrics["gpu_busy"].rounds, metrics["gpu_span"].rounds, strict=True)
+    assert all(busy <= span_us for busy, span_us in pairs)
+
+
+# Kernels of two streams, and of two branches of a graph, may run at the same time.
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"two_streams", "compiled_graphs"}))
+def test_kernels_in_a_row_add_up_to_no_more_than_the_busy_time(name: str) -> None:
+    metrics = recorded(name).metrics
+    pairs = zip(metrics["cuda_time"].rounds, metrics["gpu_busy"].rounds, strict=True)
+    assert all(cuda_time <= busy for cuda_time, busy in pairs)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -208,8 +213,9 @@ def test_launch_overhead_is_latency_without_busy_time_and_floor() -> None:
 
 def test_the_interval_of_launch_overhead_takes_the_worst_of_both() -> None:
     overhead = host()["launch_overhead"]
-    assert overhead.low == pytest.approx(min(LATENCY) + 1 - 5 - 21.0, abs=1.2)
-    assert overhead.low < overhead.value < overhead.high  # type: ignore[operator]
+    # At 99.5 % twelve rounds are bounded by their extremes.
+    assert overhead.low == pytest.approx(min(LATENCY) - max(BUSY.rounds) - 5)
+    assert overhead.high == pytest.approx(max(LATENCY) - min(BUSY.rounds) - 5)
 
 
 def test_what_an_attached_cupti_may_add_lowers_the_lower_bounds_alone() -> None:

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from corpus import Event, edited, recorded
+from built import launched, operator, profile_of, round_of
+from corpus import NAMES, Event, document, edited, recorded
 
-from pytest_kernelprof.profiles import Profile, copy_table, shorten, wait_table
+from pytest_kernelprof.profiles import Profile, copy_table, kernel_table, shorten, wait_table
 
 EXPECTED = {
     #                       kernels launches memcpys syncs memsets
@@ -175,3 +176,136 @@ def test_the_table_names_kernels_operators_and_times() -> None:
     assert len(lines) == 6
     assert max(map(len, lines)) <= 100
     assert "aten::mm < aten::linear" in lines[1]
+
+
+def test_kernels_are_those_of_the_round_that_had_most(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), launched("one", 10, 1),
+        round_of(1, 200, 99), launched("two", 210, 2), launched("three", 240, 3),
+    )  # fmt: skip
+    assert [kernel.name for kernel in profile.kernels] == ["two", "three"]
+
+
+def test_kernels_of_two_streams_come_in_the_order_of_their_launches(tmp_path: Path) -> None:
+    late, early = launched("launched_first", 10, 1), launched("launched_second", 20, 2)
+    late[1]["ts"] = 90.0
+    profile = profile_of(tmp_path, round_of(0, 0, 99), late, early)
+    assert [kernel.name for kernel in profile.kernels] == ["launched_first", "launched_second"]
+
+
+def test_our_own_annotations_are_in_no_chain() -> None:
+    chains = {name for kernel in recorded("mlp").kernels for name in kernel.operators}
+    assert not any(name.startswith("kernelprof::") for name in chains)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_recorded_profile_saves_and_reads_back_the_same(tmp_path: Path, name: str) -> None:
+    before = recorded(name)
+    before.save_trace(tmp_path / "saved.json")
+    after = Profile.from_trace(tmp_path / "saved.json")
+    assert after.kernels == before.kernels
+    assert after.metrics == before.metrics
+    assert after.integrity == before.integrity
+    assert after.recording == before.recording
+
+
+def test_what_is_noted_later_is_saved_too(tmp_path: Path) -> None:
+    noted = recorded("mlp").with_recording({"recompiles": 3})
+    noted.save_trace(tmp_path / "saved.json.gz")
+    assert Profile.from_trace(tmp_path / "saved.json.gz").recompiles == 3
+
+
+def test_the_same_profile_saves_to_the_same_bytes(tmp_path: Path) -> None:
+    for path in (tmp_path / "a.json.gz", tmp_path / "b.json.gz"):
+        recorded("linear").save_trace(path)
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_lines_belong_to_kernels_copies_and_waits_by_their_number() -> None:
+    lines = {("kernel", 1): "a.py:1", ("copy", 0): "b.py:2", ("wait", 6): "c.py:3"}
+    profile = recorded("syncs").with_lines(lines)  # type: ignore[arg-type]
+    assert [kernel.source for kernel in profile.kernels] == ["", "a.py:1", "", "", "", ""]
+    assert [copy.source for copy in profile.copies] == ["b.py:2", "", "", ""]
+    assert [wait.source for wait in profile.waits][-1] == "c.py:3"
+
+
+def test_a_line_that_is_not_known_says_so_in_the_table() -> None:
+    table = recorded("linear").with_lines({("kernel", 0): "some/where/mlp.py:31"}).table(120)
+    assert "mlp.py:31" in table
+    assert "line unknown" in recorded("linear").table(120)
+
+
+def test_a_foreign_trace_knows_its_device_by_the_file() -> None:
+    foreign = recorded("memory")
+    assert (foreign.device_kind, foreign.place) == ("cuda", "NVIDIA H200")
+    assert foreign.recompiles is None
+
+
+def test_a_foreign_trace_without_a_device_is_incomplete_and_not_zero_kernels(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(tmp_path, operator("aten::mm", 0, 10))
+    assert profile.device_kind == "cpu"
+    assert "no device and no table of compute operators" in profile.integrity.problems[0]
+
+
+def test_a_cpu_trace_counts_the_outermost_computing_operators(tmp_path: Path) -> None:
+    beside = {
+        "kernelprof": {
+            "device_kind": "cpu",
+            "compute_operators": ["aten::mm", "aten::native_layer_norm", "aten::copy_"],
+        }
+    }
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), operator("aten::linear", 1, 20), operator("aten::mm", 2, 10),
+        operator("aten::native_layer_norm", 30, 20), operator("aten::copy_", 35, 5),
+        operator("aten::copy_", 150, 5), **beside,
+    )  # fmt: skip
+    assert [kernel.operators for kernel in profile.kernels] == [
+        ("aten::mm", "aten::linear"),
+        ("aten::native_layer_norm",),
+    ]
+    assert profile.cuda_time is None
+    assert profile.metrics["syncs"].why == "not applicable on the CPU"
+
+
+def test_a_long_table_keeps_its_ends(tmp_path: Path) -> None:
+    events = [launched(f"k{i}", 10 * i, i) for i in range(100)]
+    lines = kernel_table(profile_of(tmp_path, *events), 100, most=20)
+    assert len(lines) == 1 + 20 + 1
+    assert [line.split()[1] for line in lines[1:16]] == [f"k{i}" for i in range(15)]
+    assert "... 80 more ..." in lines[16]
+    assert [line.split()[1] for line in lines[17:]] == [f"k{i}" for i in range(95, 100)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("name", ["backward", "syncs", "compiled"])
+def test_tables_fit_the_width(name: str, width: int) -> None:
+    profile = recorded(name)
+    for lines in (f(profile, width) for f in (kernel_table, copy_table, wait_table)):
+        assert max(map(len, lines)) <= width
+
+
+def test_recorded_python_frames_are_read_with_their_thread() -> None:
+    frames = recorded("stack").trace.frames
+    assert any("record.py(" in name for name in frames.name)
+    assert len(set(frames.thread.tolist())) > 1
+
+
+def test_a_profile_says_what_it_is() -> None:
+    assert repr(recorded("mlp")).startswith("<Profile : 5 kernels, complete, NVIDIA H200, torch")
+
+
+def test_private_names_are_no_metrics() -> None:
+    with pytest.raises(AttributeError, match="_nothing"):
+        _ = recorded("empty")._nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "stranger"), [("memory", "[memory]"), ("mlp", "kernelprof::round#0")]
+)
+def test_memory_events_and_annotations_on_the_device_are_no_kernels(
+    name: str, stranger: str
+) -> None:
+    assert any(event["name"] == stranger for event in document(name)["traceEvents"])
+    assert recorded(name).kernel_count == 5

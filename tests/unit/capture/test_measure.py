@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 from pytest_kernelprof import profile
-from pytest_kernelprof.measure import Plan, measure
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
+from pytest_kernelprof.measure import TRIES, Plan, measure, measure_once, require_complete
 
 X = torch.ones(4)
 
@@ -96,3 +100,132 @@ def test_without_pytest_a_profile_is_one_call() -> None:
     found = profile(torch.mm, torch.ones(4, 4), torch.ones(4, 4), device="cpu", rounds=2)
     assert found.kernel_count == 1
     assert found.latency is not None
+
+
+def hidden_kernels() -> Callable[[], object]:
+    """A compiled call whose kernels no trace shows: each of its profiles is incomplete."""
+    compiled = torch.compile(lambda x: (x @ x).relu() + 5)
+    x = torch.ones(4, 4)
+    return lambda: compiled(x)
+
+
+def test_an_incomplete_profile_is_taken_again_and_then_handed_back_as_it_is() -> None:
+    torch.compiler.reset()
+    calls: list[int] = []
+    with torch._inductor.config.patch({"cpp.enable_kernel_profile": False}):
+        hidden = hidden_kernels()
+        hidden()
+        _, measurement = measure(lambda: (calls.append(1), hidden()), Plan("cpu"))
+    assert measurement.retakes == TRIES - 1
+    assert len(calls) == 1 + 2 * TRIES
+    with pytest.raises(IncompleteProfile, match=r"profile incomplete \(taken 3 times\)"):
+        require_complete(measurement)
+
+
+def test_a_complete_profile_is_not_taken_again() -> None:
+    _, measurement = measure(lambda: X + 1, Plan("cpu"))
+    assert measurement.retakes == 0
+    require_complete(measurement)
+
+
+def test_without_pytest_an_incomplete_profile_is_an_error() -> None:
+    torch.compiler.reset()
+    with (
+        torch._inductor.config.patch({"cpp.enable_kernel_profile": False}),
+        pytest.raises(IncompleteProfile, match="profile incomplete"),
+    ):
+        profile(hidden_kernels(), device="cpu", rounds=1)
+
+
+def test_keyword_arguments_reach_the_call() -> None:
+    result, _ = measure(lambda a, *, b: (a, b), Plan("cpu"), (1,), {"b": 2})
+    assert result == (1, 2)
+
+
+def test_setup_may_mutate_its_arguments_afresh_for_each_call() -> None:
+    seen: list[float] = []
+
+    def in_place(x: torch.Tensor) -> None:
+        seen.append(x.add_(1)[0].item())
+
+    measure(in_place, Plan("cpu", host_rounds=2), setup=lambda: (torch.zeros(2),))
+    assert set(seen) == {1.0}
+
+
+def test_an_exception_of_setup_passes_through() -> None:
+    def fails() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        measure(lambda: None, Plan("cpu"), setup=fails)
+    assert not torch.autograd.profiler._is_profiler_enabled
+
+
+def test_the_profile_carries_device_versions_and_label() -> None:
+    _, measurement = measure(lambda: X + 1, Plan("cpu"), label="forward")
+    assert measurement.profile.label == "forward"
+    assert measurement.profile.place.startswith("CPU (")
+    assert f"torch {torch.__version__}" in measurement.profile.place
+
+
+def test_the_arguments_do_not_outlive_the_measurement() -> None:
+    argument = torch.ones(3)
+    alive = weakref.ref(argument)
+    _, measurement = measure(lambda x: None, Plan("cpu"), (argument,))
+    found = measurement.profile
+    del argument, measurement
+    assert found.kernel_count == 0
+    assert alive() is None
+
+
+def test_a_block_is_profiled_once_as_it_stands() -> None:
+    calls: list[int] = []
+    with measure_once(Plan("cpu", warmup=5, rounds=5)) as found:
+        calls.append(1)
+        X.exp()
+    assert calls == [1]
+    assert [kernel.name for kernel in found[0].profile.kernels] == ["aten::exp"]
+    assert found[0].attribute is None
+
+
+def test_a_block_that_compiles_counts_its_compilations() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: x * 7 + 2)
+    with measure_once(Plan("cpu")) as found:
+        compiled(X)
+    assert found[0].profile.recompiles == 1
+
+
+def test_a_block_has_no_host_times_and_says_why() -> None:
+    with measure_once(Plan("cpu", host_rounds=5)) as found:
+        X.exp()
+    assert found[0].profile.latency is None
+    assert "one-shot" in found[0].profile.metrics["latency"].why
+
+
+def test_with_stacks_a_block_names_the_frames_of_its_operators() -> None:
+    def helper() -> torch.Tensor:
+        return X.exp()
+
+    with measure_once(Plan("cpu", stacks=True)) as found:
+        helper()
+    assert os.path.basename(__file__) + ":" in found[0].profile.kernels[0].source
+
+
+def test_recompilations_of_the_measured_calls_are_counted() -> None:
+    torch.compiler.reset()
+    sizes = iter([2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17])
+    compiled = torch.compile(lambda x: x * 2, dynamic=False, backend="eager")
+    with measure_once(Plan("cpu")) as found:
+        for _ in range(3):
+            compiled(torch.ones(next(sizes)))
+    assert found[0].profile.recompiles == 3
+
+
+def test_without_a_gpu_asking_for_one_is_refused_before_the_code_runs() -> None:
+    calls: list[int] = []
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ProfilerUnavailable, match="no GPU"):
+        profile(lambda: calls.append(1), device="cuda")
+    assert calls == []

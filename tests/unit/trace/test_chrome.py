@@ -47,6 +47,11 @@ def test_every_recorded_event_of_a_known_class_is_in_its_table(name: str) -> Non
         ("12", 12_000),
         ("1.23456e3", 1_234_560),
         ("-1.500", -1500),
+        ("-0.500", -500),
+        ("0.001", 1),
+        ("5.0004", 5000),  # less than a nanosecond is rounded
+        ("5.25", 5250),
+        ("1e-7", 0),
     ],
 )
 def test_times_are_exact_to_the_nanosecond(tmp_path: Path, text: str, ns: int) -> None:
@@ -121,3 +126,176 @@ def test_recorded_traces_name_no_machine() -> None:
         text = json.dumps(document(name))
         assert "host_name" not in text
         assert not any(f'"/{root}' in text for root in ("root", "home", "opt", "tmp", "usr"))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"ts":1e999999',
+        '"ts":1e99999',
+        '"ts":123456789012345678901234567890.000',
+        '"ts":1.000,"dur":1e400',
+        '"ts":1.000,"dur":1e18',
+        '"ts":1.000,"args":{"correlation":1180591620717411303424}',
+        '"ts":1.000,"args":{"grid":[1180591620717411303424,1,1]}',
+        '"ts":1.000,"args":{"shared memory":1e300}',
+        '"ts":9000000000000000.000,"dur":4e15',
+    ],
+)
+def test_a_number_too_large_is_an_error_and_never_wraps(tmp_path: Path, field: str) -> None:
+    event = '{"ph":"X","cat":"kernel","name":"k","tid":1,' + field + "}"
+    with pytest.raises(TraceError):
+        read_trace(written(tmp_path / "t.json", event))
+
+
+@pytest.mark.parametrize(
+    "field",
+    ['"ts":"soon"', '"ts":1e400', '"ts":1.000,"args":{"correlation":1180591620717411303424}'],
+)
+def test_a_number_that_does_not_fit_is_named_by_its_place(tmp_path: Path, field: str) -> None:
+    bad = '{"ph":"X","cat":"kernel","name":"k","tid":1,' + field + "}"
+    with pytest.raises(TraceError, match=r"traceEvents\[2\]"):
+        read_trace(written(tmp_path / "t.json", ",".join([EVENT % "1.000"] * 2 + [bad])))
+
+
+@pytest.mark.parametrize("keep", [30, 100, -1])
+def test_a_file_cut_off_says_where_it_ends(tmp_path: Path, keep: int) -> None:
+    whole = '{"traceEvents":[' + ",".join([EVENT % "1.000"] * 3) + "]}"
+    path = tmp_path / "cut.json"
+    path.write_text(whole[:keep])
+    with pytest.raises(TraceError, match=rf"byte {len(whole[:keep])}\b"):
+        read_trace(path)
+
+
+def test_a_byte_that_is_no_text_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    content = ('{"traceEvents":[' + EVENT % "1.000" + "]}").encode().replace(b'"a"', b'"a\xff"')
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=rf"byte {content.index(0xFF)}\b"):
+        read_trace(path)
+
+
+def test_json_nested_without_end_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text('{"x":' + "[" * 200_000 + "]" * 200_000 + ',"traceEvents":[]}')
+    with pytest.raises(TraceError):
+        read_trace(path)
+
+
+def test_a_file_that_begins_with_much_space_is_not_empty(tmp_path: Path) -> None:
+    path = tmp_path / "padded.json"
+    path.write_text(" " * 5000 + '{"traceEvents":[' + EVENT % "1.000" + "]}")
+    assert len(read_trace(path).operators) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(b'{"traceEvents":['), "cut off"),
+        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b'{"traceEvents":[]}')[:-8] + bytes(8), "damaged gzip"),
+        (gzip.compress(b'{"traceEvents":[]}') + b"junk", "damaged gzip"),
+    ],
+    ids=["JSON cut off", "empty", "wrong checksum", "junk behind"],
+)
+def test_a_faulty_gzip_file_is_an_error_with_its_reason(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=reason):
+        read_trace(path)
+
+
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="cannot be read"):
+        read_trace(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"), [("mlp", 0.3), ("mlp", 0.9), ("syncs", 0.5), ("backward", 0.99)]
+)
+def test_a_recorded_trace_cut_off_anywhere_is_an_error(
+    tmp_path: Path, name: str, cut: float
+) -> None:
+    text = gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(text[: int(len(text) * cut)])
+    with pytest.raises(TraceError, match="cut off"):
+        read_trace(path)
+
+
+def laid_out(path: Path, events: list[dict[str, object]]) -> Path:
+    """Written line by line as torch does it, which is read without parsing the file first."""
+    lines = (json.dumps(event, indent=4).replace("\n}", "\n  }") for event in events)
+    text = ",\n".join("  " + line for line in lines)
+    path.write_text('{\n  "traceEvents": [\n' + text + '\n  ],\n  "schemaVersion": 1\n}')
+    return path
+
+
+def test_torchs_own_layout_reads_as_any_other(tmp_path: Path) -> None:
+    one = read_trace(laid_out(tmp_path / "t.json", document("backward")["traceEvents"]))
+    other = read_trace(FOLDER / "backward.json.gz")
+    for table in ("operators", "calls", "activities", "waits"):
+        assert getattr(one, table).start.tolist() == getattr(other, table).start.tolist()
+        assert getattr(one, table).name.tolist() == getattr(other, table).name.tolist()
+
+
+def test_a_file_of_torchs_layout_is_cut_only_between_events(tmp_path: Path) -> None:
+    tricky = "},\n  {\n  ],"  # in a name it is escaped, and no end of an event
+    events: list[dict[str, object]] = [
+        {"ph": "X", "cat": "cpu_op", "name": f"{tricky}{i}", "ts": i, "dur": 1, "args": {}}
+        for i in range(20_000)
+    ]
+    operators = read_trace(laid_out(tmp_path / "t.json", events)).operators
+    assert operators.name.tolist() == [event["name"] for event in events]
+
+
+def test_a_wrong_value_in_torchs_layout_is_named_by_its_place(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = [
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1} for _ in range(9_000)
+    ]
+    events[8_123]["dur"] = "long"
+    with pytest.raises(TraceError, match=r"\$\.traceEvents\[8123\]\.dur"):
+        read_trace(laid_out(tmp_path / "t.json", events))
+
+
+def test_tables_are_sorted_by_start_and_end_after_it(tmp_path: Path) -> None:
+    events = ",".join(
+        f'{{"ph":"X","cat":"kernel","name":"k{ts}","ts":{ts}.250,"dur":0.5}}' for ts in (9, 3, 6)
+    )
+    activities = read_trace(written(tmp_path / "t.json", events)).activities
+    assert activities.name.tolist() == ["k3", "k6", "k9"]
+    assert activities.start.tolist() == [3250, 6250, 9250]
+    assert activities.end.tolist() == [3750, 6750, 9750]
+
+
+def test_runtime_calls_of_other_back_ends_are_calls(tmp_path: Path) -> None:
+    events = '{"ph":"X","cat":"xpu_runtime","name":"urEnqueueKernelLaunch","ts":1.000,"dur":1}'
+    assert read_trace(written(tmp_path / "t.json", events)).calls.name.tolist() == [
+        "urEnqueueKernelLaunch"
+    ]
+
+
+def test_absent_ids_are_never_a_valid_id(tmp_path: Path) -> None:
+    event = '{"ph":"X","cat":"kernel","name":"k","ts":1.000,"dur":1}'
+    activities = read_trace(written(tmp_path / "t.json", event)).activities
+    assert activities.correlation.tolist() == activities.external_id.tolist() == [-1]
+
+
+def test_thread_ids_of_any_kind_are_kept(tmp_path: Path) -> None:
+    events = ",".join(
+        f'{{"ph":"X","cat":"cpu_op","name":"a","tid":{tid},"ts":{i}.000,"dur":1}}'
+        for i, tid in enumerate(("7", '"main"', "7"))
+    )
+    trace = read_trace(written(tmp_path / "t.json", events))
+    assert [trace.threads[code] for code in trace.operators.thread] == [7, "main", 7]
+
+
+def test_forward_and_backward_are_paired_by_their_flow(tmp_path: Path) -> None:
+    flow = '{"ph":"%s","cat":"fwdbwd","name":"fwdbwd","id":%d,"tid":%d,"ts":%s}'
+    events = ",".join(
+        [flow % ("f", 5, 2, "9.000"), flow % ("s", 5, 1, "1.500"), flow % ("f", 6, 2, "8.000")]
+    )
+    flows = read_trace(written(tmp_path / "t.json", events)).flows
+    assert (flows.forward_at.tolist(), flows.backward_at.tolist()) == ([1500], [9000])

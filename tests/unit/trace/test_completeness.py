@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from corpus import NAMES, Event, edited, kernels_of_rounds, of, recorded
+from built import call, copy, kernel, launched, profile_of, round_of, span
+from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, recorded
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -25,8 +26,6 @@ def test_every_single_lost_kernel_is_noticed(tmp_path: Path, name: str) -> None:
 
 
 def recorded_events(name: str) -> list[Event]:
-    from corpus import document
-
     events: list[Event] = document(name)["traceEvents"]
     return events
 
@@ -147,3 +146,155 @@ def test_work_from_before_the_recording_is_left_out_and_told(tmp_path: Path) -> 
 def test_cold_code_is_known_by_its_lazy_loading() -> None:
     assert recorded("cold_add").integrity.cold == ("Lazy Function Loading",)
     assert recorded("mlp").integrity.cold == ()
+
+
+@pytest.mark.parametrize("name", ["graph", "graph_twice_a_round", "compiled_graphs"])
+def test_every_single_lost_child_of_a_graph_is_noticed(tmp_path: Path, name: str) -> None:
+    for victim in kernels_of_rounds(recorded_events(name)):
+        profile = edited(tmp_path, name, lambda events, victim=victim: without(events, victim))
+        assert not profile.integrity.complete
+
+
+@pytest.mark.parametrize("name", ["copies", "syncs", "threads"])
+def test_every_single_lost_copy_is_noticed(tmp_path: Path, name: str) -> None:
+    for victim in of(recorded_events(name), "gpu_memcpy"):
+        profile = edited(tmp_path, name, lambda events, victim=victim: without(events, victim))
+        assert not profile.integrity.complete
+
+
+def test_all_kernels_lost_is_not_zero_kernels(tmp_path: Path) -> None:
+    profile = edited(
+        tmp_path, "mlp", lambda events: [e for e in events if e.get("cat") != "kernel"]
+    )
+    assert profile.kernel_count == 0
+    assert len(profile.integrity.problems) == 3  # launches and both sentinels
+
+
+def test_a_problem_names_how_many_and_which_calls(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), launched("k", 10, 1),
+        call("cudaLaunchKernel", 20, 2), call("cudaLaunchKernel", 30, 3),
+    )  # fmt: skip
+    assert profile.integrity.problems == (
+        "2 launch calls have no kernel in the trace (cudaLaunchKernel x2)",
+    )
+    assert (profile.integrity.matched, profile.integrity.launches) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudaLaunchKernel", "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernelExC",
+        "cudaLaunchCooperativeKernel", "cudaGraphLaunch", "cuGraphLaunch", "hipLaunchKernel",
+        "hipExtModuleLaunchKernel", "urEnqueueKernelLaunch",
+    ],
+)  # fmt: skip
+def test_a_launch_of_any_name_needs_its_kernel(tmp_path: Path, name: str) -> None:
+    assert not profile_of(tmp_path, round_of(0, 0, 99), call(name, 10, 1)).integrity.complete
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cudaLaunchHostFunc", "cuLaunchHostFunc", "cudaMemsetAsync", "cudaEventRecord",
+        "cudaMalloc", "cudaStreamIsCapturing", "urEnqueueMemFill",
+    ],
+)  # fmt: skip
+def test_calls_that_run_no_kernel_need_none(tmp_path: Path, name: str) -> None:
+    assert profile_of(tmp_path, round_of(0, 0, 99), call(name, 10, 1)).integrity.complete
+
+
+def test_a_launch_outside_the_rounds_is_not_asked_for_its_kernel(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, call("cudaLaunchKernel", 0, 7), round_of(0, 50, 99), launched("k", 60, 1)
+    )
+    assert profile.integrity.complete
+
+
+@pytest.mark.parametrize(("thread", "complete"), [(1, True), (2, False)])
+def test_a_capture_exempts_the_launches_of_its_own_thread_alone(
+    tmp_path: Path, thread: int, complete: bool
+) -> None:
+    profile = profile_of(
+        tmp_path,
+        round_of(0, 0, 99),
+        call("cudaStreamBeginCapture", 10, 1),
+        call("cudaLaunchKernel", 20, 2, tid=thread),
+        call("cudaStreamEndCapture", 30, 3),
+    )
+    assert profile.integrity.complete is complete
+
+
+def test_a_launch_after_the_capture_needs_its_kernel(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), call("cudaStreamBeginCapture", 10, 1),
+        call("cudaStreamEndCapture", 30, 2), call("cudaLaunchKernel", 40, 3),
+    )  # fmt: skip
+    assert not profile.integrity.complete
+
+
+def test_a_graph_of_copies_alone_is_matched(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), call("cudaGraphLaunch", 10, 1),
+        copy("Memcpy DtoD (Device -> Device)", 20, 1),
+    )  # fmt: skip
+    assert profile.integrity.complete
+    assert profile.launches == 1
+
+
+def test_three_equal_replays_of_one_round_prove_a_graph(tmp_path: Path) -> None:
+    replays = [
+        [call("cudaGraphLaunch", at, at), kernel("a", at + 3, at, dur=2), kernel("b", at + 6, at)]
+        for at in (10, 30, 50)
+    ]
+    profile = profile_of(tmp_path, round_of(0, 0, 99), *replays)
+    assert profile.integrity.graph_replays == "proved"
+
+
+def test_different_graphs_are_compared_each_with_itself(tmp_path: Path) -> None:
+    assert recorded("compiled_graphs").integrity.complete
+    rounds = []
+    for i in range(3):
+        at = 1000 * (i + 1)
+        rounds.append(
+            [
+                round_of(i, at, 200),
+                call("cudaGraphLaunch", at + 10, at + 1),
+                kernel("a", at + 20, at + 1),
+                call("cudaGraphLaunch", at + 50, at + 2),
+                kernel("b", at + 60, at + 2),
+                kernel("c", at + 80, at + 2),
+            ]
+        )
+    assert profile_of(tmp_path, *rounds).integrity.graph_replays == "proved"
+
+
+def test_a_negative_duration_is_a_problem(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), call("cudaLaunchKernel", 10, 1), kernel("k", 20, 1, dur=-5)
+    )
+    assert profile.integrity.problems == ("1 kernels have no positive duration (k x1)",)
+
+
+def test_cold_records_outside_the_rounds_are_no_sign_of_cold_code(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, span("overhead", "Lazy Function Loading", 0, 5), round_of(0, 50, 99)
+    )
+    assert profile.integrity.cold == ()
+
+
+def test_an_annotation_of_a_compilation_is_a_sign_of_cold_code(tmp_path: Path) -> None:
+    compiling = span("user_annotation", "compile_fx (dynamo_timed)", 60, 5)
+    assert profile_of(tmp_path, round_of(0, 50, 99), compiling).integrity.cold == ("compilation",)
+
+
+def test_counts_that_differ_between_complete_rounds_are_unstable_and_not_incomplete(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 100), launched("a", 10, 1), launched("b", 20, 2),
+        round_of(1, 200, 100), launched("a", 210, 3),
+    )  # fmt: skip
+    assert profile.integrity.complete
+    assert not profile.metrics["kernels"].stable
+    assert profile.kernel_count == 2
