@@ -220,6 +220,7 @@ def _read(device: Device, recording: Recording, label: str, noted: dict[str, Any
         "device": device.name,
         "capability": device.capability,
         "versions": device.versions,
+        "rounds": recording.rounds,
         "collection_stopped": recording.collection_stopped,
         **noted,
     }

@@ -20,7 +20,7 @@ from pytest_kernelprof.metrics import Metric
 from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.timings import HostTimings, MemoryUse
 from pytest_kernelprof.trace import Integrity, Trace, check_integrity, read_trace
-from pytest_kernelprof.trace.completeness import cold_signs
+from pytest_kernelprof.trace.completeness import check_rounds, cold_signs
 from pytest_kernelprof.trace.links import link
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import lay_out, round_of_activity, round_of_time
@@ -174,7 +174,8 @@ class Profile:
         """Whether the profile is complete, and what is missing if not."""
         if self.device_kind == "cuda":
             return check_integrity(self.trace, self.links, self._layout)
-        return Integrity(problems=self._cpu_problems(), cold=cold_signs(self.trace, self._layout))
+        problems = (*check_rounds(self.trace, self._layout), *self._cpu_problems())
+        return Integrity(problems, cold=cold_signs(self.trace, self._layout))
 
     def _cpu_problems(self) -> tuple[str, ...]:
         if not self._compute_names:

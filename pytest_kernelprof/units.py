@@ -31,10 +31,10 @@ def parse_time(text: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from a string such as ``"1 MB"`` (10**6) or ``"64 MiB"`` (2**20).
+    """Whole bytes, rounded, from a string such as ``"1 MB"`` (10**6) or ``"64 MiB"`` (2**20).
 
     Raises:
-        ValueError: no number, no known unit, a fraction of a byte, or a negative value.
+        ValueError: no number, no known unit, or a negative value.
     """
     number, unit = _split(text, "a size", '"512 B", "1 MB" or "64 MiB"')
     if unit.lower() not in _BYTES:

@@ -88,4 +88,7 @@ class _LineTracer:
 def _library_folders() -> tuple[str, ...]:
     folders = {*site.getsitepackages(), site.getusersitepackages()}
     folders |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    inductor = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+    if inductor is not None:  # code that torch.compile generated is nobody's line
+        folders.add(inductor.cache_dir())
     return tuple(os.path.abspath(folder) + os.sep for folder in folders if folder)

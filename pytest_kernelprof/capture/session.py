@@ -22,11 +22,13 @@ class Recording:
 
     Attributes:
         path: the Chrome trace that torch exported.
+        rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
     """
 
-    def __init__(self, path: str, *, collection_stopped: bool) -> None:
+    def __init__(self, path: str, *, rounds: int, collection_stopped: bool) -> None:
         self.path = path
+        self.rounds = rounds
         self.collection_stopped = collection_stopped
         weakref.finalize(self, _remove, path, os.getpid())
 
@@ -109,7 +111,9 @@ class Session:
         """Export the trace of the finished session."""
         handle, path = tempfile.mkstemp(prefix="kernelprof-", suffix=".json")
         os.close(handle)
-        recording = Recording(path, collection_stopped=self._collection_stopped)
+        recording = Recording(
+            path, rounds=self._rounds, collection_stopped=self._collection_stopped
+        )
         self._profiler.export_chrome_trace(path)
         self._profiler = None
         return recording

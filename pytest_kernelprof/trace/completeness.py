@@ -85,6 +85,7 @@ def check_integrity(
     replays, replay_problems = _check_replays(trace, links, round_of_call)
     kernels = (trace.activities.kind == KERNEL) & (ours != NO_ID)
     problems = [
+        *check_rounds(trace, layout),
         *_check_sentinels(layout),
         *_check_launches(trace, expected & ~matched),
         *_check_memcpys(trace, links, round_of_call),
@@ -148,6 +149,17 @@ def _capturing(trace: Trace) -> Bools:
         if closing:
             inside[begin : closing[0]] |= calls.thread[begin : closing[0]] == thread
     return inside
+
+
+def check_rounds(trace: Trace, layout: Layout) -> list[str]:
+    """What to say where rounds are missing: our own sessions note how many they annotated."""
+    taken, seen = trace.recording.get("rounds"), len(layout.rounds) if layout.annotated else 0
+    if taken is None or seen == taken:
+        return []
+    return [
+        f"{seen} of {taken} rounds are in the trace: another profiler was started in the measured "
+        "code, which empties ours; take it out"
+    ]
 
 
 def _check_sentinels(layout: Layout) -> list[str]:

@@ -60,3 +60,21 @@ def test_sizes_are_shown_in_the_unit_that_fits() -> None:
     assert [format_bytes(n) for n in (4, 4096, 12_582_912, 3e9)] == [
         "4 B", "4.1 KB", "12.6 MB", "3 GB",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [(0, "0.0us"), (999.94, "999.9us"), (999.96, "1.00ms"), (999_960, "1.00s"), (1e9, "1000.0s")],
+)
+def test_a_time_next_to_the_end_of_a_unit_is_never_shown_beyond_it(us: float, text: str) -> None:
+    assert format_time(us) == text
+
+
+@pytest.mark.parametrize("us", [float("nan"), float("inf")])
+def test_what_is_no_number_is_shown_as_unknown(us: float) -> None:
+    assert format_time(us) == "?"
+
+
+@pytest.mark.parametrize("text", ["200us", "1.5ms", "2s"])
+def test_what_is_shown_can_be_written_again(text: str) -> None:
+    assert parse_time(format_time(parse_time(text))) == pytest.approx(parse_time(text))

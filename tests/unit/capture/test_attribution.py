@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 
+from pytest_kernelprof.capture.attribution import annotate_lines
 from pytest_kernelprof.measure import Plan, measure
 
 X = torch.ones(4, 4)
@@ -23,6 +28,18 @@ def lines_of(call: Callable[[], object]) -> list[tuple[str, int]]:
         (kernel.name.removeprefix("aten::"), int(kernel.source.rsplit(":", 1)[1]) - first)
         for kernel in measurement.attribute().kernels
     ]
+
+
+def sources(call: Callable[..., object], **measuring: Any) -> list[str]:
+    """``file:line`` of each operator of a call."""
+    _, measurement = measure(call, Plan("cpu"), **measuring)
+    assert measurement.attribute is not None
+    return [kernel.source for kernel in measurement.attribute().kernels]
+
+
+def line(function: Any, offset: int) -> str:
+    """``file:line`` at an offset from the ``def`` of a function."""
+    return f"{__file__}:{function.__code__.co_firstlineno + offset}"
 
 
 def helper(x: torch.Tensor) -> torch.Tensor:
@@ -138,3 +155,161 @@ def test_another_run_of_the_code_keeps_its_lines_to_itself() -> None:
     _, measurement = measure(changes, Plan("cpu"))
     assert measurement.attribute is not None
     assert [kernel.source for kernel in measurement.attribute().kernels] == [""]
+
+
+def test_recursive_calls_have_the_line_that_ran_each_operator() -> None:
+    def work() -> None:
+        def down(n: int) -> None:
+            X.exp()
+            if n:
+                down(n - 1)
+            X.log()
+
+        down(1)
+
+    assert lines_of(work) == [("exp", 2), ("exp", 2), ("log", 5), ("log", 5)]
+
+
+def test_a_loop_has_one_line_for_all_its_turns() -> None:
+    def work() -> None:
+        for _ in range(3):
+            X.exp()
+
+    assert lines_of(work) == [("exp", 2)] * 3
+
+
+def test_a_context_manager_of_the_user_keeps_its_lines() -> None:
+    @contextlib.contextmanager
+    def around() -> Iterator[None]:
+        X.sin()
+        yield
+        X.cos()
+
+    def work() -> None:
+        with around():
+            X.exp()
+
+    inside = around.__wrapped__  # type: ignore[attr-defined]
+    assert sources(work) == [line(inside, 2), line(work, 2), line(inside, 4)]
+
+
+def test_an_exception_out_of_a_called_function_leaves_the_callers_lines_right() -> None:
+    def work() -> None:
+        def fails() -> None:
+            X.exp()
+            raise KeyError
+
+        with contextlib.suppress(KeyError):
+            fails()
+        X.log()
+
+    assert lines_of(work) == [("exp", 2), ("log", 7)]
+
+
+def test_code_that_handles_exceptions_in_a_loop_keeps_its_lines() -> None:
+    def work() -> None:
+        for key in ("a", "b"):
+            try:
+                {}[key]
+            except KeyError:  # noqa: PERF203 (this is what is tested)
+                X.exp()
+            finally:
+                X.log()
+
+    assert lines_of(work) == [("exp", 5), ("log", 7)] * 2
+
+
+def test_a_module_of_torch_has_the_line_of_the_users_forward() -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.exp()
+
+    net = torch.nn.Sequential(Net())
+    assert sources(lambda: net(X)) == [line(Net.forward, 1)]
+
+
+def test_what_a_library_runs_has_the_users_line_that_called_it() -> None:
+    def work() -> None:
+        torch.nn.functional.normalize(X)
+
+    assert set(sources(work)) == {line(work, 1)}
+
+
+def test_a_backward_whose_forward_was_not_measured_has_its_own_line() -> None:
+    w = torch.ones(4, 4, requires_grad=True)
+
+    def work(loss: torch.Tensor) -> None:
+        loss.backward()
+
+    assert set(sources(work, setup=lambda: ((X @ w).sum(),))) == {line(work, 1)}
+
+
+def test_a_thread_that_was_there_before_has_no_line_rather_than_a_wrong_one() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: None).result()
+        assert sources(lambda: pool.submit(X.exp).result()) == [""]
+
+
+def test_compiled_code_has_the_line_of_the_function_that_was_compiled() -> None:
+    torch.compiler.reset()
+
+    def written(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).relu() + 1
+
+    assert sources(torch.compile(written), args=(X,)) == [line(written, 0)]
+
+
+def test_attribution_compiles_nothing_anew() -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: (x * 2).relu() + 1)
+    _, measurement = measure(compiled, Plan("cpu"), (X,))
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert measurement.attribute is not None
+    measurement.attribute()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+
+
+def test_an_exception_in_the_extra_run_passes_through_and_leaves_no_tracer() -> None:
+    calls = iter(range(100))
+
+    def fails_late() -> None:
+        if next(calls) >= 3:
+            raise KeyError("mine")
+        X.exp()
+
+    _, measurement = measure(fails_late, Plan("cpu"))
+    assert measurement.attribute is not None
+    before = sys.gettrace(), threading.gettrace()
+    with pytest.raises(KeyError, match="mine"):
+        measurement.attribute()
+    assert (sys.gettrace(), threading.gettrace()) == before
+    assert not torch.autograd.profiler._is_profiler_enabled
+
+
+def test_a_tracer_of_threads_comes_back_too() -> None:
+    def mine(frame: object, event: str, argument: object) -> None:
+        """A tracer that follows nothing."""
+
+    before = threading.gettrace()
+    threading.settrace(mine)
+    try:
+        with annotate_lines():
+            assert threading.gettrace() is not mine
+        assert threading.gettrace() is mine
+    finally:
+        threading.settrace(before)  # type: ignore[arg-type]
+
+
+def test_a_profile_without_attribution_names_no_lines() -> None:
+    _, measurement = measure(lambda: X.exp(), Plan("cpu"))
+    assert [kernel.source for kernel in measurement.profile.kernels] == [""]
+
+
+def test_lines_beyond_the_bound_of_a_long_run_are_unknown_rather_than_wrong() -> None:
+    def work() -> None:
+        X.log()
+        for _ in range(30_000):
+            pass
+        X.exp()
+
+    assert sources(work) == [line(work, 1), ""]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ import torch
 from pytest_kernelprof.capture.devices import current_device
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import Plan, measure, measure_once
+from pytest_kernelprof.measure import Plan, measure, measure_once, require_complete
 
 X = torch.ones(4)
 
@@ -101,3 +103,93 @@ def test_a_gpu_is_refused_with_the_reason_where_there_is_none() -> None:
         pytest.skip("this machine has a GPU")
     with pytest.raises(ProfilerUnavailable, match="no GPU"):
         measure(lambda: None, Plan("cuda"))
+
+
+def test_a_profiler_that_the_measured_code_leaves_running_is_an_error() -> None:
+    left: list[torch.profiler.profile] = []
+
+    def leaves_running() -> None:
+        X + 1
+        profiler = torch.profiler.profile()
+        profiler.start()
+        left.append(profiler)
+        X + 1
+
+    try:
+        with measure_once(Plan("cpu")) as found:
+            leaves_running()
+    finally:
+        for profiler in left:
+            profiler.stop()
+    with pytest.raises(IncompleteProfile, match="another profiler was started"):
+        require_complete(found[0])
+    assert not running()
+
+
+def test_profilers_one_after_another_in_the_measured_code_are_an_error() -> None:
+    def profiles_twice() -> None:
+        for _ in range(2):
+            with torch.profiler.profile():
+                X + 1
+
+    with pytest.raises(IncompleteProfile, match="another profiler"), measure_once(Plan("cpu")):
+        profiles_twice()
+
+
+def test_the_older_profiler_of_autograd_is_refused_too() -> None:
+    with torch.autograd.profiler.profile(), pytest.raises(ProfilerUnavailable):
+        measure(lambda: X + 1, Plan("cpu"))
+
+
+def test_a_running_profiler_is_not_disturbed_by_the_refusal() -> None:
+    with torch.profiler.profile() as theirs:
+        with pytest.raises(ProfilerUnavailable):
+            measure(lambda: None, Plan("cpu"))
+        X.exp()
+    assert "aten::exp" in {event.name for event in theirs.events()}
+
+
+def test_the_users_own_profiler_works_after_ours() -> None:
+    measure(lambda: X + 1, Plan("cpu"))
+    with torch.profiler.profile() as theirs:
+        X.exp()
+    assert "aten::exp" in {event.name for event in theirs.events()}
+
+
+def test_a_profile_keeps_its_file_for_saving_and_no_longer(tmp_path: Path) -> None:
+    _, measurement = measure(lambda: X + 1, Plan("cpu"))
+    path = measurement.profile.trace.source
+    measurement.profile.save_trace(tmp_path / "kept.json")
+    assert os.path.exists(path)
+    del measurement
+    assert not os.path.exists(path)
+
+
+def test_a_forked_child_does_not_remove_the_file_of_its_parent() -> None:
+    session = Session(current_device("cpu"), stacks=False)
+    with session, session.round():
+        X + 1
+    recording = session.recording()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads
+        child = os.fork()
+    if child == 0:
+        del recording
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.path.exists(recording.path)
+
+
+def test_an_interrupt_passes_through_and_closes_the_profiler() -> None:
+    with pytest.raises(KeyboardInterrupt), measure_once(Plan("cpu")):
+        raise KeyboardInterrupt
+    assert not running()
+
+
+def test_many_profiles_in_a_row_leave_no_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for _ in range(20):
+        measure(lambda: X + 1, Plan("cpu"))
+    assert list(tmp_path.iterdir()) == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from built import launched, profile_of, round_of
 from corpus import recorded
 
 from pytest_kernelprof.limits.judge import Verdict, judge
@@ -111,3 +114,145 @@ def test_counts_that_differ_between_rounds_are_judged_by_the_largest() -> None:
 )
 def test_the_first_unexpected_kernel_is_named(patterns: tuple[Any, ...], words: str) -> None:
     assert words in verdict(recorded("mlp"), "expect_kernels", *patterns).text
+
+
+@pytest.fixture
+def alternating(tmp_path: Path) -> Profile:
+    """Two complete rounds of one kernel each, another in each round."""
+    return profile_of(
+        tmp_path,
+        round_of(0, 0, 99),
+        launched("first", 10, 1),
+        round_of(1, 200, 99),
+        launched("second", 210, 2),
+    )
+
+
+@pytest.fixture
+def cpu(tmp_path: Path) -> Profile:
+    noted = {"device_kind": "cpu", "compute_operators": []}
+    return profile_of(tmp_path, round_of(0, 0, 99), kernelprof=noted)
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+@pytest.mark.parametrize("limit", ["forbid_kernels", "expect_kernels", "max_kernels"])
+def test_limits_on_names_hold_for_every_round(alternating: Profile, limit: str, name: str) -> None:
+    arguments: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+        "forbid_kernels": ((name,), {}),
+        "expect_kernels": ((name,), {}),
+        "max_kernels": ((0,), {"match": name}),
+    }
+    args, kwargs = arguments[limit]
+    assert verdict(alternating, limit, *args, **kwargs).outcome == "fail"
+
+
+def test_patterns_look_at_full_name_short_name_and_operators() -> None:
+    profile = recorded("mlp")
+    for pattern in ("GeluCUDAKernel", "^vectorized_elementwise_kernel$", "^aten::gelu$"):
+        assert verdict(profile, "forbid_kernels", pattern).outcome == "fail"
+
+
+def test_one_kernel_that_two_patterns_match_is_forbidden_once() -> None:
+    text = verdict(recorded("mlp"), "forbid_kernels", "gelu", "aten::gelu").text
+    assert text.startswith("forbid_kernels: 1 forbidden: #2 vectorized_elementwise_kernel")
+
+
+def test_many_forbidden_kernels_are_cut_short() -> None:
+    text = verdict(recorded("backward"), "forbid_kernels", ".").text
+    assert text.startswith("forbid_kernels: 16 forbidden: #1 ")
+    assert text.endswith(" and 12 more")
+
+
+def test_many_wildcards_are_judged_quickly() -> None:
+    patterns = [..., "nothing like it"] * 30
+    start = time.perf_counter()
+    assert verdict(recorded("backward"), "expect_kernels", *patterns).outcome == "fail"
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("trace", "name", "args", "kwargs", "text"),
+    [
+        ("mlp", "max_kernels", (1,), {}, "max_kernels: 5 kernels launched, limit 1"),
+        ("linear", "max_kernels", (0,), {}, "max_kernels: 1 kernel launched, limit 0"),
+        ("graph_twice_a_round", "max_launches", (1,), {}, "max_launches: 2 launch calls, limit 1"),
+        ("syncs", "max_syncs", (0,), {}, "max_syncs: 7 waits for the device, limit 0"),
+        ("threads", "max_syncs", (0,), {}, "max_syncs: 1 wait for the device, limit 0"),
+        (
+            *("copies", "max_memcpys", (0,), {"direction": "d2h"}),
+            "max_memcpys(d2h): 2 memory copies, limit 0",
+        ),
+        (
+            *("copies", "max_memcpy_bytes", ("1 MB",), {}),
+            "max_memcpy_bytes: 21 MB copied, limit 1 MB",
+        ),
+        (
+            *("mlp", "max_kernels", (2,), {"match": "nvjet"}),
+            "max_kernels(match='nvjet'): 3 kernels match, limit 2",
+        ),
+    ],
+)
+def test_the_words_of_a_violation(
+    trace: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], text: str
+) -> None:
+    assert verdict(recorded(trace), name, *args, **kwargs).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("max_launches", 0),
+        ("max_cuda_time", "0us"),
+        ("max_syncs", 0),
+        ("max_memcpys", 0),
+        ("max_memcpy_bytes", "0 B"),
+        ("max_allocations", 0),
+        ("max_peak_memory", "0 B"),
+        ("max_launch_overhead", "0us"),
+    ],
+)
+def test_limits_of_the_gpu_are_not_applicable_on_the_cpu(
+    cpu: Profile, name: str, argument: Any
+) -> None:
+    assert verdict(cpu, name, argument).outcome == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "outcome"),
+    [
+        ("max_kernels", (0,), "pass"),
+        ("expect_kernels", (), "pass"),
+        ("expect_kernels", ("mm",), "fail"),
+        ("forbid_kernels", (".",), "pass"),
+        ("max_latency", ("1s",), "unavailable"),
+        ("max_recompiles", (0,), "unavailable"),
+    ],
+)
+def test_limits_that_the_cpu_can_judge_are_judged(
+    cpu: Profile, name: str, args: tuple[Any, ...], outcome: str
+) -> None:
+    assert verdict(cpu, name, *args).outcome == outcome
+
+
+def test_a_bound_that_is_met_exactly_is_kept() -> None:
+    profile = recorded("mlp")
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0] * 12)
+    assert verdict(profile, "max_cuda_time", "100us").outcome == "pass"
+
+
+def test_a_time_far_above_its_limit_is_told_as_a_multiple() -> None:
+    profile = recorded("mlp")
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0] * 12)
+    assert "(x100, " in verdict(profile, "max_cuda_time", "1us").text
+
+
+def test_an_inconclusive_time_says_why() -> None:
+    profile = recorded("mlp")
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in range(12)])
+    text = verdict(profile, "max_cuda_time", "105us").text
+    assert text.endswith("INCONCLUSIVE, the interval holds the limit")
+
+
+def test_a_value_that_could_not_be_had_says_why() -> None:
+    found = verdict(recorded("mlp"), "max_latency", "1s")
+    assert found.text.startswith("max_latency: latency not measured")
