@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from pathlib import Path
@@ -120,7 +121,8 @@ def test_a_profiler_that_the_measured_code_leaves_running_is_an_error() -> None:
             leaves_running()
     finally:
         for profiler in left:
-            profiler.stop()
+            with contextlib.suppress(RuntimeError):  # torch 2.11: ours has ended it already
+                profiler.stop()
     with pytest.raises(IncompleteProfile, match="another profiler was started"):
         require_complete(found[0])
     assert not running()
