@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
 from reference_mlp import GatedMLP
 
 from pytest_kernelprof import KernelProfile, LimitExceeded
