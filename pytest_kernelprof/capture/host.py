@@ -149,6 +149,9 @@ def _device_allocations(torch: Any) -> int:
 
 
 def compilations() -> int:
-    """How many frames torch.compile has compiled in this process; compare two readings."""
+    """How many graphs torch.compile has compiled in this process; compare two readings.
+
+    Dynamo's counter of frames leaves out what is compiled with ``fullgraph=True``.
+    """
     utils = sys.modules.get("torch._dynamo.utils")
-    return 0 if utils is None else int(utils.counters["frames"]["total"])
+    return 0 if utils is None else int(utils.counters["stats"]["unique_graphs"])

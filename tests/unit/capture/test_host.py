@@ -83,9 +83,10 @@ def test_the_cpu_has_no_memory_to_watch_and_no_cache_to_flush() -> None:
     assert calls == []
 
 
-def test_compilations_are_counted() -> None:
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_compilations_are_counted(fullgraph: bool) -> None:
     torch.compiler.reset()
-    compiled = torch.compile(lambda x: x * 3 - 1, backend="eager")
+    compiled = torch.compile(lambda x: x * 3 - 1, backend="eager", fullgraph=fullgraph)
     before = compilations()
     compiled(torch.ones(2))
     assert compilations() == before + 1
