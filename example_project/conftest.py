@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
+
+if not torch.cuda.is_available():  # Triton asks when it is imported: below, not before
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 from reference_mlp import GatedMLP
 from sizes import SIZES, Size
 

@@ -1,0 +1,1 @@
+"""A whole MLP in one kernel launch: kernels, dispatch, modules."""

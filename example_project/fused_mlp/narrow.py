@@ -1,0 +1,222 @@
+"""Narrow layers, many rows: the weights stay on the SM and the hidden row never leaves it.
+
+With widths up to some 128 an MLP is bound by reading x and writing y. Eager PyTorch also writes
+the hidden layer to memory and reads it back, twice where the activation is a kernel of its own.
+Here each program keeps the weights on chip and goes over blocks of rows: x in, both products and
+the activation between them, y out. No program needs anything from another, so nothing waits.
+
+Where both weights do not fit beside the tiles, hidden is cut into blocks and the weights come
+from L2 again for each block of rows; the hidden numbers still never leave the SM.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from .activations import activate
+
+# ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
+
+INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
+INTERPRETED_PROGRAMS = 2
+
+MAX_WIDTH = 128
+MAX_HIDDEN = 1024
+SMALLEST = 16
+"""The least size that the tensor cores multiply: smaller widths are padded with zeros."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of tiles: rows of x, and columns of the hidden layer (all of them: weights stay).
+
+    ``warps`` and ``stages`` are Triton's num_warps and the stages of the loop (over rows or over
+    hidden); ``residents`` programs share an SM.
+    """
+
+    block_rows: int
+    block_hidden: int
+    warps: int
+    stages: int
+    residents: int
+
+
+@triton.jit
+def load_weight(
+    at, first, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PR: tl.constexpr, PC: tl.constexpr
+):
+    """Rows ``first`` to ``first + PR`` of a (ROWS, COLUMNS) matrix, zeros beyond its edges."""
+    row = first + tl.arange(0, PR)[:, None]
+    column = tl.arange(0, PC)[None, :]
+    return tl.load(at + row * COLUMNS + column, mask=(row < ROWS) & (column < COLUMNS), other=0.0)
+
+
+@triton.jit
+def load_columns(
+    at, first, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PR: tl.constexpr, PC: tl.constexpr
+):
+    """Columns ``first`` to ``first + PC`` of a (ROWS, COLUMNS) matrix, zeros beyond its edges."""
+    row = tl.arange(0, PR)[:, None]
+    column = first + tl.arange(0, PC)[None, :]
+    return tl.load(at + row * COLUMNS + column, mask=(row < ROWS) & (column < COLUMNS), other=0.0)
+
+
+@triton.jit
+def load_bias(bias, first, COUNT: tl.constexpr, PADDED: tl.constexpr):
+    """A piece of a bias as a float32 row, zeros beyond its end and where there is none."""
+    at = first + tl.arange(0, PADDED)
+    if bias is None:
+        return tl.zeros((1, PADDED), tl.float32)
+    return tl.load(bias + at, mask=at < COUNT, other=0.0).to(tl.float32)[None, :]
+
+
+@triton.jit
+def narrow_kernel(
+    x,
+    w1,
+    b1,
+    w2,
+    b2,
+    y,
+    rows,
+    WIDTH: tl.constexpr,
+    HIDDEN: tl.constexpr,
+    OUT: tl.constexpr,
+    PADDED_WIDTH: tl.constexpr,
+    PADDED_OUT: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_HIDDEN: tl.constexpr,
+    STAGES: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):
+    """One of a grid of programs that stay; each takes every ``num_programs``-th block of rows."""
+    dtype: tl.constexpr = y.dtype.element_ty
+    PRECISE: tl.constexpr = dtype != tl.bfloat16  # see `activations`
+    tiles = tl.cdiv(rows, BLOCK_ROWS)
+    from_x = tl.arange(0, PADDED_WIDTH)[None, :]
+    to_y = tl.arange(0, PADDED_OUT)[None, :]
+    y_bias = load_bias(b2, 0, OUT, PADDED_OUT)
+    if BLOCK_HIDDEN >= HIDDEN:
+        first = load_weight(w1, 0, HIDDEN, WIDTH, BLOCK_HIDDEN, PADDED_WIDTH)
+        second = load_columns(w2, 0, OUT, HIDDEN, PADDED_OUT, BLOCK_HIDDEN)
+        h_bias = load_bias(b1, 0, HIDDEN, BLOCK_HIDDEN)
+        for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), num_stages=STAGES):
+            row = (tile * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)).to(tl.int64)[:, None]
+            inside = row < rows
+            block = tl.load(x + row * WIDTH + from_x, mask=inside & (from_x < WIDTH), other=0.0)
+            h = activate(tl.dot(block, first.T) + h_bias, ACTIVATION, INTERPRET, PRECISE)
+            result = tl.dot(h.to(dtype), second.T) + y_bias
+            tl.store(y + row * OUT + to_y, result.to(dtype), mask=inside & (to_y < OUT))
+    else:
+        for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+            row = (tile * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)).to(tl.int64)[:, None]
+            inside = row < rows
+            block = tl.load(x + row * WIDTH + from_x, mask=inside & (from_x < WIDTH), other=0.0)
+            acc = tl.zeros((BLOCK_ROWS, PADDED_OUT), tl.float32) + y_bias
+            for start in tl.range(0, HIDDEN, BLOCK_HIDDEN, num_stages=STAGES):
+                first = load_weight(w1, start, HIDDEN, WIDTH, BLOCK_HIDDEN, PADDED_WIDTH)
+                second = load_columns(w2, start, OUT, HIDDEN, PADDED_OUT, BLOCK_HIDDEN)
+                h = tl.dot(block, first.T) + load_bias(b1, start, HIDDEN, BLOCK_HIDDEN)
+                h = activate(h, ACTIVATION, INTERPRET, PRECISE)
+                acc = tl.dot(h.to(dtype), second.T, acc)
+            tl.store(y + row * OUT + to_y, acc.to(dtype), mask=inside & (to_y < OUT))
+
+
+def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
+    """Can the kernel do this? Any widths up to 128 and any hidden up to 1,024, 16-bit floats."""
+    dtypes = (torch.float16, torch.float32) if INTERPRET else (torch.float16, torch.bfloat16)
+    return (
+        dtype in dtypes
+        and rows > 0
+        and 0 < width <= MAX_WIDTH
+        and 0 < out <= MAX_WIDTH
+        and 0 < hidden <= MAX_HIDDEN
+    )
+
+
+def plain(
+    x: torch.Tensor,
+    w1: torch.Tensor,
+    b1: torch.Tensor | None,
+    w2: torch.Tensor,
+    b2: torch.Tensor | None,
+    activation: str,
+    config: Config | None = None,
+) -> torch.Tensor:
+    """``act(x W1^T + b1) W2^T + b2`` in one launch; either bias may be None.
+
+    Shapes: x (rows, width), w1 (hidden, width), b1 (hidden), w2 (out, hidden), b2 (out),
+    y (rows, out); one dtype, everything contiguous.
+
+    Raises ValueError for what `supports` refuses.
+    """
+    rows, width = x.shape
+    out, hidden = w2.shape
+    if not supports(rows, width, hidden, out, x.dtype):
+        raise ValueError(
+            f"expected rows, a width and out of 1 to {MAX_WIDTH}, hidden of 1 to {MAX_HIDDEN} and "
+            f"bfloat16 or float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, "
+            f"{x.dtype}"
+        )
+    config = config or config_for(width, hidden, out)
+    y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
+    grid = (min(_programs(x.device, config), triton.cdiv(rows, config.block_rows)),)
+    narrow_kernel[grid](
+        x,
+        w1,
+        b1,
+        w2,
+        b2,
+        y,
+        rows,
+        WIDTH=width,
+        HIDDEN=hidden,
+        OUT=out,
+        PADDED_WIDTH=padded(width),
+        PADDED_OUT=padded(out),
+        ACTIVATION=activation,
+        BLOCK_ROWS=config.block_rows,
+        BLOCK_HIDDEN=config.block_hidden,
+        STAGES=config.stages,
+        INTERPRET=INTERPRET,
+        num_warps=config.warps,
+    )
+    return y
+
+
+def padded(size: int) -> int:
+    """The next power of two that the tensor cores multiply."""
+    return max(SMALLEST, triton.next_power_of_2(size))
+
+
+@functools.lru_cache(maxsize=1024)
+def config_for(width: int, hidden: int, out: int) -> Config:
+    """The quickest tiles on an H200, of those tried (`benchmarks`), by the padded sizes."""
+    wide, deep = max(padded(width), padded(out)), padded(hidden)
+    if wide <= 32 and deep <= 32:
+        return Config(64, deep, 4, 4, 3)
+    if wide * deep <= 64 * 64:
+        return Config(128, deep, 8, 3, 2)
+    if wide * deep <= 128 * 128 and deep <= 128:
+        return Config(128, deep, 8, 3, 1)
+    if wide <= 64 and deep <= 256:
+        return Config(64, deep, 4, 2, 2)
+    return Config(128, 64, 4, 2, 2)
+
+
+@functools.cache
+def _sms(index: int) -> int:
+    return torch.cuda.get_device_properties(index).multi_processor_count
+
+
+def _programs(device: torch.device, config: Config) -> int:
+    if device.type != "cuda":
+        return INTERPRETED_PROGRAMS
+    return _sms(device.index) * config.residents

@@ -1,0 +1,64 @@
+"""What the dispatch decides on: the sizes of an MLP, the type of its numbers, and the GPU."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from dataclasses import dataclass
+
+import torch
+
+TRITON = importlib.util.find_spec("triton") is not None
+"""Is Triton there? Without it every call goes to plain PyTorch."""
+
+KERNEL_DTYPES = frozenset({torch.bfloat16, torch.float16})
+KERNEL_ACTIVATIONS = frozenset({"relu", "gelu_tanh", "silu"})
+ACTIVATIONS = KERNEL_ACTIVATIONS | {"gelu"}
+"""All names of activations; ``"gelu"``, the exact one with ``erf``, has no one-launch kernel."""
+
+TRITON_CAPABILITY = (8, 0)
+"""The oldest architecture with bf16 in hardware; below it PyTorch does everything."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One call of an MLP, as far as it bears on which kernel is quickest.
+
+    ``rows`` counts all leading dimensions of x together. ``capability`` is the CUDA compute
+    capability, ``None`` where no kernel of Triton can run (a CPU, another vendor's GPU, no
+    Triton). ``aligned``: the weights are contiguous, and all tensors begin at a multiple of 16
+    bytes, as TMA and 16-byte loads want. ``keep``: a backward will follow, so the
+    pre-activations must be written out too.
+    """
+
+    rows: int
+    width: int
+    hidden: int
+    out: int
+    gated: bool
+    bias: bool
+    activation: str
+    dtype: torch.dtype
+    capability: tuple[int, int] | None
+    aligned: bool = True
+    keep: bool = False
+
+
+@functools.cache
+def capability_of(device: int) -> tuple[int, int] | None:
+    """The compute capability of CUDA device number ``device``; of the CPU (-1), ``None``.
+
+    AMD's GPUs are "cuda" to PyTorch as well, and one of them calls itself (9, 0), which is
+    Hopper's number: they are told apart by the build of PyTorch.
+    """
+    if device < 0 or not TRITON or torch.version.hip is not None:
+        return None
+    return torch.cuda.get_device_capability(device)
+
+
+def triton_runs(x: torch.Tensor) -> bool:
+    """Can any Triton kernel at all work on ``x``: GPU, architecture and dtype?"""
+    if not x.is_cuda or x.dtype not in KERNEL_DTYPES:
+        return False
+    capability = capability_of(x.get_device())
+    return capability is not None and capability >= TRITON_CAPABILITY

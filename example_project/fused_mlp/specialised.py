@@ -1,0 +1,446 @@
+"""Many rows, gated, on Hopper: one launch in which each warp has one job, written in Gluon.
+
+`many_rows` is the same algorithm in plain Triton, and easier to read first: tiles of
+``h = act(x Wg^T) * (x Wu^T)``, then tiles of ``y = h Wd^T``, drawn as tickets, a counter for each
+row block saying when its h is complete (see `sync`). Its weak spot is between tiles: all warps
+load, multiply, activate and store together, so the tensor cores wait at each end of a tile.
+Here, of the nine warps of a program,
+
+* one **producer** draws tickets, waits for h where it must, and loads operands by TMA into a ring
+  of ``STAGES`` buffers, running ahead into the next tile while the last is being finished;
+* eight **consumers**, two groups of four with 64 rows of the tile each, multiply what has
+  arrived and store the result. While one group is in its epilogue, the other multiplies.
+
+Each buffer has two barriers in shared memory: ``full``, at which TMA counts the bytes that have
+arrived, and ``empty``, at which both groups say that they have read it. Tickets travel with the
+data: the producer leaves each in a mailbox before the first buffer of its tile is full.
+
+Gate and up lie in one buffer, gate above up, so one ``wgmma`` of 256 columns makes both: the left
+half of the sums is the gate's, the right half the up's, and both halves of a pair are in one
+thread. Tiles of y have 256 columns as well. Where the last of them would leave most SMs idle (192
+tiles for 132 SMs), those beyond the last full wave are cut into two of 128 columns.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from . import sync, workspace
+from .activations import activate
+from .sync import COUNTERS, LEFT
+
+# ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
+
+ALIGNMENT = 8
+"""Numbers of 16 bits in the 16 bytes of which TMA wants every row to be a multiple."""
+
+GROUPS = 2
+"""Groups of consumers, four warps each: with more, 256 columns of sums do not fit the registers."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of tiles and what the kernel is given.
+
+    A tile has ``rows`` rows and goes along K in steps of ``depth``; ``columns`` are those of gate
+    and of up, and half of those of a tile of y. ``group`` row blocks are worked on together, so
+    that tiles running at one time share operands in L2. ``consumer_registers`` and
+    ``producer_registers`` are those of a thread.
+    """
+
+    rows: int = 128
+    columns: int = 128
+    depth: int = 64
+    stages: int = 4
+    group: int = 16
+    consumer_registers: int = 240
+    producer_registers: int = 24
+
+
+DEFAULT = Config()
+
+MAILBOX = 8
+"""More tickets than the ring has buffers: none is overwritten before it was read."""
+
+
+@gluon.jit
+def place(tile, row_blocks, column_blocks, GROUP: gl.constexpr):
+    """Row block and column block of a tile: groups of row blocks, within them column by column."""
+    per_group = GROUP * column_blocks
+    first = tile // per_group * GROUP
+    rows_here = gl.minimum(row_blocks - first, GROUP)
+    within = tile % per_group
+    return first + within % rows_here, within // rows_here
+
+
+@gluon.jit
+def post(mailbox, number, ticket):
+    """Leave ticket ``number`` for the consumers."""
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
+    mailbox.index(number % mailbox.shape[0]).store(gl.full([1], ticket, gl.int32, layout))
+
+
+@gluon.jit
+def collect(mailbox, number, full, step, STAGES: gl.constexpr):
+    """Wait for the first buffer of ticket ``number``, then read the ticket."""
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    mbarrier.wait(full.index(step % STAGES), (step // STAGES) & 1)
+    return gl.sum(mailbox.index(number % mailbox.shape[0]).load(layout), 0)
+
+
+@gluon.jit
+def claim(empty, full, step, BYTES: gl.constexpr, STAGES: gl.constexpr):
+    """Wait until the buffer of a step has been read; announce the bytes that will arrive."""
+    buffer = step % STAGES
+    mbarrier.wait(empty.index(buffer), ((step // STAGES) & 1) ^ 1)
+    mbarrier.expect(full.index(buffer), BYTES)
+    return buffer
+
+
+@gluon.jit
+def load_steps(
+    left, right, row, column, steps, step, a, b, full, empty,
+    ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Load a tile's operands, ``steps`` buffers of them; the number of the next buffer."""
+    for k in range(steps):
+        i = claim(empty, full, step, (ROWS + COLUMNS) * DEPTH * 2, STAGES)
+        tma.async_copy_global_to_shared(left, [row, k * DEPTH], full.index(i), a.index(i))
+        target = b.index(i).slice(0, COLUMNS)
+        tma.async_copy_global_to_shared(right, [column, k * DEPTH], full.index(i), target)
+        step += 1
+    return step
+
+
+@gluon.jit
+def produce(
+    x, gate, up, h, down, down_tail, slot, mailbox, a, b, full, empty,
+    row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles, programs,
+    ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
+):  # fmt: skip
+    """The producer: draw tickets and load what they need."""
+    hidden_tiles = row_blocks * hidden_blocks
+    tickets = hidden_tiles + 2 * row_blocks * out_blocks - whole_tiles
+    step = 0
+    number = 0
+    ticket = sync.take_ticket(slot)
+    while ticket < tickets:
+        post(mailbox, number, ticket)
+        if ticket < hidden_tiles:
+            row_block, column_block = place(ticket, row_blocks, hidden_blocks, GROUP)
+            row = row_block * ROWS
+            column = column_block * COLUMNS
+            for k in range(width_steps):
+                i = claim(empty, full, step, (ROWS + 2 * COLUMNS) * DEPTH * 2, STAGES)
+                at = k * DEPTH
+                above = b.index(i).slice(0, COLUMNS)
+                below = b.index(i).slice(COLUMNS, COLUMNS)
+                tma.async_copy_global_to_shared(x, [row, at], full.index(i), a.index(i))
+                tma.async_copy_global_to_shared(gate, [column, at], full.index(i), above)
+                tma.async_copy_global_to_shared(up, [column, at], full.index(i), below)
+                step += 1
+        else:
+            tile = ticket - hidden_tiles
+            half = gl.maximum(tile - whole_tiles, 0)  # of which the lowest bit counts
+            is_half = tile >= whole_tiles
+            tile = gl.where(is_half, whole_tiles + half // 2, tile)
+            row_block, column_block = place(tile, row_blocks, out_blocks, GROUP)
+            row = row_block * ROWS
+            column = column_block * (2 * COLUMNS) + (half % 2) * COLUMNS
+            # each tile of h is published by both groups of consumers
+            sync.wait_for(slot + COUNTERS + row_block, 2 * hidden_blocks, False, TMA=True)
+            if is_half:
+                step = load_steps(
+                    h, down_tail, row, column, hidden_steps, step, a, b, full, empty,
+                    ROWS, COLUMNS, DEPTH, STAGES,
+                )  # fmt: skip
+            else:
+                step = load_steps(
+                    h, down, row, column, hidden_steps, step, a, b, full, empty,
+                    ROWS, 2 * COLUMNS, DEPTH, STAGES,
+                )  # fmt: skip
+        number += 1
+        ticket = sync.take_ticket(slot)
+    post(mailbox, number, tickets)  # there is no such ticket: the consumers stop
+    buffer = step % STAGES
+    mbarrier.wait(empty.index(buffer), ((step // STAGES) & 1) ^ 1)
+    mbarrier.arrive(full.index(buffer), count=1)
+    # Only producers read counters, and this one is done. The last one leaves them zeroed.
+    left = gl.atomic_add(slot + LEFT, 1, sem="acq_rel", scope="gpu")
+    if left == programs - 1:
+        for i in range(row_blocks + COUNTERS):
+            gl.store(slot + i, 0)
+
+
+@gluon.jit
+def multiply(
+    a, b, full, empty, step, steps,
+    GROUP_OF_WARPS: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    STAGES: gl.constexpr,
+):  # fmt: skip
+    """This group's rows of a tile, in float32, and the number of the next buffer.
+
+    One product is always under way while the next buffer is awaited: a buffer is given back one
+    step after its product was started.
+    """
+    HALF: gl.constexpr = ROWS // 2
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    acc = gl.zeros([HALF, COLUMNS], gl.float32, layout)
+    for k in range(steps):
+        i = step % STAGES
+        mbarrier.wait(full.index(i), (step // STAGES) & 1)
+        left = a.index(i).slice(GROUP_OF_WARPS * HALF, HALF)
+        right = b.index(i).slice(0, COLUMNS).permute((1, 0))
+        acc = warpgroup_mma(left, right, acc, is_async=True)
+        acc = warpgroup_mma_wait(1, deps=(acc,))
+        mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=k > 0)
+        step += 1
+    acc = warpgroup_mma_wait(0, deps=(acc,))
+    mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
+    return acc, step
+
+
+@gluon.jit
+def halves(acc, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
+    """The left and the right half of the columns; each thread has both numbers of each pair."""
+    left, right = acc.reshape([HEIGHT, 2, WIDTH]).permute(0, 2, 1).split()
+    return left, right
+
+
+@gluon.jit
+def store_tile(target, tile, row, column, rows, columns):
+    """Store a tile, 16 bytes a thread, as far as it lies inside a (rows, columns) tensor."""
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [2, 16], [4, 1], [1, 0])
+    tile = gl.convert_layout(tile.to(target.dtype.element_ty), layout)
+    at_row = row + gl.arange(0, tile.shape[0], gl.SliceLayout(1, layout))[:, None]
+    at_column = column + gl.arange(0, tile.shape[1], gl.SliceLayout(0, layout))[None, :]
+    inside = (at_row < rows) & (at_column < columns)
+    gl.store(target + at_row.to(gl.int64) * columns + at_column, tile, mask=inside)
+
+
+@gluon.jit
+def consume(
+    h, keep_gate, keep_up, y, slot, mailbox, a, b, full, empty, rows, hidden, out,
+    row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles,
+    GROUP_OF_WARPS: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr,
+    COLUMNS: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+):  # fmt: skip
+    """A group of consumers: multiply, activate and store its half of each tile's rows."""
+    PRECISE: gl.constexpr = y.dtype.element_ty != gl.bfloat16  # see `activations`
+    HALF: gl.constexpr = ROWS // 2
+    hidden_tiles = row_blocks * hidden_blocks
+    tickets = hidden_tiles + 2 * row_blocks * out_blocks - whole_tiles
+    row_of_h = hidden // 8 * 8  # hidden, and the compiler sees that 8 divides it
+    step = 0
+    number = 0
+    ticket = collect(mailbox, number, full, step, STAGES)
+    while ticket < tickets:
+        if ticket < hidden_tiles + whole_tiles:
+            of_h = ticket < hidden_tiles
+            steps = gl.where(of_h, width_steps, hidden_steps)
+            acc, step = multiply(
+                a, b, full, empty, step, steps, GROUP_OF_WARPS, ROWS, 2 * COLUMNS, STAGES
+            )
+            left, right = halves(acc, HALF, COLUMNS)
+            if of_h:
+                row_block, column_block = place(ticket, row_blocks, hidden_blocks, GROUP)
+                row = row_block * ROWS + GROUP_OF_WARPS * HALF
+                column = column_block * COLUMNS
+                if keep_gate is not None:
+                    store_tile(keep_gate, left, row, column, rows, row_of_h)
+                    store_tile(keep_up, right, row, column, rows, row_of_h)
+                activated = activate(left, ACTIVATION, False, PRECISE) * right
+                store_tile(h, activated, row, column, rows, row_of_h)
+                sync.publish(slot + COUNTERS + row_block, False, TMA=True)
+            else:
+                row_block, column_block = place(
+                    ticket - hidden_tiles, row_blocks, out_blocks, GROUP
+                )
+                row = row_block * ROWS + GROUP_OF_WARPS * HALF
+                column = column_block * (2 * COLUMNS)
+                store_tile(y, left, row, column, rows, out)
+                store_tile(y, right, row, column + COLUMNS, rows, out)
+        else:
+            half = ticket - hidden_tiles - whole_tiles
+            row_block, column_block = place(whole_tiles + half // 2, row_blocks, out_blocks, GROUP)
+            tail, step = multiply(
+                a, b, full, empty, step, hidden_steps, GROUP_OF_WARPS, ROWS, COLUMNS, STAGES
+            )
+            row = row_block * ROWS + GROUP_OF_WARPS * HALF
+            column = column_block * (2 * COLUMNS) + (half % 2) * COLUMNS
+            store_tile(y, tail, row, column, rows, out)
+        number += 1
+        ticket = collect(mailbox, number, full, step, STAGES)
+
+
+@gluon.jit
+def specialised_kernel(
+    x, gate, up, h_tiles, down, down_tail, h, keep_gate, keep_up, y, slot,
+    rows, width, hidden, out, whole_tiles, programs,
+    ACTIVATION: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr,
+    STAGES: gl.constexpr, GROUP: gl.constexpr, SLOTS: gl.constexpr,
+    CONSUMER_REGISTERS: gl.constexpr, PRODUCER_REGISTERS: gl.constexpr,
+):  # fmt: skip
+    """Set up the ring, the barriers and the mailbox, and split the warps."""
+    row_blocks = gl.cdiv(rows, ROWS)
+    hidden_blocks = gl.cdiv(hidden, COLUMNS)
+    out_blocks = gl.cdiv(out, 2 * COLUMNS)
+    width_steps = gl.cdiv(width, DEPTH)
+    hidden_steps = gl.cdiv(hidden, DEPTH)
+    a = gl.allocate_shared_memory(x.dtype, [STAGES, ROWS, DEPTH], x.layout)
+    b = gl.allocate_shared_memory(x.dtype, [STAGES, 2 * COLUMNS, DEPTH], down.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    mailbox = gl.allocate_shared_memory(gl.int32, [SLOTS, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=2)
+    gl.warp_specialize(
+        [
+            (consume, (
+                h, keep_gate, keep_up, y, slot, mailbox, a, b, full, empty, rows, hidden, out,
+                row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles,
+                0, ACTIVATION, ROWS, COLUMNS, STAGES, GROUP,
+            )),
+            (consume, (
+                h, keep_gate, keep_up, y, slot, mailbox, a, b, full, empty, rows, hidden, out,
+                row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles,
+                1, ACTIVATION, ROWS, COLUMNS, STAGES, GROUP,
+            )),
+            (produce, (
+                x, gate, up, h_tiles, down, down_tail, slot, mailbox, a, b, full, empty,
+                row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles,
+                programs, ROWS, COLUMNS, DEPTH, STAGES, GROUP,
+            )),
+        ],
+        [4, 1],
+        [CONSUMER_REGISTERS, PRODUCER_REGISTERS],
+    )  # fmt: skip
+
+
+def supports(
+    rows: int, width: int, hidden: int, out: int, dtype: torch.dtype, *tensors: torch.Tensor
+) -> bool:
+    """Can the kernel do this? 16-bit floats; 16-byte rows and addresses, as TMA wants them."""
+    return (
+        dtype in (torch.float16, torch.bfloat16)
+        and min(rows, width, hidden, out) > 0
+        and max(rows, width, hidden, out) < 2**30
+        and width % ALIGNMENT == 0
+        and hidden % ALIGNMENT == 0
+        and all(t.is_contiguous() and t.data_ptr() % 16 == 0 for t in tensors)
+    )
+
+
+def gated(
+    x: torch.Tensor,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    down: torch.Tensor,
+    activation: str,
+    keep: tuple[torch.Tensor, torch.Tensor] | None = None,
+    config: Config = DEFAULT,
+) -> torch.Tensor:
+    """``(act(x Wg^T) * (x Wu^T)) Wd^T`` in one launch, on compute capability 9.0.
+
+    Shapes: x (rows, width), gate and up (hidden, width), down (out, hidden), y (rows, out); one
+    dtype for all. ``keep``: two (rows, hidden) tensors that receive ``x Wg^T`` and ``x Wu^T``.
+
+    Raises ValueError for what `supports` refuses, WorkspaceExhausted while capturing a graph.
+    """
+    rows, width = x.shape
+    out, hidden = down.shape
+    if not supports(rows, width, hidden, out, x.dtype, x, gate, up, down):
+        raise ValueError(
+            "expected contiguous tensors aligned to 16 bytes, width and hidden multiples of "
+            f"{ALIGNMENT}, and bfloat16 or float16; got {rows} rows, width {width}, hidden "
+            f"{hidden}, out {out}, {x.dtype}"
+        )
+    row_blocks = math.ceil(rows / config.rows)
+    tiles = row_blocks * math.ceil(out / (2 * config.columns))
+    programs = sms(x.device.index)
+    h = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
+    y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
+    keep_gate, keep_up = (None, None) if keep is None else keep
+    specialised_kernel[(programs,)](
+        *_descriptors(x, gate, up, h, down, config),
+        h,
+        keep_gate,
+        keep_up,
+        y,
+        workspace.slot(x.device, sync.HEADER_INTS + row_blocks),
+        rows,
+        width,
+        hidden,
+        out,
+        tiles // programs * programs,
+        programs,
+        ACTIVATION=activation,
+        ROWS=config.rows,
+        COLUMNS=config.columns,
+        DEPTH=config.depth,
+        STAGES=config.stages,
+        GROUP=config.group,
+        SLOTS=MAILBOX,
+        CONSUMER_REGISTERS=config.consumer_registers,
+        PRODUCER_REGISTERS=config.producer_registers,
+        num_warps=4,
+    )
+    return y
+
+
+def _descriptors(
+    x: torch.Tensor,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    h: torch.Tensor,
+    down: torch.Tensor,
+    config: Config,
+) -> tuple[TensorDescriptor, ...]:
+    """What TMA needs to know of each operand, in the kernel's order."""
+    heights = (
+        (x, config.rows),
+        (gate, config.columns),
+        (up, config.columns),
+        (h, config.rows),
+        (down, 2 * config.columns),
+        (down, config.columns),
+    )
+    return tuple(
+        TensorDescriptor(
+            tensor,
+            list(tensor.shape),
+            [tensor.shape[1], 1],
+            [height, config.depth],
+            _layout(height, config.depth, tensor.dtype),
+        )
+        for tensor, height in heights
+    )
+
+
+@functools.cache
+def _layout(height: int, depth: int, dtype: torch.dtype) -> Any:
+    """Tiles swizzled as ``wgmma`` reads them."""
+    number = gl.bfloat16 if dtype is torch.bfloat16 else gl.float16
+    return gl.NVMMASharedLayout.get_default_for([height, depth], number)
+
+
+@functools.cache
+def sms(index: int) -> int:
+    """Streaming multiprocessors of a GPU."""
+    return torch.cuda.get_device_properties(index).multi_processor_count
