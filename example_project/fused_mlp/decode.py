@@ -21,7 +21,6 @@ one launch reads all weights, in two phases: blocks of the hidden layer ``h``, t
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 
 import torch
@@ -30,11 +29,11 @@ import triton.language as tl
 
 from . import sync, workspace
 from .activations import activate
+from .launch import INTERPRET, Launcher
 from .sync import COUNTERS
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
-INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
 INTERPRETED_PROGRAMS = 1
 """The interpreter runs programs one after the other, so nobody may wait for a later one."""
 
@@ -372,50 +371,51 @@ def _launch(
     sums = None
     if size.pieces > 1:
         sums = torch.empty((size.pieces, out, plan.rows), dtype=torch.float32, device=x.device)
-    decode_kernel[(plan.programs,)](
-        x,
-        gate,
-        up,
-        b1,
-        down,
-        b2,
-        h,
-        y,
-        sums,
-        workspace.slot(x.device, plan.ints),
-        rows,
-        width,
-        hidden,
-        out,
-        ACTIVATION=activation,
-        ROWS=plan.rows,
-        VECTOR=plan.vector,
-        BLOCK_HIDDEN=size.block_hidden,
-        BLOCK_WIDTH=size.block_width,
-        BLOCK_OUT=size.block_out,
-        BLOCK_DEPTH=size.block_depth,
-        PIECES=size.pieces,
-        EVEN=plan.even,
-        STAGES=size.stages,
-        THREADS=size.warps * 32,
-        AHEAD=size.ahead,
-        INTERPRET=INTERPRET,
-        num_warps=size.warps,
-        launch_cooperative_grid=not INTERPRET,
+    slot = workspace.slot(x.device, plan.ints)
+    _launcher(
+        (plan, activation, up is None, b1 is None, b2 is None, _aligned(x, b1, b2)),
+        plan.programs,
+        (x, gate, up, b1, down, b2, h, y, sums, slot, rows, width, hidden, out),
+        (activation, *plan.constants),
+        plan.options,
     )
     return y
 
 
+_launcher = Launcher(decode_kernel)
+
+
+def _aligned(*tensors: torch.Tensor | None) -> tuple[bool, ...]:
+    """Which addresses are multiples of 16, as Triton distinguishes them; weights always are."""
+    return tuple(t is not None and t.data_ptr() % 16 == 0 for t in tensors)
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What a launch depends on beside its config."""
+    """What a launch depends on beside its tensors; ``problem`` tells two plans apart."""
 
+    problem: tuple[object, ...]
     config: Config
     programs: int
     rows: int
     vector: bool
     even: bool
     ints: int
+
+    @functools.cached_property
+    def constants(self) -> tuple[object, ...]:
+        """The kernel's constants after the activation, in its order."""
+        c = self.config
+        return (
+            *(self.rows, self.vector, c.block_hidden, c.block_width, c.block_out, c.block_depth),
+            *(c.pieces, self.even, c.stages, c.warps * 32, c.ahead, INTERPRET),
+        )
+
+    @functools.cached_property
+    def options(self) -> dict[str, object]:
+        """Triton's own. The interpreter, which has one program, knows of no cooperative launch."""
+        options: dict[str, object] = {"num_warps": self.config.warps}
+        return options if INTERPRET else {**options, "launch_cooperative_grid": True}
 
 
 @functools.lru_cache(maxsize=1024)
@@ -451,6 +451,7 @@ def make_plan(
     if device.type == "cuda":
         programs = _sms(device.index) * config.residents
     return Plan(
+        (rows, width, hidden, out, dtype, device),
         config,
         min(programs, max(hidden_tiles, out_tiles * config.pieces)),
         triton.next_power_of_2(rows) if vector else max(16, triton.next_power_of_2(rows)),
@@ -463,8 +464,10 @@ def make_plan(
 def config_for(rows: int, width: int, hidden: int, out: int) -> Config:
     """The quickest tiles on an H200, of those tried (`benchmarks`)."""
     if rows <= VECTOR_ROWS:
-        return Config(8, 512, 8, 1024, 1, 4, 3, 4, 4)
-    return Config(32, 128, 32, 128, 4, 4, 3, 1, 4)
+        return Config(8, 512, 4, 1024, 1, 4, 3, 2, 4)
+    if width * hidden >= 4_194_304:
+        return Config(64 if rows > 1 and hidden % 64 == 0 else 32, 128, 32, 128, 4, 4, 4, 1, 1)
+    return Config(32, 128, 32, 128, 4, 4, 3, 1, 1)
 
 
 @functools.cache

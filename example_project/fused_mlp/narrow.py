@@ -12,7 +12,6 @@ from L2 again for each block of rows; the hidden numbers still never leave the S
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 
 import torch
@@ -20,10 +19,10 @@ import triton
 import triton.language as tl
 
 from .activations import activate
+from .launch import INTERPRET, Launcher
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
-INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
 INTERPRETED_PROGRAMS = 2
 
 MAX_WIDTH = 128
@@ -73,7 +72,8 @@ def load_bias(bias, first, COUNT: tl.constexpr, PADDED: tl.constexpr):
     at = first + tl.arange(0, PADDED)
     if bias is None:
         return tl.zeros((1, PADDED), tl.float32)
-    return tl.load(bias + at, mask=at < COUNT, other=0.0).to(tl.float32)[None, :]
+    else:
+        return tl.load(bias + at, mask=at < COUNT, other=0.0).to(tl.float32)[None, :]
 
 
 @triton.jit
@@ -167,28 +167,24 @@ def plain(
         )
     config = config or config_for(width, hidden, out)
     y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
-    grid = (min(_programs(x.device, config), triton.cdiv(rows, config.block_rows)),)
-    narrow_kernel[grid](
-        x,
-        w1,
-        b1,
-        w2,
-        b2,
-        y,
-        rows,
-        WIDTH=width,
-        HIDDEN=hidden,
-        OUT=out,
-        PADDED_WIDTH=padded(width),
-        PADDED_OUT=padded(out),
-        ACTIVATION=activation,
-        BLOCK_ROWS=config.block_rows,
-        BLOCK_HIDDEN=config.block_hidden,
-        STAGES=config.stages,
-        INTERPRET=INTERPRET,
-        num_warps=config.warps,
+    bias = (b1 is not None and b1.data_ptr() % 16, b2 is not None and b2.data_ptr() % 16)
+    addresses = (x.data_ptr() % 16, w1.data_ptr() % 16, w2.data_ptr() % 16)
+    even_rows = (rows == 1, rows % 16 == 0)
+    sizes = (width, hidden, out, padded(width), padded(out))
+    _launcher(
+        (sizes, even_rows, b1 is None, b2 is None, bias, addresses, activation, x.dtype, config),
+        min(_programs(x.device, config), triton.cdiv(rows, config.block_rows)),
+        (x, w1, b1, w2, b2, y, rows),
+        (
+            *(*sizes, activation, config.block_rows, config.block_hidden, config.stages),
+            INTERPRET,
+        ),
+        {"num_warps": config.warps},
     )
     return y
+
+
+_launcher = Launcher(narrow_kernel)
 
 
 def padded(size: int) -> int:

@@ -41,6 +41,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from . import sync, workspace
 from .activations import activate
+from .launch import Launcher
 from .sync import COUNTERS, LEFT
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -377,31 +378,25 @@ def gated(
     h = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
     y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
     keep_gate, keep_up = (None, None) if keep is None else keep
-    specialised_kernel[(programs,)](
-        *_descriptors(x, gate, up, h, down, config),
-        h,
-        keep_gate,
-        keep_up,
-        y,
-        workspace.slot(x.device, sync.HEADER_INTS + row_blocks),
-        rows,
-        width,
-        hidden,
-        out,
-        tiles // programs * programs,
+    slot = workspace.slot(x.device, sync.HEADER_INTS + row_blocks)
+    c = config
+    _launcher(
+        (rows, width, hidden, out, x.dtype, x.device, activation, keep is None, config),
         programs,
-        ACTIVATION=activation,
-        ROWS=config.rows,
-        COLUMNS=config.columns,
-        DEPTH=config.depth,
-        STAGES=config.stages,
-        GROUP=config.group,
-        SLOTS=MAILBOX,
-        CONSUMER_REGISTERS=config.consumer_registers,
-        PRODUCER_REGISTERS=config.producer_registers,
-        num_warps=4,
+        (
+            *(*_descriptors(x, gate, up, h, down, config), h, keep_gate, keep_up, y, slot),
+            *(rows, width, hidden, out, tiles // programs * programs, programs),
+        ),
+        (
+            *(activation, c.rows, c.columns, c.depth, c.stages, c.group, MAILBOX),
+            *(c.consumer_registers, c.producer_registers),
+        ),
+        {"num_warps": 4},
     )
     return y
+
+
+_launcher = Launcher(specialised_kernel)
 
 
 def _descriptors(
