@@ -27,8 +27,8 @@ NARROW = Problem(2**20, 64, 64, 64, False, True, "relu", torch.float16, (9, 0))
 @pytest.mark.parametrize(
     ("given", "kernel", "reason"),
     [
-        pytest.param(DECODE, "decode", "few rows", id="decode"),
-        pytest.param(replace(DECODE, rows=16), "decode", "few rows", id="decode, 16 rows"),
+        pytest.param(DECODE, "streaming", "few rows", id="decode"),
+        pytest.param(replace(DECODE, rows=16), "streaming", "few rows", id="decode, 16 rows"),
         pytest.param(replace(DECODE, gated=False, bias=True), "decode", "few rows", id="plain"),
         pytest.param(GEGLU, dispatch.MANY_ROWS, "many rows", id="geglu"),
         pytest.param(replace(GEGLU, keep=True), dispatch.MANY_ROWS, "many rows", id="training"),
@@ -43,7 +43,10 @@ NARROW = Problem(2**20, 64, 64, 64, False, True, "relu", torch.float16, (9, 0))
         pytest.param(replace(DECODE, width=1020), "fallback", "16 bytes", id="ragged width"),
         pytest.param(replace(DECODE, hidden=4099), "fallback", "16 bytes", id="ragged hidden"),
         pytest.param(replace(DECODE, rows=64), "fallback", "cuBLAS", id="64 rows"),
-        pytest.param(replace(DECODE, hidden=16384), "fallback", "cuBLAS", id="large weights"),
+        pytest.param(replace(DECODE, hidden=16384), "streaming", "few rows", id="large weights"),
+        pytest.param(
+            replace(DECODE, gated=False, hidden=16384), "fallback", "cuBLAS", id="large and plain"
+        ),
         pytest.param(replace(DECODE, keep=True), "fallback", "cuBLAS", id="decode, training"),
         pytest.param(replace(NARROW, keep=True), "fallback", "cuBLAS", id="narrow, training"),
         pytest.param(replace(NARROW, gated=True), "fallback", "cuBLAS", id="narrow, gated"),
@@ -67,6 +70,7 @@ def test_each_rule_decides_something() -> None:
     variants += [replace(GEGLU, capability=None), replace(GEGLU, capability=(8, 0))]
     variants += [replace(GEGLU, dtype=torch.float32), replace(GEGLU, activation="gelu")]
     variants += [replace(GEGLU, aligned=False), replace(DECODE, rows=64)]
+    variants += [replace(DECODE, gated=False)]
     assert {choose(variant).reason for variant in variants} == reasons
 
 

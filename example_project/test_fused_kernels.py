@@ -1,8 +1,8 @@
 """The kernels one by one: right at every edge, the same bits every time, counters left zero.
 
 Narrow and decode run in Triton's interpreter where there is no GPU, on small sizes; the
-specialised kernel is Gluon, which has no interpreter, and needs a Hopper GPU. `many_rows`, which
-is the specialised one's algorithm in plain Triton, has tests of its own.
+two in Gluon (specialised, streaming) have no interpreter and need a Hopper GPU. `many_rows`, the
+specialised one's algorithm in plain Triton, has tests of its own.
 """
 
 from __future__ import annotations
@@ -98,6 +98,12 @@ def specialised(*args: Any, **options: Any) -> torch.Tensor:
     return gated(*args, **options)
 
 
+def streaming(*args: Any, **options: Any) -> torch.Tensor:
+    from fused_mlp.streaming import gated
+
+    return gated(*args, **options)
+
+
 NARROW_SIZES = (
     ((2**16, 64, 64, 64), (1000, 128, 512, 128), (777, 24, 40, 20), (1, 100, 300, 90))
     if GPU
@@ -115,11 +121,13 @@ FORMS = {
     "decode": Form(decode.gated, gatedly, DECODE_SIZES),
     "decode, plain": Form(decode.plain, plainly, DECODE_SIZES),
     "specialised": Form(specialised, gatedly, MANY_SIZES),
+    "streaming": Form(streaming, gatedly, (*DECODE_SIZES, (1, 8192, 3584, 8192))),
 }
+OF_GLUON = ("specialised", "streaming")
 
 
 def only_on_a_gpu(name: str) -> Any:
-    return [needs_gpu] if name == "specialised" else []
+    return [needs_gpu] if name in OF_GLUON else []
 
 
 EACH_FORM = pytest.mark.parametrize(
@@ -243,6 +251,7 @@ def test_pieces_of_hidden_are_added_in_their_order(rows: int, pieces: int) -> No
         (FORMS["narrow"], (8, 64, 4096, 64), "hidden of 1 to 1024"),
         (FORMS["decode"], (65, 64, 64, 64), "1 to 64 rows"),
         pytest.param(FORMS["specialised"], (8, 60, 64, 64), "multiples of 8", marks=needs_gpu),
+        pytest.param(FORMS["streaming"], (65, 64, 64, 64), "1 to 64 rows", marks=needs_gpu),
     ],
 )
 def test_what_a_kernel_cannot_do_is_refused(

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
@@ -26,15 +26,15 @@ if TRITON:
     from .workspace import WorkspaceExhausted
 
     try:  # Gluon is experimental: where a Triton has none, or another, plain Triton does the work
-        from . import specialised
+        from . import specialised, streaming
     except (ImportError, AttributeError):
         GLUON = False
     else:
         GLUON = True
 
-Kernel = Literal["narrow", "decode", "specialised", "many_rows", "fallback"]
+Kernel = Literal["narrow", "streaming", "decode", "specialised", "many_rows", "fallback"]
 MANY_ROWS: Kernel = "specialised" if TRITON and GLUON else "many_rows"
-KERNELS: tuple[Kernel, ...] = ("narrow", "decode", "specialised", "many_rows", "fallback")
+KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
 ARCHITECTURES = frozenset({(9, 0)})
 """Compute capabilities that the kernels were written for and measured on: Hopper's."""
@@ -51,7 +51,7 @@ DECODE_MAX_ROWS = 16
 """With more rows the tensor cores, not the weights' way from memory, begin to bound cuBLAS too."""
 DECODE_MIN_HIDDEN = 512
 DECODE_MAX_WEIGHTS = 14_000_000
-"""Numbers in all weights together: with more, cuBLAS reads them nearer to the memory's rate."""
+"""Numbers in all weights together: with more, cuBLAS is quicker than `decode` in plain Triton."""
 
 MANY_ROWS_MIN_ROWS = 4_096
 MANY_ROWS_MIN_HIDDEN = 1_024
@@ -89,13 +89,16 @@ def _is_narrow(p: Problem) -> bool:
 
 
 def _is_decode(p: Problem) -> bool:
+    return p.rows <= DECODE_MAX_ROWS and p.hidden >= DECODE_MIN_HIDDEN and not p.keep
+
+
+def _is_streamed(p: Problem) -> bool:
+    return GLUON and p.gated and _is_decode(p)
+
+
+def _is_small_decode(p: Problem) -> bool:
     weights = p.hidden * (p.width * (2 if p.gated else 1) + p.out)
-    return (
-        p.rows <= DECODE_MAX_ROWS
-        and p.hidden >= DECODE_MIN_HIDDEN
-        and weights <= DECODE_MAX_WEIGHTS
-        and not p.keep
-    )
+    return weights <= DECODE_MAX_WEIGHTS and _is_decode(p)
 
 
 def _is_many_rows(p: Problem) -> bool:
@@ -125,7 +128,8 @@ RULES: tuple[Rule, ...] = (
     Rule("fallback", "strided or unaligned tensors", lambda p: not p.aligned),
     Rule("narrow", "narrow layers and many rows: weights stay on the SM", _is_narrow),
     Rule("fallback", "rows that are no multiple of 16 bytes", _has_ragged_rows),
-    Rule("decode", "few rows: bound by reading the weights once", _is_decode),
+    Rule("streaming", "few rows: bound by reading the weights once", _is_streamed),
+    Rule("decode", "few rows and small weights, not gated or without Gluon", _is_small_decode),
     Rule(MANY_ROWS, "many rows and a hidden layer that costs its way to memory", _is_many_rows),
     Rule("fallback", "cuBLAS is at least as quick", lambda p: True),
 )
@@ -264,11 +268,13 @@ def _launch_gated(
 ) -> torch.Tensor:
     if kernel != "fallback":
         try:
+            if kernel == "streaming" and keep is None:
+                return streaming.gated(x, gate, up, down, activation)
             if kernel == "specialised":
                 return specialised.gated(x, gate, up, down, activation, keep=keep)
             if kernel == "many_rows":
                 return many_rows.gated(x, gate, up, down, activation, keep=keep)
-            if keep is None:
+            if kernel == "decode" and keep is None:
                 return decode.gated(x, gate, up, down, activation)
         except WorkspaceExhausted as error:
             _warn_of_the_fallback(error)
@@ -285,8 +291,8 @@ def _launch_plain(
     activation: str,
     keep: torch.Tensor | None,
 ) -> torch.Tensor:
-    if kernel == "specialised":
-        raise ValueError("the specialised kernel does gated MLPs only")
+    if kernel in ("specialised", "streaming"):
+        raise ValueError(f"the {kernel} kernel does gated MLPs only")
     if kernel != "fallback":
         try:
             if kernel == "many_rows":

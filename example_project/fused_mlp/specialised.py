@@ -384,7 +384,13 @@ def gated(
         (rows, width, hidden, out, x.dtype, x.device, activation, keep is None, config),
         programs,
         (
-            *(*_descriptors(x, gate, up, h, down, config), h, keep_gate, keep_up, y, slot),
+            descriptor(x, c.rows, c.depth),
+            descriptor(gate, c.columns, c.depth),
+            descriptor(up, c.columns, c.depth),
+            descriptor(h, c.rows, c.depth),
+            descriptor(down, 2 * c.columns, c.depth),
+            descriptor(down, c.columns, c.depth),
+            *(h, keep_gate, keep_up, y, slot),
             *(rows, width, hidden, out, tiles // programs * programs, programs),
         ),
         (
@@ -399,32 +405,14 @@ def gated(
 _launcher = Launcher(specialised_kernel)
 
 
-def _descriptors(
-    x: torch.Tensor,
-    gate: torch.Tensor,
-    up: torch.Tensor,
-    h: torch.Tensor,
-    down: torch.Tensor,
-    config: Config,
-) -> tuple[TensorDescriptor, ...]:
-    """What TMA needs to know of each operand, in the kernel's order."""
-    heights = (
-        (x, config.rows),
-        (gate, config.columns),
-        (up, config.columns),
-        (h, config.rows),
-        (down, 2 * config.columns),
-        (down, config.columns),
-    )
-    return tuple(
-        TensorDescriptor(
-            tensor,
-            list(tensor.shape),
-            [tensor.shape[1], 1],
-            [height, config.depth],
-            _layout(height, config.depth, tensor.dtype),
-        )
-        for tensor, height in heights
+def descriptor(tensor: torch.Tensor, height: int, depth: int) -> TensorDescriptor:
+    """What TMA needs to know of a contiguous matrix that is read in tiles of this size."""
+    return TensorDescriptor(
+        tensor,
+        list(tensor.shape),
+        [tensor.shape[1], 1],
+        [height, depth],
+        _layout(height, depth, tensor.dtype),
     )
 
 
