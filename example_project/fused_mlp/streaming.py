@@ -167,7 +167,7 @@ def consume(
         if PIECES > 1:
             at_sums = sums + to * ROWS + row
             gl.store(at_sums + unit % PIECES * out * ROWS, result, mask=inside)
-            gl.thread_barrier()  # see `sync`: all threads' stores before the release
+            sync.barrier()  # see `sync`: all threads' stores before the release
             counter = slot + COUNTERS + 1 + tile
             last = gl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == PIECES - 1
             if last:

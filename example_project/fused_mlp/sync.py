@@ -85,6 +85,15 @@ def proxy_fence():
 
 
 @triton.jit
+def barrier():
+    """All threads of this program, or of this group of warps, come here before any goes on.
+
+    Gluon has had two names for it; a function of Triton's may be called from both.
+    """
+    tl.debug_barrier()
+
+
+@triton.jit
 def publish(counter, INTERPRET: tl.constexpr, TMA: tl.constexpr = False):
     """Add 1 to the counter, after all stores of all threads of this program.
 
