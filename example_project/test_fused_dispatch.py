@@ -33,6 +33,13 @@ NARROW = Problem(2**20, 64, 64, 64, False, True, "relu", torch.float16, (9, 0))
         pytest.param(GEGLU, dispatch.MANY_ROWS, "many rows", id="geglu"),
         pytest.param(replace(GEGLU, keep=True), dispatch.MANY_ROWS, "many rows", id="training"),
         pytest.param(NARROW, "narrow", "narrow layers", id="narrow"),
+        pytest.param(replace(NARROW, width=128), "resident", "narrow layers", id="less narrow"),
+        pytest.param(
+            replace(NARROW, width=100), "narrow", "narrow layers", id="narrow, ragged width"
+        ),
+        pytest.param(
+            replace(NARROW, hidden=256), "narrow", "narrow layers", id="narrow, more hidden"
+        ),
         pytest.param(replace(GEGLU, rows=0), "fallback", "nothing", id="no rows"),
         pytest.param(replace(GEGLU, capability=None), "fallback", "no GPU", id="no GPU"),
         pytest.param(replace(GEGLU, capability=(8, 0)), "fallback", "unknown arch", id="A100"),
@@ -70,7 +77,7 @@ def test_each_rule_decides_something() -> None:
     variants += [replace(GEGLU, capability=None), replace(GEGLU, capability=(8, 0))]
     variants += [replace(GEGLU, dtype=torch.float32), replace(GEGLU, activation="gelu")]
     variants += [replace(GEGLU, aligned=False), replace(DECODE, rows=64)]
-    variants += [replace(DECODE, gated=False)]
+    variants += [replace(DECODE, gated=False), replace(NARROW, hidden=128)]
     assert {choose(variant).reason for variant in variants} == reasons
 
 
@@ -90,6 +97,17 @@ def small(device: str, dtype: torch.dtype = torch.float16) -> tuple[torch.Tensor
         torch.randn(shape, device=device).mul(0.2).to(dtype)
         for shape in ((3, 32), (64, 32), (64, 32), (32, 64))
     )
+
+
+def test_forced_kernels_refuse_strided_weights() -> None:
+    """They take a pointer and a size: strides would be read past without a word."""
+    x, gate, up, down = small("cpu")
+    strided = down.T.contiguous().T
+    with (
+        dispatch.forced("decode"),
+        pytest.raises(ValueError, match=r"contiguous weights.*strides \(1, 32\)"),
+    ):
+        gated_mlp(x, gate, up, strided)
 
 
 def test_another_vendors_gpu_is_no_hopper(monkeypatch: pytest.MonkeyPatch) -> None:

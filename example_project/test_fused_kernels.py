@@ -1,8 +1,8 @@
 """The kernels one by one: right at every edge, the same bits every time, counters left zero.
 
 Narrow and decode run in Triton's interpreter where there is no GPU, on small sizes; the
-two in Gluon (specialised, streaming) have no interpreter and need a Hopper GPU. `many_rows`, the
-specialised one's algorithm in plain Triton, has tests of its own.
+three in Gluon (specialised, streaming, resident) have no interpreter and need a Hopper GPU.
+`many_rows`, the specialised one's algorithm in plain Triton, has tests of its own.
 """
 
 from __future__ import annotations
@@ -104,6 +104,12 @@ def streaming(*args: Any, **options: Any) -> torch.Tensor:
     return gated(*args, **options)
 
 
+def resident(*args: Any, **options: Any) -> torch.Tensor:
+    from fused_mlp.resident import plain
+
+    return plain(*args, **options)
+
+
 NARROW_SIZES = (
     ((2**16, 64, 64, 64), (1000, 128, 512, 128), (777, 24, 40, 20), (1, 100, 300, 90))
     if GPU
@@ -116,14 +122,17 @@ DECODE_SIZES = (
 )
 MANY_SIZES = ((8192, 768, 3072, 768), (1000, 200, 1032, 392), (129, 64, 64, 8), (127, 8, 3000, 1))
 
+RESIDENT_SIZES = ((2**16, 128, 128, 128), (1001, 64, 128, 96), (777, 24, 40, 72), (1, 8, 8, 8))
+
 FORMS = {
     "narrow": Form(narrow.plain, plainly, NARROW_SIZES),
     "decode": Form(decode.gated, gatedly, DECODE_SIZES),
     "decode, plain": Form(decode.plain, plainly, DECODE_SIZES),
     "specialised": Form(specialised, gatedly, MANY_SIZES),
     "streaming": Form(streaming, gatedly, (*DECODE_SIZES, (1, 8192, 3584, 8192))),
+    "resident": Form(resident, plainly, RESIDENT_SIZES),
 }
-OF_GLUON = ("specialised", "streaming")
+OF_GLUON = ("specialised", "streaming", "resident")
 
 
 def only_on_a_gpu(name: str) -> Any:

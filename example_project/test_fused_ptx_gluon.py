@@ -17,7 +17,8 @@ from test_fused_ptx import events, since
 
 pytest.importorskip("triton.experimental.gluon")
 
-KERNELS = ("specialised", "streaming")
+PUBLISHING = ("specialised", "streaming")
+KERNELS = (*PUBLISHING, "resident")
 
 
 def compile_for_hopper(name: str) -> str:
@@ -58,8 +59,13 @@ def compile_for_hopper(name: str) -> str:
     driver.set_active(Hopper())
     module: Any = importlib.import_module(f"fused_mlp.{name}")
     module.sms = lambda index: 132
-    module.workspace.slot = lambda device, ints: torch.zeros(ints, dtype=torch.int32)
+    if name in PUBLISHING:
+        module.workspace.slot = lambda device, ints: torch.zeros(ints, dtype=torch.int32)
     module._launcher = launcher = Keep(getattr(module, f"{name}_kernel"))
+    if name == "resident":
+        shapes = ((1024, 128), (128, 128), (128,), (128, 128), (128,))
+        module.plain(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
+        return launcher.ptx
     rows = 1024 if name == "specialised" else 16
     shapes = ((rows, 768), (3072, 768), (3072, 768), (768, 3072))
     module.gated(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
@@ -80,7 +86,7 @@ def ptx(name: str) -> str:
     return run.stdout
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", PUBLISHING)
 def test_stores_of_h_are_fenced_then_a_barrier_then_the_release(name: str) -> None:
     """Without the barrier, one thread's release would cover that thread's stores alone; without
     the fence, TMA could read around them."""
@@ -91,7 +97,7 @@ def test_stores_of_h_are_fenced_then_a_barrier_then_the_release(name: str) -> No
         assert since(seen[:place], "store") == ["proxy fence", "barrier"]
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", PUBLISHING)
 def test_after_the_acquire_a_proxy_fence_comes_before_tma(name: str) -> None:
     seen = events(ptx(name))
     (place,) = (i for i, event in enumerate(seen) if event == "acquire")
@@ -103,6 +109,19 @@ def test_a_piece_of_a_sum_is_stored_before_the_barrier_before_its_count() -> Non
     seen = events(ptx("streaming"))
     counts = [i for i, event in enumerate(seen) if event == "both"]
     assert "barrier" in since(seen[: counts[0]], "store")
+
+
+def test_a_buffer_is_fenced_before_tma_stores_from_it_and_given_back_after() -> None:
+    """y leaves from the buffer that x came in: all threads' numbers must be in it before TMA reads
+    them, and TMA must have read them before the next block may land there."""
+    text = ptx("resident")
+    store = text.index("cp.async.bulk.tensor.2d.global.shared")
+    written = text.rindex("stmatrix", 0, store)
+    assert "fence.proxy.async.shared::cta" in text[written:store]
+    assert "bar.sync" in text[text.index("fence.proxy", written) : store]
+    waited = text.index("cp.async.bulk.wait_group.read")
+    given_back = text.index("mbarrier.arrive.shared", waited)
+    assert "bar.sync" in text[waited:given_back]
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -26,13 +26,15 @@ if TRITON:
     from .workspace import WorkspaceExhausted
 
     try:  # Gluon is experimental: where a Triton has none, or another, plain Triton does the work
-        from . import specialised, streaming
+        from . import resident, specialised, streaming
     except (ImportError, AttributeError):
         GLUON = False
     else:
         GLUON = True
 
-Kernel = Literal["narrow", "streaming", "decode", "specialised", "many_rows", "fallback"]
+Kernel = Literal[
+    "narrow", "resident", "streaming", "decode", "specialised", "many_rows", "fallback"
+]
 MANY_ROWS: Kernel = "specialised" if TRITON and GLUON else "many_rows"
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
@@ -46,6 +48,8 @@ NARROW_MAX_WIDTH = 128
 NARROW_MAX_HIDDEN = 512
 NARROW_MIN_ROWS = 16_384
 """Fewer rows do not pay for loading the weights into every SM."""
+RESIDENT_ABOVE = 64
+"""Up to this width and hidden, plain Triton keeps the memory just as busy."""
 
 DECODE_MAX_ROWS = 16
 """With more rows the tensor cores, not the weights' way from memory, begin to bound cuBLAS too."""
@@ -88,6 +92,15 @@ def _is_narrow(p: Problem) -> bool:
     )
 
 
+def _is_resident(p: Problem) -> bool:
+    return (
+        GLUON
+        and _is_narrow(p)
+        and max(p.width, p.hidden, p.out) > RESIDENT_ABOVE
+        and resident.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+    )
+
+
 def _is_decode(p: Problem) -> bool:
     return p.rows <= DECODE_MAX_ROWS and p.hidden >= DECODE_MIN_HIDDEN and not p.keep
 
@@ -126,6 +139,7 @@ RULES: tuple[Rule, ...] = (
         lambda p: p.activation not in KERNEL_ACTIVATIONS,
     ),
     Rule("fallback", "strided or unaligned tensors", lambda p: not p.aligned),
+    Rule("resident", "narrow layers and many rows: memory and tensor cores busy", _is_resident),
     Rule("narrow", "narrow layers and many rows: weights stay on the SM", _is_narrow),
     Rule("fallback", "rows that are no multiple of 16 bytes", _has_ragged_rows),
     Rule("streaming", "few rows: bound by reading the weights once", _is_streamed),
@@ -215,8 +229,10 @@ def run_gated(
             rows, width, hidden, out, True, False, activation, x.dtype, x.get_device(), aligned,
             keep is not None,
         )  # fmt: skip
-    if kernel == "narrow":
-        raise ValueError("the narrow kernel does no gated MLPs")
+    elif kernel != "fallback":
+        _require_contiguous(gate, up, down)
+    if kernel in ("narrow", "resident"):
+        raise ValueError(f"the {kernel} kernel does no gated MLPs")
     if x.is_cuda and x.get_device() != torch.cuda.current_device():
         with torch.cuda.device(x.device):  # Triton launches on the current device
             return _launch_gated(kernel, x, gate, up, down, activation, keep)
@@ -251,10 +267,22 @@ def run_plain(
             rows, width, hidden, out, False, b1 is not None, activation, x.dtype, x.get_device(),
             aligned, keep is not None,
         )  # fmt: skip
+    elif kernel != "fallback":
+        _require_contiguous(w1, b1, w2, b2)
     if x.is_cuda and x.get_device() != torch.cuda.current_device():
         with torch.cuda.device(x.device):
             return _launch_plain(kernel, x, w1, b1, w2, b2, activation, keep)
     return _launch_plain(kernel, x, w1, b1, w2, b2, activation, keep)
+
+
+def _require_contiguous(*weights: torch.Tensor | None) -> None:
+    """What `forced` skips: the kernels take a pointer and sizes, and know nothing of strides."""
+    for weight in weights:
+        if weight is not None and not weight.is_contiguous():
+            raise ValueError(
+                f"a forced kernel expects contiguous weights, got strides {weight.stride()} for "
+                f"shape {tuple(weight.shape)}"
+            )
 
 
 def _launch_gated(
@@ -297,6 +325,8 @@ def _launch_plain(
         try:
             if kernel == "many_rows":
                 return many_rows.plain(x, w1, b1, w2, b2, activation, keep=keep)
+            if keep is None and kernel == "resident":
+                return resident.plain(x, w1, b1, w2, b2, activation)
             if keep is None and kernel == "narrow":
                 return narrow.plain(x, w1, b1, w2, b2, activation)
             if keep is None:

@@ -25,7 +25,7 @@ class Launcher:
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._compiled: dict[Hashable, Any] = {}
+        self._launches: dict[Hashable, Any] = {}
 
     def __call__(
         self,
@@ -42,8 +42,8 @@ class Launcher:
         if INTERPRET:
             self._kernel[(programs,)](*arguments, *constants, **options)
             return
-        compiled = self._compiled.get(key)
-        if compiled is None:
+        launch = self._launches.get((programs, key))
+        if launch is None:
             compiled = self._kernel.warmup(*arguments, *constants, grid=(programs,), **options)
-            self._compiled[key] = compiled
-        compiled[(programs, 1, 1)](*arguments, *constants)
+            launch = self._launches[programs, key] = compiled[(programs, 1, 1)]
+        launch(*arguments, *constants)

@@ -172,7 +172,10 @@ def plain(
     even_rows = (rows == 1, rows % 16 == 0)
     sizes = (width, hidden, out, padded(width), padded(out))
     _launcher(
-        (sizes, even_rows, b1 is None, b2 is None, bias, addresses, activation, x.dtype, config),
+        (
+            *(sizes, even_rows, b1 is None, b2 is None, bias, addresses, activation),
+            *(x.dtype, x.device, config),
+        ),
         min(_programs(x.device, config), triton.cdiv(rows, config.block_rows)),
         (x, w1, b1, w2, b2, y, rows),
         (

@@ -23,10 +23,8 @@ tiles for 132 SMs), those beyond the last full wave are cut into two of 128 colu
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from triton.experimental import gluon
@@ -37,17 +35,14 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma,
     warpgroup_mma_wait,
 )
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from . import sync, workspace
 from .activations import activate
+from .hopper import ALIGNMENT, claim, descriptor, sms
 from .launch import Launcher
 from .sync import COUNTERS, LEFT
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
-
-ALIGNMENT = 8
-"""Numbers of 16 bits in the 16 bytes of which TMA wants every row to be a multiple."""
 
 GROUPS = 2
 """Groups of consumers, four warps each: with more, 256 columns of sums do not fit the registers."""
@@ -101,15 +96,6 @@ def collect(mailbox, number, full, step, STAGES: gl.constexpr):
     layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     mbarrier.wait(full.index(step % STAGES), (step // STAGES) & 1)
     return gl.sum(mailbox.index(number % mailbox.shape[0]).load(layout), 0)
-
-
-@gluon.jit
-def claim(empty, full, step, BYTES: gl.constexpr, STAGES: gl.constexpr):
-    """Wait until the buffer of a step has been read; announce the bytes that will arrive."""
-    buffer = step % STAGES
-    mbarrier.wait(empty.index(buffer), ((step // STAGES) & 1) ^ 1)
-    mbarrier.expect(full.index(buffer), BYTES)
-    return buffer
 
 
 @gluon.jit
@@ -181,7 +167,8 @@ def produce(
     buffer = step % STAGES
     mbarrier.wait(empty.index(buffer), ((step // STAGES) & 1) ^ 1)
     mbarrier.arrive(full.index(buffer), count=1)
-    # Only producers read counters, and this one is done. The last one leaves them zeroed.
+    # Only producers read counters, and this one is done. Whatever consumers add to them was awaited
+    # by the producer of some tile of y, so nobody will: the last one out leaves them zeroed.
     left = gl.atomic_add(slot + LEFT, 1, sem="acq_rel", scope="gpu")
     if left == programs - 1:
         for i in range(row_blocks + COUNTERS):
@@ -384,12 +371,12 @@ def gated(
         (rows, width, hidden, out, x.dtype, x.device, activation, keep is None, config),
         programs,
         (
-            descriptor(x, c.rows, c.depth),
-            descriptor(gate, c.columns, c.depth),
-            descriptor(up, c.columns, c.depth),
-            descriptor(h, c.rows, c.depth),
-            descriptor(down, 2 * c.columns, c.depth),
-            descriptor(down, c.columns, c.depth),
+            descriptor(x, rows, width, c.rows, c.depth),
+            descriptor(gate, hidden, width, c.columns, c.depth),
+            descriptor(up, hidden, width, c.columns, c.depth),
+            descriptor(h, rows, hidden, c.rows, c.depth),
+            descriptor(down, out, hidden, 2 * c.columns, c.depth),
+            descriptor(down, out, hidden, c.columns, c.depth),
             *(h, keep_gate, keep_up, y, slot),
             *(rows, width, hidden, out, tiles // programs * programs, programs),
         ),
@@ -403,27 +390,3 @@ def gated(
 
 
 _launcher = Launcher(specialised_kernel)
-
-
-def descriptor(tensor: torch.Tensor, height: int, depth: int) -> TensorDescriptor:
-    """What TMA needs to know of a contiguous matrix that is read in tiles of this size."""
-    return TensorDescriptor(
-        tensor,
-        list(tensor.shape),
-        [tensor.shape[1], 1],
-        [height, depth],
-        _layout(height, depth, tensor.dtype),
-    )
-
-
-@functools.cache
-def _layout(height: int, depth: int, dtype: torch.dtype) -> Any:
-    """Tiles swizzled as ``wgmma`` reads them."""
-    number = gl.bfloat16 if dtype is torch.bfloat16 else gl.float16
-    return gl.NVMMASharedLayout.get_default_for([height, depth], number)
-
-
-@functools.cache
-def sms(index: int) -> int:
-    """Streaming multiprocessors of a GPU."""
-    return torch.cuda.get_device_properties(index).multi_processor_count

@@ -5,7 +5,8 @@ up, and only then loads again. Here, of the six warps of a program,
 
 * one **weight producer** brings pieces of weight by TMA into a ring of buffers, as far ahead as
   there are buffers: into the next tile, and across the border of the phases, for no weight
-  depends on h. While everybody waits for h, most of ``down`` is on its way;
+  depends on h. While everybody waits for h, its share of ``down`` is on its way, as far as 96 KiB
+  of ring hold it;
 * one **input producer** does the same with pieces of x, and of h as soon as all of h is there;
 * four **consumers** multiply what both have brought, on the tensor cores: a piece of weight is
   the 64 rows of the product, x or h its columns, padded to 16, 32 or 64.
@@ -35,8 +36,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from . import sync, workspace
 from .activations import activate
+from .hopper import ALIGNMENT, claim, descriptor, sms
 from .launch import Launcher
-from .specialised import ALIGNMENT, claim, descriptor, sms
 from .sync import COUNTERS, LEFT
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -44,6 +45,9 @@ from .sync import COUNTERS, LEFT
 MAX_ROWS = 64
 TILE = 64
 """Rows of weight in a piece: what one ``wgmma`` multiplies."""
+
+SUMS_ALIGNMENT = 64
+"""Numbers of 16 bits in 128 bytes: where the sums begin in the scratch, a whole cache line."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,12 @@ def multiply(
 
 @gluon.jit
 def consume(
-    h, sums, y, slot, a, b, a_full, a_empty, b_full, b_empty, rows, hidden, out,
+    h, y, slot, a, b, a_full, a_empty, b_full, b_empty, rows, hidden, out, h_numbers,
     hidden_tiles, out_units, width_steps, piece_steps, out_tiles, ACTIVATION: gl.constexpr,
     ROWS: gl.constexpr, TILE: gl.constexpr, STAGES: gl.constexpr, PIECES: gl.constexpr,
 ):  # fmt: skip
     """The consumers: multiply, activate, store."""
+    sums = (h + h_numbers).to(gl.pointer_type(gl.float32), bitcast=True)
     HALF: gl.constexpr = TILE // 2
     pairs: gl.constexpr = gl.BlockedLayout([1, 4, 2], [8, 4, 1], [4, 1, 1], [2, 1, 0])
     flat: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
@@ -187,7 +192,7 @@ def consume(
 
 @gluon.jit
 def streaming_kernel(
-    x, gate, up, down, h_pieces, h, sums, y, slot, rows, width, hidden, out, piece_steps,
+    x, gate, up, down, h_pieces, h, y, slot, rows, width, hidden, out, h_numbers, piece_steps,
     ACTIVATION: gl.constexpr, ROWS: gl.constexpr, TILE: gl.constexpr, DEPTH: gl.constexpr,
     STAGES: gl.constexpr, PIECES: gl.constexpr,
 ):  # fmt: skip
@@ -210,7 +215,7 @@ def streaming_kernel(
     gl.warp_specialize(
         [
             (consume, (
-                h, sums, y, slot, a, b, a_full, a_empty, b_full, b_empty, rows, hidden, out,
+                h, y, slot, a, b, a_full, a_empty, b_full, b_empty, rows, hidden, out, h_numbers,
                 hidden_tiles, out_units, width_steps, piece_steps, out_tiles, ACTIVATION,
                 ROWS, TILE, STAGES, PIECES,
             )),
@@ -256,45 +261,49 @@ def gated(
     """
     rows, width = x.shape
     out, hidden = down.shape
-    plan = make_plan(rows, width, hidden, out, x.dtype, x.device.index, config)
-    h = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
-    y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
-    sums = None
-    if plan.pieces > 1:
-        sums = torch.empty((plan.pieces, out, plan.rows), dtype=torch.float32, device=x.device)
-    slot = workspace.slot(x.device, plan.ints)
+    device = x.device
+    plan = make_plan(rows, width, hidden, out, x.dtype, device.index, config)
+    h = torch.empty(plan.scratch_numbers, dtype=x.dtype, device=device)  # and the sums behind it
+    y = torch.empty((rows, out), dtype=x.dtype, device=device)
     depth = plan.depth
     _launcher(
-        (plan, activation, x.device),
+        (plan, activation),
         plan.programs,
         (
-            descriptor(x, plan.rows, depth),
-            descriptor(gate, TILE // 2, depth),
-            descriptor(up, TILE // 2, depth),
-            descriptor(down, TILE, depth),
-            descriptor(h, plan.rows, depth),
-            *(h, sums, y, slot, rows, width, hidden, out, plan.piece_steps),
+            descriptor(x, rows, width, plan.rows, depth),
+            descriptor(gate, hidden, width, TILE // 2, depth),
+            descriptor(up, hidden, width, TILE // 2, depth),
+            descriptor(down, out, hidden, TILE, depth),
+            descriptor(h, rows, hidden, plan.rows, depth),
+            *(h, y, workspace.slot(device, plan.ints)),
+            *(rows, width, hidden, out, plan.h_numbers, plan.piece_steps),
         ),
         (activation, plan.rows, TILE, depth, plan.stages, plan.pieces),
-        {"num_warps": 4, "launch_cooperative_grid": True},
+        OPTIONS,
     )
     return y
 
 
+OPTIONS = {"num_warps": 4, "launch_cooperative_grid": True}
+
 _launcher = Launcher(streaming_kernel)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """What a launch depends on beside its tensors; ``problem`` tells two plans apart."""
+    """What a launch depends on beside its tensors. Each problem has one, compared by identity.
 
-    problem: tuple[object, ...]
+    ``h_numbers`` of the scratch are h's, in its dtype; behind them lie the sums of the pieces.
+    """
+
     programs: int
     rows: int
     depth: int
     stages: int
     pieces: int
     piece_steps: int
+    h_numbers: int
+    scratch_numbers: int
     ints: int
 
 
@@ -320,13 +329,16 @@ def make_plan(
     steps = math.ceil(hidden / config.depth)
     tiles = math.ceil(out / TILE)
     pieces = config.pieces or max(1, min(8, steps, programs // tiles))
+    h_numbers = math.ceil(rows * hidden / SUMS_ALIGNMENT) * SUMS_ALIGNMENT
+    sums = pieces * out * padded if pieces > 1 else 0
     return Plan(
-        (rows, width, hidden, out, dtype),
         programs,
         padded,
         config.depth,
         config.stages,
         pieces,
         math.ceil(steps / pieces),
+        h_numbers,
+        h_numbers + 2 * sums,
         sync.HEADER_INTS + 1 + tiles,
     )
