@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE_PROJECT = ROOT / "example_project"
+PAGES = [
+    *(ROOT / "README.md", EXAMPLE_PROJECT / "README.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 EXAMPLE = re.compile(r"<!-- run: (passes|script) -->\n```python\n(.*?)```", re.DOTALL)
 EXAMPLES = [
-    pytest.param(how, code, id=f"{page.stem}-{i}")
+    pytest.param(how, code, id=f"{page.relative_to(ROOT)}-{i}")
     for page in PAGES
     for i, (how, code) in enumerate(EXAMPLE.findall(page.read_text()), 1)
 ]
 
 
 @pytest.mark.parametrize(("how", "code"), EXAMPLES)
-def test_an_example_runs_as_it_stands(pytester: pytest.Pytester, how: str, code: str) -> None:
+def test_an_example_runs_as_it_stands(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, how: str, code: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(EXAMPLE_PROJECT), prepend=os.pathsep)
     if how == "script":
         result = pytester.runpython(pytester.makepyfile(example=code))
         assert result.ret == 0
@@ -31,7 +39,7 @@ def test_an_example_runs_as_it_stands(pytester: pytest.Pytester, how: str, code:
     assert "skipped" not in outcomes
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_python_block_is_run(page: Path) -> None:
     text = page.read_text()
     assert text.count("```python") == len(EXAMPLE.findall(text))
@@ -50,7 +58,7 @@ def test_every_option_marker_and_metric_is_in_the_reference() -> None:
     assert [name for name in names if name not in text] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
