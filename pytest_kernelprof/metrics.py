@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -45,6 +45,7 @@ class Metric:
         rounds: the value of each round.
         value: the largest round of a count, the median of a time; None if it was not measured.
         low, high: bounds of the value at 99 %; None where there are too few rounds.
+        block: rounds that count as one, by their median, since neighbours are alike.
         why: why there is no value, or what its reader should know; empty otherwise.
     """
 
@@ -56,6 +57,7 @@ class Metric:
     low: float | None = None
     high: float | None = None
     why: str = ""
+    block: int = 1
 
     @property
     def stable(self) -> bool:
@@ -73,8 +75,11 @@ def timed(name: str, rounds: Sequence[float], kind: Kind = "timed") -> Metric:
     """A time in microseconds with the interval of its median."""
     values = tuple(float(value) for value in rounds)
     interval = median_interval(values)
-    low, high = (interval.low, interval.high) if interval else (None, None)
-    return Metric(name, kind, "us", values, statistics.median(values), low, high)
+    if interval is None:
+        return Metric(name, kind, "us", values, statistics.median(values))
+    return Metric(
+        name, kind, "us", values, interval.median, interval.low, interval.high, block=interval.block
+    )
 
 
 def absent(name: str, kind: Kind, unit: Unit, why: str) -> Metric:
@@ -148,16 +153,7 @@ def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
     if tax <= 0 or metric.low is None:
         return metric
     why = f"CUPTI resident: launches cost x{ratio:.2f}, at most {tax:.1f}us of this"
-    return Metric(
-        metric.name,
-        metric.kind,
-        metric.unit,
-        metric.rounds,
-        metric.value,
-        max(0.0, metric.low - tax),
-        metric.high,
-        why,
-    )
+    return replace(metric, low=max(0.0, metric.low - tax), why=why)
 
 
 def _launch_overhead(timings: HostTimings, latency: Metric, busy: Metric, tax: float) -> Metric:
@@ -175,7 +171,7 @@ def _launch_overhead(timings: HostTimings, latency: Metric, busy: Metric, tax: f
     why = f"floor of an empty call {floor:.1f}us"
     return Metric(
         "launch_overhead", "timed", "us", rounds, value, low, high,
-        why + (f"; {latency.why}" if latency.why else ""),
+        why + (f"; {latency.why}" if latency.why else ""), latency.block,
     )  # fmt: skip
 
 

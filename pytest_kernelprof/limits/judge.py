@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.metrics import Metric
     from pytest_kernelprof.profiles import Kernel, Profile
 
+FEWEST_ROUNDS = 8
+"""With fewer no interval has 99 %; the median alone is judged, and the verdict says so."""
+
 Outcome = Literal["pass", "fail", "inconclusive", "not applicable", "unavailable"]
 
 
@@ -77,12 +80,22 @@ def _timed(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
     low = metric.value if metric.low is None else metric.low
     high = metric.value if metric.high is None else metric.high
     outcome: Outcome = "fail" if low > bound else "pass" if high <= bound else "inconclusive"
+    if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
+        outcome = "inconclusive"
     text = (
         f"{limit.name}: {format_time(metric.value)}, limit {limit_words} ({_spread(metric, bound)})"
     )
     if outcome == "inconclusive":
-        text += ": INCONCLUSIVE, the interval holds the limit"
+        text += f": INCONCLUSIVE, {_why_inconclusive(metric)}"
     return Verdict(limit, outcome, text)
+
+
+def _why_inconclusive(metric: Metric) -> str:
+    return (
+        "neighbouring rounds are too alike"
+        if metric.low is None
+        else "the interval holds the limit"
+    )
 
 
 def _spread(metric: Metric, bound: float) -> str:
@@ -92,8 +105,11 @@ def _spread(metric: Metric, bound: float) -> str:
     rounds = len(metric.rounds)
     if metric.low is None or metric.high is None:
         few = "one round" if rounds == 1 else f"{rounds} rounds"
-        return f"{over}{few}, too few for an interval"
+        what = "too few for an interval" if rounds < FEWEST_ROUNDS else "no interval"
+        return f"{over}{few}, {what}"
     interval = f"99 % CI {metric.low:.1f}..{metric.high:.1f}us, {rounds} rounds"
+    if metric.block > 1:
+        interval += f" in blocks of {metric.block}"
     return f"{over}{interval}" + (f"; {metric.why}" if metric.why else "")
 
 

@@ -13,6 +13,9 @@ from corpus import NAMES, recorded
 from pytest_kernelprof.metrics import Metric, count, host_metrics, timed
 from pytest_kernelprof.timings import HostTimings
 
+MIXED = (6, 1, 11, 4, 9, 2, 7, 0, 10, 3, 8, 5)
+"""The numbers below 12 as independent rounds would have them: neighbours are not alike."""
+
 
 def wait(name: str, ts: float, correlation: int) -> dict[str, Any]:
     return span("cuda_sync", name, ts, 1, 1, correlation=correlation)
@@ -180,7 +183,7 @@ def test_a_count_is_judged_by_its_largest_round_and_knows_that_it_is_unstable() 
 
 
 def test_a_time_is_the_median_with_its_interval() -> None:
-    metric = timed("cuda_time", [float(i) for i in range(12)])
+    metric = timed("cuda_time", [float(i) for i in MIXED])
     assert (metric.value, metric.low, metric.high) == (5.5, 1.0, 10.0)
 
 
@@ -189,15 +192,15 @@ def test_a_time_of_few_rounds_has_no_interval() -> None:
     assert (metric.value, metric.low, metric.high) == (2.0, None, None)
 
 
-LATENCY = tuple(100.0 + i for i in range(12))
-BUSY = timed("gpu_busy", [20.0 + i / 10 for i in range(12)])
+LATENCY = tuple(100.0 + i for i in MIXED)
+BUSY = timed("gpu_busy", [20.0 + i / 10 for i in MIXED])
 
 
 def host(**changed: Any) -> dict[str, Metric]:
     timings = HostTimings(
         **{
             "latency_us": LATENCY,
-            "dispatch_us": tuple(50.0 + i for i in range(12)),
+            "dispatch_us": tuple(50.0 + i for i in MIXED),
             "floor_us": (5.0,) * 12,
             **changed,
         }

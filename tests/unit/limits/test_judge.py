@@ -16,6 +16,9 @@ from pytest_kernelprof.limits.kinds import parse_limit
 from pytest_kernelprof.metrics import timed
 from pytest_kernelprof.profiles import Profile
 
+MIXED = (6, 1, 11, 4, 9, 2, 7, 0, 10, 3, 8, 5)
+"""The numbers below 12 as independent rounds would have them: neighbours are not alike."""
+
 
 def verdict(profile: Profile, name: str, *args: Any, **kwargs: Any) -> Verdict:
     return judge(profile, [parse_limit(name, args, kwargs)])[0]
@@ -66,13 +69,13 @@ def test_outcomes(
 )
 def test_a_time_is_judged_by_its_whole_interval(bound: str, outcome: str) -> None:
     profile = recorded("mlp")
-    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in range(12)])
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in MIXED])
     assert verdict(profile, "max_cuda_time", bound).outcome == outcome
 
 
 def test_a_failed_time_says_how_far_how_sure_and_of_how_many_rounds() -> None:
     profile = recorded("mlp")
-    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in range(12)])
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in MIXED])
     assert verdict(profile, "max_cuda_time", "90us").text == (
         "max_cuda_time: 105.5us, limit 90.0us (+17.2 %, 99 % CI 101.0..110.0us, 12 rounds)"
     )
@@ -248,7 +251,7 @@ def test_a_time_far_above_its_limit_is_told_as_a_multiple() -> None:
 
 def test_an_inconclusive_time_says_why() -> None:
     profile = recorded("mlp")
-    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in range(12)])
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in MIXED])
     text = verdict(profile, "max_cuda_time", "105us").text
     assert text.endswith("INCONCLUSIVE, the interval holds the limit")
 
