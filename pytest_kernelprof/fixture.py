@@ -25,6 +25,7 @@ from pytest_kernelprof.measure import (
 )
 from pytest_kernelprof.report.data import row
 from pytest_kernelprof.report.failure import failure_message, integrity_words
+from pytest_kernelprof.sampling import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -135,7 +136,10 @@ class KernelProfile:
             return self._run_plainly(fn, args, kwargs, setup)
         label = f"profile {len(self._taken) + 1}" if self._taken else ""
         plan = replace(self._plan(chosen.get("rounds")), **chosen)
-        result, measurement = measure(fn, plan, args, kwargs, setup=setup, label=label)
+        # Who asks for a number of rounds gets that number, decided or not.
+        fixed = chosen.get("rounds") or self._asked_rounds
+        needs = None if fixed else self._needs
+        result, measurement = measure(fn, plan, args, kwargs, setup=setup, label=label, needs=needs)
         self._keep(_Taken(measurement))
         return result  # type: ignore[no-any-return]
 
@@ -233,10 +237,11 @@ class KernelProfile:
         new = self._taken[self._judged :]
         self._judged = len(self._taken)
         judged = [(taken.measurement, self._judge(taken)) for taken in new]
+        failing = {"fail", "inconclusive"} if self._settings.inconclusive == "fail" else {"fail"}
         failures = [
             failure_message(measurement.profile, verdicts)
             for measurement, verdicts in judged
-            if any(verdict.outcome == "fail" for verdict in verdicts)
+            if any(verdict.outcome in failing for verdict in verdicts)
         ]
         if failures:
             raise LimitExceeded("\n".join(failures), pytrace=False)
@@ -250,8 +255,22 @@ class KernelProfile:
             for measurement, _ in judged
             if not measurement.settled and not measurement.profile.recording.get("one_shot")
         ]
+        if self._settings.inconclusive == "pass":
+            return cold
         unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
         return cold + unsure
+
+    def _needs(self, profile: Profile) -> Needs:
+        """What the verdicts on a profile still need."""
+        verdicts = judge(profile, self._limits.values())
+        open_ones = [v for v in verdicts if v.outcome == "inconclusive"]
+        failing = [v for v in verdicts if v.outcome == "fail" and v.limit.host_time]
+        return Needs(
+            device_rounds=any(v.limit.device_time for v in open_ones),
+            host_rounds=any(v.limit.host_time for v in open_ones),
+            second_look=bool(failing) and not profile.second_look,
+            reason="; ".join(v.text for v in (*open_ones, *failing)),
+        )
 
     def _judge(self, taken: _Taken) -> list[Verdict]:
         limits = {**self._limits, **taken.own_limits}
@@ -275,7 +294,7 @@ class KernelProfile:
         limits = self._limits.values()
         everything = not limits or settings.report
         timed = everything or any(limit.device_time or limit.host_time for limit in limits)
-        asked = rounds or (options.rounds if options else None) or settings.rounds
+        asked = rounds or self._asked_rounds
         profiled = asked or (TIMED_ROUNDS if timed else EXACT_ROUNDS)
         host = everything or asked is not None or any(limit.host_time for limit in limits)
         flush = options.flush_l2 if options and options.flush_l2 is not None else None
@@ -288,6 +307,10 @@ class KernelProfile:
             flush_l2=settings.flush_l2 if flush is None else flush,
             stacks=bool((options and options.stacks) or settings.stacks),
         )
+
+    @property
+    def _asked_rounds(self) -> int | None:
+        return (self._options.rounds if self._options else None) or self._settings.rounds
 
     @staticmethod
     def _run_plainly(

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 FEWEST_FOR_BLOCKS = 12
 """Fewer values tell nothing of how alike neighbours are."""
 
+ENOUGH_FOR_A_RANGE = 48
+"""So many values, however alike, hold the true median between the least and the greatest."""
+
 _MOST_ALIKE = 0.95
 
 
@@ -79,12 +82,15 @@ def median_interval(values: Sequence[float], confidence: float = 0.99) -> Interv
 
     The order statistics want independent values. Rounds next to each other are not always that (a
     clock that ramps, a neighbour that computes): then medians of blocks take the values' place.
+    Where even many values make too few blocks, the interval is their whole range.
     """
     size = block_size(values)
     blocks = [
         statistics.median(values[i : i + size]) for i in range(0, len(values) - size + 1, size)
     ]
     k = rank(len(blocks), confidence)
+    if k == 0 and len(values) >= ENOUGH_FOR_A_RANGE:
+        return Interval(statistics.median(values), min(values), max(values), size)
     if k == 0:
         return None
     ordered = sorted(blocks)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.profiles import Profile, What
+from pytest_kernelprof.sampling import next_rounds
 from pytest_kernelprof.trace import read_trace
 from pytest_kernelprof.trace.links import source_lines
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.capture.devices import Device, DeviceKind
     from pytest_kernelprof.capture.session import Recording
+    from pytest_kernelprof.sampling import Needs
+    from pytest_kernelprof.timings import HostTimings
 
 TRIES = 3
 EXACT_ROUNDS = 2
@@ -25,6 +28,9 @@ _GRAPH_ROUNDS = 3
 _MEMORY_ROUNDS = 2
 _MOST_WARMUPS = 5
 _SCHEMA = 1
+_OF_THE_DEVICE = frozenset(
+    {"kernels", "launches", "memsets", "syncs", "cuda_time", "gpu_busy", "gpu_span", "gpu_idle"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,12 @@ def measure(
     *,
     setup: Callable[[], tuple[Sequence[Any], Mapping[str, Any]] | Sequence[Any]] | None = None,
     label: str = "",
+    needs: Callable[[Profile], Needs] | None = None,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable; the first call's result comes first.
+
+    ``needs`` says what the verdicts on the profile still need: sampling goes on until that is
+    nothing, or until there are 96 rounds.
 
     Raises:
         IncompleteProfile: the profiler is not available or did not see everything in three
@@ -95,7 +105,10 @@ def measure(
     for _ in range(plan.warmup - 1):
         prepare()()
     profile, retakes, settled = _profile_until_sound(device, plan, prepare, label)
-    profile = profile.with_recording(_unprofiled(device, plan, prepare, setup is not None, cupti))
+    time_host = functools.partial(_host_timings, device, plan, prepare, setup is not None, cupti)
+    profile = profile.with_recording(_unprofiled(device, plan, prepare, time_host))
+    if needs is not None:
+        profile = _sample_on(profile, device, plan, prepare, time_host, needs)
     attribute = functools.partial(_attribute, profile, device, prepare)
     return result, Measurement(profile, retakes, settled, attribute)
 
@@ -242,15 +255,73 @@ def _refuse_blind(device: Device, profile: Profile) -> None:
         raise ProfilerUnavailable(why_blind())
 
 
-def _unprofiled(
+def _sample_on(
+    profile: Profile,
+    device: Device,
+    plan: Plan,
+    prepare: Callable[[], Callable[[], Any]],
+    time_host: Callable[[int], HostTimings],
+    needs: Callable[[Profile], Needs],
+) -> Profile:
+    """Take more rounds while a verdict needs them; see `sampling`."""
+    taken = plan.rounds
+    while True:
+        wanted = needs(profile)
+        if wanted.second_look and "second_look" not in profile.recording:
+            second = time_host(max(TIMED_ROUNDS, len(profile.metrics["latency"].rounds)))
+            profile = profile.with_recording({"second_look": asdict(second)})
+            continue
+        more = next_rounds(taken)
+        if not (wanted.device_rounds or wanted.host_rounds) or not more:
+            return profile
+        if wanted.device_rounds:
+            further, _, _ = _profile_until_sound(
+                device, replace(plan, rounds=more), prepare, profile.label
+            )
+            if not further.integrity.complete:
+                return profile  # the verdict stays what it is: not reached
+            profile = profile.with_recording({"more_rounds": _with_rounds_of(profile, further)})
+        timings = profile.host_timings
+        if wanted.host_rounds and timings is not None:
+            series = timings.followed_by(time_host(more))
+            profile = profile.with_recording({"host_timings": asdict(series)})
+        taken += more
+
+
+def _with_rounds_of(profile: Profile, further: Profile) -> dict[str, list[float]]:
+    """The rounds of all sessions after the first, by metric."""
+    before = profile.recording.get("more_rounds", {})
+    return {
+        metric.name: [*before.get(metric.name, ()), *metric.rounds]
+        for metric in further.metrics.values()
+        if metric.rounds and metric.name in _OF_THE_DEVICE
+    }
+
+
+def _host_timings(
     device: Device,
     plan: Plan,
     prepare: Callable[[], Callable[[], Any]],
     fresh_arguments: bool,
-    cupti: dict[str, float],
+    cupti: Mapping[str, Any],
+    rounds: int,
+) -> HostTimings:
+    """Times of unprofiled calls, with what an attached CUPTI costs beside them."""
+    from pytest_kernelprof.capture.host import L2Flush, time_calls
+
+    flush = L2Flush(device) if plan.flush_l2 else _nothing
+    timings = time_calls(device, prepare, rounds, flush=flush, fresh_arguments=fresh_arguments)
+    return replace(timings, **cupti) if cupti else timings
+
+
+def _unprofiled(
+    device: Device,
+    plan: Plan,
+    prepare: Callable[[], Callable[[], Any]],
+    time_host: Callable[[int], HostTimings],
 ) -> dict[str, Any]:
     """What calls without the profiler tell, as plain data for the recording."""
-    from pytest_kernelprof.capture.host import L2Flush, time_calls, watch_memory
+    from pytest_kernelprof.capture.host import watch_memory
 
     noted: dict[str, Any] = {}
     if plan.memory:
@@ -263,11 +334,7 @@ def _unprofiled(
                 "the native one, or a memory history that is already being recorded)"
             )
     if plan.host_rounds:
-        flush = L2Flush(device) if plan.flush_l2 else _nothing
-        timings = time_calls(
-            device, prepare, plan.host_rounds, flush=flush, fresh_arguments=fresh_arguments
-        )
-        noted["host_timings"] = {**asdict(timings), **cupti}
+        noted["host_timings"] = asdict(time_host(plan.host_rounds))
     return noted
 
 

@@ -82,6 +82,17 @@ def timed(name: str, rounds: Sequence[float], kind: Kind = "timed") -> Metric:
     )
 
 
+def extended(metric: Metric, more: Sequence[float]) -> Metric:
+    """The metric with the rounds of further sessions."""
+    if not more:
+        return metric
+    if metric.kind == "exact":
+        return count(
+            metric.name, [int(n) for n in (*metric.rounds, *more)], metric.unit, metric.why
+        )
+    return timed(metric.name, (*metric.rounds, *more), metric.kind)
+
+
 def absent(name: str, kind: Kind, unit: Unit, why: str) -> Metric:
     """A metric that could not be had, with the reason."""
     return Metric(name, kind, unit, why=why)

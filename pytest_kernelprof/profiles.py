@@ -270,6 +270,8 @@ class Profile:
         """All metrics by name."""
         if self.device_kind == "cuda":
             found = _metrics.device_metrics(self.trace, self.links, self._layout, self._ours)
+            more = self.recording.get("more_rounds", {})
+            found = [_metrics.extended(metric, more.get(metric.name, ())) for metric in found]
             known = {metric.name: metric for metric in found}
             busy, launches = known["gpu_busy"], known["launches"]
             why = (
@@ -299,8 +301,23 @@ class Profile:
     @property
     def host_timings(self) -> HostTimings | None:
         """Timings of unprofiled calls, if any were taken."""
-        timings = self.recording.get("host_timings")
+        return self._host_timings("host_timings")
+
+    def _host_timings(self, key: str) -> HostTimings | None:
+        timings = self.recording.get(key)
         return msgspec.convert(timings, HostTimings) if timings else None
+
+    @functools.cached_property
+    def second_look(self) -> dict[str, Metric]:
+        """``dispatch_time``, ``latency`` and ``launch_overhead`` by a second, separate measurement;
+        empty where none was taken."""
+        timings = self._host_timings("second_look")
+        if timings is None:
+            return {}
+        busy, launches = self.metrics.get("gpu_busy"), self.metrics.get("launches")
+        if self.device_kind != "cuda":
+            busy = launches = None
+        return {m.name: m for m in _metrics.host_metrics(timings, busy, launches)}
 
     @functools.cached_property
     def bound(self) -> Bound:
@@ -391,7 +408,7 @@ class Profile:
         return self._lines.get((what, i), "")
 
     def _fullest_round(self, metric: str) -> int:
-        per_round = self.metrics[metric].rounds
+        per_round = self.metrics[metric].rounds[: self.rounds]  # further sessions left no trace
         return per_round.index(max(per_round)) if per_round else 0
 
     def _rows(self, kind: int, chosen: int) -> Ints:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEVICES = ("auto", "cuda", "cpu")
+POLICIES = ("warn", "fail", "pass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Settings:
     warmup: int | None = None
     flush_l2: bool = True
     trace_dir: str | None = None
+    inconclusive: str = "warn"
 
 
 def _flag(text: str) -> bool:
@@ -43,6 +45,12 @@ def _flag(text: str) -> bool:
 def _device(text: str) -> str:
     if text not in DEVICES:
         raise ValueError(f"expected one of {', '.join(DEVICES)}")
+    return text
+
+
+def _policy(text: str) -> str:
+    if text not in POLICIES:
+        raise ValueError(f"expected one of {', '.join(POLICIES)}")
     return text
 
 
@@ -75,6 +83,11 @@ _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "rounds": (_positive, "profiled rounds of each call (default: 2, with timed limits 12)"),
     "warmup": (_positive, "calls before the first profiled one (default: 1); more if cold"),
     "flush_l2": (_flag, "flush the GPU's L2 cache before each timed round (default: true)"),
+    "inconclusive": (
+        _policy,
+        "what a time does whose interval still holds its limit after 96 rounds: warn (default), "
+        "fail or pass",
+    ),
     "trace_dir": (_folder, "write every profile's Chrome trace (json.gz) into this folder"),
 }
 _SWITCHES = ("report", "all", "only", "disable", "require_gpu", "stacks")

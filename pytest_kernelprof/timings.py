@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,15 @@ class HostTimings:
     back_to_back_us: float | None = None
     cupti_us_per_launch: float = 0.0
     cupti_ratio: float = 1.0
+
+    def followed_by(self, more: HostTimings) -> HostTimings:
+        """These rounds and those of ``more``, as one series."""
+        return replace(
+            self,
+            latency_us=self.latency_us + more.latency_us,
+            dispatch_us=self.dispatch_us + more.dispatch_us,
+            floor_us=self.floor_us + more.floor_us,
+        )
 
 
 @dataclass(frozen=True, slots=True)

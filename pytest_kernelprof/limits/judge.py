@@ -82,12 +82,15 @@ def _timed(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
     outcome: Outcome = "fail" if low > bound else "pass" if high <= bound else "inconclusive"
     if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
         outcome = "inconclusive"
-    text = (
-        f"{limit.name}: {format_time(metric.value)}, limit {limit_words} ({_spread(metric, bound)})"
-    )
-    if outcome == "inconclusive":
-        text += f": INCONCLUSIVE, {_why_inconclusive(metric)}"
-    return Verdict(limit, outcome, text)
+    spread = _spread(metric, bound)
+    why = _why_inconclusive(metric) if outcome == "inconclusive" else ""
+    second = profile.second_look.get(limit.metric) if limit.host_time else None
+    if outcome == "fail" and second is not None and second.value is not None:
+        spread += f"; a second look: {format_time(second.value)}"
+        if (second.value if second.low is None else second.low) <= bound:
+            outcome, why = "inconclusive", "the second look does not confirm it"
+    text = f"{limit.name}: {format_time(metric.value)}, limit {limit_words} ({spread})"
+    return Verdict(limit, outcome, text + (f": INCONCLUSIVE, {why}" if why else ""))
 
 
 def _why_inconclusive(metric: Metric) -> str:

@@ -25,7 +25,7 @@ def test_broken(kernel_profile):
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_latency: *s, limit 1.00ms (*, 99 % CI *..*us, 12 rounds)",
+            "max_latency: *s, limit 1.00ms (*, 99 % CI *..*us, * rounds*; a second look: *s)",
             "  #  operator    called by     line *cpu time",
             "  1  aten::mm    aten::matmul  test_it.py:*s",
         ]

@@ -55,8 +55,16 @@ def test_alike_neighbours_do_not_make_it_too_sure(n: int, plain: float) -> None:
     assert misses(n, 0.8) <= plain / 5
 
 
-def test_a_ramp_has_no_interval() -> None:
+@pytest.mark.parametrize("r", [0.8, 0.9])
+def test_however_alike_neighbours_are_96_values_miss_seldom(r: float) -> None:
+    assert misses(96, r) <= 0.04
+
+
+def test_a_short_ramp_has_no_interval_and_a_long_one_its_whole_range() -> None:
     assert median_interval([float(i) for i in range(24)]) is None
+    interval = median_interval([float(i) for i in range(96)])
+    assert interval is not None
+    assert (interval.low, interval.high) == (0.0, 95.0)
 
 
 def test_autocorrelation_is_that_of_the_process() -> None:

@@ -259,3 +259,47 @@ def test_an_inconclusive_time_says_why() -> None:
 def test_a_value_that_could_not_be_had_says_why() -> None:
     found = verdict(recorded("mlp"), "max_latency", "1s")
     assert found.text.startswith("max_latency: latency not measured")
+
+
+def timings(latency: float) -> dict[str, Any]:
+    rounds = tuple(latency + i / 10 for i in MIXED)
+    return {"latency_us": rounds, "dispatch_us": rounds, "floor_us": (10.0,) * len(rounds)}
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome", "words"),
+    [
+        (520.0, "fail", "a second look: 520.5us)"),
+        (480.0, "inconclusive", "): INCONCLUSIVE, the second look does not"),
+        (499.8, "inconclusive", "does not confirm it"),
+    ],
+)
+def test_a_limit_on_host_time_fails_only_if_a_second_look_agrees(
+    second: float, outcome: str, words: str
+) -> None:
+    """Enqueue times differ by 40 % between processes and states of a machine."""
+    noted = {"host_timings": timings(510.0), "second_look": timings(second)}
+    found = verdict(recorded("mlp").with_recording(noted), "max_latency", "500us")
+    assert found.outcome == outcome
+    assert words in found.text
+
+
+def test_a_kept_limit_needs_no_second_look() -> None:
+    noted = {"host_timings": timings(400.0), "second_look": timings(900.0)}
+    found = verdict(recorded("mlp").with_recording(noted), "max_latency", "500us")
+    assert found.outcome == "pass"
+
+
+def test_rounds_of_further_sessions_count() -> None:
+    """Sampling on adds rounds that left no trace: times get more of them, counts their largest."""
+    profile = recorded("mlp")
+    more = {"cuda_time": [250.0] * 12, "kernels": [5] * 11 + [7]}
+    profile = profile.with_recording({"more_rounds": more})
+    assert (
+        len(profile.metrics["cuda_time"].rounds)
+        == len(recorded("mlp").metrics["cuda_time"].rounds) + 12
+    )
+    found = verdict(profile, "max_kernels", 5)
+    assert found.outcome == "fail"
+    assert "UNSTABLE" in found.text
+    assert len(profile.kernels) == 5, "the table is of the rounds that were recorded"
