@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from _pytest.outcomes import OutcomeException
 
-from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
+from pytest_kernelprof.comparison import Comparison, Comparisons, NoComparisons, contend
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.judge import Verdict, judge
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.markers import check_option
@@ -23,12 +25,13 @@ from pytest_kernelprof.measure import (
     preparer,
     require_complete,
 )
-from pytest_kernelprof.report.data import row
+from pytest_kernelprof.report.data import row, text
 from pytest_kernelprof.report.failure import failure_message, integrity_words
 from pytest_kernelprof.sampling import Needs
+from pytest_kernelprof.turns import CLOCKS, Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.capture.devices import DeviceKind
     from pytest_kernelprof.limits.kinds import Limit
@@ -94,6 +97,9 @@ class KernelProfile:
         self._taken: list[_Taken] = []
         self._ran_disabled = False
         self._judged = 0
+        self._compared = False
+        self._comparisons: list[Comparisons] = []
+        self._undecided: list[str] = []
 
     def __call__(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         """Warm up, profile and measure ``fn(*args, **kwargs)``; returns the first call's result."""
@@ -142,6 +148,83 @@ class KernelProfile:
         result, measurement = measure(fn, plan, args, kwargs, setup=setup, label=label, needs=needs)
         self._keep(_Taken(measurement))
         return result  # type: ignore[no-any-return]
+
+    def compare(
+        self,
+        candidate: Callable[..., Any],
+        reference: Callable[..., Any],
+        /,
+        *args: Any,
+        metric: str | None = None,
+        rounds: int | None = None,
+        setup: Callable[[], Any] | None = None,
+        **kwargs: Any,
+    ) -> Comparison:
+        """Measure two callables on the same arguments in turn (A B, B A, ...), in one run.
+
+        The comparison has ``speedup``, ``interval``, ``min_speedup(1.5)`` and
+        ``not_slower(by="2%")``. The test's markers do not judge these profiles.
+
+        Args:
+            metric: "cuda_time" (default; on the CPU "latency"), "latency" or "peak_memory".
+            rounds: pairs to begin with; 12 by default. Assertions add more while undecided.
+            setup: as in ``run``; called before each round of each callable.
+
+        Raises:
+            IncompleteProfile: the profiler cannot be used here, or a profile stayed incomplete.
+            MarkerError: an option is not of its form.
+        """
+        __tracebackhide__ = True
+        first, second = _names_of(candidate, reference)
+        found = self.compare_all(
+            {first: candidate, second: reference},
+            *args,
+            reference=second,
+            metric=metric,
+            rounds=rounds,
+            setup=setup,
+            **kwargs,
+        )
+        return found[first]
+
+    def compare_all(
+        self,
+        callables: Mapping[str, Callable[..., Any]],
+        /,
+        *args: Any,
+        reference: str,
+        metric: str | None = None,
+        rounds: int | None = None,
+        setup: Callable[[], Any] | None = None,
+        **kwargs: Any,
+    ) -> Comparisons:
+        """Measure several callables in turn; ``reference`` names the one that all others are
+        compared with. A mapping from their names to comparisons; ``print`` it for a table.
+
+        Args and errors are those of ``compare``.
+        """
+        __tracebackhide__ = True
+        _check_callables(callables, reference)
+        clock = _clock(metric, self._device)
+        pairs = TIMED_ROUNDS if rounds is None else check_option("rounds", rounds)
+        self._compared = True
+        if self._settings.disable:
+            for fn in callables.values():
+                self._run_plainly(fn, args, kwargs, setup)
+            return NoComparisons(_DISABLED)
+        found = contend(
+            callables,
+            args,
+            kwargs,
+            device=self._device,
+            clock=clock,
+            pairs=pairs,
+            setup=setup,
+            flush_l2=self._flush_l2,
+        )
+        comparisons = Comparisons(found, list(callables), reference, self._note_undecided)
+        self._comparisons.append(comparisons)
+        return comparisons
 
     @contextlib.contextmanager
     def region(self, name: str = "region", **limits: Any) -> Iterator[Region]:
@@ -227,8 +310,9 @@ class KernelProfile:
             LimitExceeded: with all violations of all profiles.
             IncompleteProfile: nothing was profiled, or a kept limit cannot be trusted.
         """
-        if self._ran_disabled and not self._taken:
-            return []
+        undecided, self._undecided = self._undecided, []
+        if not self._taken and (self._ran_disabled or self._compared):
+            return undecided
         if not self._taken:
             raise IncompleteProfile(
                 "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, "
@@ -258,7 +342,20 @@ class KernelProfile:
         if self._settings.inconclusive == "pass":
             return cold
         unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
-        return cold + unsure
+        return cold + unsure + undecided
+
+    def _note_undecided(self, text: str) -> None:
+        """What becomes of an assertion of a comparison that 96 pairs do not decide."""
+        __tracebackhide__ = True
+        if self._settings.inconclusive == "fail":
+            raise LimitExceeded(text, pytrace=False)
+        if self._settings.inconclusive == "warn":
+            self._undecided.append(text)
+
+    def new_tables(self) -> list[str]:
+        """The comparisons made since the last call, as text tables."""
+        new, self._comparisons = self._comparisons, []
+        return [text(comparisons.table()) for comparisons in new]
 
     def _needs(self, profile: Profile) -> Needs:
         """What the verdicts on a profile still need."""
@@ -297,16 +394,20 @@ class KernelProfile:
         asked = rounds or self._asked_rounds
         profiled = asked or (TIMED_ROUNDS if timed else EXACT_ROUNDS)
         host = everything or asked is not None or any(limit.host_time for limit in limits)
-        flush = options.flush_l2 if options and options.flush_l2 is not None else None
         return Plan(
             self._device,
             warmup=(options.warmup if options else None) or settings.warmup or 1,
             rounds=profiled,
             host_rounds=(asked or TIMED_ROUNDS) if host else 0,
             memory=everything or any(limit.memory for limit in limits),
-            flush_l2=settings.flush_l2 if flush is None else flush,
+            flush_l2=self._flush_l2,
             stacks=bool((options and options.stacks) or settings.stacks),
         )
+
+    @property
+    def _flush_l2(self) -> bool:
+        asked = self._options.flush_l2 if self._options else None
+        return self._settings.flush_l2 if asked is None else asked
 
     @property
     def _asked_rounds(self) -> int | None:
@@ -320,3 +421,43 @@ class KernelProfile:
         setup: Callable[[], Any] | None,
     ) -> R:
         return preparer(fn, args, kwargs or {}, setup)()()  # type: ignore[no-any-return]
+
+
+def _names_of(candidate: object, reference: object) -> tuple[str, str]:
+    """What the callables are called in tables; told apart where both have one name."""
+    names = [
+        str(getattr(fn, "__name__", None) or type(fn).__name__) for fn in (candidate, reference)
+    ]
+    if names[0] == names[1]:
+        names = [f"{names[0]} (candidate)", f"{names[1]} (reference)"]
+    return names[0], names[1]
+
+
+def _check_callables(callables: object, reference: object) -> None:
+    form = 'compare_all({"eager": f, "fused": g}, x, reference="eager")'
+    if not isinstance(callables, Mapping) or len(callables) < 2:
+        raise MarkerError(f"expected two callables or more, by name. The form is: {form}")
+    for name, fn in callables.items():
+        if not callable(fn):
+            raise MarkerError(
+                f"{name}: expected a callable, got {type(fn).__name__}; write compare(f, g, x), "
+                "not compare(f(x), g(x))"
+            )
+    if reference not in callables:
+        names = ", ".join(map(repr, callables))
+        raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
+
+
+def _clock(metric: str | None, device: DeviceKind) -> Clock:
+    default: Clock = "latency" if device == "cpu" else "cuda_time"
+    if metric is None:
+        return default
+    for clock in CLOCKS:
+        if metric == clock:
+            if device == "cpu" and clock != "latency":
+                raise MarkerError(
+                    f"metric={metric!r}: on the CPU there is latency alone; leave metric out to "
+                    "get cuda_time on a GPU and latency elsewhere"
+                )
+            return clock
+    raise MarkerError(f"metric={metric!r}: expected one of {', '.join(CLOCKS)}")

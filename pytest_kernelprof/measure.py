@@ -204,14 +204,43 @@ def _profile_until_sound(
 def _profile(
     device: Device, plan: Plan, rounds: int, prepare: Callable[[], Callable[[], Any]], label: str
 ) -> Profile:
+    flush = plan.flush_l2 and rounds > _GRAPH_ROUNDS
+    return profile_rounds(device, prepare, rounds, flush_l2=flush, stacks=plan.stacks, label=label)
+
+
+def warm_profile(
+    device: Device, prepare: Callable[[], Callable[[], Any]], label: str
+) -> tuple[Any, Profile]:
+    """Call once, then profile until the code is warm and the trace complete: the result, and a
+    profile of two rounds.
+
+    Raises:
+        IncompleteProfile: the profiler is not available, or the profile stayed incomplete.
+    """
+    _prime(device)
+    result = prepare()()
+    profile, retakes, settled = _profile_until_sound(device, Plan(device.kind), prepare, label)
+    require_complete(Measurement(profile, retakes, settled))
+    return result, profile
+
+
+def profile_rounds(
+    device: Device,
+    prepare: Callable[[], Callable[[], Any]],
+    rounds: int,
+    *,
+    flush_l2: bool,
+    stacks: bool = False,
+    label: str = "",
+) -> Profile:
+    """One session of so many rounds, as it is: complete or not, warm or not."""
     from pytest_kernelprof.capture.devices import synchronize
     from pytest_kernelprof.capture.host import L2Flush, compilations
     from pytest_kernelprof.capture.session import Session
 
-    timed = rounds > _GRAPH_ROUNDS
-    flush = L2Flush(device) if plan.flush_l2 and timed else None
+    flush = L2Flush(device) if flush_l2 else None
     before = compilations()
-    session = Session(device, stacks=plan.stacks)
+    session = Session(device, stacks=stacks)
     with session:
         for _ in range(rounds):
             call = prepare()

@@ -21,6 +21,8 @@ _DEVICE_FIXTURE = "kernelprof_device"
 _settings = pytest.StashKey[Settings]()
 _rows = pytest.StashKey[list[dict[str, Any]]]()
 _test = pytest.StashKey["KernelProfile"]()
+_tables = pytest.StashKey[list[tuple[str, str]]]()
+_test_tables = pytest.StashKey[list[str]]()
 _test_rows = pytest.StashKey[list[dict[str, Any]]]()
 
 
@@ -40,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"--kernelprof-trace-dir: {settings.trace_dir!r} cannot be made ({error.strerror})"
             ) from error
     config.stash[_rows] = []
+    config.stash[_tables] = []
     for line in marker_lines():
         config.addinivalue_line("markers", line)
     # Read by torch when it is loaded, which test modules do before anything is measured: quiet
@@ -191,6 +194,7 @@ def _note_rows(item: pytest.Item) -> None:
     if test is None:
         return
     item.stash[_test_rows] = test.rows(item.nodeid)
+    item.stash[_test_tables] = test.new_tables()
     folder = item.config.stash[_settings].trace_dir
     if folder:
         from pytest_kernelprof.report.traces import save_traces
@@ -212,6 +216,10 @@ def pytest_runtest_makereport(
             xfailed = report.skipped and hasattr(report, "wasxfail")
             report.kernelprof = expected_to_fail(rows) if xfailed else rows  # type: ignore[attr-defined]
             del item.stash[_test_rows]  # a rerun of the test brings its own
+        tables = item.stash.get(_test_tables, None)
+        if tables:
+            report.kernelprof_tables = tables  # type: ignore[attr-defined]
+            del item.stash[_test_tables]
     if call.when == "teardown" and _test in item.stash:
         del item.stash[_test]  # profiles must not outlive their test
     if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[0] == __file__:
@@ -251,22 +259,29 @@ def pytest_report_teststatus(
 class _Gatherer:
     """Collects the rows of all reports, this process's own or those that xdist workers sent."""
 
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, rows: list[dict[str, Any]], tables: list[tuple[str, str]]) -> None:
         self._rows = rows
+        self._tables = tables
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._rows.extend(getattr(report, "kernelprof", ()))
+        for table in getattr(report, "kernelprof_tables", ()):
+            self._tables.append((report.nodeid, table))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
-    config.pluginmanager.register(_Gatherer(config.stash[_rows]), "kernelprof-gatherer")
+    gatherer = _Gatherer(config.stash[_rows], config.stash[_tables])
+    config.pluginmanager.register(gatherer, "kernelprof-gatherer")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     config = terminalreporter.config
-    rows = config.stash[_rows]
-    if rows and config.stash[_settings].report:
-        from pytest_kernelprof.report.terminal import write_report
+    rows, tables = config.stash[_rows], config.stash[_tables]
+    if (rows or tables) and config.stash[_settings].report:
+        from pytest_kernelprof.report.terminal import write_comparisons, write_report
 
-        write_report(terminalreporter, rows)
+        if rows:
+            write_report(terminalreporter, rows)
+        if tables:
+            write_comparisons(terminalreporter, tables)

@@ -18,13 +18,13 @@ def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dic
     profile = measurement.profile
     integrity = profile.integrity
     return {
-        "test": _text(test),
-        "label": _text(profile.label),
+        "test": text(test),
+        "label": text(profile.label),
         "device_kind": profile.device_kind,
-        "place": _text(profile.place),
+        "place": text(profile.place),
         "verdict": overall(measurement, verdicts),
         "limits": [
-            {"limit": v.limit.name, "outcome": v.outcome, "text": _text(v.text)} for v in verdicts
+            {"limit": v.limit.name, "outcome": v.outcome, "text": text(v.text)} for v in verdicts
         ],
         "metrics": {
             name: {
@@ -33,21 +33,21 @@ def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dic
                 "high": _number(metric.high),
                 "rounds": len(metric.rounds),
                 "unit": metric.unit,
-                "why": _text(metric.why),
+                "why": text(metric.why),
             }
             for name, metric in profile.metrics.items()
         },
-        "bound": {"verdict": profile.bound.verdict, "reason": _text(profile.bound.reason)},
+        "bound": {"verdict": profile.bound.verdict, "reason": text(profile.bound.reason)},
         "integrity": {
             "complete": integrity.complete,
-            "problems": [_text(problem) for problem in integrity.problems],
+            "problems": [text(problem) for problem in integrity.problems],
             "launches": integrity.launches,
             "matched": integrity.matched,
             "unknown_launches": integrity.unknown_launches,
             "leaked": integrity.leaked,
             "graph_replays": integrity.graph_replays,
             "clock_skew": bool(integrity.clock_skew),
-            "cold": [_text(sign) for sign in integrity.cold],
+            "cold": [text(sign) for sign in integrity.cold],
             "settled": measurement.settled,
             "retakes": measurement.retakes,
         },
@@ -72,9 +72,9 @@ def severity(verdict: str) -> int:
     return _ORDER.index(verdict) if verdict in _ORDER else 0
 
 
-def _text(text: str) -> str:
+def text(words: str) -> str:
     """Lone surrogates (from odd file names) would end an xdist session."""
-    return str(text).encode("utf-8", "backslashreplace").decode()
+    return str(words).encode("utf-8", "backslashreplace").decode()
 
 
 def _number(value: float | None) -> float | None:

@@ -41,6 +41,15 @@ def write_report(terminal: pytest.TerminalReporter, rows: Sequence[dict[str, Any
     terminal.write_line(integrity_line(rows))
 
 
+def write_comparisons(terminal: pytest.TerminalReporter, tables: Sequence[tuple[str, str]]) -> None:
+    """Write the tables of comparisons, each under the test that made it."""
+    terminal.section("comparisons")
+    for test, table in sorted(tables):
+        terminal.write_line(test.rpartition("/")[2])
+        for line in table.splitlines():
+            terminal.write_line(f"  {line}")
+
+
 def integrity_line(rows: Sequence[dict[str, Any]]) -> str:
     """How many profiles there were, and how many could not be trusted, at first or at all."""
     parts = [

@@ -15,13 +15,15 @@ ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
-    ["errors", "units", "annotations", "intervals", "sampling", "tables", "timings"],
+    ["errors", "units", "annotations", "intervals", "pairs", "sampling", "tables", "timings"],
     ["capture"],
     ["trace"],
     ["metrics"],
     ["bound"],
     ["profiles"],
     ["measure"],
+    ["turns"],
+    ["comparison"],
     ["limits"],
     ["settings", "markers"],
     ["report"],

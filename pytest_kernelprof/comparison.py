@@ -1,0 +1,340 @@
+"""What ``kernel_profile.compare`` hands out: how many times as fast, and how sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_kernelprof.errors import LimitExceeded, MarkerError
+from pytest_kernelprof.intervals import median_interval
+from pytest_kernelprof.measure import preparer, warm_profile
+from pytest_kernelprof.pairs import Ratio, ratio
+from pytest_kernelprof.sampling import next_rounds
+from pytest_kernelprof.tables import Column, render
+from pytest_kernelprof.turns import Clock, Turns
+from pytest_kernelprof.units import format_bytes, format_time, parse_percent
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.capture.devices import DeviceKind
+    from pytest_kernelprof.profiles import Profile
+
+_WORDS = {"cuda_time": "GPU time", "latency": "latency", "peak_memory": "peak memory"}
+_FEWEST_BYTES = 1.0
+"""What a call without allocations is taken for: nothing has no ratio to anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of the callables: its values, one a round, and the profile of its warmed-up call.
+
+    Attributes:
+        value: median, in microseconds or bytes. low, high: its interval at 99 %, or None.
+        rounds: the values, in the order in which they were taken.
+    """
+
+    name: str
+    rounds: tuple[float, ...]
+    profile: Profile
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Rounds:
+    """The rounds of all callables of a comparison, and the way to more of them."""
+
+    def __init__(self, turns: Turns, clock: Clock, profiles: Mapping[str, Profile]) -> None:
+        self.clock = clock
+        self._turns = turns
+        self._profiles = profiles
+        self._series: dict[str, list[float]] = {name: [] for name in profiles}
+
+    def take(self, turns: int) -> None:
+        """Take more rounds of each."""
+        for name, values in self._turns.take(turns).items():
+            self._series[name] += values
+
+    @property
+    def taken(self) -> int:
+        """Rounds of each, so far."""
+        return len(next(iter(self._series.values())))
+
+    def contender(self, name: str) -> Contender:
+        """One callable's values so far."""
+        values = self._series[name]
+        interval = median_interval(values)
+        ordered, n = sorted(values), len(values)
+        middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+        low, high = (interval.low, interval.high) if interval else (None, None)
+        return Contender(name, tuple(values), self._profiles[name], middle, low, high)
+
+    def ratio(self, candidate: str, reference: str) -> Ratio:
+        """The reference over the candidate, pair by pair."""
+        one, other = self._series[candidate], self._series[reference]
+        if self.clock == "peak_memory":
+            one = [max(value, _FEWEST_BYTES) for value in one]
+            other = [max(value, _FEWEST_BYTES) for value in other]
+        found = ratio(one, other)
+        if found is None:
+            raise MarkerError(
+                f"{candidate} cannot be compared with {reference}: a round took no {self.words} "
+                'at all; compare metric="latency"'
+            )
+        return found
+
+    def unstable(self) -> list[str]:
+        """What to know of callables that launch another number of kernels now and then."""
+        return [
+            f"UNSTABLE: {name} launched {min(counts)} to {max(counts)} kernels a call"
+            for name, counts in self._turns.kernels.items()
+            if len(set(counts)) > 1
+        ]
+
+    @property
+    def words(self) -> str:
+        """The metric, as a person says it."""
+        return _WORDS[self.clock]
+
+
+class Comparison:
+    """A candidate and a reference, measured in turn in one run.
+
+    Attributes are those of the rounds so far; an assertion that is not decided takes more.
+    """
+
+    def __init__(
+        self, rounds: Rounds, candidate: str, reference: str, undecided: Callable[[str], None]
+    ) -> None:
+        self._rounds = rounds
+        self._candidate = candidate
+        self._reference = reference
+        self._undecided = undecided
+
+    @property
+    def speedup(self) -> float:
+        """The reference's time over the candidate's: 2.0 is twice as fast. Of pairs of rounds, the
+        median; of ``peak_memory``, the reference's bytes over the candidate's."""
+        return self._ratio.median
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 99 % interval of the speedup; None with fewer than 8 pairs."""
+        low, high = self._ratio.low, self._ratio.high
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of rounds there are."""
+        return self._rounds.taken
+
+    @property
+    def candidate(self) -> Contender:
+        """The candidate's values and profile."""
+        return self._rounds.contender(self._candidate)
+
+    @property
+    def reference(self) -> Contender:
+        """The reference's values and profile."""
+        return self._rounds.contender(self._reference)
+
+    def min_speedup(self, times: float) -> Comparison:
+        """Assert that the candidate is at least so many times as fast as the reference.
+
+        Rounds are added, up to 96 pairs, while the interval holds ``times``; what is undecided
+        then warns, fails or passes by ``--kernelprof-inconclusive``.
+
+        Raises:
+            LimitExceeded: the interval of the speedup lies below ``times``.
+            MarkerError: ``times`` is no number above zero.
+        """
+        __tracebackhide__ = True
+        number = isinstance(times, Real) and not isinstance(times, bool)
+        if not number or not 0 < float(times) < math.inf:
+            raise MarkerError(
+                f"min_speedup({times!r}): expected a number above zero, as in min_speedup(1.5)"
+            )
+        self._assert(float(times), f"min_speedup({times:g})")
+        return self
+
+    def not_slower(self, by: str = "2%") -> Comparison:
+        """Assert that the candidate takes at most so much longer than the reference.
+
+        Raises:
+            LimitExceeded: the interval of the slowdown lies above ``by``.
+            MarkerError: ``by`` is no percentage.
+        """
+        __tracebackhide__ = True
+        try:
+            if not isinstance(by, str):
+                raise TypeError(f"{by!r} has no unit")
+            slack = parse_percent(by)
+        except (TypeError, ValueError) as error:
+            raise MarkerError(f'not_slower: {error}. The form is: not_slower(by="2%")') from error
+        self._assert(1 / (1 + slack), f'not_slower(by="{by}")')
+        return self
+
+    def __str__(self) -> str:
+        return f"{self._headline()}\n{self.table()}"
+
+    __repr__ = __str__
+
+    def table(self, width: int = 98) -> str:
+        """Both as a text table."""
+        return table(self._rounds, [self._candidate, self._reference], self._reference, width)
+
+    @property
+    def _ratio(self) -> Ratio:
+        return self._rounds.ratio(self._candidate, self._reference)
+
+    def _assert(self, least: float, what: str) -> None:
+        __tracebackhide__ = True
+        while True:
+            found = self._ratio
+            low, high = found.low, found.high
+            if low is not None and high is not None and (low >= least or high < least):
+                break
+            more = next_rounds(self.pairs)
+            if not more:
+                break
+            self._rounds.take(more)
+        if low is not None and low >= least:
+            return
+        if high is not None and high < least:
+            raise LimitExceeded(f"{what}: {self}", pytrace=False)
+        self._undecided(f"{what}: INCONCLUSIVE, {self._headline()}")
+
+    def _headline(self) -> str:
+        found, words = self._ratio, self._rounds.words
+        sure = "too few pairs for an interval"
+        if found.low is not None and found.high is not None:
+            sure = f"99 % CI {found.low:.3f}..{found.high:.3f}"
+        blocks = f" in blocks of {found.block}" if found.block > 1 else ""
+        unstable = "".join(f"; {note}" for note in self._rounds.unstable())
+        return (
+            f"{self._candidate} over {self._reference}, {words}: {found.median:.3f} times as good "
+            f"({sure}, {found.pairs} pairs{blocks}{unstable})"
+        )
+
+
+def contend(
+    callables: Mapping[str, Callable[..., Any]],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    device: DeviceKind,
+    clock: Clock,
+    pairs: int,
+    setup: Callable[[], Any] | None,
+    flush_l2: bool,
+) -> Rounds:
+    """Warm up and profile each callable, then take so many rounds of each in turn.
+
+    Raises:
+        IncompleteProfile: the profiler is not available, or a profile stayed incomplete.
+    """
+    from pytest_kernelprof.capture.devices import current_device
+    from pytest_kernelprof.capture.session import refuse_to_nest
+
+    on = current_device(device)
+    refuse_to_nest()
+    prepares = {name: preparer(fn, args, kwargs, setup) for name, fn in callables.items()}
+    profiles = {name: warm_profile(on, prepare, name)[1] for name, prepare in prepares.items()}
+    rounds = Rounds(Turns(on, clock, prepares, flush_l2), clock, profiles)
+    rounds.take(pairs)
+    return rounds
+
+
+class Comparisons(Mapping[str, Comparison]):
+    """Several candidates and one reference, measured in turn, by the candidate's name."""
+
+    def __init__(self, rounds: Rounds, names: list[str], reference: str, undecided: Any) -> None:
+        self._rounds = rounds
+        self._names = names
+        self._reference = reference
+        self._found = {
+            name: Comparison(rounds, name, reference, undecided)
+            for name in names
+            if name != reference
+        }
+
+    def __getitem__(self, name: str) -> Comparison:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    __repr__ = __str__
+
+    def table(self, width: int = 98) -> str:
+        """All of them as a text table, the reference included."""
+        return table(self._rounds, self._names, self._reference, width)
+
+
+def table(rounds: Rounds, names: list[str], reference: str, width: int) -> str:
+    """One line a callable: kernels, value with its spread, speedup with its interval."""
+    columns = (
+        Column("callable", shrinks=True),
+        Column("kernels", number=True),
+        Column(rounds.words, number=True),
+        Column("speedup", number=True),
+        Column("99 % CI", number=True),
+    )
+    return "\n".join(render(columns, [_cells(rounds, name, reference) for name in names], width))
+
+
+def _cells(rounds: Rounds, name: str, reference: str) -> list[str]:
+    one = rounds.contender(name)
+    shown = format_bytes if rounds.clock == "peak_memory" else format_time
+    value = shown(one.value)
+    if one.low is not None and one.high is not None and one.value and rounds.clock != "peak_memory":
+        value += f" ±{(one.high - one.low) / 2 / one.value * 100:.1f}%"
+    kernels = f"{one.profile.kernel_count}"
+    if name == reference:
+        return [name, kernels, value, "reference", ""]
+    found = rounds.ratio(name, reference)
+    interval = "" if found.low is None else f"{found.low:.3f}..{found.high:.3f}"
+    return [name, kernels, value, f"{found.median:.3f}", interval]
+
+
+class NoComparison:
+    """Stands for a comparison that was not made: whatever is asked of it skips the test."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(self._why)
+
+    def __str__(self) -> str:
+        return self._why
+
+
+class NoComparisons(Comparisons):
+    """The same for several."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def __getitem__(self, name: str) -> Any:
+        return NoComparison(self._why)
+
+    def __iter__(self) -> Iterator[str]:
+        pytest.skip(self._why)
+
+    def __len__(self) -> int:
+        pytest.skip(self._why)
+
+    def table(self, width: int = 98) -> str:
+        """The reason."""
+        return self._why

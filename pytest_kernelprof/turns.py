@@ -1,0 +1,114 @@
+"""Several callables measured in turn, A B, B A, ..., so that a drift of the machine meets all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_kernelprof.errors import IncompleteProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytest_kernelprof.capture.devices import Device
+    from pytest_kernelprof.profiles import Profile
+
+Clock = Literal["cuda_time", "latency", "peak_memory"]
+CLOCKS: tuple[Clock, ...] = ("cuda_time", "latency", "peak_memory")
+
+Series = dict[str, list[float]]
+TRIES = 3
+
+
+class Turns:
+    """Takes rounds of several callables in turn.
+
+    Attributes:
+        kernels: how many kernels each callable launched in each of its profiled rounds.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        clock: Clock,
+        prepares: Mapping[str, Callable[[], Callable[[], Any]]],
+        flush_l2: bool,
+    ) -> None:
+        self._device = device
+        self._clock = clock
+        self._prepares = prepares
+        self._flush_l2 = flush_l2
+        self._turn = 0
+        self.kernels: dict[str, list[int]] = defaultdict(list)
+
+    def take(self, turns: int) -> Series:
+        """So many rounds of each callable: microseconds, of ``peak_memory`` bytes.
+
+        Raises:
+            IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
+        """
+        order = [name for _ in range(turns) for name in self._next_turn()]
+        if self._clock == "cuda_time":
+            values = self._device_times(order)
+        elif self._clock == "latency":
+            values = self._latencies(order)
+        else:
+            values = [self._peak(name) for name in order]
+        series: Series = defaultdict(list)
+        for name, value in zip(order, values, strict=True):
+            series[name].append(value)
+        return dict(series)
+
+    def _next_turn(self) -> Iterator[str]:
+        names = list(self._prepares)
+        self._turn += 1
+        return iter(names if self._turn % 2 else reversed(names))
+
+    def _device_times(self, order: list[str]) -> list[float]:
+        for attempt in range(TRIES):
+            profile = self._profiled(order)
+            if profile.integrity.complete:
+                break
+            if attempt == TRIES - 1:
+                problems = "; ".join(profile.integrity.problems)
+                raise IncompleteProfile(f"comparison: profile incomplete {TRIES} times: {problems}")
+        for name, count in zip(order, profile.metrics["kernels"].rounds, strict=True):
+            self.kernels[name].append(int(count))
+        return list(profile.metrics["cuda_time"].rounds)
+
+    def _profiled(self, order: list[str]) -> Profile:
+        from pytest_kernelprof.measure import profile_rounds
+
+        names = iter(order)
+        return profile_rounds(
+            self._device, lambda: self._prepares[next(names)](), len(order), flush_l2=self._flush_l2
+        )
+
+    def _latencies(self, order: list[str]) -> list[float]:
+        from pytest_kernelprof.capture.host import L2Flush, time_calls
+
+        names = iter(order)
+        flush = L2Flush(self._device) if self._flush_l2 else _nothing
+        timings = time_calls(
+            self._device,
+            lambda: self._prepares[next(names)](),
+            len(order),
+            flush=flush,
+            fresh_arguments=True,  # calls in a row would mix the callables
+        )
+        return list(timings.latency_us)
+
+    def _peak(self, name: str) -> float:
+        from pytest_kernelprof.capture.host import watch_memory
+
+        memory = watch_memory(self._device, self._prepares[name], 1)
+        if memory is None:
+            raise IncompleteProfile(
+                "comparison: peak_memory could not be had: the allocator keeps no history to read "
+                "(the CPU, another allocator than the native one, a history being recorded)"
+            )
+        return float(memory.peak_bytes[0])
+
+
+def _nothing() -> None:
+    """No flush."""

@@ -1,0 +1,210 @@
+"""kernel_profile.compare and compare_all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+SLEEPERS = """
+import time
+def quick(*args): time.sleep(0.002)
+def slow(*args): time.sleep(0.008)
+def same(*args): time.sleep(0.002)
+"""
+
+
+def test_speedup_interval_and_assertions_hold(run: Run, workers: str) -> None:
+    result = run(
+        SLEEPERS
+        + """
+def test_it(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare(quick, slow, x)
+    assert 2 < found.speedup < 5
+    low, high = found.interval
+    assert low <= found.speedup <= high
+    assert found.min_speedup(1.5) is found
+    found.not_slower(by="2%")
+    assert found.pairs == 12
+    assert found.candidate.name == "quick" and found.reference.value > 7000
+""",
+        workers,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_candidate_that_is_too_slow_fails_with_both_in_a_table(run: Run) -> None:
+    result = run(
+        SLEEPERS
+        + """
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile.compare(slow, quick).min_speedup(1.5)
+def test_slower(kernel_profile, kernelprof_device):
+    kernel_profile.compare(slow, quick).not_slower(by="5%")
+"""
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*min_speedup(1.5): slow over quick, latency: 0.* times as good (99 % CI 0.*, 12*",
+            "callable  kernels * latency    speedup       99 % CI",
+            "slow            0 *ms *0.*..0.*",
+            "quick           0 *ms *  reference",
+            '*not_slower(by="5%"): slow over quick, *',
+        ]
+    )
+
+
+def test_an_assertion_that_is_not_decided_takes_more_pairs(run: Run) -> None:
+    result = run(
+        """
+import itertools, time
+calls = itertools.count()
+def uneven(): time.sleep(0.004 if next(calls) % 4 < 2 else 0.001)
+def even(): time.sleep(0.002)
+def test_it(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare(uneven, even)
+    found.min_speedup(1.0)
+    assert found.pairs == 96
+"""
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*KernelprofWarning: min_speedup(1): INCONCLUSIVE, uneven over*"])
+
+
+def test_several_at_once_give_a_table_and_go_into_the_report(run: Run, workers: str) -> None:
+    result = run(
+        SLEEPERS
+        + """
+def test_it(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare_all(
+        {"quick": quick, "slow": slow, "same": same}, x, reference="slow"
+    )
+    assert sorted(found) == ["quick", "same"]
+    assert found["same"].min_speedup(1.5)
+    print(found)
+""",
+        "--kernelprof-report",
+        workers,
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*= comparisons =*",
+            "test_it.py::test_it",
+            "  callable *",
+            "  quick *",
+            "  slow *reference",
+        ]
+    )
+
+
+def test_markers_do_not_judge_the_profiles_of_a_comparison(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(0)
+def test_it(kernel_profile):
+    kernel_profile.compare(three, three)
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_one_name_for_both_is_told_apart(run: Run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare(lambda: three(), lambda: three())
+    assert found.candidate.name == "<lambda> (candidate)"
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_setup_makes_the_arguments_of_each_round(run: Run) -> None:
+    result = run(
+        """
+def test_it(kernel_profile, kernelprof_device):
+    made = []
+    def setup():
+        made.append(torch.ones(4))
+        return (made[-1],)
+    def takes(t):
+        assert t is made[-1]
+        t.add_(1)
+    kernel_profile.compare(takes, lambda t: t + 1, setup=setup)
+    assert len(made) > 24
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("compare(three(), three)", "candidate*"),
+        ("compare(three, 3)", "*expected a callable, got int*"),
+        ('compare(three, three, metric="cuda_time")', "*on the CPU there is latency alone*"),
+        ('compare(three, three, metric="speed")', "*metric='speed': expected one of cuda_time, *"),
+        ("compare(three, three, rounds=0)", "*rounds=0: expected a whole number of one or more*"),
+        (
+            "compare(three, three).min_speedup('1.5')",
+            "*min_speedup('1.5'): expected a number above*",
+        ),
+        (
+            "compare(three, three).min_speedup(-1)",
+            "*min_speedup(-1): expected a number above zero*",
+        ),
+        ("compare(three, three).not_slower(by=2)", '*The form is: not_slower(by="2%")*'),
+        ('compare(three, three).not_slower(by="fast")', '*The form is: not_slower(by="2%")*'),
+        ('compare_all({"a": three}, reference="a")', "*expected two callables or more, by name*"),
+        ('compare_all({"a": three, "b": three}, reference="c")', "*'c' is none of 'a', 'b'*"),
+    ],
+)
+def test_nonsense_is_an_error_with_the_right_form(run: Run, call: str, message: str) -> None:
+    result = run(
+        f"""
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile.{call}
+"""
+    )
+    result.assert_outcomes(errors=1) if "errors=1" else None
+    if message != "candidate*":
+        result.stdout.fnmatch_lines([f"*MarkerError: {message}"])
+
+
+def test_an_exception_in_a_late_round_is_the_tests_own_and_leaves_no_profiler(run: Run) -> None:
+    result = run(
+        """
+import itertools
+calls = itertools.count()
+def breaks():
+    if next(calls) == 7:
+        raise RuntimeError("round 7")
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile.compare(breaks, three)
+def test_next(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["E *RuntimeError: round 7"])
+
+
+def test_disabled_runs_each_once_and_skips_where_a_number_is_wanted(run: Run) -> None:
+    result = run(
+        """
+ran = []
+def one(): ran.append(1)
+def two(): ran.append(2)
+def test_it(kernel_profile):
+    found = kernel_profile.compare(one, two)
+    assert ran == [1, 2]
+    found.min_speedup(2)
+    assert False, "not reached"
+""",
+        "--kernelprof-disable",
+    )
+    result.assert_outcomes(skipped=1)
