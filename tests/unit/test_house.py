@@ -15,9 +15,10 @@ ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
-    ["errors", "units", "annotations", "intervals", "tables", "timings"],
+    ["errors", "units", "annotations", "intervals", "tables", "timings", "machine"],
     ["capture"],
     ["trace"],
+    ["doctor", "noise"],
     ["metrics"],
     ["bound"],
     ["profiles"],
@@ -26,6 +27,7 @@ ORDER = [
     ["settings", "markers"],
     ["report"],
     ["fixture"],
+    ["commands"],
     ["plugin", "cli", "__init__"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
