@@ -83,9 +83,7 @@ def test_operators_without_inputs_have_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dims", [3, {"a": 1}, None])
 def test_inputs_of_another_form_are_an_error_that_says_so(tmp_path: Path, dims: object) -> None:
     (tmp_path / "t.json").write_text(document({"Input Dims": dims}))
-    with pytest.raises(
-        TraceError, match="not a Chrome trace .* Expected `array`"
-    ):
+    with pytest.raises(TraceError, match=r"not a Chrome trace .* Expected `array`"):
         read_trace(tmp_path / "t.json")
 
 
