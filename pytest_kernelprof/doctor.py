@@ -100,9 +100,11 @@ def _gpu(machine: Machine) -> Finding | None:
     if torch.error:
         return None
     driver = f"driver {machine.driver}" if machine.driver else "driver unknown"
+    visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
     if torch.gpus:
-        return Finding("GPU", "ok", "; ".join((*torch.gpus, driver)))
-    if "CUDA_VISIBLE_DEVICES" in machine.environment and (torch.cuda or torch.hip):
+        chosen = () if visible is None else (f"CUDA_VISIBLE_DEVICES={visible}",)
+        return Finding("GPU", "ok", "; ".join((*torch.gpus, driver, *chosen)))
+    if visible is not None and (torch.cuda or torch.hip):
         return Finding(
             "GPU",
             "warn",

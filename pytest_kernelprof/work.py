@@ -69,7 +69,7 @@ def _size(one: Input) -> int:
 
 
 def _tensors(inputs: Inputs) -> list[Input]:
-    """The tensors among the inputs; those without a dimension move next to nothing."""
+    """The tensors among some inputs; those without a dimension move next to nothing."""
     found = [one for one in inputs if one.shape]
     if not found or any(one.dtype == "TensorList" for one in inputs):
         raise _Unknown
@@ -194,18 +194,22 @@ def _attention(causal: int) -> Callable[[Inputs], Amount]:
     return amount
 
 
-def _pointwise(inputs: Inputs) -> Amount:
-    """Reads every input once and writes one output of their common shape."""
-    tensors = _tensors(inputs)
-    out = math.prod(_broadcast([one.shape for one in tensors]))
-    size = max(_size(one) for one in tensors)
-    return Amount(out, sum(_read(one) for one in tensors) + out * size, tensors[0].dtype)
+def _pointwise(operands: int, *, out_size: int | None = None) -> Callable[[Inputs], Amount]:
+    """Reads every operand once and writes one output of their common shape.
 
+    Args:
+        operands: how many of the first inputs are read; what follows is options, or the tensor
+            that ``out=`` gives.
+        out_size: bytes of an element of the output; None for that of the widest operand.
+    """
 
-def _comparison(inputs: Inputs) -> Amount:
-    tensors = _tensors(inputs)
-    out = math.prod(_broadcast([one.shape for one in tensors]))
-    return Amount(out, sum(_read(one) for one in tensors) + out, tensors[0].dtype)
+    def amount(inputs: Inputs) -> Amount:
+        read = _tensors(inputs[:operands])
+        out = math.prod(_broadcast([one.shape for one in read]))
+        size = out_size or max(_size(one) for one in read)
+        return Amount(out, sum(_read(one) for one in read) + out * size, read[0].dtype)
+
+    return amount
 
 
 def _copy(inputs: Inputs) -> Amount:
@@ -217,23 +221,19 @@ def _copy(inputs: Inputs) -> Amount:
 
 
 def _fill(inputs: Inputs) -> Amount:
-    (to, *_) = _tensors(inputs)
+    (to,) = _tensors(inputs[:1])
     return Amount(0, _read(to), to.dtype)
 
 
 def _reduction(inputs: Inputs) -> Amount:
     """Reads its first input; what it writes is small, and not known from shapes alone."""
-    x = _argument(inputs, 0)
-    if not x.shape:
-        raise _Unknown
+    (x,) = _tensors(inputs[:1])
     return Amount(math.prod(x.shape), _read(x), x.dtype)
 
 
 def _row_by_row(inputs: Inputs) -> Amount:
     """Reads its first input and writes as much (normalisations, softmax)."""
-    x = _argument(inputs, 0)
-    if not x.shape:
-        raise _Unknown
+    (x,) = _tensors(inputs[:1])
     return Amount(math.prod(x.shape), 2 * _read(x), x.dtype)
 
 
@@ -255,14 +255,18 @@ _FORMULAS: dict[str, Callable[[Inputs], Amount]] = {
     ),
     **_named("scaled_dot_product_attention", _attention(5)),
     **_named(
-        "add sub mul div neg abs exp log sqrt rsqrt pow reciprocal sin cos tanh sigmoid relu gelu "
-        "silu leaky_relu hardtanh elu softplus clamp clamp_min clamp_max maximum minimum lerp "
-        "addcmul addcdiv where erf sign square threshold_backward gelu_backward silu_backward "
-        "tanh_backward sigmoid_backward bitwise_and bitwise_or bitwise_not logical_not "
-        "masked_fill",
-        _pointwise,
+        "neg abs exp log sqrt rsqrt reciprocal sin cos tanh sigmoid relu gelu silu leaky_relu "
+        "hardtanh elu softplus clamp clamp_min clamp_max erf sign square bitwise_not",
+        _pointwise(1),
     ),
-    **_named("eq ne lt le gt ge isnan isfinite", _comparison),
+    **_named(
+        "add sub mul div pow maximum minimum threshold_backward gelu_backward silu_backward "
+        "tanh_backward sigmoid_backward bitwise_and bitwise_or masked_fill",
+        _pointwise(2),
+    ),
+    **_named("lerp addcmul addcdiv where", _pointwise(3)),
+    **_named("logical_not isnan isfinite", _pointwise(1, out_size=1)),
+    **_named("eq ne lt le gt ge", _pointwise(2, out_size=1)),
     **_named("copy", _copy),
     **_named("fill zero", _fill),
     **_named("sum mean amax amin max min any all argmax argmin prod norm", _reduction),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ def run(_: argparse.Namespace) -> int:
     from pytest_kernelprof.capture.checks import look_at_machine
     from pytest_kernelprof.doctor import diagnose, has_failure
 
+    if sys.stderr.isatty():
+        words = "asking the driver, torch, CUPTI and the profiler (half a minute with a GPU) ..."
+        print(words, file=sys.stderr, flush=True)
     findings = diagnose(look_at_machine())
     print("\n".join(lines_of(findings)))
     return int(has_failure(findings))

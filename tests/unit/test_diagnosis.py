@@ -53,6 +53,11 @@ def test_a_sound_machine_is_all_ok_and_names_its_parts() -> None:
     assert finding(SOUND, "CUPTI").text == "of CUDA 13.1 Update 1 (libcupti.so.13)"
 
 
+def test_a_choice_of_gpus_is_shown() -> None:
+    machine = replace(SOUND, environment={"CUDA_VISIBLE_DEVICES": "3"})
+    assert finding(machine, "GPU").text.endswith("; CUDA_VISIBLE_DEVICES=3")
+
+
 def test_whatever_is_not_ok_has_a_remedy() -> None:
     machines = [
         NO_GPU,

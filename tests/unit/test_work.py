@@ -41,6 +41,8 @@ A, B = tensor(64, 32), tensor(32, 16)
         ("aten::add_", [A, tensor(32)], 2048, 4096 + 64 + 4096),
         ("aten::mul", [A, tensor(64, 32, strides=(1, 0))], 2048, 4096 + 128 + 4096),
         ("aten::gelu", [A, value("none")], 2048, 8192),
+        ("aten::gelu", [A, value("none"), A], 2048, 8192),
+        ("aten::add", [A, A, value("1"), A], 2048, 3 * 4096),
         ("aten::gt", [A, value("0")], 2048, 4096 + 2048),
         ("aten::where", [tensor(64, 32, dtype="bool"), A, A], 2048, 2048 + 3 * 4096),
         ("aten::copy_", [tensor(64, 32, dtype="float"), A, value("False")], 0, 8192 + 4096),
@@ -160,5 +162,7 @@ def test_a_transposed_convolution_is_not_guessed() -> None:
 def test_the_same_work_in_place_and_not() -> None:
     y = X.clone()
     (there,) = recorded_inputs(lambda: torch.add(X, y), "aten::add")
+    (given,) = recorded_inputs(lambda: torch.add(X, y, out=torch.empty_like(X)), "aten::add")
+    assert amount_of("aten::add", given) == amount_of("aten::add", there)
     (here,) = recorded_inputs(lambda: y.add_(X), "aten::add_")
     assert amount_of("aten::add", there) == amount_of("aten::add_", here)
