@@ -295,6 +295,10 @@ def _cpu_first(machine: Machine) -> Finding | None:
         return None
     if after.state == "seen":
         return Finding("CPU-only first", "ok", "a CPU-only profile leaves the GPU visible")
+    if after.state == "crashed":
+        return Finding(
+            "CPU-only first", "unknown", after.text, "run again; if it stays, avoid such profiles"
+        )
     return Finding(
         "CPU-only first",
         "warn",

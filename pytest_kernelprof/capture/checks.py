@@ -60,7 +60,7 @@ def look_at_machine() -> Machine:
         driver=nvml.driver or driver_version(_text_of(_DRIVER_VERSION)),
         admin_only=admin_only(_text_of(_PARAMETERS)),
         may_profile_anyway=may_profile(_text_of(Path("/proc/self/status"))),
-        environment={name: os.environ[name] for name in sorted(os.environ) if _matters(name)},
+        environment=_environment(),
         injected=injected_libraries(_text_of(Path("/proc/self/maps"))),
         temp_folder=folder,
         temp_error=temp_error,
@@ -68,8 +68,13 @@ def look_at_machine() -> Machine:
     )
 
 
-def _matters(variable: str) -> bool:
-    return _VARIABLES.match(variable) is not None
+def _environment() -> dict[str, str]:
+    """The variables that matter; bytes that are no text become escapes that can be printed."""
+    return {
+        name: value.encode(errors="backslashreplace").decode()
+        for name, value in sorted(os.environ.items())
+        if _VARIABLES.match(name)
+    }
 
 
 def _text_of(path: Path) -> str:

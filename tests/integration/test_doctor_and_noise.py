@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytest_kernelprof
 from pytest_kernelprof.cli import main
+from pytest_kernelprof.commands.noise import lines_of
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 
@@ -64,6 +66,12 @@ def test_the_doctor_names_another_tool() -> None:
     assert "Nsight Systems" in done.stdout
 
 
+def test_the_doctor_survives_variables_that_are_no_text() -> None:
+    done = kernelprof("doctor", KINETO_CONFIG="a\udcffb")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "KINETO_CONFIG=a\\udcffb" in done.stdout
+
+
 def test_noise_on_the_cpu_prints_the_margin_of_the_latency() -> None:
     done = kernelprof("noise", "--device=cpu", "--rounds=8", "--processes=2")
     assert (done.returncode, done.stderr) == (0, "")
@@ -72,12 +80,24 @@ def test_noise_on_the_cpu_prints_the_margin_of_the_latency() -> None:
         [
             "CPU (*), torch *: 8 rounds in each of 2 processes",
             "workload * metric * median * within * lag 1 * between * margin",
-            "small MLP * latency *us * % * % *+*",
+            "small MLP * latency *s * % * % *+*s",
             "On the CPU only the latency is measured*",
             "  max_latency: median + * %",
             "Rule: *",
         ]
     )
+
+
+def report_with(fraction: float) -> dict[str, Any]:
+    margin = {"metric": "latency", "fraction": fraction, "us": None, "text": "a margin"}
+    counts = {"place": "here", "rounds": 8, "processes": 2, "device": "cpu"}
+    return {**counts, "spreads": [], "margins": [margin], "rule": "a rule"}
+
+
+@pytest.mark.parametrize(("fraction", "told"), [(0.4, False), (1.5, True)])
+def test_a_margin_that_catches_little_is_said_to(fraction: float, told: bool) -> None:
+    text = "\n".join(lines_of(report_with(fraction)))
+    assert ("catches little" in text) is told
 
 
 def test_noise_as_json_holds_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -205,6 +205,8 @@ def test_a_torch_that_a_cpu_only_profile_blinds_is_a_warning() -> None:
     machine = replace(SOUND, canary_after_cpu=Canary("blind", "why"))
     assert finding(machine, "CPU-only first").state == "warn"
     assert not has_failure(diagnose(machine))
+    dead = replace(SOUND, canary_after_cpu=Canary("crashed", "no answer"))
+    assert finding(dead, "CPU-only first").state == "unknown"
 
 
 @pytest.mark.parametrize(
