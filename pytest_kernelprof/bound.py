@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_kernelprof.metrics import Metric
+    from pytest_kernelprof.roofline import Roofline
     from pytest_kernelprof.timings import HostTimings
 
 _OVERHEAD_ABOVE = 1.2
@@ -19,19 +20,23 @@ _GPU_BELOW = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The verdict ("overhead", "gpu", "mixed", "sync" or "unknown") and the reason in words."""
+    """The verdict and the reason in words: "overhead", "sync", "mixed", "memory", "compute", "gpu"
+    (one of the two before, or neither: not known which) or "unknown"."""
 
     verdict: str
     reason: str
 
 
-def bound_of(metrics: Mapping[str, Metric], timings: HostTimings | None) -> Bound:
+def bound_of(
+    metrics: Mapping[str, Metric], timings: HostTimings | None, roofline: Roofline | None = None
+) -> Bound:
     """Compare calls in a row, one synchronisation at the end, with the device's busy time.
 
     A call that costs more than 1.2 times what keeps the device busy leaves it idle:
     overhead-bound. Below 1.1 the device is the limit. Waits inside the call make it sync-bound,
     since then the host cannot run ahead. An attached CUPTI slows launches, so a verdict of
-    overhead-bound has to hold without its share too.
+    overhead-bound has to hold without its share too. Where the device is the limit, ``roofline``
+    says whether its memory or its arithmetic is.
     """
     busy = metrics["gpu_busy"].value
     if timings is None or timings.back_to_back_us is None or not busy:
@@ -44,5 +49,7 @@ def bound_of(metrics: Mapping[str, Metric], timings: HostTimings | None) -> Boun
     if without_cupti / busy > _OVERHEAD_ABOVE:
         return Bound("overhead", words)
     if per_call / busy < _GPU_BELOW:
-        return Bound("gpu", words)
+        if roofline is None:
+            return Bound("gpu", words)
+        return Bound(roofline.roof or "gpu", f"{words}; {roofline.reason}")
     return Bound("mixed", words)

@@ -1,4 +1,4 @@
-"""The command ``kernelprof``: looks at recorded traces without pytest and without a GPU."""
+"""The command ``kernelprof``: hands its arguments to the subcommand that they name."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.commands import doctor, noise
+from pytest_kernelprof.errors import IncompleteProfile, TraceError
+
+_DESCRIPTION = "Looks at recorded traces and at this machine, without pytest."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; hands back the exit status: 0, 1 for an incomplete trace, 2 for an error."""
-    parser = argparse.ArgumentParser(prog="kernelprof", description=__doc__)
+    """Run the command; hands back the exit status: 0, 1 for what cannot be trusted (an incomplete
+    trace, a machine on which counts cannot be had), 2 for an error."""
+    parser = argparse.ArgumentParser(prog="kernelprof", description=_DESCRIPTION)
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser("show", help="kernels, metrics and completeness of a trace")
     show.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
+    show.set_defaults(run=lambda chosen: _show(chosen.trace))
+    for name, command in (("doctor", doctor), ("noise", noise)):
+        added = commands.add_parser(name, help=command.HELP, description=command.HELP)
+        command.add_arguments(added)
+        added.set_defaults(run=command.run)
     chosen = parser.parse_args(arguments)
     try:
-        return _show(chosen.trace)
-    except TraceError as error:
+        status: int = chosen.run(chosen)
+    except (TraceError, IncompleteProfile) as error:
         print(f"kernelprof: {error}", file=sys.stderr)
         return 2
+    return status
 
 
 def _show(path: str) -> int:
@@ -37,3 +47,7 @@ def _show(path: str) -> int:
             print(f"{metric.name:24} {shown[metric.unit](metric.value)}")
     print(footing(profile))
     return 0 if profile.integrity.complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

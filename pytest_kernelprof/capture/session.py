@@ -42,14 +42,19 @@ def _remove(path: str, owner: int) -> None:
 class Session:
     """A fresh profiler for one session. Use as a context manager, then ``recording()``.
 
+    Args:
+        stacks: record Python frames. shapes: record the shapes and types of operators' inputs.
+            Both cost host time with every operator.
+
     Raises:
         ProfilerUnavailable: on entry, when a profiler is already running.
         IncompleteProfile: on exit, when other code ended our profiler.
     """
 
-    def __init__(self, device: Device, *, stacks: bool) -> None:
+    def __init__(self, device: Device, *, stacks: bool, shapes: bool = False) -> None:
         self._device = device
         self._stacks = stacks
+        self._shapes = shapes
         self._rounds = 0
         self._profiler: Any = None
         self._collection_stopped = False
@@ -66,6 +71,7 @@ class Session:
         profiler = torch.profiler._KinetoProfile(
             activities=activities,
             with_stack=self._stacks,
+            record_shapes=self._shapes,
             experimental_config=_experimental_config(torch, self._device),
         )
         with warnings.catch_warnings():

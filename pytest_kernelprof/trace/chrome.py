@@ -27,6 +27,7 @@ from pytest_kernelprof.trace.model import (
     Calls,
     Flows,
     Frames,
+    Input,
     Operators,
     Spans,
     Trace,
@@ -43,6 +44,9 @@ _ACTIVITY_KINDS = {"kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET}
 _DECIMALS_US = re.compile(rb"(?:-?\d{1,15}\.\d{3} ?)+")
 
 
+_NOT_THERE = msgspec.Raw(b"")
+
+
 class _Args(msgspec.Struct, gc=False, frozen=True):
     """The arguments that we read. Absent ids are ``NO_ID``, absent figures zero."""
 
@@ -57,6 +61,15 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     block: tuple[int, int, int] = (0, 0, 0)
 
 
+class _ArgsWithInputs(_Args, gc=False, frozen=True):
+    """With ``record_shapes``. Left as text: a call that is repeated has the same text."""
+
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOT_THERE)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOT_THERE)
+    dtypes: msgspec.Raw = msgspec.field(name="Input type", default=_NOT_THERE)
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOT_THERE)
+
+
 class _Event(msgspec.Struct, gc=False):
     # ``ts`` stays text: 4.3e12 us with three decimals does not fit a float to the nanosecond.
     ph: str = ""
@@ -69,15 +82,21 @@ class _Event(msgspec.Struct, gc=False):
     args: _Args = _Args()
 
 
+class _EventWithInputs(_Event, gc=False):
+    args: _ArgsWithInputs = _ArgsWithInputs()
+
+
 class _Document(msgspec.Struct):
     traceEvents: list[msgspec.Raw]  # noqa: N815 (the format's own name)
     deviceProperties: list[dict[str, Any]] = []  # noqa: N815
     baseTimeNanoseconds: int = 0  # noqa: N815
+    record_shapes: int = 0
     kernelprof: dict[str, Any] = {}
 
 
 _document = msgspec.json.Decoder(_Document)
 _events = msgspec.json.Decoder(list[_Event])
+_events_with_inputs = msgspec.json.Decoder(list[_EventWithInputs])
 
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next, so that
 # memory holds the file and the columns, and the allocator stays in the processor's cache. With
@@ -86,6 +105,7 @@ _CHUNK = 2_048
 _CHUNK_BYTES = 1 << 19
 
 # How torch lays out the file, to the newline. No JSON string holds a bare newline.
+_HAS_INPUTS = b'"record_shapes"'
 _BEFORE_EVENTS, _AFTER_EVENTS = b'"traceEvents": [', b"\n  ],"
 _END_OF_EVENT, _BEGIN_OF_EVENT = b"\n  }", b",\n  {\n"
 
@@ -137,7 +157,7 @@ def _place_of_bad_number(data: bytes | mmap.mmap) -> str:
     raw = _document.decode(data).traceEvents
     for i in range(len(raw)):
         try:
-            for table, events in _sort_out(_decode_chunk(raw[i : i + 1], 0)).items():
+            for table, events in _sort_out(_decode_chunk(raw[i : i + 1], 0, _events)).items():
                 if table in _COLUMNS and events:
                     _chunk(table, events, _Codes(), _Interned())
         except (ArithmeticError, ValueError):  # noqa: PERF203 (only once there is an error)
@@ -204,6 +224,11 @@ def _read_as_laid_out_by_torch(source: str) -> Trace:
     return _trace(columns, stream.document(), source)
 
 
+def _decoder(with_inputs: bool) -> msgspec.json.Decoder[Any]:
+    """More fields cost time with every event, so they are read only where there are any."""
+    return _events_with_inputs if with_inputs else _events
+
+
 class _EventStream:
     """Chunks of events, then the document that was around them.
 
@@ -215,6 +240,7 @@ class _EventStream:
         self._buffer = bytearray(_CHUNK_BYTES)
         self._filled = 1  # the first byte is kept for the bracket that opens a list
         self._around = b""
+        self._decoder = _decoder(False)
 
     def __iter__(self) -> Iterator[list[_Event]]:
         self._fill()
@@ -223,6 +249,7 @@ class _EventStream:
             raise msgspec.DecodeError("another layout")
         first += len(_BEFORE_EVENTS)
         head = bytes(self._buffer[1:first])
+        self._decoder = _decoder(_HAS_INPUTS in head)
         self._drop(first)
         more = True
         while more:
@@ -244,7 +271,7 @@ class _EventStream:
         held = self._buffer[end]
         self._buffer[0], self._buffer[end] = b"[]"
         with memoryview(self._buffer) as view:
-            events = _events.decode(view[: end + 1])
+            events: list[_Event] = self._decoder.decode(view[: end + 1])
         self._buffer[end] = held
         return events
 
@@ -271,7 +298,8 @@ def _read_as_any_json(data: bytes | mmap.mmap, source: str) -> Trace:
     document = _document.decode(data)
     raw = document.traceEvents
     starts = range(0, max(1, len(raw)), _CHUNK)  # an empty trace has empty tables
-    columns = _columns(_decode_chunk(raw, first) for first in starts)
+    decoder = _decoder(bool(document.record_shapes))
+    columns = _columns(_decode_chunk(raw, first, decoder) for first in starts)
     # The events are views into the file's memory; it can be closed only without them.
     raw.clear()
     return _trace(columns, document, source)
@@ -287,7 +315,7 @@ class _AllColumns:
 
 
 def _columns(decoded: Iterable[list[_Event]]) -> _AllColumns:
-    threads, names = _Codes(), _Interned()
+    threads, names, inputs = _Codes(), _Interned(), _Inputs()
     chunks: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
     flows: list[_Event] = []
     for some in decoded:
@@ -298,6 +326,9 @@ def _columns(decoded: Iterable[list[_Event]]) -> _AllColumns:
         for table, events in sorted_out.items():
             if events:
                 chunks[table].append(_chunk(table, events, threads, names))
+                if table == "operator":
+                    inputs.add(events)
+    inputs.put_into(chunks["operator"])
     tables = {table: _joined(parts) or _empty(table) for table, parts in chunks.items()}
     return _AllColumns(tables, _flows(flows, threads), threads.values())
 
@@ -320,10 +351,13 @@ def _trace(columns: _AllColumns, document: _Document, source: str) -> Trace:
     )
 
 
-def _decode_chunk(raw: list[msgspec.Raw], first: int) -> list[_Event]:
+def _decode_chunk(
+    raw: list[msgspec.Raw], first: int, decoder: msgspec.json.Decoder[Any]
+) -> list[_Event]:
     text = b"[" + b",".join(raw[first : first + _CHUNK]) + b"]"
     try:
-        return _events.decode(text)
+        events: list[_Event] = decoder.decode(text)
+        return events
     except msgspec.ValidationError as error:
         # The position is that in the chunk; say where it lies in the file.
         where = re.sub(r"\$\[(\d+)\]", lambda m: f"$.traceEvents[{first + int(m[1])}]", str(error))
@@ -481,6 +515,59 @@ class _Codes:
 
     def values(self) -> tuple[int | str, ...]:
         return tuple(self._codes)
+
+
+class _Inputs:
+    """The arguments of operators, chunk by chunk; each different text is decoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], tuple[Input, ...]] = {}
+        self._chunks: list[Strings | None] = []
+
+    def add(self, events: Sequence[_Event]) -> None:
+        """Read a chunk of operators, while its text is there."""
+        if not isinstance(events[0], _EventWithInputs):
+            self._chunks.append(None)
+            return
+        column = np.full(len(events), None, np.object_)
+        for i, event in enumerate(events):
+            if isinstance(event.args, _ArgsWithInputs) and event.args.dims is not _NOT_THERE:
+                column[i] = self._decoded(event.args)
+        self._chunks.append(column)
+
+    def _decoded(self, args: _ArgsWithInputs) -> tuple[Input, ...]:
+        key = (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _inputs(*key)
+        return found
+
+    def put_into(self, parts: list[dict[str, Any]]) -> None:
+        """Add the column to the chunks of operators; not at all where no chunk has any."""
+        if all(column is None for column in self._chunks):
+            return
+        for part, column in zip(parts, self._chunks, strict=True):
+            empty = np.full(len(part["start"]), None, np.object_)
+            part["inputs"] = empty if column is None else column
+
+
+def _inputs(dims: bytes, strides: bytes, dtypes: bytes, values: bytes) -> tuple[Input, ...]:
+    """The arguments of one operator; lists of tensors have no shape of their own."""
+    shapes = msgspec.json.decode(dims, type=list[Any])
+    count = len(shapes)
+    columns = [
+        (msgspec.json.decode(text, type=list[Any]) if text else []) + [""] * count
+        for text in (strides, dtypes, values)
+    ]
+    return tuple(
+        Input(_whole_numbers(shape), _whole_numbers(stride), str(dtype), str(value))
+        for shape, stride, dtype, value in zip(shapes, *columns, strict=False)
+    )
+
+
+def _whole_numbers(values: Any) -> tuple[int, ...]:
+    are = isinstance(values, list) and all(isinstance(value, int) for value in values)
+    return tuple(values) if are else ()
 
 
 class _Interned:

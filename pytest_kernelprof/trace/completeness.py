@@ -100,7 +100,7 @@ def check_integrity(
         int((kernels & (links.call_of_activity == NO_ID)).sum()),
         int(leaked(trace, links).sum()),
         replays,
-        _clock_skew(trace, links),
+        has_clock_skew(trace, links),
         cold_signs(trace, layout),
     )
 
@@ -234,7 +234,8 @@ def _check_recording(trace: Trace) -> list[str]:
     return []
 
 
-def _clock_skew(trace: Trace, links: Links) -> bool:
+def has_clock_skew(trace: Trace, links: Links) -> bool:
+    """Whether an activity starts before its own launch: the clocks of host and device disagree."""
     linked = links.call_of_activity != NO_ID
     launched = trace.calls.start[links.call_of_activity[linked]]
     return bool((trace.activities.start[linked] < launched).any())

@@ -38,13 +38,34 @@ class Spans:
         return len(self.start)
 
 
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One argument of an operator.
+
+    Attributes:
+        shape, strides: of a tensor, in elements; empty for what is no tensor, and for scalars.
+        dtype: as the profiler writes it ("float", "c10::BFloat16", "Scalar"); empty for None.
+        value: of what is no tensor, as text: "1.0", "True", "[1, 1]".
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    value: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operators(Spans):
-    """Operators and user annotations of the host; ``thread`` indexes ``Trace.threads``."""
+    """Operators and user annotations of the host; ``thread`` indexes ``Trace.threads``.
+
+    ``inputs`` holds a tuple of ``Input`` for each operator (None where it has none); the column
+    is None for a trace that was recorded without ``record_shapes``.
+    """
 
     thread: Ints
     external_id: Ints
     annotation: Bools
+    inputs: Strings | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

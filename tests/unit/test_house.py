@@ -15,10 +15,13 @@ ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
-    ["errors", "units", "annotations", "intervals", "pairs", "sampling", "tables", "timings"],
+    ["errors", "units", "annotations"],
+    ["intervals", "machine", "pairs", "sampling", "tables", "timings"],
     ["capture"],
     ["trace"],
-    ["metrics"],
+    ["doctor", "noise"],
+    ["metrics", "peaks", "work"],
+    ["roofline"],
     ["bound"],
     ["profiles"],
     ["measure"],
@@ -28,6 +31,7 @@ ORDER = [
     ["settings", "markers"],
     ["report"],
     ["fixture"],
+    ["commands"],
     ["plugin", "cli", "__init__"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -1,0 +1,121 @@
+"""The verdict on cases whose answer is known: big products, big copies, waits, empty kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from pytest_kernelprof.bound import Bound, bound_of
+from pytest_kernelprof.capture.devices import current_device
+from pytest_kernelprof.capture.session import Session
+from pytest_kernelprof.measure import TIMED_ROUNDS, Plan, measure
+from pytest_kernelprof.peaks import peaks_of
+from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.roofline import Rate, rates, roofline_of, work_of
+from pytest_kernelprof.trace import read_trace
+from pytest_kernelprof.trace.gaps import gaps_of
+
+
+def with_shapes(call: Callable[[], object]) -> Profile:
+    session = Session(current_device("cuda"), stacks=False, shapes=True)
+    with session, session.round():
+        call()
+    recording = session.recording()
+    return Profile(read_trace(recording.path), keeps=recording)
+
+
+def achieved(profile: Profile) -> tuple[Rate, ...]:
+    kernels = profile.kernels
+    works = work_of(
+        profile.trace,
+        profile.links,
+        profile.operators_of("kernel"),
+        [kernel.name for kernel in kernels],
+    )
+    peaks = peaks_of(current_device("cuda").name)
+    return rates(works, [kernel.duration_us for kernel in kernels], peaks)
+
+
+def verdict(call: Callable[[], object]) -> Bound:
+    plan = Plan("cuda", rounds=TIMED_ROUNDS, host_rounds=TIMED_ROUNDS)
+    _, measurement = measure(call, plan)
+    shaped = with_shapes(call)
+    busy = shaped.metrics["gpu_busy"].value or 0.0
+    roofline = roofline_of(achieved(shaped), busy, peaks_of(current_device("cuda").name))
+    return bound_of(measurement.profile.metrics, measurement.profile.host_timings, roofline)
+
+
+@pytest.fixture
+def _known_gpu() -> None:
+    name = current_device("cuda").name
+    if peaks_of(name) is None:
+        pytest.skip(f"the peaks of {name} are not in the table")
+
+
+@pytest.mark.usefixtures("_known_gpu")
+def test_a_big_product_is_compute_bound() -> None:
+    # Ones draw little power: clocks stay the same in calls in a row and in single ones.
+    a, b = (torch.ones(8192, 8192, device="cuda", dtype=torch.float16) for _ in range(2))
+    found = verdict(lambda: a @ b)
+    assert found.verdict == "compute", found.reason
+    assert "TFLOP/s" in found.reason
+
+
+@pytest.mark.usefixtures("_known_gpu")
+@pytest.mark.parametrize("what", ["add", "copy", "gelu", "in place"])
+def test_big_pointwise_work_is_memory_bound(what: str) -> None:
+    x, y = (torch.randn(1 << 27, device="cuda", dtype=torch.float16) for _ in range(2))
+    out = torch.empty_like(x)
+    calls: dict[str, Callable[[], object]] = {
+        "add": lambda: torch.add(x, y, out=out),
+        # A copy of the same layout is a memcpy; of another type it is a kernel.
+        "copy": lambda: out.copy_(x.view(torch.bfloat16)),
+        "gelu": lambda: torch.nn.functional.gelu(x),
+        "in place": lambda: x.mul_(1.0),
+    }
+    found = verdict(calls[what])
+    assert found.verdict == "memory", found.reason
+    assert "GB/s" in found.reason
+
+
+def test_a_loop_of_items_is_sync_bound() -> None:
+    x = torch.ones(16, device="cuda")
+
+    def items() -> float:
+        return sum(x[i].item() for i in range(16))
+
+    assert verdict(items).verdict == "sync"
+
+
+def test_empty_kernels_are_overhead_bound() -> None:
+    x = torch.zeros(1, device="cuda")
+
+    def tiny() -> None:
+        for _ in range(50):
+            x.add_(1)
+
+    assert verdict(tiny).verdict == "overhead"
+
+
+def test_no_rate_lies_far_above_a_peak() -> None:
+    a = torch.randn(4096, 4096, device="cuda", dtype=torch.float16)
+    big = torch.randn(1 << 27, device="cuda", dtype=torch.float16)
+    found = achieved(with_shapes(lambda: (a @ a, big + 1, big.sum(), torch.softmax(a, -1))))
+    assert len(found) >= 4
+    assert all((rate.of_compute or 0) < 1.05 for rate in found)
+    assert all((rate.of_memory or 0) < 1.05 for rate in found if rate.work.bytes > 2e8)
+
+
+def test_gaps_of_tiny_kernels_are_waits_for_the_host() -> None:
+    x = torch.zeros(1, device="cuda")
+    _, measurement = measure(lambda: [x.add_(1) for _ in range(50)], Plan("cuda", rounds=3))
+    profile = measurement.profile
+    found = gaps_of(profile.trace, profile.links, profile._layout, profile._ours)
+    if profile.integrity.clock_skew:
+        assert found.rounds == ()
+        return
+    sums = [one.host_wait + one.kernel_wait + one.other for one in found.rounds]
+    assert sums == pytest.approx(list(profile.metrics["gpu_idle"].rounds))
+    assert all(one.host_wait > one.kernel_wait for one in found.rounds)

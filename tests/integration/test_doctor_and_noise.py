@@ -1,0 +1,143 @@
+"""kernelprof doctor and kernelprof noise, run as users run them, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytest_kernelprof
+from pytest_kernelprof.cli import main
+from pytest_kernelprof.commands.noise import lines_of
+
+ROOT = Path(pytest_kernelprof.__file__).parents[1]
+
+
+def kernelprof(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return subprocess.run(
+        [sys.executable, "-m", "pytest_kernelprof.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+    )
+
+
+def test_the_doctor_is_useful_without_a_gpu() -> None:
+    done = kernelprof("doctor", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = pytest.LineMatcher(done.stdout.splitlines())
+    lines.fnmatch_lines(
+        [
+            "ok * torch * 2.*",
+            "warn * GPU * no GPU: *",
+            "* -> *",
+            "ok * other tools *",
+            "ok * pytest * *, pytest-benchmark *",
+            "ok * temporary files *",
+        ]
+    )
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    """A folder in which torch cannot be imported, as where it is not installed."""
+    (tmp_path / "torch.py").write_text("raise ImportError('No module named torch')\n")
+    (tmp_path / "triton.py").write_text("raise ImportError('No module named triton')\n")
+    return str(tmp_path)
+
+
+def test_the_doctor_without_torch_fails_with_the_remedy_and_no_traceback(broken: str) -> None:
+    done = kernelprof("doctor", PYTHONPATH=os.pathsep.join([broken, str(ROOT)]))
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = pytest.LineMatcher(done.stdout.splitlines())
+    lines.fnmatch_lines(["fail * torch * torch cannot be imported*", "* -> install *", "ok *"])
+
+
+def test_the_doctor_names_another_tool() -> None:
+    done = kernelprof("doctor", NSYS_PROFILING_SESSION_ID="1")
+    assert done.returncode == 0
+    assert "Nsight Systems" in done.stdout
+
+
+def test_the_doctor_survives_variables_that_are_no_text() -> None:
+    done = kernelprof("doctor", KINETO_CONFIG="a\udcffb")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "KINETO_CONFIG=a\\udcffb" in done.stdout
+
+
+def test_noise_on_the_cpu_prints_the_margin_of_the_latency() -> None:
+    done = kernelprof("noise", "--device=cpu", "--rounds=8", "--processes=2")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = pytest.LineMatcher(done.stdout.splitlines())
+    lines.fnmatch_lines(
+        [
+            "CPU (*), torch *: 8 rounds in each of 2 processes",
+            "workload * metric * median * within * lag 1 * between * margin",
+            "small MLP * latency *s * % * % *+*s",
+            "On the CPU only the latency is measured*",
+            "  max_latency: median + * %",
+            "Rule: *",
+        ]
+    )
+
+
+def report_with(fraction: float) -> dict[str, Any]:
+    margin = {"metric": "latency", "fraction": fraction, "us": None, "text": "a margin"}
+    counts = {"place": "here", "rounds": 8, "processes": 2, "device": "cpu"}
+    return {**counts, "spreads": [], "margins": [margin], "rule": "a rule"}
+
+
+@pytest.mark.parametrize(("fraction", "told"), [(0.4, False), (1.5, True)])
+def test_a_margin_that_catches_little_is_said_to(fraction: float, told: bool) -> None:
+    text = "\n".join(lines_of(report_with(fraction)))
+    assert ("catches little" in text) is told
+
+
+def test_noise_as_json_holds_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["noise", "--device=cpu", "--rounds=8", "--processes=1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["schema"], report["device"], report["processes"]) == (1, "cpu", 1)
+    assert len(report["runs"][0]["small MLP"]["latency"]) == 8
+    assert report["spreads"][0]["between"] is None
+    assert report["margins"] == []
+
+
+def test_noise_of_one_process_says_why_there_is_no_margin(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["noise", "--device=cpu", "--rounds=2", "--processes=1"]) == 0
+    assert "No margins: one process" in capsys.readouterr().out
+
+
+def test_noise_on_a_gpu_that_is_not_there_is_exit_status_2_and_one_line() -> None:
+    done = kernelprof("noise", "--device=cuda", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kernelprof: process 1 ended with status 2: no GPU: ")
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("--rounds=1", "got '1'; expected a whole number of 2 or more"),
+        ("--rounds=many", "got 'many'; expected a whole number of 2 or more"),
+        ("--processes=0", "got '0'; expected a whole number of 1 or more"),
+        ("--processes=-3", "got '-3'; expected a whole number of 1 or more"),
+        ("--device=tpu", "invalid choice: 'tpu'"),
+    ],
+)
+def test_nonsense_names_what_was_expected(
+    argument: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["noise", argument])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
