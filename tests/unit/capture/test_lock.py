@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -160,33 +162,34 @@ def test_folder_and_files_are_for_all_users_whatever_the_umask(folder: Path) -> 
     assert modes == {f"{UUID}.lock": 0o666, f"{UUID}.holder": 0o666}
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs root")
-def test_a_second_user_may_lock_too(folder: Path, tmp_path: Path) -> None:
-    def lock_as(user: int) -> tuple[int, str]:
-        child = os.fork()
-        if child == 0:
-            os.setuid(user)
-            code = 1
-            with lock_by_uuid(UUID, 0.3, f"user {user}"):
-                held = json.loads((folder / f"{UUID}.holder").read_text())["who"]
-                code = 0 if held == f"user {user}" else 2
-            os._exit(code)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), str(user)
+def in_a_fork(does: Callable[[], int]) -> int:
+    """The exit status of a forked child that does this; 99 if it raises. It never comes back."""
+    child = os.fork()
+    if child == 0:
+        status = 99
+        try:
+            status = does()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-    outer = tmp_path.parent.parent
-    before = [(path, path.stat().st_mode) for path in (outer, tmp_path.parent, tmp_path)]
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs root")
+def test_a_second_user_may_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for one user
+    shared.chmod(0o1777)
+    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    note = shared / "kernelprof-locks" / f"{UUID}.holder"
+
+    def lock_as(user: int) -> int:
+        os.setuid(user)
+        with lock_by_uuid(UUID, 0.3, f"user {user}"):
+            return 0 if json.loads(note.read_text())["who"] == f"user {user}" else 1
+
     try:
-        for path, _ in before:
-            path.chmod(0o755)
-        tmp_path.chmod(0o1777)
-        assert [lock_as(4001), lock_as(4002), lock_as(4001)] == [
-            (0, "4001"),
-            (0, "4002"),
-            (0, "4001"),
-        ]
+        assert [in_a_fork(functools.partial(lock_as, u)) for u in (4001, 4002, 4001)] == [0, 0, 0]
     finally:
-        for path, mode in before:
-            path.chmod(stat.S_IMODE(mode))
+        shutil.rmtree(shared)
 
 
 @pytest.mark.parametrize(
@@ -234,12 +237,10 @@ def test_the_cpu_has_no_lock(folder: Path) -> None:
 
 
 def test_a_forked_child_does_not_believe_that_it_holds_the_lock() -> None:
+    def is_kept_out() -> int:
+        with pytest.raises(GpuBusy, match="not free"):
+            lock_by_uuid(UUID, 0.1).__enter__()
+        return 0
+
     with lock_by_uuid(UUID, 0.3):
-        child = os.fork()
-        if child == 0:
-            try:
-                lock_by_uuid(UUID, 0.1).__enter__()
-            except GpuBusy:
-                os._exit(7)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert in_a_fork(is_kept_out) == 0
