@@ -17,6 +17,10 @@ class ProfilerUnavailable(IncompleteProfile):
     """The profiler cannot see the device at all; the message names the cause and the remedy."""
 
 
+class GpuBusy(IncompleteProfile):
+    """The GPU was not free to be timed on; the message says who holds it and what to do."""
+
+
 class MarkerError(KernelprofError):
     """A marker or limit is malformed; the message shows the right form."""
 

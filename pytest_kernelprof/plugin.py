@@ -34,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_kernelprof.markers import marker_lines
 
     config.stash[_settings] = settings = read_settings(config)
+    if settings.spread_workers:
+        from pytest_kernelprof.spread import spread_workers
+
+        spread_workers(config)
     if settings.trace_dir:
         try:
             os.makedirs(settings.trace_dir, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ class Settings:
     flush_l2: bool = True
     trace_dir: str | None = None
     inconclusive: str = "warn"
+    lock_timeout: float = 600.0
+    spread_workers: bool = True
 
 
 def _flag(text: str) -> bool:
@@ -58,6 +61,16 @@ def _positive(text: str) -> int:
     if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
         raise ValueError("expected a whole number of one or more")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError("expected a number of seconds above zero, for example 600")
+    return seconds
 
 
 def _folder(text: str) -> str:
@@ -89,9 +102,17 @@ _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
         "fail or pass",
     ),
     "trace_dir": (_folder, "write every profile's Chrome trace (json.gz) into this folder"),
+    "lock_timeout": (
+        _seconds,
+        "seconds to wait for another process that times on the same GPU (default: 600)",
+    ),
+    "spread_workers": (
+        _flag,
+        "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
+    ),
 }
 _SWITCHES = ("report", "all", "only", "disable", "require_gpu", "stacks")
-_INI_ONLY = ("flush_l2",)
+_INI_ONLY = ("flush_l2", "spread_workers")
 
 
 def add_options(parser: pytest.Parser) -> None:

@@ -16,7 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
     ["errors", "units", "annotations"],
-    ["intervals", "machine", "pairs", "sampling", "tables", "timings"],
+    ["conditions", "intervals", "machine", "pairs", "sampling", "tables", "timings"],
     ["capture"],
     ["trace"],
     ["doctor", "noise"],
@@ -28,7 +28,7 @@ ORDER = [
     ["turns"],
     ["comparison"],
     ["limits"],
-    ["settings", "markers"],
+    ["settings", "markers", "spread"],
     ["report"],
     ["fixture"],
     ["commands"],
@@ -86,7 +86,8 @@ def test_every_file_says_first_what_its_idea_is() -> None:
 def test_loading_the_plugin_loads_nothing_heavy() -> None:
     code = (
         "import sys, pytest_kernelprof.plugin, pytest_kernelprof.markers;"
-        "print([m for m in ('torch', 'numpy', 'msgspec', 'filelock') if m in sys.modules])"
+        "heavy = ('torch', 'numpy', 'msgspec', 'filelock', 'pynvml');"
+        "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

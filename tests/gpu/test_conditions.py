@@ -1,0 +1,181 @@
+"""Clock, other processes and the lock, on a real GPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from pytest_kernelprof.capture.devices import Device, current_device
+from pytest_kernelprof.capture.lock import gpu_lock
+from pytest_kernelprof.capture.nvml import Sample, gpu_uuids, sample, watch
+from pytest_kernelprof.conditions import Conditions
+
+NEIGHBOUR = """
+import sys, time, torch
+x = torch.randn(4096, 4096, device="cuda")
+x @ x
+torch.cuda.synchronize()
+print("ready", flush=True)
+while {busy}:
+    x @ x
+    torch.cuda.synchronize()
+sys.stdin.read()
+"""
+
+Neighbour = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def device() -> Device:
+    found = current_device("cuda")
+    torch.zeros(1, device="cuda")
+    seen = sample(found)
+    if not isinstance(seen, Sample):
+        pytest.skip(seen.why)
+    return found
+
+
+@pytest.fixture
+def neighbour() -> Iterator[Neighbour]:
+    """Start a second process on the GPU, that works or only holds memory."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*, busy: bool) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", NEIGHBOUR.format(busy=busy)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(1.5)  # its start-up, and NVML's samples of it, lie behind it
+        return process
+
+    yield start
+    for process in started:
+        end(process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def work(seconds: float) -> None:
+    x = torch.randn(4096, 4096, device="cuda")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        x @ x
+        torch.cuda.synchronize()
+
+
+def watched(device: Device, *, seconds: float = 0.5) -> Conditions:
+    with watch(device) as looking:
+        work(seconds)
+        looking.block(12)
+    return looking.conditions()
+
+
+def alone(device: Device) -> bool:
+    seen = sample(device)
+    return isinstance(seen, Sample) and seen.processes <= {os.getpid()}
+
+
+def test_a_sample_is_plausible(device: Device) -> None:
+    work(0.2)
+    seen = sample(device)
+    assert isinstance(seen, Sample)
+    assert 100 <= seen.sm_clock_mhz <= seen.sm_clock_mhz_max <= 5000
+    assert seen.memory_used_bytes >= torch.cuda.memory_reserved()
+
+
+def test_a_watched_block_knows_its_clock(device: Device) -> None:
+    seen = watched(device)
+    assert seen.blocks == 1
+    assert seen.sm_clock_mhz_low is not None
+    assert seen.why_unknown == ""
+    assert seen.words().startswith("SM clock ")
+    assert Conditions.from_plain(seen.plain()) == seen
+
+
+@pytest.mark.parametrize("seconds", [0.5, 0.001])
+def test_a_process_that_loads_the_gpu_is_a_contender(
+    device: Device, neighbour: Neighbour, seconds: float
+) -> None:
+    process = neighbour(busy=True)
+    work(0.5)  # as the warm-up does
+    seen = watched(device, seconds=seconds)
+    assert seen.contended, seen
+    if os.readlink("/proc/self/ns/pid") == "pid:[4026531836]":
+        assert process.pid in {contender.pid for contender in seen.contenders}
+
+
+@pytest.mark.parametrize("seconds", [0.5, 0.001])
+def test_a_process_that_only_holds_memory_is_none(
+    device: Device, neighbour: Neighbour, seconds: float
+) -> None:
+    if not alone(device):
+        pytest.skip("other processes are on this GPU")
+    neighbour(busy=False)
+    seen = watched(device, seconds=seconds)
+    assert not seen.contended, seen
+    assert seen.why_contention_unknown == ""
+
+
+def test_work_that_has_ended_just_before_is_no_contention(
+    device: Device, neighbour: Neighbour
+) -> None:
+    if not alone(device):
+        pytest.skip("other processes are on this GPU")
+    end(neighbour(busy=True))
+    assert not watched(device).contended
+
+
+def test_alone_on_the_gpu_watching_takes_no_time(device: Device) -> None:
+    if not alone(device) or os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
+        pytest.skip("not certainly alone on this GPU")
+    watched(device, seconds=0)
+    start = time.monotonic()
+    for _ in range(5):
+        watched(device, seconds=0)
+    assert (time.monotonic() - start) / 5 < 0.1
+
+
+def test_the_lock_is_by_uuid_whatever_the_index(device: Device) -> None:
+    code = """
+from pytest_kernelprof.capture.devices import current_device
+from pytest_kernelprof.capture.lock import gpu_lock
+from pytest_kernelprof.errors import GpuBusy
+try:
+    with gpu_lock(current_device("cuda"), 0.5):
+        print("held")
+except GpuBusy as error:
+    print(error)
+"""
+    uuid = f"GPU-{torch.cuda.get_device_properties(device.index).uuid}"
+    listed = gpu_uuids()
+    assert not isinstance(listed, tuple) or uuid in listed
+
+    def second_process() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": uuid},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        ).stdout
+
+    with gpu_lock(device, 60, "the first"):
+        said = second_process()
+    assert f"held by pid {os.getpid()}" in said
+    assert "(the first)" in said
+    assert second_process() == "held\n"
