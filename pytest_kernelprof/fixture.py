@@ -23,6 +23,7 @@ from pytest_kernelprof.measure import (
     preparer,
     require_complete,
 )
+from pytest_kernelprof.progress import Progress, no_progress
 from pytest_kernelprof.report.data import row
 from pytest_kernelprof.report.failure import failure_message, integrity_words
 
@@ -72,6 +73,10 @@ class Region:
         return self._profile
 
 
+def _silently() -> contextlib.AbstractContextManager[Progress]:
+    return contextlib.nullcontext(no_progress)
+
+
 class KernelProfile:
     """Profiles callables and blocks of one test, and judges them when the test has run.
 
@@ -85,9 +90,11 @@ class KernelProfile:
         device: DeviceKind,
         limits: Sequence[Limit] = (),
         options: Options | None = None,
+        measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = _silently,
     ) -> None:
         self._settings = settings
         self._device: DeviceKind = device
+        self._measuring = measuring
         self._limits = {limit.key: limit for limit in limits}
         self._options = options
         self._taken: list[_Taken] = []
@@ -133,11 +140,8 @@ class KernelProfile:
         if self._settings.disable:
             self._ran_disabled = True
             return self._run_plainly(fn, args, kwargs, setup)
-        label = f"profile {len(self._taken) + 1}" if self._taken else ""
         plan = replace(self._plan(chosen.get("rounds")), **chosen)
-        result, measurement = measure(fn, plan, args, kwargs, setup=setup, label=label)
-        self._keep(_Taken(measurement))
-        return result  # type: ignore[no-any-return]
+        return self._measure(fn, plan, args, kwargs, setup)
 
     @contextlib.contextmanager
     def region(self, name: str = "region", **limits: Any) -> Iterator[Region]:
@@ -256,6 +260,23 @@ class KernelProfile:
     def _judge(self, taken: _Taken) -> list[Verdict]:
         limits = {**self._limits, **taken.own_limits}
         return judge(taken.measurement.profile, limits.values())
+
+    def _measure(
+        self,
+        fn: Callable[..., R],
+        plan: Plan,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        setup: Callable[[], Any] | None,
+    ) -> R:
+        __tracebackhide__ = True
+        label = f"profile {len(self._taken) + 1}" if self._taken else ""
+        with self._measuring() as progress:
+            result, measurement = measure(
+                fn, plan, args, kwargs, setup=setup, label=label, progress=progress
+            )
+            self._keep(_Taken(measurement))
+        return result  # type: ignore[no-any-return]
 
     def _keep(self, taken: _Taken) -> None:
         """Keep a measurement; if a limit fails, learn the source lines while the arguments live."""

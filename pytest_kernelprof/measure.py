@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.profiles import Profile, What
+from pytest_kernelprof.progress import no_progress
 from pytest_kernelprof.trace import read_trace
 from pytest_kernelprof.trace.links import source_lines
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.capture.devices import Device, DeviceKind
     from pytest_kernelprof.capture.session import Recording
+    from pytest_kernelprof.progress import Progress
 
 TRIES = 3
 EXACT_ROUNDS = 2
@@ -75,8 +78,11 @@ def measure(
     *,
     setup: Callable[[], tuple[Sequence[Any], Mapping[str, Any]] | Sequence[Any]] | None = None,
     label: str = "",
+    progress: Progress = no_progress,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable; the first call's result comes first.
+
+    ``progress`` is told of each round, outside of what is timed.
 
     Raises:
         IncompleteProfile: the profiler is not available or did not see everything in three
@@ -92,10 +98,12 @@ def measure(
     cupti = _prime(device)
     prepare = preparer(call, args, kwargs or {}, setup)
     result = prepare()()
-    for _ in range(plan.warmup - 1):
+    for done in range(1, plan.warmup):
+        progress("warming up", done, plan.warmup)
         prepare()()
-    profile, retakes, settled = _profile_until_sound(device, plan, prepare, label)
-    profile = profile.with_recording(_unprofiled(device, plan, prepare, setup is not None, cupti))
+    profile, retakes, settled = _profile_until_sound(device, plan, prepare, label, progress)
+    noted = _unprofiled(device, plan, prepare, setup is not None, cupti, progress)
+    profile = profile.with_recording(noted)
     attribute = functools.partial(_attribute, profile, device, prepare)
     return result, Measurement(profile, retakes, settled, attribute)
 
@@ -169,27 +177,40 @@ def _is_args_and_kwargs(fresh: Any) -> bool:
 
 
 def _profile_until_sound(
-    device: Device, plan: Plan, prepare: Callable[[], Callable[[], Any]], label: str
+    device: Device,
+    plan: Plan,
+    prepare: Callable[[], Callable[[], Any]],
+    label: str,
+    progress: Progress,
 ) -> tuple[Profile, int, bool]:
     """Profile until the code is warm and the trace complete, within bounds."""
-    retakes, warmups, rounds = 0, 0, plan.rounds
+    retakes, warmups, rounds, reason = 0, 0, plan.rounds, ""
     while True:
-        profile = _profile(device, plan, rounds, prepare, label)
+        told = functools.partial(progress, "profiling", of=rounds, reason=reason)
+        profile = _profile(device, plan, rounds, prepare, label, told)
         _refuse_blind(device, profile)
         integrity = profile.integrity
         cold = bool(integrity.cold) or bool(profile.recording["recompiles"])
         if not integrity.complete and retakes < TRIES - 1:
             retakes += 1
+            reason = f"incomplete, try {retakes + 1} of {TRIES}"
         elif cold and warmups < _MOST_WARMUPS:
             warmups += 1
+            reason = "not warm yet"
         elif integrity.graph_replays == "unproven" and rounds < _GRAPH_ROUNDS:
             rounds = _GRAPH_ROUNDS
+            reason = "to prove the graph's replays"
         else:
             return profile, retakes, not cold
 
 
 def _profile(
-    device: Device, plan: Plan, rounds: int, prepare: Callable[[], Callable[[], Any]], label: str
+    device: Device,
+    plan: Plan,
+    rounds: int,
+    prepare: Callable[[], Callable[[], Any]],
+    label: str,
+    told: Callable[[int], None],
 ) -> Profile:
     from pytest_kernelprof.capture.devices import synchronize
     from pytest_kernelprof.capture.host import L2Flush, compilations
@@ -200,7 +221,8 @@ def _profile(
     before = compilations()
     session = Session(device, stacks=plan.stacks)
     with session:
-        for _ in range(rounds):
+        for done in range(rounds):
+            told(done)
             call = prepare()
             if flush:
                 flush()
@@ -248,13 +270,15 @@ def _unprofiled(
     prepare: Callable[[], Callable[[], Any]],
     fresh_arguments: bool,
     cupti: dict[str, float],
+    progress: Progress,
 ) -> dict[str, Any]:
     """What calls without the profiler tell, as plain data for the recording."""
     from pytest_kernelprof.capture.host import L2Flush, time_calls, watch_memory
 
     noted: dict[str, Any] = {}
     if plan.memory:
-        memory = watch_memory(device, prepare, _MEMORY_ROUNDS)
+        watched = _told(prepare, progress, "watching memory", _MEMORY_ROUNDS)
+        memory = watch_memory(device, watched, _MEMORY_ROUNDS)
         if memory is not None:
             noted["memory"] = asdict(memory)
         elif device.kind == "cuda":
@@ -264,11 +288,25 @@ def _unprofiled(
             )
     if plan.host_rounds:
         flush = L2Flush(device) if plan.flush_l2 else _nothing
+        timed = _told(prepare, progress, "timing", plan.host_rounds)
         timings = time_calls(
-            device, prepare, plan.host_rounds, flush=flush, fresh_arguments=fresh_arguments
+            device, timed, plan.host_rounds, flush=flush, fresh_arguments=fresh_arguments
         )
         noted["host_timings"] = {**asdict(timings), **cupti}
     return noted
+
+
+def _told(
+    prepare: Callable[[], Callable[[], Any]], progress: Progress, what: str, rounds: int
+) -> Callable[[], Callable[[], Any]]:
+    """``prepare``, which runs before each round and outside the clock, that tells of the round."""
+    done = itertools.count()
+
+    def prepare_and_tell() -> Callable[[], Any]:
+        progress(what, min(next(done), rounds), rounds)
+        return prepare()
+
+    return prepare_and_tell
 
 
 def _nothing() -> None:

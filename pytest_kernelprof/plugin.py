@@ -115,10 +115,13 @@ def _on_cpu(item: pytest.Item) -> DeviceKind:
 def _new_profile(item: pytest.Item) -> KernelProfile:
     from pytest_kernelprof.fixture import KernelProfile
     from pytest_kernelprof.markers import limits_of, options_of
+    from pytest_kernelprof.report.progress import measuring
 
     settings = item.config.stash[_settings]
     device: DeviceKind = "cpu" if settings.disable else _resolve_device(item)
-    item.stash[_test] = KernelProfile(settings, device, limits_of(item), options_of(item))
+    item.stash[_test] = KernelProfile(
+        settings, device, limits_of(item), options_of(item), measuring(item.config, item.name)
+    )
     return item.stash[_test]
 
 

@@ -15,7 +15,7 @@ ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
-    ["errors", "units", "annotations", "intervals", "tables", "timings"],
+    ["errors", "units", "annotations", "intervals", "tables", "timings", "progress"],
     ["capture"],
     ["trace"],
     ["metrics"],

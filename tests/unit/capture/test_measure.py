@@ -35,6 +35,38 @@ def test_warm_up_and_rounds_are_as_asked() -> None:
     assert len(calls) == 4 + 7 + 5
 
 
+def test_progress_is_told_of_each_round() -> None:
+    told: list[tuple[str, int, int, str]] = []
+
+    def progress(what: str, done: int, of: int, reason: str = "") -> None:
+        told.append((what, done, of, reason))
+
+    measure(lambda: None, Plan("cpu", warmup=3, rounds=2, host_rounds=2), progress=progress)
+    assert told == [
+        ("warming up", 1, 3, ""),
+        ("warming up", 2, 3, ""),
+        ("profiling", 0, 2, ""),
+        ("profiling", 1, 2, ""),
+        ("timing", 0, 2, ""),
+        ("timing", 1, 2, ""),
+    ]
+
+
+def test_progress_says_why_code_is_profiled_again() -> None:
+    reasons: list[str] = []
+    calls: list[int] = []
+
+    def progress(what: str, done: int, of: int, reason: str = "") -> None:
+        reasons.append(reason)
+
+    def compiles_late() -> torch.Tensor:
+        calls.append(1)
+        return torch.compile(lambda x: x + len(calls), backend="eager")(X) if len(calls) < 4 else X
+
+    measure(compiles_late, Plan("cpu"), progress=progress)
+    assert set(reasons) == {"", "not warm yet"}
+
+
 @pytest.mark.parametrize(
     ("fresh", "expected"),
     [((1, 2), (1, 2)), ([1, 2], (1, 2)), (((1,), {"b": 2}), (1, 2)), (None, ("a", "b"))],
