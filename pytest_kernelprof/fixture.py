@@ -199,6 +199,23 @@ class KernelProfile:
 
     # What the plugin calls.
 
+    @property
+    def device(self) -> DeviceKind:
+        """Where this test's code is measured."""
+        return self._device
+
+    def run_for_benchmark(
+        self,
+        fn: Callable[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        setup: Callable[[], Any] | None,
+        rounds: int | None,
+    ) -> R:
+        """As ``run``, but takes every metric, whatever the limits need."""
+        __tracebackhide__ = True
+        return self._measure(fn, self._plan(rounds, everything=True), args, kwargs, setup)
+
     @contextlib.contextmanager
     def whole_call(self) -> Iterator[None]:
         """Profile the call phase of a marked test that does not use the fixture."""
@@ -290,11 +307,11 @@ class KernelProfile:
                 profile = attribute()
         taken.measurement = replace(taken.measurement, profile=profile, attribute=None)
 
-    def _plan(self, rounds: int | None) -> Plan:
+    def _plan(self, rounds: int | None, *, everything: bool = False) -> Plan:
         """How much to measure: everything where nothing says less, else what the limits need."""
         options, settings = self._options, self._settings
         limits = self._limits.values()
-        everything = not limits or settings.report
+        everything = everything or not limits or settings.report
         timed = everything or any(limit.device_time or limit.host_time for limit in limits)
         asked = rounds or (options.rounds if options else None) or settings.rounds
         profiled = asked or (TIMED_ROUNDS if timed else EXACT_ROUNDS)

@@ -29,9 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from pytest_kernelprof import benchmark
     from pytest_kernelprof.markers import marker_lines
 
     config.stash[_settings] = settings = read_settings(config)
+    if benchmark.is_active(config):
+        config.pluginmanager.register(benchmark.Bridge(settings), benchmark.PLUGIN)
     if settings.trace_dir:
         try:
             os.makedirs(settings.trace_dir, exist_ok=True)
@@ -133,6 +136,18 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
 
 
 @pytest.fixture
+def kernel_benchmark(kernel_profile: KernelProfile) -> None:
+    """As kernel_profile, and times with pytest-benchmark, which has to be installed and active."""
+    # Where it is, the bridge's fixture of this name takes the place of this one.
+    from pytest_kernelprof.errors import IncompleteProfile
+
+    raise IncompleteProfile(
+        "kernel_benchmark needs pytest-benchmark, which is not active in this run: install "
+        "pytest-benchmark, drop -p no:benchmark, or use kernel_profile(fn, *args) instead"
+    )
+
+
+@pytest.fixture
 def kernelprof_device(request: pytest.FixtureRequest) -> str:
     """The device to run on, "cuda" or "cpu". A test that asks for it runs without a GPU too, where
     compute operators are counted instead of kernels."""
@@ -148,10 +163,15 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    from pytest_kernelprof.benchmark import has_benchmark, refuse_whole_call
+
     settings = item.config.stash[_settings]
     if _test not in item.stash and _whole_call_is_profiled(item, settings):
         with _new_profile(item).whole_call():
             outcome = yield
+        if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
+            item.stash[_test].dismiss()
+            refuse_whole_call(item)
         _conclude(item)
         return outcome
     try:
@@ -173,9 +193,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
+    from pytest_kernelprof.benchmark import timed_by_benchmark
     from pytest_kernelprof.markers import limits_of
 
-    return not settings.disable and (settings.all or bool(limits_of(item)))
+    wanted = not settings.disable and (settings.all or bool(limits_of(item)))
+    return wanted and not timed_by_benchmark(item)
 
 
 def _conclude(item: pytest.Item) -> None:
@@ -266,10 +288,26 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config.pluginmanager.register(_Gatherer(config.stash[_rows]), "kernelprof-gatherer")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    config = terminalreporter.config
-    rows = config.stash[_rows]
-    if rows and config.stash[_settings].report:
-        from pytest_kernelprof.report.terminal import write_report
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    try:
+        yield
+    finally:  # after pytest-benchmark's table, also where its comparison fails the run
+        rows = _rows_to_show(terminalreporter.config)
+        if rows:
+            from pytest_kernelprof.report.terminal import write_report
 
-        write_report(terminalreporter, rows)
+            write_report(terminalreporter, rows)
+
+
+def _rows_to_show(config: pytest.Config) -> list[dict[str, Any]]:
+    """All with --kernelprof-report; else those of the tests in pytest-benchmark's table."""
+    from pytest_kernelprof import benchmark
+
+    rows = config.stash[_rows]
+    if config.stash[_settings].report:
+        return rows
+    bridge = config.pluginmanager.getplugin(benchmark.PLUGIN)
+    return [row for row in rows if bridge is not None and row["test"] in bridge.shown]

@@ -26,6 +26,7 @@ ORDER = [
     ["settings", "markers"],
     ["report"],
     ["fixture"],
+    ["benchmark"],
     ["plugin", "cli", "__init__"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
