@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ import pytest
 
 from pytest_kernelprof.errors import LimitExceeded, MarkerError
 from pytest_kernelprof.intervals import median_interval
-from pytest_kernelprof.measure import preparer, warm_profile
 from pytest_kernelprof.pairs import Ratio, ratio
+from pytest_kernelprof.quiet import quiet
 from pytest_kernelprof.sampling import next_rounds
 from pytest_kernelprof.tables import Column, render
+from pytest_kernelprof.taking import preparer, warm_profile
 from pytest_kernelprof.turns import Clock, Turns
 from pytest_kernelprof.units import format_bytes, format_time, parse_percent
 
@@ -94,6 +96,11 @@ class Rounds:
             for name, counts in self._turns.kernels.items()
             if len(set(counts)) > 1
         ]
+
+    @property
+    def doubt(self) -> str:
+        """Why no verdict can stand on these rounds; empty where one can."""
+        return "; ".join(sorted(self._turns.doubts))
 
     @property
     def words(self) -> str:
@@ -202,6 +209,9 @@ class Comparison:
             if not more:
                 break
             self._rounds.take(more)
+        if self._rounds.doubt:
+            self._undecided(f"{what}: INCONCLUSIVE, {self._rounds.doubt}; {self._headline()}")
+            return
         if low is not None and low >= least:
             return
         if high is not None and high < least:
@@ -231,11 +241,14 @@ def contend(
     pairs: int,
     setup: Callable[[], Any] | None,
     flush_l2: bool,
+    lock_timeout_s: float,
+    who: str,
 ) -> Rounds:
     """Warm up and profile each callable, then take so many rounds of each in turn.
 
     Raises:
-        IncompleteProfile: the profiler is not available, or a profile stayed incomplete.
+        IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
+            kind GpuBusy) another process kept the GPU's lock.
     """
     from pytest_kernelprof.capture.devices import current_device
     from pytest_kernelprof.capture.session import refuse_to_nest
@@ -243,8 +256,9 @@ def contend(
     on = current_device(device)
     refuse_to_nest()
     prepares = {name: preparer(fn, args, kwargs, setup) for name, fn in callables.items()}
-    profiles = {name: warm_profile(on, prepare, name)[1] for name, prepare in prepares.items()}
-    rounds = Rounds(Turns(on, clock, prepares, flush_l2), clock, profiles)
+    profiles = {name: warm_profile(on, prepare, name) for name, prepare in prepares.items()}
+    alone = functools.partial(quiet, on, lock_timeout_s, who)
+    rounds = Rounds(Turns(on, clock, prepares, flush_l2, alone), clock, profiles)
     rounds.take(pairs)
     return rounds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -29,6 +29,8 @@ class Conditions:
         throttled_blocks: those during which the GPU throttled; their rounds were discarded.
         discarded_rounds: the rounds of the throttled blocks.
         throttle_reasons: why it throttled, in words, each once.
+        kept_throttled_rounds: rounds that were kept although it throttled, since it did so again
+            and again.
         power_capped_blocks: blocks at the power limit. That is how heavy work runs on this GPU:
             told, not discarded.
         contenders: other processes that worked on the GPU during the blocks.
@@ -45,6 +47,7 @@ class Conditions:
     discarded_rounds: int = 0
     throttle_reasons: tuple[str, ...] = ()
     power_capped_blocks: int = 0
+    kept_throttled_rounds: int = 0
     contenders: tuple[Contender, ...] = ()
     sm_clock_mhz_low: int | None = None
     sm_clock_mhz_high: int | None = None
@@ -56,6 +59,19 @@ class Conditions:
     def contended(self) -> bool:
         """Whether other work was seen on the GPU: a timed verdict is then INCONCLUSIVE."""
         return bool(self.contenders)
+
+    @property
+    def doubt(self) -> str:
+        """Why no timed verdict can stand on these rounds, in words; empty where one can."""
+        if self.contended:
+            return self._contention()
+        if self.kept_throttled_rounds:
+            return f"the GPU throttled ({', '.join(self.throttle_reasons)}) in three tries"
+        return ""
+
+    def keeping_throttled(self, rounds: int) -> Conditions:
+        """The same, where so many rounds were kept although the GPU throttled."""
+        return replace(self, kept_throttled_rounds=rounds)
 
     def plain(self) -> dict[str, Any]:
         """The same as builtins, for a profile's recording and for JSON."""

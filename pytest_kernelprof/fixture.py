@@ -15,19 +15,12 @@ from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, MarkerErr
 from pytest_kernelprof.limits.judge import Verdict, judge
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.markers import check_option
-from pytest_kernelprof.measure import (
-    EXACT_ROUNDS,
-    TIMED_ROUNDS,
-    Measurement,
-    Plan,
-    measure,
-    measure_once,
-    preparer,
-    require_complete,
-)
+from pytest_kernelprof.measure import TIMED_ROUNDS, Measurement, Plan, measure, measure_once
+from pytest_kernelprof.progress import Progress, no_progress
 from pytest_kernelprof.report.data import row, text
 from pytest_kernelprof.report.failure import failure_message, integrity_words
 from pytest_kernelprof.sampling import Needs
+from pytest_kernelprof.taking import EXACT_ROUNDS, preparer, require_complete
 from pytest_kernelprof.turns import CLOCKS, Clock
 
 if TYPE_CHECKING:
@@ -76,6 +69,10 @@ class Region:
         return self._profile
 
 
+def _silently() -> contextlib.AbstractContextManager[Progress]:
+    return contextlib.nullcontext(no_progress)
+
+
 class KernelProfile:
     """Profiles callables and blocks of one test, and judges them when the test has run.
 
@@ -89,9 +86,13 @@ class KernelProfile:
         device: DeviceKind,
         limits: Sequence[Limit] = (),
         options: Options | None = None,
+        measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = _silently,
+        test: str = "",
     ) -> None:
+        self._test = test
         self._settings = settings
         self._device: DeviceKind = device
+        self._measuring = measuring
         self._limits = {limit.key: limit for limit in limits}
         self._options = options
         self._taken: list[_Taken] = []
@@ -140,14 +141,10 @@ class KernelProfile:
         if self._settings.disable:
             self._ran_disabled = True
             return self._run_plainly(fn, args, kwargs, setup)
-        label = f"profile {len(self._taken) + 1}" if self._taken else ""
         plan = replace(self._plan(chosen.get("rounds")), **chosen)
         # Who asks for a number of rounds gets that number, decided or not.
         fixed = chosen.get("rounds") or self._asked_rounds
-        needs = None if fixed else self._needs
-        result, measurement = measure(fn, plan, args, kwargs, setup=setup, label=label, needs=needs)
-        self._keep(_Taken(measurement))
-        return result  # type: ignore[no-any-return]
+        return self._measure(fn, plan, args, kwargs, setup, None if fixed else self._needs)
 
     def compare(
         self,
@@ -221,6 +218,8 @@ class KernelProfile:
             pairs=pairs,
             setup=setup,
             flush_l2=self._flush_l2,
+            lock_timeout_s=self._settings.lock_timeout,
+            who=self._test,
         )
         comparisons = Comparisons(found, list(callables), reference, self._note_undecided)
         self._comparisons.append(comparisons)
@@ -282,6 +281,25 @@ class KernelProfile:
 
     # What the plugin calls.
 
+    @property
+    def device(self) -> DeviceKind:
+        """Where this test's code is measured."""
+        return self._device
+
+    def run_for_benchmark(
+        self,
+        fn: Callable[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        setup: Callable[[], Any] | None,
+        rounds: int | None,
+    ) -> R:
+        """As ``run``, but takes every metric, whatever the limits need."""
+        __tracebackhide__ = True
+        plan = self._plan(rounds, everything=True)
+        needs = None if rounds or self._asked_rounds else self._needs
+        return self._measure(fn, plan, args, kwargs, setup, needs)
+
     @contextlib.contextmanager
     def whole_call(self) -> Iterator[None]:
         """Profile the call phase of a marked test that does not use the fixture."""
@@ -330,7 +348,7 @@ class KernelProfile:
         if failures:
             raise LimitExceeded("\n".join(failures), pytrace=False)
         for measurement, verdicts in judged:
-            require_complete(measurement)
+            require_complete(measurement.profile, measurement.retakes)
             missing = [v.text for v in verdicts if v.outcome == "unavailable"]
             if missing:
                 raise IncompleteProfile("; ".join(missing))
@@ -373,6 +391,24 @@ class KernelProfile:
         limits = {**self._limits, **taken.own_limits}
         return judge(taken.measurement.profile, limits.values())
 
+    def _measure(
+        self,
+        fn: Callable[..., R],
+        plan: Plan,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        setup: Callable[[], Any] | None,
+        needs: Callable[[Profile], Needs] | None,
+    ) -> R:
+        __tracebackhide__ = True
+        label = f"profile {len(self._taken) + 1}" if self._taken else ""
+        with self._measuring() as progress:
+            result, measurement = measure(
+                fn, plan, args, kwargs, setup=setup, label=label, needs=needs, progress=progress
+            )
+            self._keep(_Taken(measurement))
+        return result  # type: ignore[no-any-return]
+
     def _keep(self, taken: _Taken) -> None:
         """Keep a measurement; if a limit fails, learn the source lines while the arguments live."""
         self._taken.append(taken)
@@ -385,11 +421,11 @@ class KernelProfile:
                 profile = attribute()
         taken.measurement = replace(taken.measurement, profile=profile, attribute=None)
 
-    def _plan(self, rounds: int | None) -> Plan:
+    def _plan(self, rounds: int | None, *, everything: bool = False) -> Plan:
         """How much to measure: everything where nothing says less, else what the limits need."""
         options, settings = self._options, self._settings
         limits = self._limits.values()
-        everything = not limits or settings.report
+        everything = everything or not limits or settings.report
         timed = everything or any(limit.device_time or limit.host_time for limit in limits)
         asked = rounds or self._asked_rounds
         profiled = asked or (TIMED_ROUNDS if timed else EXACT_ROUNDS)
@@ -402,6 +438,9 @@ class KernelProfile:
             memory=everything or any(limit.memory for limit in limits),
             flush_l2=self._flush_l2,
             stacks=bool((options and options.stacks) or settings.stacks),
+            roofline=host,
+            lock_timeout_s=settings.lock_timeout,
+            who=self._test,
         )
 
     @property

@@ -1,33 +1,31 @@
-"""The conductor: warms up, profiles, checks, profiles again on doubt, and hands back a Profile."""
+"""The conductor: warms up, profiles, times, samples on while undecided, hands back a Profile."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.profiles import Profile, What
+from pytest_kernelprof import taking
+from pytest_kernelprof.lines import frames_of_kernels, with_lines_of_another_run
+from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.progress import no_progress
+from pytest_kernelprof.quiet import LOCK_TIMEOUT_S, Quiet, quiet, unwatched
 from pytest_kernelprof.sampling import next_rounds
-from pytest_kernelprof.trace import read_trace
-from pytest_kernelprof.trace.links import source_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.capture.devices import Device, DeviceKind
-    from pytest_kernelprof.capture.session import Recording
+    from pytest_kernelprof.progress import Progress
     from pytest_kernelprof.sampling import Needs
+    from pytest_kernelprof.taking import Prepare
     from pytest_kernelprof.timings import HostTimings
 
-TRIES = 3
-EXACT_ROUNDS = 2
 TIMED_ROUNDS = 12
-_GRAPH_ROUNDS = 3
 _MEMORY_ROUNDS = 2
-_MOST_WARMUPS = 5
-_SCHEMA = 1
 _OF_THE_DEVICE = frozenset(
     {"kernels", "launches", "memsets", "syncs", "cuda_time", "gpu_busy", "gpu_span", "gpu_idle"}
 )
@@ -45,15 +43,26 @@ class Plan:
         memory: whether to watch memory in unprofiled calls.
         flush_l2: whether the L2 cache is flushed before each timed call.
         stacks: whether Python frames are recorded.
+        roofline: whether shapes are recorded, for the work behind each kernel.
+        lock_timeout_s: how long to wait for another process that times on the same GPU.
+        who: what that process is told of this one, a test for example.
     """
 
     device: DeviceKind
     warmup: int = 1
-    rounds: int = EXACT_ROUNDS
+    rounds: int = taking.EXACT_ROUNDS
     host_rounds: int = 0
     memory: bool = False
     flush_l2: bool = True
     stacks: bool = False
+    roofline: bool = False
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    who: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether any time is measured: that wants the GPU alone, and a cold L2."""
+        return self.rounds > taking.GRAPH_ROUNDS or self.host_rounds > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +91,19 @@ def measure(
     setup: Callable[[], tuple[Sequence[Any], Mapping[str, Any]] | Sequence[Any]] | None = None,
     label: str = "",
     needs: Callable[[Profile], Needs] | None = None,
+    progress: Progress = no_progress,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable; the first call's result comes first.
 
     ``needs`` says what the verdicts on the profile still need: sampling goes on until that is
-    nothing, or until there are 96 rounds.
+    nothing, or until there are 96 rounds. ``progress`` is told of each round, outside of what is
+    timed.
 
     Raises:
         IncompleteProfile: the profiler is not available or did not see everything in three
             tries and what it saw is nothing to judge by. Profiles that are incomplete are handed
             back with their ``integrity`` saying so: a limit that they violate is violated.
+            GpuBusy, a kind of it: another process kept the GPU's lock.
         Exception: whatever the callable raises; the profiler is closed then.
     """
     from pytest_kernelprof.capture.devices import current_device
@@ -99,17 +111,23 @@ def measure(
 
     device = current_device(plan.device)
     refuse_to_nest()
-    cupti = _prime(device)
-    prepare = preparer(call, args, kwargs or {}, setup)
+    cupti = taking.prime(device)
+    prepare = taking.preparer(call, args, kwargs or {}, setup)
     result = prepare()()
-    for _ in range(plan.warmup - 1):
+    for done in range(1, plan.warmup):
+        progress("warming up", done, plan.warmup)
         prepare()()
-    profile, retakes, settled = _profile_until_sound(device, plan, prepare, label)
-    time_host = functools.partial(_host_timings, device, plan, prepare, setup is not None, cupti)
-    profile = profile.with_recording(_unprofiled(device, plan, prepare, time_host))
-    if needs is not None:
-        profile = _sample_on(profile, device, plan, prepare, time_host, needs)
-    attribute = functools.partial(_attribute, profile, device, prepare)
+    alone = quiet(device, plan.lock_timeout_s, plan.who) if plan.timed else unwatched()
+    with alone as gpu:
+        rounds = _Rounds(device, plan, prepare, setup is not None, cupti, gpu, label, progress)
+        profile, retakes, settled = rounds.profiled(plan.rounds)
+        profile = profile.with_recording(rounds.unprofiled())
+        if needs is not None:
+            profile = _sample_on(profile, rounds, needs)
+    profile = profile.with_recording({"conditions": gpu.conditions().plain()})
+    if plan.roofline and device.kind == "cuda" and profile.kernel_count:
+        profile = profile.with_recording({"roofline": rounds.roofline()})
+    attribute = functools.partial(with_lines_of_another_run, profile, device, prepare)
     return result, Measurement(profile, retakes, settled, attribute)
 
 
@@ -122,7 +140,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     from pytest_kernelprof.capture.session import Session
 
     device = current_device(plan.device)
-    _prime(device)
+    taking.prime(device)
     found: list[Measurement] = []
     before = compilations()
     session = Session(device, stacks=plan.stacks)
@@ -130,189 +148,132 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         yield found
     recording = session.recording()
     noted = {"recompiles": compilations() - before, "one_shot": True}
-    profile = _read(device, recording, label, noted)
+    profile = taking.read(device, recording, label, noted)
     if plan.stacks:
-        profile = profile.with_lines(_frames_of_kernels(profile))
-    _refuse_blind(device, profile)
+        profile = profile.with_lines(frames_of_kernels(profile))
+    taking.refuse_blind(device, profile)
     found.append(Measurement(profile, 0, not profile.integrity.cold))
 
 
-def _prime(device: Device) -> dict[str, float]:
-    if device.kind != "cuda":
-        return {}
-    from pytest_kernelprof.capture.prime import prime
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """The ways to take rounds of one callable."""
 
-    return asdict(prime(device))
+    device: Device
+    plan: Plan
+    prepare: Prepare
+    fresh_arguments: bool
+    cupti: Mapping[str, Any]
+    gpu: Quiet
+    label: str
+    progress: Progress
 
-
-def preparer(
-    call: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    setup: Callable[[], Any] | None,
-) -> Callable[[], Callable[[], Any]]:
-    """What hands back the next call, its arguments made fresh by ``setup`` where there is one."""
-    if setup is None:
-        ready = functools.partial(call, *args, **kwargs)
-        return lambda: ready
-
-    def prepare() -> Callable[[], Any]:
-        fresh = setup()
-        if fresh is None:
-            return functools.partial(call, *args, **kwargs)
-        if _is_args_and_kwargs(fresh):
-            return functools.partial(call, *fresh[0], **fresh[1])
-        if isinstance(fresh, (tuple, list)):
-            return functools.partial(call, *fresh)
-        raise TypeError(
-            f"setup returned {type(fresh).__name__}; expected the arguments as a tuple, "
-            "(args, kwargs) with a tuple and a dict, or None to keep the given ones"
+    def profiled(self, rounds: int, reason: str = "") -> tuple[Profile, int, bool]:
+        """A session of so many rounds, and again until it is sound."""
+        plan = self.plan
+        once = functools.partial(
+            taking.profile_until_sound,
+            self.device,
+            self.prepare,
+            rounds,
+            flush_l2=plan.flush_l2 and rounds > taking.GRAPH_ROUNDS,
+            stacks=plan.stacks,
+            label=self.label,
+            progress=self.progress,
+            reason=reason,
         )
+        return self.gpu.take(rounds, once)
 
-    return prepare
+    def host_timings(self, rounds: int, reason: str = "") -> HostTimings:
+        """Times of so many unprofiled calls, with what an attached CUPTI costs beside them."""
+        from pytest_kernelprof.capture.host import L2Flush, time_calls
 
+        flush = L2Flush(self.device) if self.plan.flush_l2 else _nothing
+        once = functools.partial(
+            time_calls,
+            self.device,
+            self._told("timing", rounds, reason),
+            rounds,
+            flush=flush,
+            fresh_arguments=self.fresh_arguments,
+        )
+        timings = self.gpu.take(rounds, once)
+        return replace(timings, **self.cupti) if self.cupti else timings
 
-def _is_args_and_kwargs(fresh: Any) -> bool:
-    return (
-        isinstance(fresh, tuple)
-        and len(fresh) == 2
-        and isinstance(fresh[0], (tuple, list))
-        and isinstance(fresh[1], dict)
-    )
+    def unprofiled(self) -> dict[str, Any]:
+        """What calls without the profiler tell, as plain data for the recording."""
+        from pytest_kernelprof.capture.host import watch_memory
 
+        noted: dict[str, Any] = {}
+        if self.plan.memory:
+            told = self._told("watching memory", _MEMORY_ROUNDS)
+            memory = watch_memory(self.device, told, _MEMORY_ROUNDS)
+            if memory is not None:
+                noted["memory"] = asdict(memory)
+            elif self.device.kind == "cuda":
+                noted["memory_why"] = (
+                    "could not be had: the allocator keeps no history to read (another allocator "
+                    "than the native one, or a memory history that is already being recorded)"
+                )
+        if self.plan.host_rounds:
+            noted["host_timings"] = asdict(self.host_timings(self.plan.host_rounds))
+        return noted
 
-def _profile_until_sound(
-    device: Device, plan: Plan, prepare: Callable[[], Callable[[], Any]], label: str
-) -> tuple[Profile, int, bool]:
-    """Profile until the code is warm and the trace complete, within bounds."""
-    retakes, warmups, rounds = 0, 0, plan.rounds
-    while True:
-        profile = _profile(device, plan, rounds, prepare, label)
-        _refuse_blind(device, profile)
-        integrity = profile.integrity
-        cold = bool(integrity.cold) or bool(profile.recording["recompiles"])
-        if not integrity.complete and retakes < TRIES - 1:
-            retakes += 1
-        elif cold and warmups < _MOST_WARMUPS:
-            warmups += 1
-        elif integrity.graph_replays == "unproven" and rounds < _GRAPH_ROUNDS:
-            rounds = _GRAPH_ROUNDS
-        else:
-            return profile, retakes, not cold
+    def roofline(self) -> dict[str, Any]:
+        """Which roof limits the call and why, from one more session that records shapes."""
+        from pytest_kernelprof.capture.session import Session
+        from pytest_kernelprof.peaks import peaks_of
+        from pytest_kernelprof.roofline import rates, roofline_of, work_of
 
+        session = Session(self.device, stacks=False, shapes=True)
+        call = self.prepare()
+        with session, session.round():
+            call()
+        shaped = taking.read(self.device, session.recording(), self.label, {"recompiles": 0})
+        kernels, peaks = shaped.kernels, peaks_of(self.device.name)
+        works = work_of(
+            shaped.trace,
+            shaped.links,
+            shaped.operators_of("kernel"),
+            [kernel.name for kernel in kernels],
+        )
+        found = rates(works, [kernel.duration_us for kernel in kernels], peaks)
+        busy = shaped.metrics["gpu_busy"].value or 0.0
+        return asdict(roofline_of(found, busy, peaks))
 
-def _profile(
-    device: Device, plan: Plan, rounds: int, prepare: Callable[[], Callable[[], Any]], label: str
-) -> Profile:
-    flush = plan.flush_l2 and rounds > _GRAPH_ROUNDS
-    return profile_rounds(device, prepare, rounds, flush_l2=flush, stacks=plan.stacks, label=label)
+    def _told(self, what: str, rounds: int, reason: str = "") -> Prepare:
+        """``prepare``, which runs before each round and outside the clock, that tells of it."""
+        done = itertools.count()
 
+        def prepare_and_tell() -> Callable[[], Any]:
+            self.progress(what, min(next(done), rounds), rounds, reason)
+            return self.prepare()
 
-def warm_profile(
-    device: Device, prepare: Callable[[], Callable[[], Any]], label: str
-) -> tuple[Any, Profile]:
-    """Call once, then profile until the code is warm and the trace complete: the result, and a
-    profile of two rounds.
-
-    Raises:
-        IncompleteProfile: the profiler is not available, or the profile stayed incomplete.
-    """
-    _prime(device)
-    result = prepare()()
-    profile, retakes, settled = _profile_until_sound(device, Plan(device.kind), prepare, label)
-    require_complete(Measurement(profile, retakes, settled))
-    return result, profile
-
-
-def profile_rounds(
-    device: Device,
-    prepare: Callable[[], Callable[[], Any]],
-    rounds: int,
-    *,
-    flush_l2: bool,
-    stacks: bool = False,
-    label: str = "",
-) -> Profile:
-    """One session of so many rounds, as it is: complete or not, warm or not."""
-    from pytest_kernelprof.capture.devices import synchronize
-    from pytest_kernelprof.capture.host import L2Flush, compilations
-    from pytest_kernelprof.capture.session import Session
-
-    flush = L2Flush(device) if flush_l2 else None
-    before = compilations()
-    session = Session(device, stacks=stacks)
-    with session:
-        for _ in range(rounds):
-            call = prepare()
-            if flush:
-                flush()
-            synchronize(device)
-            with session.round():
-                call()
-    return _read(device, session.recording(), label, {"recompiles": compilations() - before})
+        return prepare_and_tell
 
 
-def _read(device: Device, recording: Recording, label: str, noted: dict[str, Any]) -> Profile:
-    from pytest_kernelprof.capture.operators import compiled_kernels_hidden, compute_operators
-
-    trace = read_trace(recording.path)
-    noted = {
-        "schema": _SCHEMA,
-        "device_kind": device.kind,
-        "device": device.name,
-        "capability": device.capability,
-        "versions": device.versions,
-        "rounds": recording.rounds,
-        "collection_stopped": recording.collection_stopped,
-        **noted,
-    }
-    if device.kind == "cpu":
-        noted["compute_operators"] = compute_operators(trace.operators.name.tolist())
-        noted["compiled_kernels_hidden"] = compiled_kernels_hidden()
-    # The recording's file lives as long as the profile.
-    return Profile(replace(trace, recording=noted), label, keeps=recording)
-
-
-def _refuse_blind(device: Device, profile: Profile) -> None:
-    """Zero activities is not zero kernels: ask the canary which it is."""
-    if device.kind != "cuda" or profile.kernel_count or len(profile.trace.activities) > 0:
-        return
-    from pytest_kernelprof.capture.prime import canary_seen, why_blind
-    from pytest_kernelprof.errors import ProfilerUnavailable
-
-    if not canary_seen():
-        raise ProfilerUnavailable(why_blind())
-
-
-def _sample_on(
-    profile: Profile,
-    device: Device,
-    plan: Plan,
-    prepare: Callable[[], Callable[[], Any]],
-    time_host: Callable[[int], HostTimings],
-    needs: Callable[[Profile], Needs],
-) -> Profile:
+def _sample_on(profile: Profile, rounds: _Rounds, needs: Callable[[Profile], Needs]) -> Profile:
     """Take more rounds while a verdict needs them; see `sampling`."""
-    taken = plan.rounds
+    taken = rounds.plan.rounds
     while True:
         wanted = needs(profile)
         if wanted.second_look and "second_look" not in profile.recording:
-            second = time_host(max(TIMED_ROUNDS, len(profile.metrics["latency"].rounds)))
+            number = max(TIMED_ROUNDS, len(profile.metrics["latency"].rounds))
+            second = rounds.host_timings(number, "a second look before a limit fails")
             profile = profile.with_recording({"second_look": asdict(second)})
             continue
         more = next_rounds(taken)
         if not (wanted.device_rounds or wanted.host_rounds) or not more:
             return profile
+        reason = f"undecided: {taken} -> {taken + more} rounds"
         if wanted.device_rounds:
-            further, _, _ = _profile_until_sound(
-                device, replace(plan, rounds=more), prepare, profile.label
-            )
+            further, _, _ = rounds.profiled(more, reason)
             if not further.integrity.complete:
                 return profile  # the verdict stays what it is: not reached
             profile = profile.with_recording({"more_rounds": _with_rounds_of(profile, further)})
         timings = profile.host_timings
         if wanted.host_rounds and timings is not None:
-            series = timings.followed_by(time_host(more))
+            series = timings.followed_by(rounds.host_timings(more, reason))
             profile = profile.with_recording({"host_timings": asdict(series)})
         taken += more
 
@@ -327,115 +288,8 @@ def _with_rounds_of(profile: Profile, further: Profile) -> dict[str, list[float]
     }
 
 
-def _host_timings(
-    device: Device,
-    plan: Plan,
-    prepare: Callable[[], Callable[[], Any]],
-    fresh_arguments: bool,
-    cupti: Mapping[str, Any],
-    rounds: int,
-) -> HostTimings:
-    """Times of unprofiled calls, with what an attached CUPTI costs beside them."""
-    from pytest_kernelprof.capture.host import L2Flush, time_calls
-
-    flush = L2Flush(device) if plan.flush_l2 else _nothing
-    timings = time_calls(device, prepare, rounds, flush=flush, fresh_arguments=fresh_arguments)
-    return replace(timings, **cupti) if cupti else timings
-
-
-def _unprofiled(
-    device: Device,
-    plan: Plan,
-    prepare: Callable[[], Callable[[], Any]],
-    time_host: Callable[[int], HostTimings],
-) -> dict[str, Any]:
-    """What calls without the profiler tell, as plain data for the recording."""
-    from pytest_kernelprof.capture.host import watch_memory
-
-    noted: dict[str, Any] = {}
-    if plan.memory:
-        memory = watch_memory(device, prepare, _MEMORY_ROUNDS)
-        if memory is not None:
-            noted["memory"] = asdict(memory)
-        elif device.kind == "cuda":
-            noted["memory_why"] = (
-                "could not be had: the allocator keeps no history to read (another allocator than "
-                "the native one, or a memory history that is already being recorded)"
-            )
-    if plan.host_rounds:
-        noted["host_timings"] = asdict(time_host(plan.host_rounds))
-    return noted
-
-
 def _nothing() -> None:
     """No flush."""
-
-
-def _attribute(
-    profile: Profile, device: Device, prepare: Callable[[], Callable[[], Any]]
-) -> Profile:
-    """Profile the call once more, its source lines annotated, and carry the lines over.
-
-    Where that run launched other kernels than the profile, their lines would be guesses: they
-    stay unknown. Likewise copies and waits.
-    """
-    from pytest_kernelprof.capture.attribution import annotate_lines
-    from pytest_kernelprof.capture.session import Session
-
-    session = Session(device, stacks=False)
-    call = prepare()
-    with session, session.round(), annotate_lines():
-        call()
-    traced = _read(device, session.recording(), profile.label, {"recompiles": 0})
-    of_operator = source_lines(traced.trace, traced.links)
-    lines: dict[tuple[What, int], str] = {}
-    comparisons: tuple[tuple[What, bool], ...] = (
-        ("kernel", [k.name for k in traced.kernels] == [k.name for k in profile.kernels]),
-        ("copy", [c.name for c in traced.copies] == [c.name for c in profile.copies]),
-        ("wait", [w.call for w in traced.waits] == [w.call for w in profile.waits]),
-    )
-    for what, same in comparisons:
-        if same:
-            for i, operator in enumerate(traced.operators_of(what)):
-                if operator in of_operator:
-                    lines[what, i] = of_operator[operator]
-    return profile.with_lines(lines)
-
-
-def _frames_of_kernels(profile: Profile) -> dict[tuple[What, int], str]:
-    """The innermost recorded Python frame around each kernel's operator (``--kernelprof-stacks``).
-
-    The profiler names the line of the ``def``, not of the call.
-    """
-    frames, ops = profile.trace.frames, profile.trace.operators
-    lines: dict[tuple[What, int], str] = {}
-    for i, operator in enumerate(profile.operators_of("kernel")):
-        if operator < 0:
-            continue
-        at, thread = ops.start[operator], ops.thread[operator]
-        around = (frames.start <= at) & (frames.end >= at) & (frames.thread == thread)
-        names = [str(name) for name in frames.name[around]]
-        users = [n for n in names if ".py(" in n and "site-packages" not in n and "torch/" not in n]
-        if users:
-            file, _, rest = users[-1].partition("(")
-            lines["kernel", i] = f"{file}:{rest.partition(')')[0]}"
-    return lines
-
-
-def require_complete(measurement: Measurement) -> None:
-    """Raise unless the profile is complete.
-
-    Raises:
-        IncompleteProfile: with what is missing and how often it was tried.
-    """
-    problems = measurement.profile.integrity.problems
-    if problems:
-        tries = measurement.retakes + 1
-        tried = "once" if tries == 1 else f"{tries} times"
-        raise IncompleteProfile(
-            f"profile incomplete (taken {tried}): {'; '.join(problems)}. A count from it could "
-            "be too low, so nothing is judged by it"
-        )
 
 
 def profile(
@@ -457,7 +311,7 @@ def profile(
     from pytest_kernelprof.capture.devices import why_no_gpu
 
     kind: DeviceKind = device or ("cpu" if why_no_gpu() else "cuda")
-    plan = Plan(kind, rounds=rounds, host_rounds=rounds, memory=True)
+    plan = Plan(kind, rounds=rounds, host_rounds=rounds, memory=True, roofline=True)
     _, measurement = measure(fn, plan, args, kwargs)
-    require_complete(measurement)
+    taking.require_complete(measurement.profile, measurement.retakes)
     return measurement.profile

@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from pytest_kernelprof import benchmark
     from pytest_kernelprof.markers import marker_lines
 
     config.stash[_settings] = settings = read_settings(config)
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_kernelprof.spread import spread_workers
 
         spread_workers(config)
+    if benchmark.is_active(config):
+        config.pluginmanager.register(benchmark.Bridge(settings), benchmark.PLUGIN)
     if settings.trace_dir:
         try:
             os.makedirs(settings.trace_dir, exist_ok=True)
@@ -122,10 +125,14 @@ def _on_cpu(item: pytest.Item) -> DeviceKind:
 def _new_profile(item: pytest.Item) -> KernelProfile:
     from pytest_kernelprof.fixture import KernelProfile
     from pytest_kernelprof.markers import limits_of, options_of
+    from pytest_kernelprof.report.progress import measuring
 
     settings = item.config.stash[_settings]
     device: DeviceKind = "cpu" if settings.disable else _resolve_device(item)
-    item.stash[_test] = KernelProfile(settings, device, limits_of(item), options_of(item))
+    progress = measuring(item.config, item.name)
+    item.stash[_test] = KernelProfile(
+        settings, device, limits_of(item), options_of(item), progress, item.nodeid
+    )
     return item.stash[_test]
 
 
@@ -134,6 +141,18 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
     """Profile GPU code: kernel_profile(fn, *args) warms up, profiles and measures it, and returns
     fn(*args); limits come from markers or kernel_profile.limit(...)."""
     return _new_profile(request.node)
+
+
+@pytest.fixture
+def kernel_benchmark(kernel_profile: KernelProfile) -> None:
+    """As kernel_profile, and times with pytest-benchmark, which has to be installed and active."""
+    # Where it is, the bridge's fixture of this name takes the place of this one.
+    from pytest_kernelprof.errors import IncompleteProfile
+
+    raise IncompleteProfile(
+        "kernel_benchmark needs pytest-benchmark, which is not active in this run: install "
+        "pytest-benchmark, drop -p no:benchmark, or use kernel_profile(fn, *args) instead"
+    )
 
 
 @pytest.fixture
@@ -152,10 +171,15 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    from pytest_kernelprof.benchmark import has_benchmark, refuse_whole_call
+
     settings = item.config.stash[_settings]
     if _test not in item.stash and _whole_call_is_profiled(item, settings):
         with _new_profile(item).whole_call():
             outcome = yield
+        if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
+            item.stash[_test].dismiss()
+            refuse_whole_call(item)
         _conclude(item)
         return outcome
     try:
@@ -177,9 +201,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
+    from pytest_kernelprof.benchmark import timed_by_benchmark
     from pytest_kernelprof.markers import limits_of
 
-    return not settings.disable and (settings.all or bool(limits_of(item)))
+    wanted = not settings.disable and (settings.all or bool(limits_of(item)))
+    return wanted and not timed_by_benchmark(item)
 
 
 def _conclude(item: pytest.Item) -> None:
@@ -279,13 +305,31 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config.pluginmanager.register(gatherer, "kernelprof-gatherer")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    config = terminalreporter.config
-    rows, tables = config.stash[_rows], config.stash[_tables]
-    if (rows or tables) and config.stash[_settings].report:
-        from pytest_kernelprof.report.terminal import write_comparisons, write_report
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter,
+) -> Generator[None, None, None]:
+    try:
+        yield
+    finally:  # after pytest-benchmark's table, also where its comparison fails the run
+        config = terminalreporter.config
+        rows = _rows_to_show(config)
+        tables = config.stash[_tables] if config.stash[_settings].report else []
+        if rows or tables:
+            from pytest_kernelprof.report.terminal import write_comparisons, write_report
 
-        if rows:
-            write_report(terminalreporter, rows)
-        if tables:
-            write_comparisons(terminalreporter, tables)
+            if rows:
+                write_report(terminalreporter, rows)
+            if tables:
+                write_comparisons(terminalreporter, tables)
+
+
+def _rows_to_show(config: pytest.Config) -> list[dict[str, Any]]:
+    """All with --kernelprof-report; else those of the tests in pytest-benchmark's table."""
+    from pytest_kernelprof import benchmark
+
+    rows = config.stash[_rows]
+    if config.stash[_settings].report:
+        return rows
+    bridge = config.pluginmanager.getplugin(benchmark.PLUGIN)
+    return [row for row in rows if bridge is not None and row["test"] in bridge.shown]

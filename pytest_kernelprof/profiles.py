@@ -16,11 +16,14 @@ import numpy as np
 from pytest_kernelprof import metrics as _metrics
 from pytest_kernelprof.annotations import PREFIX
 from pytest_kernelprof.bound import Bound, bound_of
+from pytest_kernelprof.conditions import Conditions
 from pytest_kernelprof.metrics import Metric
+from pytest_kernelprof.roofline import Roofline
 from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.timings import HostTimings, MemoryUse
 from pytest_kernelprof.trace import Integrity, Trace, check_integrity, read_trace
 from pytest_kernelprof.trace.completeness import check_rounds, cold_signs
+from pytest_kernelprof.trace.gaps import Gaps, gaps_of
 from pytest_kernelprof.trace.links import link
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import lay_out, round_of_activity, round_of_time
@@ -322,7 +325,21 @@ class Profile:
     @functools.cached_property
     def bound(self) -> Bound:
         """What the call is limited by, with the reason in words."""
-        return bound_of(self.metrics, self.host_timings)
+        roofline = self.recording.get("roofline")
+        return bound_of(self.metrics, self.host_timings, Roofline(**roofline) if roofline else None)
+
+    @functools.cached_property
+    def gaps(self) -> Gaps:
+        """Why the device was idle between the activities of each round; none on the CPU."""
+        if self.device_kind != "cuda":
+            return Gaps((), _CPU_ONLY)
+        return gaps_of(self.trace, self.links, self._layout, self._ours)
+
+    @property
+    def conditions(self) -> Conditions:
+        """What the GPU was like while it was timed; nothing known where it was not."""
+        noted = self.recording.get("conditions")
+        return Conditions.from_plain(noted) if noted else Conditions()
 
     def __getattr__(self, name: str) -> float | None:
         if name.startswith("_"):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.quiet import unwatched
+from pytest_kernelprof.taking import TRIES, profile_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_kernelprof.capture.devices import Device
     from pytest_kernelprof.profiles import Profile
+    from pytest_kernelprof.quiet import Quiet
+    from pytest_kernelprof.taking import Prepare
 
 Clock = Literal["cuda_time", "latency", "peak_memory"]
 CLOCKS: tuple[Clock, ...] = ("cuda_time", "latency", "peak_memory")
 
 Series = dict[str, list[float]]
-TRIES = 3
 
 
 class Turns:
@@ -25,21 +29,25 @@ class Turns:
 
     Attributes:
         kernels: how many kernels each callable launched in each of its profiled rounds.
+        doubts: why no verdict can stand on the rounds (a contended GPU, one that throttled).
     """
 
     def __init__(
         self,
         device: Device,
         clock: Clock,
-        prepares: Mapping[str, Callable[[], Callable[[], Any]]],
+        prepares: Mapping[str, Prepare],
         flush_l2: bool,
+        alone: Callable[[], contextlib.AbstractContextManager[Quiet]] = unwatched,
     ) -> None:
+        self._alone = alone
         self._device = device
         self._clock = clock
         self._prepares = prepares
         self._flush_l2 = flush_l2
         self._turn = 0
         self.kernels: dict[str, list[int]] = defaultdict(list)
+        self.doubts: set[str] = set()
 
     def take(self, turns: int) -> Series:
         """So many rounds of each callable: microseconds, of ``peak_memory`` bytes.
@@ -48,12 +56,13 @@ class Turns:
             IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
         """
         order = [name for _ in range(turns) for name in self._next_turn()]
-        if self._clock == "cuda_time":
-            values = self._device_times(order)
-        elif self._clock == "latency":
-            values = self._latencies(order)
-        else:
+        if self._clock == "peak_memory":
             values = [self._peak(name) for name in order]
+        else:
+            clock = self._device_times if self._clock == "cuda_time" else self._latencies
+            with self._alone() as gpu:
+                values = gpu.take(len(order), lambda: clock(order))
+            self.doubts |= {doubt for doubt in (gpu.conditions().doubt,) if doubt}
         series: Series = defaultdict(list)
         for name, value in zip(order, values, strict=True):
             series[name].append(value)
@@ -77,8 +86,6 @@ class Turns:
         return list(profile.metrics["cuda_time"].rounds)
 
     def _profiled(self, order: list[str]) -> Profile:
-        from pytest_kernelprof.measure import profile_rounds
-
         names = iter(order)
         return profile_rounds(
             self._device, lambda: self._prepares[next(names)](), len(order), flush_l2=self._flush_l2

@@ -84,11 +84,14 @@ def _timed(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
         outcome = "inconclusive"
     spread = _spread(metric, bound)
     why = _why_inconclusive(metric) if outcome == "inconclusive" else ""
+    doubt = profile.conditions.doubt
     second = profile.second_look.get(limit.metric) if limit.host_time else None
     if outcome == "fail" and second is not None and second.value is not None:
         spread += f"; a second look: {format_time(second.value)}"
         if (second.value if second.low is None else second.low) <= bound:
             outcome, why = "inconclusive", "the second look does not confirm it"
+    if doubt:
+        outcome, why = "inconclusive", doubt
     text = f"{limit.name}: {format_time(metric.value)}, limit {limit_words} ({spread})"
     return Verdict(limit, outcome, text + (f": INCONCLUSIVE, {why}" if why else ""))
 

@@ -15,7 +15,7 @@ ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
-    ["errors", "units", "annotations"],
+    ["errors", "units", "annotations", "progress"],
     ["conditions", "intervals", "machine", "pairs", "sampling", "tables", "timings"],
     ["capture"],
     ["trace"],
@@ -24,6 +24,8 @@ ORDER = [
     ["roofline"],
     ["bound"],
     ["profiles"],
+    ["quiet", "taking"],
+    ["lines"],
     ["measure"],
     ["turns"],
     ["comparison"],
@@ -31,7 +33,7 @@ ORDER = [
     ["settings", "markers", "spread"],
     ["report"],
     ["fixture"],
-    ["commands"],
+    ["benchmark", "commands"],
     ["plugin", "cli", "__init__"],
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}

@@ -12,7 +12,8 @@ import torch
 
 from pytest_kernelprof import profile
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import TRIES, Plan, measure, measure_once, require_complete
+from pytest_kernelprof.measure import Plan, measure, measure_once
+from pytest_kernelprof.taking import TRIES, require_complete
 
 X = torch.ones(4)
 
@@ -33,6 +34,38 @@ def test_warm_up_and_rounds_are_as_asked() -> None:
     calls: list[int] = []
     measure(lambda: calls.append(1), Plan("cpu", warmup=4, rounds=7, host_rounds=5))
     assert len(calls) == 4 + 7 + 5
+
+
+def test_progress_is_told_of_each_round() -> None:
+    told: list[tuple[str, int, int, str]] = []
+
+    def progress(what: str, done: int, of: int, reason: str = "") -> None:
+        told.append((what, done, of, reason))
+
+    measure(lambda: None, Plan("cpu", warmup=3, rounds=2, host_rounds=2), progress=progress)
+    assert told == [
+        ("warming up", 1, 3, ""),
+        ("warming up", 2, 3, ""),
+        ("profiling", 0, 2, ""),
+        ("profiling", 1, 2, ""),
+        ("timing", 0, 2, ""),
+        ("timing", 1, 2, ""),
+    ]
+
+
+def test_progress_says_why_code_is_profiled_again() -> None:
+    reasons: list[str] = []
+    calls: list[int] = []
+
+    def progress(what: str, done: int, of: int, reason: str = "") -> None:
+        reasons.append(reason)
+
+    def compiles_late() -> torch.Tensor:
+        calls.append(1)
+        return torch.compile(lambda x: x + len(calls), backend="eager")(X) if len(calls) < 4 else X
+
+    measure(compiles_late, Plan("cpu"), progress=progress)
+    assert set(reasons) == {"", "not warm yet"}
 
 
 @pytest.mark.parametrize(
@@ -119,13 +152,13 @@ def test_an_incomplete_profile_is_taken_again_and_then_handed_back_as_it_is() ->
     assert measurement.retakes == TRIES - 1
     assert len(calls) == 1 + 2 * TRIES
     with pytest.raises(IncompleteProfile, match=r"profile incomplete \(taken 3 times\)"):
-        require_complete(measurement)
+        require_complete(measurement.profile, measurement.retakes)
 
 
 def test_a_complete_profile_is_not_taken_again() -> None:
     _, measurement = measure(lambda: X + 1, Plan("cpu"))
     assert measurement.retakes == 0
-    require_complete(measurement)
+    require_complete(measurement.profile, measurement.retakes)
 
 
 def test_without_pytest_an_incomplete_profile_is_an_error() -> None:

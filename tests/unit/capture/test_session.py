@@ -13,7 +13,8 @@ import torch
 from pytest_kernelprof.capture.devices import current_device
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import Plan, measure, measure_once, require_complete
+from pytest_kernelprof.measure import Plan, measure, measure_once
+from pytest_kernelprof.taking import require_complete
 
 X = torch.ones(4)
 
@@ -124,7 +125,7 @@ def test_a_profiler_that_the_measured_code_leaves_running_is_an_error() -> None:
             with contextlib.suppress(RuntimeError):  # torch 2.11: ours has ended it already
                 profiler.stop()
     with pytest.raises(IncompleteProfile, match="another profiler was started"):
-        require_complete(found[0])
+        require_complete(found[0].profile, 0)
     assert not running()
 
 
