@@ -49,9 +49,9 @@ def test_slower(kernel_profile, kernelprof_device):
     result.stdout.fnmatch_lines(
         [
             "*min_speedup(1.5): slow over quick, latency: 0.* times as good (99 % CI 0.*, 12*",
-            "callable  kernels * latency    speedup       99 % CI",
-            "slow            0 *ms *0.*..0.*",
-            "quick           0 *ms *  reference",
+            "callable  kernels*latency *speedup *99 % CI",
+            "slow            0 *ms*0.*..0.*",
+            "quick           0 *ms*reference",
             '*not_slower(by="5%"): slow over quick, *',
         ]
     )
