@@ -12,18 +12,21 @@ from pytest_kernelprof.timings import HostTimings, MemoryUse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_FLUSHED_ROW = 4096
 _MAX_HISTORY = 1_000_000
 _BACK_TO_BACK_NS = 20_000_000
 _BACK_TO_BACK_CALLS = 50
 
 
 class L2Flush:
-    """Writes over a buffer larger than the device's L2, so that a round starts with a cold cache.
+    """Reads a buffer larger than the device's L2, so that a round starts with a cold cache.
 
-    The buffer is kept for the process: allocating it anew would disturb the user's allocator.
+    Reads, since writing would leave the cache full of lines that the round has to write back: a
+    copy of 67 MB takes 7 % longer then on an H200. The buffers are kept for the process:
+    allocating them anew would disturb the user's allocator.
     """
 
-    _buffers: ClassVar[dict[int, Any]] = {}
+    _buffers: ClassVar[dict[int, tuple[Any, Any]]] = {}
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -33,11 +36,13 @@ class L2Flush:
         if self._device.kind != "cuda" or not self._device.l2_bytes:
             return
         torch = load_torch()
-        buffer = self._buffers.get(self._device.index)
-        if buffer is None:
-            buffer = torch.empty(2 * self._device.l2_bytes, dtype=torch.int8, device="cuda")
-            self._buffers[self._device.index] = buffer
-        buffer.zero_()
+        buffers = self._buffers.get(self._device.index)
+        if buffers is None:
+            # Rows and their maxima: a reduction along rows needs no memory beside these.
+            rows = 2 * self._device.l2_bytes // (4 * _FLUSHED_ROW)
+            buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
+            buffers = self._buffers[self._device.index] = buffer, buffer.new_empty(rows)
+        torch.amax(buffers[0], 1, out=buffers[1])
 
 
 def time_calls(
