@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.comparison import Comparison, Comparisons
     from pytest_kernelprof.errors import (
+        GpuBusy,
         IncompleteProfile,
         KernelprofError,
         LimitExceeded,
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.profiles import Kernel, Profile
 
 __all__ = [
+    "Comparison",
+    "Comparisons",
+    "GpuBusy",
     "IncompleteProfile",
     "Kernel",
     "KernelProfile",
@@ -36,6 +41,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Comparison": "comparison",
+    "Comparisons": "comparison",
     "KernelProfile": "fixture",
     "KernelprofWarning": "fixture",
     "profile": "measure",

@@ -18,7 +18,7 @@ from pytest_kernelprof.quiet import quiet
 from pytest_kernelprof.sampling import next_rounds
 from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.taking import preparer, warm_profile
-from pytest_kernelprof.turns import Clock, Turns
+from pytest_kernelprof.turns import CLOCKS, Clock, Turns
 from pytest_kernelprof.units import format_bytes, format_time, parse_percent
 
 if TYPE_CHECKING:
@@ -50,8 +50,15 @@ class Contender:
 class Rounds:
     """The rounds of all callables of a comparison, and the way to more of them."""
 
-    def __init__(self, turns: Turns, clock: Clock, profiles: Mapping[str, Profile]) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        clock: Clock,
+        profiles: Mapping[str, Profile],
+        in_place: Sequence[str] = (),
+    ) -> None:
         self.clock = clock
+        self.in_place = tuple(in_place)
         self._turns = turns
         self._profiles = profiles
         self._series: dict[str, list[float]] = {name: [] for name in profiles}
@@ -251,14 +258,17 @@ def contend(
             kind GpuBusy) another process kept the GPU's lock.
     """
     from pytest_kernelprof.capture.devices import current_device
+    from pytest_kernelprof.capture.inputs import changed, versions
     from pytest_kernelprof.capture.session import refuse_to_nest
 
     on = current_device(device)
     refuse_to_nest()
     prepares = {name: preparer(fn, args, kwargs, setup) for name, fn in callables.items()}
+    before = versions(args, kwargs)
     profiles = {name: warm_profile(on, prepare, name) for name, prepare in prepares.items()}
+    in_place = changed(before, versions(args, kwargs)) if setup is None else []
     alone = functools.partial(quiet, on, lock_timeout_s, who)
-    rounds = Rounds(Turns(on, clock, prepares, flush_l2, alone), clock, profiles)
+    rounds = Rounds(Turns(on, clock, prepares, flush_l2, alone), clock, profiles, in_place)
     rounds.take(pairs)
     return rounds
 
@@ -352,3 +362,49 @@ class NoComparisons(Comparisons):
     def table(self, width: int = 98) -> str:
         """The reason."""
         return self._why
+
+
+def names_of(candidate: object, reference: object) -> tuple[str, str]:
+    """What the callables are called in tables; told apart where both have one name."""
+    names = [
+        str(getattr(fn, "__name__", None) or type(fn).__name__) for fn in (candidate, reference)
+    ]
+    if names[0] == names[1]:
+        names = [f"{names[0]} (candidate)", f"{names[1]} (reference)"]
+    return names[0], names[1]
+
+
+def check_callables(callables: object, reference: object) -> None:
+    """Raise MarkerError unless these are callables by name, and the reference one of them."""
+    form = 'compare_all({"eager": f, "fused": g}, x, reference="eager")'
+    if not isinstance(callables, Mapping) or len(callables) < 2:
+        raise MarkerError(f"expected two callables or more, by name. The form is: {form}")
+    for name, fn in callables.items():
+        if not callable(fn):
+            raise MarkerError(
+                f"{name}: expected a callable, got {type(fn).__name__}; write compare(f, g, x), "
+                "not compare(f(x), g(x))"
+            )
+    if reference not in callables:
+        names = ", ".join(map(repr, callables))
+        raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
+
+
+def clock_for(metric: str | None, device: DeviceKind) -> Clock:
+    """The clock of that name; by default the device's usual one.
+
+    Raises:
+        MarkerError: there is no such clock, or none on this device.
+    """
+    default: Clock = "latency" if device == "cpu" else "cuda_time"
+    if metric is None:
+        return default
+    for clock in CLOCKS:
+        if metric == clock:
+            if device == "cpu" and clock != "latency":
+                raise MarkerError(
+                    f"metric={metric!r}: on the CPU there is latency alone; leave metric out to "
+                    "get cuda_time on a GPU and latency elsewhere"
+                )
+            return clock
+    raise MarkerError(f"metric={metric!r}: expected one of {', '.join(CLOCKS)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,8 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from _pytest.outcomes import OutcomeException
 
-from pytest_kernelprof.comparison import Comparison, Comparisons, NoComparisons, contend
-from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, MarkerError
+from pytest_kernelprof.comparison import (
+    Comparison,
+    Comparisons,
+    NoComparisons,
+    check_callables,
+    clock_for,
+    contend,
+    names_of,
+)
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
 from pytest_kernelprof.limits.judge import Verdict, judge
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.markers import check_option
@@ -21,13 +30,13 @@ from pytest_kernelprof.report.data import row, text
 from pytest_kernelprof.report.failure import failure_message, integrity_words
 from pytest_kernelprof.sampling import Needs
 from pytest_kernelprof.taking import EXACT_ROUNDS, preparer, require_complete
-from pytest_kernelprof.turns import CLOCKS, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.capture.devices import DeviceKind
     from pytest_kernelprof.limits.kinds import Limit
+    from pytest_kernelprof.limits.promises import Promise
     from pytest_kernelprof.markers import Options
     from pytest_kernelprof.profiles import Profile
     from pytest_kernelprof.settings import Settings
@@ -88,7 +97,10 @@ class KernelProfile:
         options: Options | None = None,
         measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = _silently,
         test: str = "",
+        promises: Sequence[Promise] = (),
     ) -> None:
+        self._promises = tuple(promises)
+        self._broken: list[str] = []
         self._test = test
         self._settings = settings
         self._device: DeviceKind = device
@@ -172,7 +184,7 @@ class KernelProfile:
             MarkerError: an option is not of its form.
         """
         __tracebackhide__ = True
-        first, second = _names_of(candidate, reference)
+        first, second = names_of(candidate, reference)
         found = self.compare_all(
             {first: candidate, second: reference},
             *args,
@@ -201,8 +213,8 @@ class KernelProfile:
         Args and errors are those of ``compare``.
         """
         __tracebackhide__ = True
-        _check_callables(callables, reference)
-        clock = _clock(metric, self._device)
+        check_callables(callables, reference)
+        clock = clock_for(metric, self._device)
         pairs = TIMED_ROUNDS if rounds is None else check_option("rounds", rounds)
         self._compared = True
         if self._settings.disable:
@@ -221,6 +233,8 @@ class KernelProfile:
             lock_timeout_s=self._settings.lock_timeout,
             who=self._test,
         )
+        if found.in_place:
+            self._undecided.append(_in_place_words(found.in_place))
         comparisons = Comparisons(found, list(callables), reference, self._note_undecided)
         self._comparisons.append(comparisons)
         return comparisons
@@ -345,6 +359,8 @@ class KernelProfile:
             for measurement, verdicts in judged
             if any(verdict.outcome in failing for verdict in verdicts)
         ]
+        failures += self._broken
+        self._broken = []
         if failures:
             raise LimitExceeded("\n".join(failures), pytrace=False)
         for measurement, verdicts in judged:
@@ -356,6 +372,12 @@ class KernelProfile:
             f"the code never became warm: {integrity_words(measurement.profile)}"
             for measurement, _ in judged
             if not measurement.settled and not measurement.profile.recording.get("one_shot")
+        ]
+        cold += [
+            _in_place_words(measurement.profile.recording["in_place"])
+            for measurement, verdicts in judged
+            if measurement.profile.recording.get("in_place")
+            and any(verdict.limit.device_time or verdict.limit.host_time for verdict in verdicts)
         ]
         if self._settings.inconclusive == "pass":
             return cold
@@ -407,7 +429,31 @@ class KernelProfile:
                 fn, plan, args, kwargs, setup=setup, label=label, needs=needs, progress=progress
             )
             self._keep(_Taken(measurement))
+        for promise in self._promises:
+            self._hold(promise, fn, args, kwargs or {}, setup)
         return result  # type: ignore[no-any-return]
+
+    def _hold(
+        self,
+        promise: Promise,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        setup: Callable[[], Any] | None,
+    ) -> None:
+        """Compare what was profiled with a marker's reference; a failure is told at the end."""
+        other = functools.partial(promise.reference, **kwargs)
+        functools.update_wrapper(other, promise.reference)
+        one = functools.partial(fn, **kwargs)
+        functools.update_wrapper(one, fn)
+        found = self.compare(one, other, *args, metric=promise.metric, setup=setup)
+        try:
+            if promise.name == "min_speedup":
+                found.min_speedup(promise.value)
+            else:
+                found.not_slower(by=promise.value)
+        except LimitExceeded as error:
+            self._broken.append(str(error.msg))
 
     def _keep(self, taken: _Taken) -> None:
         """Keep a measurement; if a limit fails, learn the source lines while the arguments live."""
@@ -462,41 +508,8 @@ class KernelProfile:
         return preparer(fn, args, kwargs or {}, setup)()()  # type: ignore[no-any-return]
 
 
-def _names_of(candidate: object, reference: object) -> tuple[str, str]:
-    """What the callables are called in tables; told apart where both have one name."""
-    names = [
-        str(getattr(fn, "__name__", None) or type(fn).__name__) for fn in (candidate, reference)
-    ]
-    if names[0] == names[1]:
-        names = [f"{names[0]} (candidate)", f"{names[1]} (reference)"]
-    return names[0], names[1]
-
-
-def _check_callables(callables: object, reference: object) -> None:
-    form = 'compare_all({"eager": f, "fused": g}, x, reference="eager")'
-    if not isinstance(callables, Mapping) or len(callables) < 2:
-        raise MarkerError(f"expected two callables or more, by name. The form is: {form}")
-    for name, fn in callables.items():
-        if not callable(fn):
-            raise MarkerError(
-                f"{name}: expected a callable, got {type(fn).__name__}; write compare(f, g, x), "
-                "not compare(f(x), g(x))"
-            )
-    if reference not in callables:
-        names = ", ".join(map(repr, callables))
-        raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
-
-
-def _clock(metric: str | None, device: DeviceKind) -> Clock:
-    default: Clock = "latency" if device == "cpu" else "cuda_time"
-    if metric is None:
-        return default
-    for clock in CLOCKS:
-        if metric == clock:
-            if device == "cpu" and clock != "latency":
-                raise MarkerError(
-                    f"metric={metric!r}: on the CPU there is latency alone; leave metric out to "
-                    "get cuda_time on a GPU and latency elsewhere"
-                )
-            return clock
-    raise MarkerError(f"metric={metric!r}: expected one of {', '.join(CLOCKS)}")
+def _in_place_words(names: Sequence[str]) -> str:
+    return (
+        f"the code changes {', '.join(names)} in place, so each round has other inputs: give fresh "
+        "ones, kernel_profile.run(fn, setup=make_arguments)"
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import KINDS, Limit, parse_limit
+from pytest_kernelprof.limits.promises import FORMS, HELP, Promise, parse_promise
 
 if TYPE_CHECKING:
     import pytest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 OPTIONS_MARKER = "kernelprof"
 OPTIONS_FORM = 'kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True)'
 _CLOSE = 0.8
+_OURS = frozenset({*KINDS, *FORMS, OPTIONS_MARKER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,13 @@ class Options:
 def marker_lines() -> list[str]:
     """The lines that register our markers, for ``pytest --markers``."""
     lines = [f"{kind.example}: {kind.help}" for kind in KINDS.values()]
+    lines += [f"{form.partition(' or ')[0]}: {HELP[name]}" for name, form in FORMS.items()]
     return [*lines, f"{OPTIONS_FORM}: how a test is profiled"]
 
 
 def is_marked(item: pytest.Item) -> bool:
     """Whether any marker of ours stands on the test."""
-    return any(mark.name in KINDS or mark.name == OPTIONS_MARKER for mark in item.iter_markers())
+    return any(mark.name in _OURS for mark in item.iter_markers())
 
 
 def limits_of(item: pytest.Item) -> tuple[Limit, ...]:
@@ -57,6 +60,29 @@ def limits_of(item: pytest.Item) -> tuple[Limit, ...]:
                 found.setdefault(limit.key, limit)
     _refuse_doubles(item)
     return tuple(found.values())
+
+
+def promises_of(item: pytest.Item) -> tuple[Promise, ...]:
+    """The comparisons that markers promise, an inner level replacing an outer one.
+
+    Raises:
+        MarkerError: a marker is malformed, or stands on a test that cannot keep it.
+    """
+    found: dict[tuple[str, int, str | None], Promise] = {}
+    for node in reversed(item.listchain()):
+        for mark in reversed(node.own_markers):
+            if mark.name in FORMS:
+                promise = parse_promise(mark.name, mark.args, mark.kwargs)
+                found.setdefault(promise.key, promise)
+    promises = tuple(found.values())
+    fixtures = getattr(item, "fixturenames", ())
+    if promises and not {"kernel_profile", "kernel_benchmark"} & set(fixtures):
+        raise MarkerError(
+            f"{promises[0].name} compares what the test hands to kernel_profile(fn, *args): ask "
+            "for the fixture kernel_profile, or compare in the test, kernel_profile.compare(f, g, "
+            "*args)"
+        )
+    return promises
 
 
 def options_of(item: pytest.Item) -> Options:
@@ -112,11 +138,11 @@ def refuse_misspelt(item: pytest.Item) -> None:
     Raises:
         MarkerError: with the name that was probably meant.
     """
-    strangers = {mark.name for mark in item.iter_markers()} - {*KINDS, OPTIONS_MARKER}
+    strangers = {mark.name for mark in item.iter_markers()} - _OURS
     for name in sorted(strangers):
         meant = _nearly(name)
         if meant and name not in _registered(item.config):
-            form = KINDS[meant].form if meant in KINDS else OPTIONS_FORM
+            form = KINDS[meant].form if meant in KINDS else FORMS.get(meant, OPTIONS_FORM)
             raise MarkerError(
                 f"@pytest.mark.{name} is no marker; {meant} was probably meant. "
                 f"The form is: {form}. (If {name} is a marker of your own, register it.)"
@@ -126,8 +152,7 @@ def refuse_misspelt(item: pytest.Item) -> None:
 @functools.cache
 def _nearly(name: str) -> str:
     """The name of ours that a marker's name nearly is, if any."""
-    ours = [*KINDS, OPTIONS_MARKER]
-    return next(iter(difflib.get_close_matches(name, ours, n=1, cutoff=_CLOSE)), "")
+    return next(iter(difflib.get_close_matches(name, sorted(_OURS), n=1, cutoff=_CLOSE)), "")
 
 
 def _registered(config: pytest.Config) -> set[str]:

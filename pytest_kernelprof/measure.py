@@ -107,13 +107,16 @@ def measure(
         Exception: whatever the callable raises; the profiler is closed then.
     """
     from pytest_kernelprof.capture.devices import current_device
+    from pytest_kernelprof.capture.inputs import changed, versions
     from pytest_kernelprof.capture.session import refuse_to_nest
 
     device = current_device(plan.device)
     refuse_to_nest()
     cupti = taking.prime(device)
     prepare = taking.preparer(call, args, kwargs or {}, setup)
+    before = versions(args, kwargs or {})
     result = prepare()()
+    in_place = changed(before, versions(args, kwargs or {})) if setup is None else []
     for done in range(1, plan.warmup):
         progress("warming up", done, plan.warmup)
         prepare()()
@@ -124,7 +127,8 @@ def measure(
         profile = profile.with_recording(rounds.unprofiled())
         if needs is not None:
             profile = _sample_on(profile, rounds, needs)
-    profile = profile.with_recording({"conditions": gpu.conditions().plain()})
+    conditions = gpu.conditions().plain()
+    profile = profile.with_recording({"conditions": conditions, "in_place": in_place})
     if plan.roofline and device.kind == "cuda" and profile.kernel_count:
         profile = profile.with_recording({"roofline": rounds.roofline()})
     attribute = functools.partial(with_lines_of_another_run, profile, device, prepare)

@@ -186,6 +186,39 @@ def _launch_overhead(timings: HostTimings, latency: Metric, busy: Metric, tax: f
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class HostShares:
+    """Where the host's time went inside the profiled rounds, as fractions that sum to 1.
+
+    The profiler slows operators and calls by different factors: shown, never a limit.
+
+    Attributes:
+        dispatch: Python and the operators' own work, allocations included.
+        launch_calls: calls that launch kernels.
+        waiting: calls in which the host waits for the device.
+    """
+
+    dispatch: float
+    launch_calls: float
+    waiting: float
+
+
+def host_shares(trace: Trace, links: Links, layout: Layout, ours: Ints) -> HostShares | None:
+    """Split the host's time of all rounds; None where the rounds have no bounds or no length."""
+    whole = sum(one.end - one.start for one in layout.rounds) if layout.annotated else 0
+    if whole <= 0:
+        return None
+    calls = trace.calls
+    inside = round_of_time(layout.rounds, calls.start, late=False) != NO_ID
+    length = calls.end - calls.start
+    waits = np.zeros(len(calls), np.bool_)
+    waits[waiting_calls(trace, links, ours)] = True
+    launching = launch_calls(trace, links) & ~waits
+    launched = float(length[launching & inside].sum()) / whole
+    waited = float(length[waits & inside].sum()) / whole
+    return HostShares(max(0.0, 1.0 - launched - waited), launched, waited)
+
+
 def memory_metrics(memory: MemoryUse | None, why: str) -> list[Metric]:
     """``peak_memory`` and ``allocations`` of unprofiled calls; ``why`` if there are none."""
     if memory is None:

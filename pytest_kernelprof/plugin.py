@@ -76,7 +76,7 @@ def _concerns_us(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    from pytest_kernelprof.markers import limits_of, options_of, refuse_misspelt
+    from pytest_kernelprof.markers import limits_of, options_of, promises_of, refuse_misspelt
 
     refuse_misspelt(item)
     settings = item.config.stash[_settings]
@@ -84,6 +84,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     limits_of(item)  # a malformed marker is an error of this test, before its fixtures run
     options_of(item)
+    promises_of(item)
     if not settings.disable:
         _resolve_device(item)
 
@@ -124,14 +125,20 @@ def _on_cpu(item: pytest.Item) -> DeviceKind:
 
 def _new_profile(item: pytest.Item) -> KernelProfile:
     from pytest_kernelprof.fixture import KernelProfile
-    from pytest_kernelprof.markers import limits_of, options_of
+    from pytest_kernelprof.markers import limits_of, options_of, promises_of
     from pytest_kernelprof.report.progress import measuring
 
     settings = item.config.stash[_settings]
     device: DeviceKind = "cpu" if settings.disable else _resolve_device(item)
     progress = measuring(item.config, item.name)
     item.stash[_test] = KernelProfile(
-        settings, device, limits_of(item), options_of(item), progress, item.nodeid
+        settings,
+        device,
+        limits_of(item),
+        options_of(item),
+        progress,
+        item.nodeid,
+        promises_of(item),
     )
     return item.stash[_test]
 

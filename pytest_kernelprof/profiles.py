@@ -17,7 +17,7 @@ from pytest_kernelprof import metrics as _metrics
 from pytest_kernelprof.annotations import PREFIX
 from pytest_kernelprof.bound import Bound, bound_of
 from pytest_kernelprof.conditions import Conditions
-from pytest_kernelprof.metrics import Metric
+from pytest_kernelprof.metrics import HostShares, Metric
 from pytest_kernelprof.roofline import Roofline
 from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.timings import HostTimings, MemoryUse
@@ -334,6 +334,14 @@ class Profile:
         if self.device_kind != "cuda":
             return Gaps((), _CPU_ONLY)
         return gaps_of(self.trace, self.links, self._layout, self._ours)
+
+    @functools.cached_property
+    def host_shares(self) -> HostShares | None:
+        """Where the host's time went in the profiled rounds: dispatch, launch calls, waiting. None
+        on the CPU and for traces without our rounds."""
+        if self.device_kind != "cuda":
+            return None
+        return _metrics.host_shares(self.trace, self.links, self._layout, self._ours)
 
     @property
     def conditions(self) -> Conditions:

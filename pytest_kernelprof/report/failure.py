@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.profiles import copy_table, kernel_table, wait_table
+from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +31,31 @@ def failure_message(profile: Profile, verdicts: Sequence[Verdict]) -> str:
         table += copy_table(profile, width)
     if "max_syncs" in failed:
         table += wait_table(profile, width)
+    if "max_launch_overhead" in failed:
+        table += overhead_words(profile)
     return "\n".join(
         [*heading, *bad, *unsure, *(f"  {line}" for line in table), f"  {footing(profile)}"]
     )
+
+
+def overhead_words(profile: Profile) -> list[str]:
+    """Where the overhead lies, as far as the trace tells: the host's time, the device's gaps."""
+    lines, shares = [], profile.host_shares
+    if shares is not None:
+        lines.append(
+            f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
+            f"launch calls, {shares.waiting:.0%} waiting"
+        )
+    rounds = profile.gaps.rounds
+    if rounds:
+        classes = {
+            "waits for the host": [one.host_wait for one in rounds],
+            "between queued kernels": [one.kernel_wait for one in rounds],
+            "other": [one.other for one in rounds],
+        }
+        told = [f"{format_time(statistics.median(us))} {name}" for name, us in classes.items()]
+        lines.append(f"device idle between activities, profiled: {', '.join(told)}")
+    return lines
 
 
 def footing(profile: Profile) -> str:
@@ -40,6 +64,9 @@ def footing(profile: Profile) -> str:
     if profile.bound.verdict != "unknown":
         overhead = "yes" if profile.bound.verdict == "overhead" else "no"
         parts.append(f"overhead-bound: {overhead} ({profile.bound.reason})")
+    conditions = profile.conditions
+    if conditions.doubt or conditions.throttled_blocks:
+        parts.append(conditions.words())
     return "; ".join(parts)
 
 

@@ -22,12 +22,12 @@ def test_speedup_interval_and_assertions_hold(run: Run, workers: str) -> None:
         + """
 def test_it(kernel_profile, kernelprof_device):
     found = kernel_profile.compare(quick, slow, x)
-    assert 2 < found.speedup < 5
+    assert 1.5 < found.speedup < 5
     low, high = found.interval
     assert low <= found.speedup <= high
     assert found.min_speedup(1.5) is found
     found.not_slower(by="2%")
-    assert found.pairs == 12
+    assert found.pairs in (12, 24, 48, 96)
     assert found.candidate.name == "quick" and found.reference.value > 7000
 """,
         workers,

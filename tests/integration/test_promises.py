@@ -1,0 +1,134 @@
+"""The markers that compare: min_speedup and not_slower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+SLEEPERS = """
+import time
+def quick(*args, **kwargs): time.sleep(0.002)
+def slow(*args, **kwargs): time.sleep(0.008)
+"""
+
+
+def test_kept_they_pass_and_broken_they_fail_with_both_in_a_table(run: Run, workers: str) -> None:
+    result = run(
+        SLEEPERS
+        + """
+@pytest.mark.min_speedup(1.5, over=slow)
+@pytest.mark.not_slower(than=slow)
+def test_kept(kernel_profile, kernelprof_device):
+    kernel_profile(quick, x, scale=2)
+@pytest.mark.min_speedup(1.5, over=quick)
+def test_broken(kernel_profile, kernelprof_device):
+    kernel_profile(slow, x)
+@pytest.mark.not_slower(than=quick, by="5%")
+def test_slower(kernel_profile, kernelprof_device):
+    kernel_profile(slow)
+""",
+        workers,
+    )
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*min_speedup(1.5): slow over quick, latency: 0.*",
+            '*not_slower(by="5%"): slow over quick*',
+        ]
+    )
+
+
+def test_they_compose_with_limits_in_one_failure(run: Run) -> None:
+    result = run(
+        SLEEPERS
+        + """
+@pytest.mark.min_speedup(1.5, over=quick)
+@pytest.mark.max_latency("1ms")
+def test_it(kernel_profile):
+    kernel_profile(slow)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*max_latency: 8*limit 1.00ms*", "*min_speedup(1.5): slow over quick*"]
+    )
+
+
+def test_an_inner_level_replaces_an_outer_one(run: Run) -> None:
+    result = run(
+        SLEEPERS
+        + """
+@pytest.mark.min_speedup(100, over=slow)
+class TestAll:
+    @pytest.mark.min_speedup(2, over=slow)
+    def test_it(self, kernel_profile, kernelprof_device):
+        kernel_profile(quick)
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        (
+            "min_speedup(1.5)",
+            "min_speedup: over=None is no callable. The form is: min_speedup(1.5,*",
+        ),
+        ("min_speedup(over=three)", "min_speedup: expected one number above zero*"),
+        ("min_speedup('fast', over=three)", "min_speedup: expected one number above zero*"),
+        ("min_speedup(2, than=three)", "min_speedup: unknown argument 'than'*"),
+        ("min_speedup(2, over=three, metric='speed')", "min_speedup: metric='speed' is none of *"),
+        ("not_slower(3)", "not_slower: takes keyword arguments only*"),
+        ("not_slower(than=3)", "not_slower: than=3 is no callable*"),
+    ],
+)
+def test_a_malformed_one_is_an_error_of_its_test_with_the_right_form(
+    run: Run, marker: str, message: str
+) -> None:
+    result = run(
+        f"""
+@pytest.mark.{marker}
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+def test_other(): pass
+"""
+    )
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines([f"*{message.replace('[', '[[]')}"])
+
+
+def test_without_the_fixture_there_is_nothing_to_compare_which_is_an_error(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.min_speedup(2, over=three)
+def test_it(): three()
+"""
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*min_speedup compares what the test hands to kernel_profile*"])
+
+
+def test_code_that_changes_its_inputs_is_named(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.max_latency("10s")
+def test_profiled(kernel_profile):
+    kernel_profile(lambda t, o: t.add_(1), torch.ones(4), o=x)
+def test_compared(kernel_profile, kernelprof_device):
+    kernel_profile.compare(lambda ts: ts[1].add_(1), lambda ts: ts[1] + 1, [x, torch.ones(4)])
+@pytest.mark.max_latency("10s")
+def test_fresh(kernel_profile):
+    kernel_profile.run(lambda t: t.add_(1), setup=lambda: (torch.ones(4),))
+"""
+    )
+    result.assert_outcomes(passed=3, warnings=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*the code changes argument 1 in place, so each round has other inputs: give fresh*",
+            "*the code changes argument 1[[]1] in place*",
+        ]
+    )
