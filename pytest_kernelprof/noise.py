@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.intervals import median_interval
+from pytest_kernelprof.intervals import autocorrelation, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,14 +92,6 @@ def variation(values: Sequence[float]) -> float:
     """The coefficient of variation: standard deviation over mean; 0 for fewer than two values."""
     mean = statistics.fmean(values)
     return statistics.stdev(values) / mean if len(values) > 1 and mean > 0 else 0.0
-
-
-def autocorrelation(values: Sequence[float]) -> float:
-    """The correlation of each value with the next (lag 1); 0 where the values do not vary."""
-    mean = statistics.fmean(values)
-    off = [value - mean for value in values]
-    whole = sum(one * one for one in off)
-    return sum(a * b for a, b in itertools.pairwise(off)) / whole if whole > 0 else 0.0
 
 
 def spreads(runs: Sequence[Run]) -> list[Spread]:

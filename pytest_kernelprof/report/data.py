@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_kernelprof.conditions import Conditions
     from pytest_kernelprof.limits.judge import Verdict
     from pytest_kernelprof.measure import Measurement
 
@@ -37,6 +38,7 @@ def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dic
             }
             for name, metric in profile.metrics.items()
         },
+        "conditions": _conditions(profile.conditions),
         "bound": {"verdict": profile.bound.verdict, "reason": text(profile.bound.reason)},
         "integrity": {
             "complete": integrity.complete,
@@ -51,6 +53,14 @@ def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dic
             "settled": measurement.settled,
             "retakes": measurement.retakes,
         },
+    }
+
+
+def _conditions(found: Conditions) -> dict[str, Any]:
+    return {
+        "contended": found.contended,
+        "discarded_rounds": found.discarded_rounds,
+        "words": text(found.words()),
     }
 
 

@@ -64,6 +64,12 @@ def integrity_line(rows: Sequence[dict[str, Any]]) -> str:
         parts.append(f"{cold} cold")
     if unproven:
         parts.append(f"{unproven} with unproven graph replays")
+    contended = sum(row["conditions"]["contended"] for row in rows)
+    discarded = sum(row["conditions"]["discarded_rounds"] for row in rows)
+    if contended:
+        parts.append(f"{contended} timed while other processes worked on the GPU")
+    if discarded:
+        parts.append(f"{discarded} rounds discarded, since the GPU throttled")
     if on_cpu:
         parts.append(f"{on_cpu} of CPU operators, which are no kernels")
     return ", ".join(parts)

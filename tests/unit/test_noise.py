@@ -10,7 +10,6 @@ import pytest
 
 from pytest_kernelprof.noise import (
     Margin,
-    autocorrelation,
     margins,
     spreads,
     tolerance_factor,
@@ -45,14 +44,6 @@ def test_variation() -> None:
     assert variation([9, 10, 11]) == pytest.approx(0.1)
     assert variation([5]) == 0
     assert variation([0, 0]) == 0
-
-
-def test_autocorrelation() -> None:
-    assert autocorrelation([1, -1] * 50) == pytest.approx(-0.99)
-    assert autocorrelation(list(range(100))) > 0.95
-    assert autocorrelation([3, 3, 3]) == 0
-    source = random.Random(1)
-    assert abs(autocorrelation([source.gauss(0, 1) for _ in range(5000)])) < 0.05
 
 
 RUNS = [{"add": {"cuda_time": [m - 1, m, m + 1] * 4}} for m in (99.0, 100.0, 101.0)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from corpus import NAMES, recorded
 
+from pytest_kernelprof.conditions import Conditions, Contender
 from pytest_kernelprof.limits.judge import judge
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure import Measurement
@@ -101,3 +102,16 @@ def test_the_integrity_line_counts_what_cannot_be_trusted_at_once() -> None:
     again = row("t", Measurement(recorded("mlp"), 2, True), [])
     rows = [taken(recorded("mlp")), again, taken(incomplete("mlp")), taken(recorded("cold_add"))]
     assert integrity_line(rows) == "4 profiles, 1 taken again, 1 incomplete, 1 cold"
+
+
+def test_the_integrity_line_tells_of_contention_and_discarded_rounds() -> None:
+    noted = Conditions(blocks=3, contenders=(Contender(7, 60),), discarded_rounds=12).plain()
+    profile = recorded("mlp").with_recording({"conditions": noted})
+    one = row("a", Measurement(profile, 0, True), [])
+    assert one["conditions"]["words"] == (
+        "CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)"
+    )
+    assert integrity_line([one]) == (
+        "1 profile, 0 taken again, 0 incomplete, 1 timed while other processes worked on the GPU, "
+        "12 rounds discarded, since the GPU throttled"
+    )
