@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import pytest
 from pytest_kernelprof.errors import LimitExceeded, MarkerError
 from pytest_kernelprof.intervals import median_interval
 from pytest_kernelprof.pairs import Ratio, ratio
+from pytest_kernelprof.progress import Progress, silently
 from pytest_kernelprof.quiet import quiet
 from pytest_kernelprof.sampling import next_rounds
 from pytest_kernelprof.tables import Column, render
@@ -250,6 +252,7 @@ def contend(
     flush_l2: bool,
     lock_timeout_s: float,
     who: str,
+    measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = silently,
 ) -> Rounds:
     """Warm up and profile each callable, then take so many rounds of each in turn.
 
@@ -268,7 +271,9 @@ def contend(
     profiles = {name: warm_profile(on, prepare, name) for name, prepare in prepares.items()}
     in_place = changed(before, versions(args, kwargs)) if setup is None else []
     alone = functools.partial(quiet, on, lock_timeout_s, who)
-    rounds = Rounds(Turns(on, clock, prepares, flush_l2, alone), clock, profiles, in_place)
+    rounds = Rounds(
+        Turns(on, clock, prepares, flush_l2, alone, measuring), clock, profiles, in_place
+    )
     rounds.take(pairs)
     return rounds
 

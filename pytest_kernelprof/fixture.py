@@ -25,7 +25,7 @@ from pytest_kernelprof.limits.judge import Verdict, judge
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.markers import check_option
 from pytest_kernelprof.measure import TIMED_ROUNDS, Measurement, Plan, measure, measure_once
-from pytest_kernelprof.progress import Progress, no_progress
+from pytest_kernelprof.progress import Progress, silently
 from pytest_kernelprof.report.data import row, text
 from pytest_kernelprof.report.failure import failure_message, integrity_words
 from pytest_kernelprof.sampling import Needs
@@ -78,10 +78,6 @@ class Region:
         return self._profile
 
 
-def _silently() -> contextlib.AbstractContextManager[Progress]:
-    return contextlib.nullcontext(no_progress)
-
-
 class KernelProfile:
     """Profiles callables and blocks of one test, and judges them when the test has run.
 
@@ -95,7 +91,7 @@ class KernelProfile:
         device: DeviceKind,
         limits: Sequence[Limit] = (),
         options: Options | None = None,
-        measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = _silently,
+        measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = silently,
         test: str = "",
         promises: Sequence[Promise] = (),
     ) -> None:
@@ -232,6 +228,7 @@ class KernelProfile:
             flush_l2=self._flush_l2,
             lock_timeout_s=self._settings.lock_timeout,
             who=self._test,
+            measuring=self._measuring,
         )
         if found.in_place:
             self._undecided.append(_in_place_words(found.in_place))

@@ -148,7 +148,7 @@ def host_metrics(
         return [
             absent(name, "timed", "us", why)
             for name in ("dispatch_time", "latency", "launch_overhead")
-        ]
+        ] + [absent("overhead_per_launch", "shown", "us", why)]
     tax = timings.cupti_us_per_launch * (launches.value or 0 if launches else 0)
     latency = _allowing(timed("latency", timings.latency_us), tax, timings.cupti_ratio)
     dispatch = _allowing(timed("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)
@@ -156,7 +156,24 @@ def host_metrics(
         overhead = absent("launch_overhead", "timed", "us", "not applicable on the CPU")
     else:
         overhead = _launch_overhead(timings, latency, busy, tax)
-    return [dispatch, latency, overhead]
+    return [dispatch, latency, overhead, _per_launch(overhead, launches)]
+
+
+def _per_launch(overhead: Metric, launches: Metric | None) -> Metric:
+    """The same for each launch call of a call."""
+    number = launches.value if launches else None
+    if overhead.value is None or not number:
+        why = overhead.why if overhead.value is None else "the call launches nothing"
+        return absent("overhead_per_launch", "shown", "us", why)
+    return replace(
+        overhead,
+        name="overhead_per_launch",
+        kind="shown",
+        rounds=tuple(one / number for one in overhead.rounds),
+        value=overhead.value / number,
+        low=None if overhead.low is None else overhead.low / number,
+        high=None if overhead.high is None else overhead.high / number,
+    )
 
 
 def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Protocol
 
 
@@ -19,3 +20,8 @@ class Progress(Protocol):
 
 def no_progress(what: str, done: int, of: int, reason: str = "") -> None:
     """Say nothing."""
+
+
+def silently() -> contextlib.AbstractContextManager[Progress]:
+    """Where nothing is told: the form of a context that says nothing."""
+    return contextlib.nullcontext(no_progress)

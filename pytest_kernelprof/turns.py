@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.progress import silently
 from pytest_kernelprof.quiet import unwatched
 from pytest_kernelprof.taking import TRIES, profile_rounds
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_kernelprof.capture.devices import Device
-    from pytest_kernelprof.profiles import Profile
+    from pytest_kernelprof.progress import Progress
     from pytest_kernelprof.quiet import Quiet
     from pytest_kernelprof.taking import Prepare
 
@@ -39,7 +41,9 @@ class Turns:
         prepares: Mapping[str, Prepare],
         flush_l2: bool,
         alone: Callable[[], contextlib.AbstractContextManager[Quiet]] = unwatched,
+        measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = silently,
     ) -> None:
+        self._measuring = measuring
         self._alone = alone
         self._device = device
         self._clock = clock
@@ -60,8 +64,8 @@ class Turns:
             values = [self._peak(name) for name in order]
         else:
             clock = self._device_times if self._clock == "cuda_time" else self._latencies
-            with self._alone() as gpu:
-                values = gpu.take(len(order), lambda: clock(order))
+            with self._measuring() as progress, self._alone() as gpu:
+                values = gpu.take(len(order), lambda: clock(order, progress))
             self.doubts |= {doubt for doubt in (gpu.conditions().doubt,) if doubt}
         series: Series = defaultdict(list)
         for name, value in zip(order, values, strict=True):
@@ -73,9 +77,11 @@ class Turns:
         self._turn += 1
         return iter(names if self._turn % 2 else reversed(names))
 
-    def _device_times(self, order: list[str]) -> list[float]:
+    def _device_times(self, order: list[str], progress: Progress) -> list[float]:
         for attempt in range(TRIES):
-            profile = self._profiled(order)
+            profile = profile_rounds(
+                self._device, self._next_of(order, progress), len(order), flush_l2=self._flush_l2
+            )
             if profile.integrity.complete:
                 break
             if attempt == TRIES - 1:
@@ -85,20 +91,24 @@ class Turns:
             self.kernels[name].append(int(count))
         return list(profile.metrics["cuda_time"].rounds)
 
-    def _profiled(self, order: list[str]) -> Profile:
-        names = iter(order)
-        return profile_rounds(
-            self._device, lambda: self._prepares[next(names)](), len(order), flush_l2=self._flush_l2
-        )
+    def _next_of(self, order: list[str], progress: Progress) -> Prepare:
+        """What hands back the next call in the order, and tells of it, outside the clock."""
+        turn = itertools.count()
 
-    def _latencies(self, order: list[str]) -> list[float]:
+        def prepare() -> Callable[[], object]:
+            i = next(turn)
+            progress("comparing", i, len(order))
+            return self._prepares[order[i]]()
+
+        return prepare
+
+    def _latencies(self, order: list[str], progress: Progress) -> list[float]:
         from pytest_kernelprof.capture.host import L2Flush, time_calls
 
-        names = iter(order)
         flush = L2Flush(self._device) if self._flush_l2 else _nothing
         timings = time_calls(
             self._device,
-            lambda: self._prepares[next(names)](),
+            self._next_of(order, progress),
             len(order),
             flush=flush,
             fresh_arguments=True,  # calls in a row would mix the callables

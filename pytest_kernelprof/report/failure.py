@@ -41,6 +41,9 @@ def failure_message(profile: Profile, verdicts: Sequence[Verdict]) -> str:
 def overhead_words(profile: Profile) -> list[str]:
     """Where the overhead lies, as far as the trace tells: the host's time, the device's gaps."""
     lines, shares = [], profile.host_shares
+    one = profile.metrics["overhead_per_launch"].value
+    if one is not None:
+        lines.append(f"overhead of each launch: {format_time(one)}")
     if shares is not None:
         lines.append(
             f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
