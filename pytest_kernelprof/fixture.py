@@ -268,6 +268,11 @@ class KernelProfile:
             limit = parse_keyword(name, value)
             self._limits[limit.key] = limit
 
+    def also(self, limits: Sequence[Limit]) -> None:
+        """Judge by these, too, where no limit of the same key is known."""
+        for limit in limits:
+            self._limits.setdefault(limit.key, limit)
+
     @property
     def profiles(self) -> tuple[Profile, ...]:
         """All profiles of this test so far, in order."""

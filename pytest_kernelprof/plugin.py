@@ -219,8 +219,10 @@ def _conclude(item: pytest.Item) -> None:
     if _test not in item.stash:
         return
     from pytest_kernelprof.fixture import KernelprofWarning
+    from pytest_kernelprof.markers import limits_of
 
     __tracebackhide__ = True
+    item.stash[_test].also(limits_of(item))  # the test may have added markers to itself
     _note_rows(item)
     for text in item.stash[_test].conclude():
         item.warn(KernelprofWarning(text))

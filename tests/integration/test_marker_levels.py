@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 
-def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(run) -> None:
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+
+def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(run: Run) -> None:
     result = run(
         """
 pytestmark = pytest.mark.max_kernels(0)
@@ -39,7 +45,7 @@ class TestDerived(TestBase):
     )
 
 
-def test_limits_with_another_match_compose(run) -> None:
+def test_limits_with_another_match_compose(run: Run) -> None:
     result = run(
         """
 @pytest.mark.max_kernels(3)
@@ -53,7 +59,7 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
 
 
-def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run) -> None:
+def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run: Run) -> None:
     result = run(
         """
 @pytest.mark.max_kernels(1)
@@ -68,7 +74,7 @@ def test_other():
     result.stdout.fnmatch_lines(["*MarkerError: max_kernels stands twice on test_twice; keep one*"])
 
 
-def test_a_limit_given_at_run_time_or_to_a_region_replaces_a_markers(run) -> None:
+def test_a_limit_given_at_run_time_or_to_a_region_replaces_a_markers(run: Run) -> None:
     result = run(
         """
 @pytest.mark.max_kernels(0)
@@ -100,7 +106,7 @@ class TestIt:
     result.assert_outcomes(passed=1)
 
 
-def test_limits_of_different_names_compose_across_levels(run) -> None:
+def test_limits_of_different_names_compose_across_levels(run: Run) -> None:
     result = run(
         """
 pytestmark = pytest.mark.forbid_kernels("gelu")
@@ -114,7 +120,7 @@ def test_it(kernel_profile):
     )
 
 
-def test_another_match_at_an_outer_level_stays(run) -> None:
+def test_another_match_at_an_outer_level_stays(run: Run) -> None:
     result = run(
         """
 pytestmark = pytest.mark.max_kernels(0, match="gelu")
@@ -128,7 +134,7 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
 
 
-def test_the_same_match_twice_on_one_function_is_an_error(run) -> None:
+def test_the_same_match_twice_on_one_function_is_an_error(run: Run) -> None:
     result = run(
         """
 @pytest.mark.max_kernels(1, match="gelu")
@@ -139,3 +145,19 @@ def test_twice(kernel_profile):
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*max_kernels(gelu) stands twice on test_twice; keep one*"])
+
+
+def test_a_marker_that_the_test_adds_to_itself_counts(run: Run) -> None:
+    result = run(
+        """
+def test_broken(request, kernel_profile, kernelprof_device):
+    kernel_profile(three)
+    request.node.add_marker(pytest.mark.max_kernels(1))
+@pytest.mark.max_kernels(3)
+def test_kept(request, kernel_profile, kernelprof_device):
+    kernel_profile(three)
+    request.node.add_marker(pytest.mark.forbid_kernels("no such"))
+"""
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels: 3 compute operators, limit 1*"])

@@ -130,3 +130,21 @@ def test_a_path_after_it_is_not_swallowed(run: Run, pytester: pytest.Pytester) -
     pytester.makepyfile(test_other="def test_other(): pass\n")
     result = run(ONE_OF_EACH, "--kernelprof-report", "test_other.py")
     result.assert_outcomes(passed=1)
+
+
+def test_the_profiles_of_one_test_stand_in_their_order(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    result = run(
+        """
+def test_it(kernel_profile, kernelprof_device):
+    for _ in range(11):
+        kernel_profile.run(three, rounds=1)
+""",
+        "--kernelprof-report",
+    )
+    rows = [line for line in result.outlines if "test_it.py::test_it" in line]
+    assert [line.partition("[")[2].partition("]")[0] for line in rows[1:]] == [
+        f"profile {i}" for i in range(2, 12)
+    ]
