@@ -97,6 +97,7 @@ class KernelProfile:
     ) -> None:
         self._promises = tuple(promises)
         self._broken: list[str] = []
+        self._held = False
         self._test = test
         self._settings = settings
         self._device: DeviceKind = device
@@ -346,6 +347,7 @@ class KernelProfile:
         """
         undecided, self._undecided = self._undecided, []
         if not self._taken and (self._ran_disabled or self._compared):
+            self._refuse_unjudged()
             return undecided
         if not self._taken:
             raise IncompleteProfile(
@@ -365,6 +367,7 @@ class KernelProfile:
         self._broken = []
         if failures:
             raise LimitExceeded("\n".join(failures), pytrace=False)
+        self._refuse_unjudged()
         for measurement, verdicts in judged:
             require_complete(measurement.profile, measurement.retakes)
             missing = [v.text for v in verdicts if v.outcome == "unavailable"]
@@ -385,6 +388,28 @@ class KernelProfile:
             return cold
         unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
         return cold + unsure + undecided
+
+    def _refuse_unjudged(self) -> None:
+        """A marker about nothing would pass: raise for it.
+
+        Raises:
+            IncompleteProfile: with the marker, and what it is about.
+        """
+        if self._settings.disable:
+            return
+        if self._limits and not self._taken:
+            names = ", ".join(limit.name for limit in self._limits.values())
+            raise IncompleteProfile(
+                f"{names} was not judged: the test only compares, and a comparison's profiles are "
+                "exempt from limits; call kernel_profile(fn, *args) for what the limit is about"
+            )
+        if self._promises and not self._held:
+            names = ", ".join(promise.name for promise in self._promises)
+            raise IncompleteProfile(
+                f"{names} was not judged: it compares what is handed to kernel_profile(fn, *args), "
+                "and nothing was; compare in the test, kernel_profile.compare(f, g, *args), or "
+                "hand it over"
+            )
 
     def _note_undecided(self, text: str) -> None:
         """What becomes of an assertion of a comparison that 96 pairs do not decide."""
@@ -448,6 +473,7 @@ class KernelProfile:
         functools.update_wrapper(other, promise.reference)
         one = functools.partial(fn, **kwargs)
         functools.update_wrapper(one, fn)
+        self._held = True
         found = self.compare(one, other, *args, metric=promise.metric, setup=setup)
         try:
             if promise.name == "min_speedup":

@@ -104,12 +104,25 @@ def test_it(kernel_profile, kernelprof_device):
 def test_markers_do_not_judge_the_profiles_of_a_comparison(run: Run) -> None:
     result = run(
         """
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile):
+    kernel_profile(three)
+    kernel_profile.compare(lambda: three() + 1, three)
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_limit_on_a_test_that_only_compares_limits_nothing_which_is_an_error(run: Run) -> None:
+    result = run(
+        """
 @pytest.mark.max_kernels(0)
 def test_it(kernel_profile):
     kernel_profile.compare(three, three)
 """
     )
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*max_kernels was not judged: the test only compares*"])
 
 
 def test_one_name_for_both_is_told_apart(run: Run) -> None:

@@ -132,3 +132,32 @@ def test_fresh(kernel_profile):
             "*the code changes argument 1[[]1] in place*",
         ]
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["with kernel_profile.region(): three()", "kernel_profile.compare(three, three)"],
+    ids=["region", "compare"],
+)
+def test_a_promise_about_nothing_that_was_handed_over_is_an_error(run: Run, body: str) -> None:
+    result = run(
+        f"""
+@pytest.mark.min_speedup(100, over=three)
+def test_it(kernel_profile, kernelprof_device):
+    {body}
+"""
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*min_speedup was not judged: it compares what is handed to*"])
+
+
+def test_disabled_it_judges_nothing_and_runs_the_code_once(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.min_speedup(100, over=three)
+def test_it(kernel_profile):
+    kernel_profile(three)
+""",
+        "--kernelprof-disable",
+    )
+    result.assert_outcomes(passed=1)
