@@ -11,6 +11,7 @@ import pytest
 from built import launched, profile_of, round_of
 from corpus import recorded
 
+from pytest_kernelprof.conditions import Conditions, Contender
 from pytest_kernelprof.limits.judge import Verdict, judge
 from pytest_kernelprof.limits.kinds import parse_limit
 from pytest_kernelprof.metrics import timed
@@ -303,3 +304,18 @@ def test_rounds_of_further_sessions_count() -> None:
     assert found.outcome == "fail"
     assert "UNSTABLE" in found.text
     assert len(profile.kernels) == 5, "the table is of the rounds that were recorded"
+
+
+@pytest.mark.parametrize("limit", ["1us", "1s"], ids=["would fail", "would pass"])
+@pytest.mark.parametrize(
+    "noted",
+    [
+        Conditions(blocks=1, contenders=(Contender(7, 60),)),
+        Conditions(blocks=3, throttle_reasons=("heat",)).keeping_throttled(12),
+    ],
+    ids=["contended", "throttled"],
+)
+def test_no_time_is_judged_by_rounds_of_a_disturbed_gpu(noted: Conditions, limit: str) -> None:
+    profile = recorded("mlp").with_recording({"conditions": noted.plain()})
+    assert verdict(profile, "max_cuda_time", limit).outcome == "inconclusive"
+    assert verdict(profile, "max_kernels", 5).outcome == "pass", "counts need no quiet GPU"
