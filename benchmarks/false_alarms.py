@@ -65,6 +65,7 @@ def compare(
             {"candidate": candidate, "reference": reference},
             (),
             {},
+            reference="reference",
             device="cuda",
             clock=clock,
             pairs=12,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof.errors import LimitExceeded, MarkerError
-from pytest_kernelprof.intervals import median_interval
+from pytest_kernelprof.intervals import FEWEST_FOR_BLOCKS, median_interval
 from pytest_kernelprof.pairs import Ratio, ratio
 from pytest_kernelprof.progress import Progress, silently
 from pytest_kernelprof.quiet import quiet
@@ -69,6 +69,14 @@ class Rounds:
         """Take more rounds of each."""
         for name, values in self._turns.take(turns).items():
             self._series[name] += values
+
+    def take_until_sure(self, reference: str) -> None:
+        """Take more rounds while neighbours are so alike that a ratio has no interval yet."""
+        others = [name for name in self._series if name != reference]
+        while self.taken >= FEWEST_FOR_BLOCKS and any(
+            self.ratio(name, reference).low is None for name in others
+        ):
+            self.take(next_rounds(self.taken))
 
     @property
     def taken(self) -> int:
@@ -245,6 +253,7 @@ def contend(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
+    reference: str,
     device: DeviceKind,
     clock: Clock,
     pairs: int,
@@ -254,11 +263,13 @@ def contend(
     who: str,
     measuring: Callable[[], contextlib.AbstractContextManager[Progress]] = silently,
 ) -> Rounds:
-    """Warm up and profile each callable, then take so many rounds of each in turn.
+    """Warm up and profile each callable, then take so many rounds of each in turn; more where
+    twelve or more still give no interval of how each compares with the ``reference``.
 
     Raises:
         IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
             kind GpuBusy) another process kept the GPU's lock.
+        MarkerError: there is no ratio, since a round took none of what is compared.
     """
     from pytest_kernelprof.capture.devices import current_device
     from pytest_kernelprof.capture.inputs import changed, versions
@@ -275,6 +286,7 @@ def contend(
         Turns(on, clock, prepares, flush_l2, alone, measuring), clock, profiles, in_place
     )
     rounds.take(pairs)
+    rounds.take_until_sure(reference)
     return rounds
 
 

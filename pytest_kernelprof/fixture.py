@@ -173,12 +173,13 @@ class KernelProfile:
 
         Args:
             metric: "cuda_time" (default; on the CPU "latency"), "latency" or "peak_memory".
-            rounds: pairs to begin with; 12 by default. Assertions add more while undecided.
+            rounds: pairs to begin with; 12 by default. More are added while there is no interval
+                and, by assertions, while they are undecided. Fewer than 8 have none.
             setup: as in ``run``; called before each round of each callable.
 
         Raises:
             IncompleteProfile: the profiler cannot be used here, or a profile stayed incomplete.
-            MarkerError: an option is not of its form.
+            MarkerError: an option is not of its form, or a round took none of what is compared.
         """
         __tracebackhide__ = True
         first, second = names_of(candidate, reference)
@@ -222,6 +223,7 @@ class KernelProfile:
             callables,
             args,
             kwargs,
+            reference=reference,
             device=self._device,
             clock=clock,
             pairs=pairs,

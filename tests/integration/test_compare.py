@@ -48,13 +48,34 @@ def test_slower(kernel_profile, kernelprof_device):
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*min_speedup(1.5): slow over quick, latency: 0.* times as good (99 % CI 0.*, 12*",
+            "*min_speedup(1.5): slow over quick, latency: 0.* times as good (99 % CI 0.*, * pairs*",
             "callable  kernels*latency *speedup *99 % CI",
             "slow            0 *ms*0.*..0.*",
             "quick           0 *ms*reference",
             '*not_slower(by="5%"): slow over quick, *',
         ]
     )
+
+
+def test_pairs_are_added_until_there_is_an_interval(run: Run) -> None:
+    """Twelve pairs whose neighbours are alike count as too few for one."""
+    result = run(
+        """
+import itertools, time
+calls = itertools.count()
+def slow_for_a_while(): time.sleep(0.004 if next(calls) // 6 % 2 else 0.001)
+def even(): time.sleep(0.002)
+def test_it(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare(slow_for_a_while, even)
+    assert found.pairs in (24, 48)
+    low, high = found.interval
+    assert low < high
+def test_fewer_than_eight_have_none(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare(slow_for_a_while, even, rounds=7)
+    assert (found.pairs, found.interval) == (7, None)
+"""
+    )
+    result.assert_outcomes(passed=2)
 
 
 def test_an_assertion_that_is_not_decided_takes_more_pairs(run: Run) -> None:

@@ -51,13 +51,14 @@ def test_who_asks_for_rounds_gets_that_many(run: Run) -> None:
     result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency: *, 10 rounds*INCONCLUSIVE*"])
 
 
-def test_a_decided_time_takes_twelve(run: Run) -> None:
+def test_a_decided_time_is_sampled_no_further(run: Run) -> None:
+    """Twelve rounds, or, where neighbours came out alike, so many that there is an interval."""
     result = run(
         """
 @pytest.mark.max_latency("10s")
 def test_it(kernel_profile):
     kernel_profile(three)
-    assert len(kernel_profile.last.metrics["latency"].rounds) == 12
+    assert len(kernel_profile.last.metrics["latency"].rounds) in (12, 24, 48)
 """
     )
     result.assert_outcomes(passed=1)
