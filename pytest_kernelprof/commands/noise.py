@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
         answers = [_measure_here(chosen)]
     else:
         answers = [_measure_in_fresh_process(chosen, i) for i in range(chosen.processes)]
-    report = _report(chosen, answers)
+    report = report_of(chosen, answers)
     print(json.dumps(report, indent=2) if chosen.json else "\n".join(lines_of(report)))
     return 0
 
@@ -97,11 +97,14 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     metrics = _METRICS if kind == "cuda" else ("latency",)
     measured: Run = {}
     place = ""
+    doubts = []
     for name, call in workloads(kind).items():
         found = profile(call, device=kind, rounds=chosen.rounds)
         place = found.place
         measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
-    return {"device": kind, "place": place, "run": measured}
+        if found.conditions.doubt:
+            doubts.append(f"{name}: {found.conditions.doubt}")
+    return {"device": kind, "place": place, "doubts": doubts, "run": measured}
 
 
 def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[str, Any]:
@@ -137,14 +140,18 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
         raise ProfilerUnavailable(
             f"process {index + 1} wrote something else than its times: {shown!r}"
         ) from None
-    return {"device": answer["device"], "place": answer["place"], "run": answer["runs"][0]}
+    return {**{key: answer[key] for key in ("device", "place", "doubts")}, "run": answer["runs"][0]}
 
 
-def _report(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all processes answered, judged; no margins from times that were disturbed."""
     from pytest_kernelprof.noise import RULE, margins, spreads
 
     runs = [answer["run"] for answer in answers]
     found = spreads(runs)
+    doubts = sorted({doubt for answer in answers for doubt in answer["doubts"]})
+    if doubts:
+        found = [replace(spread, margin_us=None) for spread in found]
     return {
         "schema": _SCHEMA,
         "device": answers[0]["device"],
@@ -153,6 +160,7 @@ def _report(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> di
         "processes": len(answers),
         "spreads": [{**asdict(spread), "margin": spread.margin} for spread in found],
         "margins": [{**asdict(margin), "text": margin.text} for margin in margins(found)],
+        "doubts": doubts,
         "rule": RULE,
         "runs": runs,
     }
@@ -163,6 +171,7 @@ def lines_of(report: dict[str, Any]) -> list[str]:
     lines = [_title(report), *_table(report["spreads"]), ""]
     if report["device"] == "cpu":
         lines.append("On the CPU only the latency is measured; limits on other times need a GPU.")
+    lines += [f"Disturbed: {doubt}." for doubt in report["doubts"]]
     if report["margins"]:
         lines += ["Margins that suffice for all of these:"]
         lines += [f"  {margin['text']}" for margin in report["margins"]]
@@ -172,6 +181,8 @@ def lines_of(report: dict[str, Any]) -> list[str]:
                 "A margin above 100 % catches little: leave the machine alone meanwhile, or "
                 "compare more processes (k is 37 for 2, 10.6 for 3, 5.7 for 5, 4.0 for 10)."
             )
+    elif report["doubts"]:
+        lines.append("No margins: measure again when the GPU is cool and has nothing else to do.")
     else:
         lines.append("No margins: one process does not show how processes differ (--processes=3).")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 import pytest_kernelprof
+from pytest_kernelprof import measure
 from pytest_kernelprof.cli import main
-from pytest_kernelprof.commands.noise import lines_of
+from pytest_kernelprof.commands.noise import lines_of, report_of
+from pytest_kernelprof.conditions import Conditions, Contender
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 
@@ -91,7 +94,7 @@ def test_noise_on_the_cpu_prints_the_margin_of_the_latency() -> None:
 def report_with(fraction: float) -> dict[str, Any]:
     margin = {"metric": "latency", "fraction": fraction, "us": None, "text": "a margin"}
     counts = {"place": "here", "rounds": 8, "processes": 2, "device": "cpu"}
-    return {**counts, "spreads": [], "margins": [margin], "rule": "a rule"}
+    return {**counts, "spreads": [], "margins": [margin], "doubts": [], "rule": "a rule"}
 
 
 @pytest.mark.parametrize(("fraction", "told"), [(0.4, False), (1.5, True)])
@@ -114,6 +117,44 @@ def test_noise_of_one_process_says_why_there_is_no_margin(
 ) -> None:
     assert main(["noise", "--device=cpu", "--rounds=2", "--processes=1"]) == 0
     assert "No margins: one process" in capsys.readouterr().out
+
+
+@pytest.fixture
+def contended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every profile is taken as it is, and says that another process worked meanwhile."""
+    seen = Conditions(blocks=1, contenders=(Contender(7, 60),)).plain()
+
+    def taken(*args: Any, **kwargs: Any) -> Any:
+        return profile(*args, **kwargs).with_recording({"conditions": seen})
+
+    profile = measure.profile
+    monkeypatch.setattr(measure, "profile", taken)
+
+
+@pytest.mark.usefixtures("contended")
+def test_noise_of_a_disturbed_machine_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["noise", "--device=cpu", "--rounds=8", "--processes=1"]) == 0
+    printed = capsys.readouterr().out
+    assert "Disturbed: small MLP: CONTENDED: other processes worked on this GPU (pid 7" in printed
+
+
+@pytest.mark.usefixtures("contended")
+def test_noise_of_a_disturbed_machine_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["noise", "--device=cpu", "--rounds=8", "--processes=1", "--json"]) == 0
+    (doubt,) = json.loads(capsys.readouterr().out)["doubts"]
+    assert doubt.startswith("small MLP: CONTENDED")
+
+
+def test_disturbed_times_give_no_margins() -> None:
+    answer = {"device": "cpu", "place": "here", "doubts": []}
+    quiet = [{**answer, "run": {"w": {"latency": [1.0] * 12}}} for _ in range(3)]
+    chosen = argparse.Namespace(rounds=12)
+    assert report_of(chosen, quiet)["margins"]
+    quiet[1]["doubts"] = ["w: CONTENDED"]
+    report = report_of(chosen, quiet)
+    assert (report["doubts"], report["margins"]) == (["w: CONTENDED"], [])
+    assert report["spreads"][0]["margin_us"] is None
+    assert lines_of(report)[-1].startswith("No margins: measure again when the GPU is cool")
 
 
 def test_noise_on_a_gpu_that_is_not_there_is_exit_status_2_and_one_line() -> None:
