@@ -1,0 +1,66 @@
+"""A comparison's rounds, of series that are written out; the turns are a stand-in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pytest_kernelprof.comparison import Comparison, Rounds
+from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.turns import Turns
+
+
+def rounds_of(candidate: Callable[[int], float], taken: int) -> Rounds:
+    """So many rounds of a candidate by their number, and of a reference that always takes 10 us."""
+    turn = itertools.count()
+
+    def take(turns: int) -> dict[str, list[float]]:
+        return {
+            "candidate": [candidate(next(turn)) for _ in range(turns)],
+            "reference": [10.0] * turns,
+        }
+
+    profiles: Any = {"candidate": None, "reference": None}
+    turns = cast(Turns, SimpleNamespace(take=take, kernels={}, doubts=set()))
+    rounds = Rounds(turns, "cuda_time", profiles)
+    rounds.take(taken)
+    return rounds
+
+
+def scattered(i: int) -> float:
+    return 5.0 + i * 5 % 12 / 10
+
+
+def slow_for_a_while(i: int) -> float:
+    return 20.0 if i // 6 % 2 else 5.0
+
+
+@pytest.mark.parametrize(
+    ("candidate", "begun", "taken"),
+    [(scattered, 12, 12), (slow_for_a_while, 12, 48), (slow_for_a_while, 13, 52)],
+    ids=["scattered", "alike", "alike, from thirteen"],
+)
+def test_pairs_are_added_until_there_is_an_interval(
+    candidate: Callable[[int], float], begun: int, taken: int
+) -> None:
+    rounds = rounds_of(candidate, begun)
+    rounds.take_until_sure("reference")
+    assert rounds.taken == taken
+    assert Comparison(rounds, "candidate", "reference", print).interval is not None
+
+
+def test_who_begins_with_few_pairs_gets_no_more() -> None:
+    rounds = rounds_of(slow_for_a_while, 7)
+    rounds.take_until_sure("reference")
+    assert rounds.taken == 7
+    assert Comparison(rounds, "candidate", "reference", print).interval is None
+
+
+def test_what_takes_no_time_at_all_cannot_be_compared() -> None:
+    rounds = rounds_of(lambda i: 0.0, 12)
+    with pytest.raises(MarkerError, match="candidate cannot be compared with reference: a round"):
+        rounds.take_until_sure("reference")
