@@ -293,7 +293,9 @@ def contend(
 class Comparisons(Mapping[str, Comparison]):
     """Several candidates and one reference, measured in turn, by the candidate's name."""
 
-    def __init__(self, rounds: Rounds, names: list[str], reference: str, undecided: Any) -> None:
+    def __init__(
+        self, rounds: Rounds, names: list[str], reference: str, undecided: Callable[[str], None]
+    ) -> None:
         self._rounds = rounds
         self._names = names
         self._reference = reference
