@@ -12,8 +12,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.fresh import NotFinished, run_fresh
 from pytest_kernelprof.machine import Canary, Machine, NvmlFacts, TorchFacts
 
 if TYPE_CHECKING:
@@ -173,30 +172,18 @@ def _canary(question: Question) -> Canary:
 
 def _ask(question: Question) -> dict[str, Any] | str:
     """The answer of a fresh process, or why there was none."""
-    root = str(Path(__file__).parents[2])
-    code = (
-        f"import sys; sys.path.append({root!r}); "
-        f"from pytest_kernelprof.capture.checks import answer; answer({question!r})"
-    )
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE_S,
-            stdin=subprocess.DEVNULL,
+        done = run_fresh(
+            f"from pytest_kernelprof.capture.checks import answer; answer({question!r})",
+            _PATIENCE_S,
         )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_PATIENCE_S:.0f} s"
-    except OSError as error:
-        return f"a process to ask in could not be started: {error}"
-    lines = [line for line in done.stdout.splitlines() if line.startswith(_ANSWER)]
+    except NotFinished as error:
+        return str(error)
+    lines = [line for line in done.output.splitlines() if line.startswith(_ANSWER)]
     if lines:
         found: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
         return found
-    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    return f"the process that asked ended with status {done.returncode}: {last}"
+    return f"the process that asked ended with status {done.status}: {done.last_words}"
 
 
 def answer(question: Question) -> None:

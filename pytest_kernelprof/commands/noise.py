@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.fresh import NotFinished, run_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,33 +109,20 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
 def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[str, Any]:
     if sys.stderr.isatty():
         print(f"process {index + 1} of {chosen.processes} ...", file=sys.stderr, flush=True)
-    root = str(Path(__file__).parents[2])
     arguments = ["noise", "--processes=1", "--json"]
     arguments += [f"--rounds={chosen.rounds}", f"--device={chosen.device}"]
-    code = (
-        f"import sys; sys.path.append({root!r}); "
-        f"from pytest_kernelprof.cli import main; sys.exit(main({arguments!r}))"
-    )
+    code = f"from pytest_kernelprof.cli import main; sys.exit(main({arguments!r}))"
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE_S,
-        )
-    except (subprocess.TimeoutExpired, OSError) as error:
+        done = run_fresh(code, _PATIENCE_S)
+    except NotFinished as error:
         raise ProfilerUnavailable(f"process {index + 1}: {error}") from error
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        words = last.removeprefix("kernelprof: ")
-        raise ProfilerUnavailable(
-            f"process {index + 1} ended with status {done.returncode}: {words}"
-        )
+    if done.status:
+        words = done.last_words.removeprefix("kernelprof: ")
+        raise ProfilerUnavailable(f"process {index + 1} ended with status {done.status}: {words}")
     try:
-        answer = json.loads(done.stdout)
+        answer = json.loads(done.output)
     except ValueError:
-        shown = done.stdout.strip()[:80]
+        shown = done.output.strip()[:80]
         raise ProfilerUnavailable(
             f"process {index + 1} wrote something else than its times: {shown!r}"
         ) from None
