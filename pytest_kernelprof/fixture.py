@@ -138,6 +138,8 @@ class KernelProfile:
         Raises:
             IncompleteProfile: the profiler cannot be used here; the message says why.
             MarkerError: an option is not of its form.
+            TypeError: ``fn`` is no callable, or returns a generator or coroutine: its body would
+                not be measured.
         """
         __tracebackhide__ = True
         if not callable(fn):

@@ -104,6 +104,7 @@ def measure(
             tries and what it saw is nothing to judge by. Profiles that are incomplete are handed
             back with their ``integrity`` saying so: a limit that they violate is violated.
             GpuBusy, a kind of it: another process kept the GPU's lock.
+        TypeError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
     from pytest_kernelprof.capture.devices import current_device
@@ -115,7 +116,7 @@ def measure(
     cupti = taking.prime(device)
     prepare = taking.preparer(call, args, kwargs or {}, setup)
     before = versions(args, kwargs or {})
-    result = prepare()()
+    result = taking.first_call(prepare)
     in_place = changed(before, versions(args, kwargs or {})) if setup is None else []
     for done in range(1, plan.warmup):
         progress("warming up", done, plan.warmup)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,28 @@ def preparer(
         )
 
     return prepare
+
+
+def first_call(prepare: Prepare) -> Any:
+    """Call once, before anything is measured; hands back the result.
+
+    Raises:
+        TypeError: the call only made an object that would do the work later: measured, it would
+            look as if there were none.
+    """
+    call = prepare()
+    result = call()
+    if inspect.isgenerator(result) or inspect.iscoroutine(result) or inspect.isasyncgen(result):
+        name = getattr(getattr(call, "func", call), "__name__", "the callable")
+        kind = type(result).__name__.replace("_", " ")
+        if not inspect.isasyncgen(result):
+            result.close()
+        raise TypeError(
+            f"{name} returned a {kind}: its body has not run, so there is nothing to measure; hand "
+            "over a callable that runs it to its end, such as lambda: list(f(x)) for a generator "
+            "and lambda: asyncio.run(f(x)) for a coroutine"
+        )
+    return result
 
 
 def _is_args_and_kwargs(fresh: Any) -> bool:
@@ -181,9 +204,10 @@ def warm_profile(device: Device, prepare: Prepare, label: str) -> Profile:
 
     Raises:
         IncompleteProfile: the profiler is not available, or the profile stayed incomplete.
+        TypeError: the call does its work later; see ``first_call``.
     """
     prime(device)
-    prepare()()
+    first_call(prepare)
     profile, retakes, _ = profile_until_sound(device, prepare, EXACT_ROUNDS, label=label)
     require_complete(profile, retakes)
     return profile

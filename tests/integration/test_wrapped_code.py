@@ -33,6 +33,33 @@ def test_its_exception_is_the_tests_own_and_the_next_test_is_unharmed(run: Run, 
     result.stdout.fnmatch_lines(["E *ValueError: mine"])
 
 
+LAZY = {
+    "generator": "def code(*args):\n    yield three()\n",
+    "coroutine": "async def code(*args):\n    return three()\n",
+    "async generator": "async def code(*args):\n    yield three()\n",
+}
+
+
+@pytest.mark.parametrize("what", LAZY)
+@pytest.mark.parametrize(
+    "test",
+    [
+        "@pytest.mark.max_kernels(0)\ndef test_it(kernel_profile):\n    kernel_profile(code)\n",
+        "def test_it(kernel_profile, kernelprof_device):\n"
+        "    kernel_profile.compare(three, code).not_slower()\n",
+        "def test_it(kernel_profile, kernelprof_device):\n"
+        "    pytest_kernelprof.profile(code, device='cpu')\n",
+    ],
+    ids=["call", "compare", "without pytest"],
+)
+def test_a_body_that_does_not_run_is_not_measured(run: Run, test: str, what: str) -> None:
+    """Calling it only makes an object: no kernel would be counted, and any limit kept."""
+    result = run("import pytest_kernelprof\n" + LAZY[what] + test)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"E *TypeError: code returned *{what}: its body has not run*"])
+    result.stdout.no_fnmatch_line("*never awaited*")
+
+
 def test_an_exception_of_a_profiled_round_is_the_tests_own_too(run: Run) -> None:
     result = run(
         """
