@@ -12,6 +12,8 @@ from pytest_kernelprof.limits.kinds import KINDS, Limit, parse_limit
 from pytest_kernelprof.limits.promises import FORMS, HELP, Promise, parse_promise
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
 OPTIONS_MARKER = "kernelprof"
@@ -46,18 +48,14 @@ def is_marked(item: pytest.Item) -> bool:
 def limits_of(item: pytest.Item) -> tuple[Limit, ...]:
     """The limits of a test, an inner level replacing an outer limit of the same key.
 
-    ``get_closest_marker`` would put a decorator before a ``pytest.param`` mark and a base class
-    before a derived one, and could not compose; so the levels are read here, each from its end.
-
     Raises:
         MarkerError: a marker is malformed, misspelt, or stands twice on one function.
     """
     found: dict[tuple[str, str], Limit] = {}
-    for node in reversed(item.listchain()):
-        for mark in reversed(node.own_markers):
-            if mark.name in KINDS:
-                limit = parse_limit(mark.name, mark.args, mark.kwargs)
-                found.setdefault(limit.key, limit)
+    for mark in _marks(item):
+        if mark.name in KINDS:
+            limit = parse_limit(mark.name, mark.args, mark.kwargs)
+            found.setdefault(limit.key, limit)
     _refuse_doubles(item)
     return tuple(found.values())
 
@@ -66,14 +64,14 @@ def promises_of(item: pytest.Item) -> tuple[Promise, ...]:
     """The comparisons that markers promise, an inner level replacing an outer one.
 
     Raises:
-        MarkerError: a marker is malformed, or stands on a test that cannot keep it.
+        MarkerError: a marker is malformed, stands twice, or on a test that cannot keep it.
     """
     found: dict[tuple[str, int, str | None], Promise] = {}
-    for node in reversed(item.listchain()):
-        for mark in reversed(node.own_markers):
-            if mark.name in FORMS:
-                promise = parse_promise(mark.name, mark.args, mark.kwargs)
-                found.setdefault(promise.key, promise)
+    for mark in _marks(item):
+        if mark.name in FORMS:
+            promise = parse_promise(mark.name, mark.args, mark.kwargs)
+            found.setdefault(promise.key, promise)
+    _refuse_doubles(item)
     promises = tuple(found.values())
     fixtures = getattr(item, "fixturenames", ())
     if promises and not {"kernel_profile", "kernel_benchmark"} & set(fixtures):
@@ -92,16 +90,15 @@ def options_of(item: pytest.Item) -> Options:
         MarkerError: an unknown option or a value of the wrong form.
     """
     merged: dict[str, Any] = {}
-    for node in reversed(item.listchain()):
-        for mark in reversed(node.own_markers):
-            if mark.name == OPTIONS_MARKER:
-                if mark.args:
-                    raise MarkerError(
-                        f"kernelprof: takes keyword arguments only, got {mark.args!r}. "
-                        f"The form is: {OPTIONS_FORM}"
-                    )
-                for name, value in mark.kwargs.items():
-                    merged.setdefault(name, check_option(name, value))
+    for mark in _marks(item):
+        if mark.name == OPTIONS_MARKER:
+            if mark.args:
+                raise MarkerError(
+                    f"kernelprof: takes keyword arguments only, got {mark.args!r}. "
+                    f"The form is: {OPTIONS_FORM}"
+                )
+            for name, value in mark.kwargs.items():
+                merged.setdefault(name, check_option(name, value))
     return Options(**merged)
 
 
@@ -160,17 +157,36 @@ def _registered(config: pytest.Config) -> set[str]:
     return {line.split(":")[0].split("(")[0].strip() for line in lines}
 
 
+def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
+    """All markers of a test, the innermost level first.
+
+    ``get_closest_marker`` would put a decorator before a ``pytest.param`` mark and a base class
+    before a derived one, and could not compose; so the levels are read here, each from its end.
+    """
+    for node in reversed(item.listchain()):
+        yield from reversed(node.own_markers)
+
+
+def _same(mark: pytest.Mark) -> tuple[str, object, object]:
+    """The marker's title, and what makes two of its kind the same."""
+    if mark.name in FORMS:
+        promise = parse_promise(mark.name, mark.args, mark.kwargs)
+        return promise.name, *promise.key[1:]
+    name, qualifier = parse_limit(mark.name, mark.args, mark.kwargs).key
+    return f"{name}({qualifier})" if qualifier else name, qualifier, None
+
+
 def _refuse_doubles(item: pytest.Item) -> None:
     parameters = getattr(getattr(item, "callspec", None), "marks", ())
     keys = [
-        parse_limit(mark.name, mark.args, mark.kwargs).key
+        _same(mark)
         for mark in item.own_markers
-        if mark.name in KINDS and not any(mark is other for other in parameters)
+        if mark.name in (KINDS.keys() | FORMS.keys())
+        and not any(mark is other for other in parameters)
     ]
     for key in keys:
         if keys.count(key) > 1:
-            name = f"{key[0]}({key[1]})" if key[1] else key[0]
             raise MarkerError(
-                f"{name} stands twice on {item.name}; keep one (a class, a module or a "
+                f"{key[0]} stands twice on {item.name}; keep one (a class, a module or a "
                 "pytest.param may carry another, which the inner level replaces)"
             )

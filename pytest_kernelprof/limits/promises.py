@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.units import parse_percent
 
 METRICS = ("cuda_time", "latency", "peak_memory")
 
@@ -59,7 +60,7 @@ def parse_promise(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         wrong = "" if number and 0 < value < float("inf") else "expected one number above zero"
     else:
         value = given.pop("by", "2%")
-        wrong = "takes keyword arguments only" if args else ""
+        wrong = "takes keyword arguments only" if args else _wrong_percent(value)
     if not wrong and given:
         wrong = f"unknown argument {', '.join(map(repr, given))}"
     if not wrong and not callable(reference):
@@ -69,3 +70,13 @@ def parse_promise(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     if wrong:
         raise MarkerError(f"{name}: {wrong}. The form is: {FORMS[name]}")
     return Promise(name, reference, value, metric)
+
+
+def _wrong_percent(by: object) -> str:
+    if not isinstance(by, str):
+        return f"by={by!r} has no unit"
+    try:
+        parse_percent(by)
+    except ValueError as error:
+        return f"by: {error}"
+    return ""

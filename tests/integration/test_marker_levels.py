@@ -134,6 +134,31 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
 
 
+@pytest.mark.parametrize(
+    ("upper", "lower"),
+    [
+        ("min_speedup(0.001, over=three)", "min_speedup(1000, over=three)"),
+        ("not_slower(than=three)", 'not_slower(than=three, by="5%")'),
+    ],
+    ids=["min_speedup", "not_slower"],
+)
+def test_the_same_promise_twice_on_one_function_is_an_error(
+    run: Run, upper: str, lower: str
+) -> None:
+    result = run(
+        f"""
+@pytest.mark.{upper}
+@pytest.mark.{lower}
+def test_twice(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+def test_on_two_levels(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([f"*{upper.partition('(')[0]} stands twice on test_twice; *"])
+
+
 def test_the_same_match_twice_on_one_function_is_an_error(run: Run) -> None:
     result = run(
         """
