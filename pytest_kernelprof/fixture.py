@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -213,6 +212,22 @@ class KernelProfile:
         Args and errors are those of ``compare``.
         """
         __tracebackhide__ = True
+        return self._compare(
+            callables, args, kwargs, reference=reference, metric=metric, rounds=rounds, setup=setup
+        )
+
+    def _compare(
+        self,
+        callables: Mapping[str, Callable[..., Any]],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        reference: str,
+        metric: str | None,
+        rounds: int | None,
+        setup: Callable[[], Any] | None,
+    ) -> Comparisons:
+        __tracebackhide__ = True
         check_callables(callables, reference)
         clock = clock_for(metric, self._device)
         pairs = TIMED_ROUNDS if rounds is None else check_option("rounds", rounds)
@@ -389,7 +404,7 @@ class KernelProfile:
             and any(verdict.limit.device_time or verdict.limit.host_time for verdict in verdicts)
         ]
         if self._settings.inconclusive == "pass":
-            return cold
+            return cold + undecided
         unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
         return cold + unsure + undecided
 
@@ -473,12 +488,17 @@ class KernelProfile:
         setup: Callable[[], Any] | None,
     ) -> None:
         """Compare what was profiled with a marker's reference; a failure is told at the end."""
-        other = functools.partial(promise.reference, **kwargs)
-        functools.update_wrapper(other, promise.reference)
-        one = functools.partial(fn, **kwargs)
-        functools.update_wrapper(one, fn)
         self._held = True
-        found = self.compare(one, other, *args, metric=promise.metric, setup=setup)
+        one, other = names_of(fn, promise.reference)
+        found = self._compare(
+            {one: fn, other: promise.reference},
+            args,
+            kwargs,
+            reference=other,
+            metric=promise.metric,
+            rounds=None,
+            setup=setup,
+        )[one]
         try:
             if promise.name == "min_speedup":
                 found.min_speedup(promise.value)

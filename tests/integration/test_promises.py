@@ -84,6 +84,9 @@ class TestAll:
         ("min_speedup(2, over=three, metric='speed')", "min_speedup: metric='speed' is none of *"),
         ("not_slower(3)", "not_slower: takes keyword arguments only*"),
         ("not_slower(than=3)", "not_slower: than=3 is no callable*"),
+        ("not_slower(than=three, by=0.5)", "not_slower: by=0.5 has no unit. The form is: *"),
+        ("not_slower(than=three, by='2')", "not_slower: by: '2' is no*"),
+        ("not_slower(than=three, by='200%')", "not_slower: by: '200%' is no percentage*"),
     ],
 )
 def test_a_malformed_one_is_an_error_of_its_test_with_the_right_form(
@@ -110,6 +113,51 @@ def test_it(): three()
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*min_speedup compares what the test hands to kernel_profile*"])
+
+
+def test_setup_gives_both_their_arguments_in_place_of_the_given_ones(run: Run) -> None:
+    result = run(
+        """
+def one(x, **more):
+    assert x.shape == (3,) and not more
+def other(x, **more):
+    assert x.shape == (3,) and not more
+@pytest.mark.min_speedup(0.001, over=other)
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile.run(one, kwargs={"x": x, "scale": 2}, setup=lambda: (torch.ones(3),))
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_arguments_may_have_the_names_of_options(run: Run) -> None:
+    result = run(
+        """
+def one(rounds, metric): return three()
+def other(rounds, metric): return three()
+@pytest.mark.min_speedup(0.001, over=other)
+def test_it(kernel_profile, kernelprof_device):
+    kernel_profile(one, rounds="many", metric="speed")
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("policy", ["warn", "pass"])
+def test_changed_inputs_of_a_comparison_are_named_beside_a_profile_too(
+    run: Run, policy: str
+) -> None:
+    result = run(
+        """
+@pytest.mark.max_kernels(9)
+def test_it(kernel_profile):
+    kernel_profile.compare(lambda t: t.add_(1), lambda t: t + 1, torch.ones(4))
+    kernel_profile(three)
+""",
+        f"--kernelprof-inconclusive={policy}",
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*the code changes argument 1 in place*"])
 
 
 def test_code_that_changes_its_inputs_is_named(run: Run) -> None:
