@@ -43,7 +43,8 @@ class Plan:
         memory: whether to watch memory in unprofiled calls.
         flush_l2: whether the L2 cache is flushed before each timed call.
         stacks: whether Python frames are recorded.
-        roofline: whether shapes are recorded, for the work behind each kernel.
+        roofline: whether shapes are recorded, for the work behind each kernel, where the device is
+            the limit.
         lock_timeout_s: how long to wait for another process that times on the same GPU.
         who: what that process is told of this one, a test for example.
     """
@@ -128,10 +129,10 @@ def measure(
         profile = profile.with_recording(rounds.unprofiled())
         if needs is not None:
             profile = _sample_on(profile, rounds, needs)
+        if plan.roofline and profile.bound.verdict == "gpu":  # its memory, or its arithmetic?
+            profile = profile.with_recording({"roofline": rounds.roofline()})
     conditions = gpu.conditions().plain()
     profile = profile.with_recording({"conditions": conditions, "in_place": in_place})
-    if plan.roofline and device.kind == "cuda" and profile.kernel_count:
-        profile = profile.with_recording({"roofline": rounds.roofline()})
     attribute = functools.partial(with_lines_of_another_run, profile, device, prepare)
     return result, Measurement(profile, retakes, settled, attribute)
 
@@ -226,15 +227,12 @@ class _Rounds:
 
     def roofline(self) -> dict[str, Any]:
         """Which roof limits the call and why, from one more session that records shapes."""
-        from pytest_kernelprof.capture.session import Session
         from pytest_kernelprof.peaks import peaks_of
         from pytest_kernelprof.roofline import rates, roofline_of, work_of
 
-        session = Session(self.device, stacks=False, shapes=True)
-        call = self.prepare()
-        with session, session.round():
-            call()
-        shaped = taking.read(self.device, session.recording(), self.label, {"recompiles": 0})
+        shaped = taking.profile_rounds(
+            self.device, self.prepare, 1, flush_l2=self.plan.flush_l2, shapes=True, label=self.label
+        )
         kernels, peaks = shaped.kernels, peaks_of(self.device.name)
         works = work_of(
             shaped.trace,

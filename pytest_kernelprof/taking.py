@@ -143,6 +143,7 @@ def profile_rounds(
     *,
     flush_l2: bool,
     stacks: bool = False,
+    shapes: bool = False,
     label: str = "",
     told: Callable[[int], None] = lambda done: None,
 ) -> Profile:
@@ -153,7 +154,7 @@ def profile_rounds(
 
     flush = L2Flush(device) if flush_l2 else None
     before = compilations()
-    session = Session(device, stacks=stacks)
+    session = Session(device, stacks=stacks, shapes=shapes)
     with session:
         for done in range(rounds):
             told(done)

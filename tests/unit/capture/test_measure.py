@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from corpus import recorded
 
-from pytest_kernelprof import profile
+from pytest_kernelprof import measure as measuring
+from pytest_kernelprof import profile, taking
+from pytest_kernelprof.bound import Bound
+from pytest_kernelprof.capture.devices import Device
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import Plan, measure, measure_once
+from pytest_kernelprof.measure import Plan, _Rounds, measure, measure_once
+from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.quiet import Quiet
 from pytest_kernelprof.taking import TRIES, require_complete
 
 X = torch.ones(4)
@@ -262,3 +269,46 @@ def test_without_a_gpu_asking_for_one_is_refused_before_the_code_runs() -> None:
     with pytest.raises(ProfilerUnavailable, match="no GPU"):
         profile(lambda: calls.append(1), device="cuda")
     assert calls == []
+
+
+@pytest.mark.parametrize("verdict", ["gpu", "overhead", "sync", "mixed", "unknown"])
+def test_shapes_are_recorded_only_where_the_device_is_the_limit_and_while_it_is_ours(
+    verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[bool] = []
+    taken: list[bool] = []
+
+    @contextlib.contextmanager
+    def quiet(*_: object) -> Iterator[Quiet]:
+        alone.append(True)
+        yield Quiet(None)
+        alone.clear()
+
+    def roofline(_: _Rounds) -> dict[str, Any]:
+        taken.append(bool(alone))
+        return {"roof": "memory", "reason": "near it"}
+
+    monkeypatch.setattr(measuring, "quiet", quiet)
+    monkeypatch.setattr(_Rounds, "roofline", roofline)
+    monkeypatch.setattr(Profile, "bound", Bound(verdict, ""))
+    measure(lambda: None, Plan("cpu", rounds=8, host_rounds=8, roofline=True))
+    assert taken == ([True] if verdict == "gpu" else [])
+
+
+@pytest.mark.parametrize("flush_l2", [True, False])
+def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
+    flush_l2: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def session(device: Device, prepare: Any, rounds: int, **options: Any) -> Profile:
+        asked.update(options, rounds=rounds)
+        return recorded("memory")
+
+    monkeypatch.setattr(taking, "profile_rounds", session)
+    gpu = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
+    plan = Plan("cuda", flush_l2=flush_l2, roofline=True)
+    prepare = taking.preparer(lambda: None, (), {}, None)
+    rounds = _Rounds(gpu, plan, prepare, False, {}, Quiet(None), "", lambda *_: None)
+    assert rounds.roofline()["roof"] == "compute"
+    assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True, "label": ""}
