@@ -220,10 +220,9 @@ class Comparison:
         while True:
             found = self._ratio
             low, high = found.low, found.high
-            if low is not None and high is not None and (low >= least or high < least):
-                break
+            decided = low is not None and high is not None and (low >= least or high < least)
             more = next_rounds(self.pairs)
-            if not more:
+            if decided or self._rounds.doubt or not more:
                 break
             self._rounds.take(more)
         if self._rounds.doubt:

@@ -26,8 +26,8 @@ class Conditions:
 
     Attributes:
         blocks: blocks of rounds that were looked at.
-        throttled_blocks: those during which the GPU throttled; their rounds were discarded.
-        discarded_rounds: the rounds of the throttled blocks.
+        throttled_blocks: those during which the GPU throttled.
+        discarded_rounds: the rounds of the throttled blocks, but for those that were kept.
         throttle_reasons: why it throttled, in words, each once.
         kept_throttled_rounds: rounds that were kept although it throttled, since it did so again
             and again.
@@ -70,8 +70,9 @@ class Conditions:
         return ""
 
     def keeping_throttled(self, rounds: int) -> Conditions:
-        """The same, where so many rounds were kept although the GPU throttled."""
-        return replace(self, kept_throttled_rounds=rounds)
+        """The same, where so many rounds were kept, not discarded, although the GPU throttled."""
+        discarded = self.discarded_rounds - rounds
+        return replace(self, kept_throttled_rounds=rounds, discarded_rounds=discarded)
 
     def plain(self) -> dict[str, Any]:
         """The same as builtins, for a profile's recording and for JSON."""

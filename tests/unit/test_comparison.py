@@ -60,6 +60,15 @@ def test_who_begins_with_few_pairs_gets_no_more() -> None:
     assert Comparison(rounds, "candidate", "reference", print).interval is None
 
 
+def test_a_disturbed_gpu_is_asked_for_no_more_pairs() -> None:
+    """More of them could not decide: the doubt stays."""
+    rounds, undecided = rounds_of(scattered, 12), list[str]()
+    rounds._turns.doubts.add("CONTENDED")
+    Comparison(rounds, "candidate", "reference", undecided.append).min_speedup(1.8)
+    assert rounds.taken == 12
+    assert "CONTENDED" in undecided[0]
+
+
 def test_what_takes_no_time_at_all_cannot_be_compared() -> None:
     rounds = rounds_of(lambda i: 0.0, 12)
     with pytest.raises(MarkerError, match="candidate cannot be compared with reference: a round"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,11 @@ def test_words_say_clock_throttling_power_and_other_processes() -> None:
 )
 def test_words_say_only_what_there_is_to_say(conditions: Conditions, words: str) -> None:
     assert conditions.words() == words
+
+
+def test_rounds_that_were_kept_were_not_discarded() -> None:
+    kept = replace(ROUGH, discarded_rounds=36).keeping_throttled(12)
+    assert (kept.discarded_rounds, kept.kept_throttled_rounds) == (24, 12)
 
 
 def test_contended_is_what_has_contenders() -> None:

@@ -311,7 +311,7 @@ def test_rounds_of_further_sessions_count() -> None:
     "noted",
     [
         Conditions(blocks=1, contenders=(Contender(7, 60),)),
-        Conditions(blocks=3, throttle_reasons=("heat",)).keeping_throttled(12),
+        Conditions(blocks=3, discarded_rounds=36, throttle_reasons=("heat",)).keeping_throttled(12),
     ],
     ids=["contended", "throttled"],
 )
