@@ -50,7 +50,7 @@ def write_comparisons(terminal: pytest.TerminalReporter, tables: Sequence[tuple[
     """Write the tables of comparisons, each under the test that made it."""
     terminal.section("comparisons")
     for test, table in sorted(tables):
-        terminal.write_line(test.rpartition("/")[2])
+        terminal.write_line(_without_folders(test))
         for line in table.splitlines():
             terminal.write_line(f"  {line}")
 
@@ -81,9 +81,7 @@ def integrity_line(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    path, separator, rest = row["test"].partition("::")
-    name = path.rsplit("/", 1)[-1] + separator + rest
-    metrics = row["metrics"]
+    name, metrics = _without_folders(row["test"]), row["metrics"]
     overhead = metrics["launch_overhead"]["value"]
     return [
         f"{name} [{row['label']}]" if row["label"] else name,
@@ -93,6 +91,12 @@ def _cells(row: dict[str, Any]) -> list[str]:
         "-" if row["bound"]["verdict"] == "unknown" else row["bound"]["verdict"],
         _GLYPHS[row["verdict"]],
     ]
+
+
+def _without_folders(test: str) -> str:
+    """A test's node id from its file's name on; a slash in a parameter is no folder."""
+    path, separator, rest = test.partition("::")
+    return path.rsplit("/", 1)[-1] + separator + rest
 
 
 def _count(value: float | None) -> str:

@@ -105,6 +105,18 @@ def test_it(kernel_profile, n):
     assert rows_of(result) == ["test_it.py::test_it[a/b] 3 - - - - - - -"]
 
 
+def test_nor_is_it_one_above_the_table_of_a_comparison(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.parametrize("n", ["a/b"])
+def test_it(kernel_profile, kernelprof_device, n):
+    kernel_profile.compare(three, three)
+""",
+        "--kernelprof-report",
+    )
+    result.stdout.fnmatch_lines(["*= comparisons =*", "test_it.py::test_it[[]a/b[]]"])
+
+
 def test_a_test_that_fails_on_its_own_is_in_the_table_too(run: Run) -> None:
     result = run(
         """

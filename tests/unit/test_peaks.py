@@ -21,6 +21,7 @@ from pytest_kernelprof.peaks import peaks_of
         ("Tesla V100-SXM2-32GB", 900, 125),
         ("Tesla T4", 320, 65),
         ("NVIDIA T4", 320, 65),
+        ("NVIDIA Tesla T4", 320, 65),
         ("NVIDIA A10", 600, 125),
         ("NVIDIA GeForce RTX 4090", 1008, 165.2),
     ],
@@ -51,6 +52,6 @@ def test_an_unknown_gpu_gets_nobody_elses_figures(name: str) -> None:
 
 
 def test_narrower_arithmetic_is_never_slower() -> None:
-    for found in peaks._BY_NAME.values():
+    for found in peaks._BY_MODEL.values():
         order = [found.tflops[key] for key in ("32", "tf32", "16", "8") if key in found.tflops]
         assert order == sorted(order)
