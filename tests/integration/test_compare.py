@@ -57,8 +57,8 @@ def test_slower(kernel_profile, kernelprof_device):
     )
 
 
-def test_pairs_are_added_until_there_is_an_interval(run: Run) -> None:
-    """Twelve pairs whose neighbours are alike count as too few for one."""
+def test_there_is_an_interval_unless_fewer_than_eight_pairs_were_asked_for(run: Run) -> None:
+    """Also where neighbours are alike; how many pairs that takes is a matter of unit tests."""
     result = run(
         """
 import itertools, time
@@ -67,10 +67,9 @@ def slow_for_a_while(): time.sleep(0.004 if next(calls) // 6 % 2 else 0.001)
 def even(): time.sleep(0.002)
 def test_it(kernel_profile, kernelprof_device):
     found = kernel_profile.compare(slow_for_a_while, even)
-    assert found.pairs in (24, 48)
     low, high = found.interval
     assert low < high
-def test_fewer_than_eight_have_none(kernel_profile, kernelprof_device):
+def test_few(kernel_profile, kernelprof_device):
     found = kernel_profile.compare(slow_for_a_while, even, rounds=7)
     assert (found.pairs, found.interval) == (7, None)
 """
