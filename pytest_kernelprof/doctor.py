@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_kernelprof.machine import tools_of
 from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ _CUPTI_RELEASES = {
 }
 # Bad time stamps came with CUDA 12.6 Update 2, whose number is that of 12.6.
 _BAD_TIMES, _GOOD_TIMES, _GOOD_GRAPHS = 24, 130_100, 130_101
-
-_TOOLS = {
-    "NSYS_": "Nsight Systems",
-    "NV_NSIGHT_": "Nsight Compute",
-    "NV_COMPUTE_PROFILER": "Nsight Compute",
-    "CUDA_INJECTION64_PATH": "a library from CUDA_INJECTION64_PATH",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +205,13 @@ def _permission(machine: Machine) -> Finding | None:
 
 def _subscribers(machine: Machine) -> Finding:
     """CUPTI serves one subscriber a process. DCGM's profiling shows nowhere in the process."""
-    tools = {
-        tool
-        for variable in machine.environment
-        for prefix, tool in _TOOLS.items()
-        if variable.startswith(prefix)
-    }
-    tools |= {f"the loaded library {name}" for name in machine.injected}
+    tools = tools_of(machine.environment)
+    tools += [f"the loaded library {name}" for name in machine.injected]
     if tools:
         return Finding(
             "other tools",
             "warn",
-            f"another profiling tool seems to be attached: {', '.join(sorted(tools))}",
+            f"another profiling tool seems to be attached: {', '.join(tools)}",
             "CUPTI serves one tool a process: run without it, unset its variables",
         )
     return Finding("other tools", "ok", "none seen in this process (DCGM's profiling cannot be)")

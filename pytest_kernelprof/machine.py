@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+# What other profiling tools put into the environment of the processes that they watch.
+_TOOLS = {
+    "NSYS_": "Nsight Systems",
+    "NV_NSIGHT_": "Nsight Compute",
+    "NV_COMPUTE_PROFILER": "Nsight Compute",
+    "CUDA_INJECTION64_PATH": "a library from CUDA_INJECTION64_PATH",
+}
 
 CanaryState = Literal["seen", "blind", "no gpu", "crashed"]
 
@@ -51,12 +59,12 @@ class NvmlFacts:
     Attributes:
         error: why it could not be asked; empty where it could.
         driver: the driver's version.
-        mig: for each GPU of the machine whether it is divided (MIG); None where it cannot be.
+        mig: for each GPU of the machine whether it is divided (MIG).
     """
 
     error: str = ""
     driver: str = ""
-    mig: tuple[bool | None, ...] = ()
+    mig: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +97,10 @@ class Machine:
     temp_folder: str = ""
     temp_error: str = ""
     temp_free_bytes: int | None = None
+
+
+def tools_of(environment: Iterable[str]) -> list[str]:
+    """The profiling tools that variables of these names tell of, each once."""
+    return sorted(
+        {tool for name in environment for start, tool in _TOOLS.items() if name.startswith(start)}
+    )

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pytest_kernelprof.capture.nvml import nvml_facts
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.fresh import NotFinished, run_fresh
-from pytest_kernelprof.machine import Canary, Machine, NvmlFacts, TorchFacts
+from pytest_kernelprof.machine import Canary, Machine, TorchFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ _INJECTED = re.compile(
     r"|libaccinj|libproton"
 )
 _PARAMETERS = Path("/proc/driver/nvidia/params")
+_STATUS = Path("/proc/self/status")
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 _ANSWER = "kernelprof-answer:"
@@ -48,7 +50,7 @@ def look_at_machine() -> Machine:
     """Ask everything; what cannot be asked says so in its place. Takes up to half a minute."""
     torch = _torch_facts()
     has_gpu = bool(torch.version) and not torch.why_no_gpu
-    nvml = _nvml_facts()
+    nvml = nvml_facts()
     folder, temp_error, free = _temp_folder()
     return Machine(
         torch=torch,
@@ -58,7 +60,7 @@ def look_at_machine() -> Machine:
         packages=_packages(),
         driver=nvml.driver or driver_version(_text_of(_DRIVER_VERSION)),
         admin_only=admin_only(_text_of(_PARAMETERS)),
-        may_profile_anyway=may_profile(_text_of(Path("/proc/self/status"))),
+        may_profile_anyway=may_profile(_text_of(_STATUS)),
         environment=_environment(),
         injected=injected_libraries(_text_of(Path("/proc/self/maps"))),
         temp_folder=folder,
@@ -102,6 +104,11 @@ def may_profile(status: str) -> bool:
     return bool(held >> _CAP_SYS_ADMIN & 1 or held >> _CAP_PERFMON & 1)
 
 
+def profiling_is_refused() -> bool:
+    """Whether the driver keeps profiling to administrators, and this process is none."""
+    return bool(admin_only(_text_of(_PARAMETERS))) and not may_profile(_text_of(_STATUS))
+
+
 def injected_libraries(maps: str) -> tuple[str, ...]:
     """File names of profiling tools' libraries in a process's memory map."""
     paths = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/" in line}
@@ -126,34 +133,6 @@ def _temp_folder() -> tuple[str, str, int | None]:
         return folder, "", shutil.disk_usage(folder).free
     except OSError as error:
         return tempfile.tempdir or "", str(error), None
-
-
-def _nvml_facts() -> NvmlFacts:
-    try:
-        import pynvml  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        return NvmlFacts(error="the package nvidia-ml-py is not installed")
-    try:
-        pynvml.nvmlInit()
-    except Exception as error:  # NVML raises a class for each code, and OSErrors of its own
-        return NvmlFacts(error=f"NVML does not start: {error}")
-    try:
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        count = pynvml.nvmlDeviceGetCount()
-        mig = tuple(_mig(pynvml, index) for index in range(count))
-    except Exception as error:
-        return NvmlFacts(error=f"NVML does not answer: {error}")
-    finally:
-        pynvml.nvmlShutdown()
-    return NvmlFacts(driver=driver.decode() if isinstance(driver, bytes) else driver, mig=mig)
-
-
-def _mig(pynvml: Any, index: int) -> bool | None:
-    try:
-        current, _ = pynvml.nvmlDeviceGetMigMode(pynvml.nvmlDeviceGetHandleByIndex(index))
-    except pynvml.NVMLError:  # most models cannot be divided
-        return None
-    return bool(current)
 
 
 def _torch_facts() -> TorchFacts:

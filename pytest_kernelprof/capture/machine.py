@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_kernelprof.capture.devices import current_device, why_no_gpu
+from pytest_kernelprof.capture.nvml import nvml_facts
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 
@@ -23,22 +24,5 @@ def describe_gpu() -> dict[str, str]:
     if reason:
         return {"missing": reason, **versions}
     found = {"name": device.name, "capability": device.capability}
-    driver = _driver()
+    driver = nvml_facts().driver
     return {**found, **({"driver": driver} if driver else {}), **versions}
-
-
-def _driver() -> str:
-    """The version of NVIDIA's driver; empty where NVML is not there to tell it."""
-    try:
-        import pynvml  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        return ""
-    try:
-        pynvml.nvmlInit()
-        try:
-            version = pynvml.nvmlSystemGetDriverVersion()
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError:  # another vendor's GPU, or a container without the library
-        return ""
-    return version.decode() if isinstance(version, bytes) else str(version)

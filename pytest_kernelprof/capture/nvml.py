@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_kernelprof.capture.devices import load_torch
 from pytest_kernelprof.capture.identity import gpu_uuid
 from pytest_kernelprof.conditions import Conditions, Contender
+from pytest_kernelprof.machine import NvmlFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -290,6 +291,20 @@ class _Gpu:
         }
 
 
+def nvml_facts() -> NvmlFacts:
+    """The driver's version, and which GPUs are divided; or why NVML cannot be asked."""
+    nvml = _library(os.getpid())
+    if isinstance(nvml, Unknown):
+        return NvmlFacts(error=nvml.why)
+    try:
+        version = nvml.nvmlSystemGetDriverVersion()
+        mig = tuple(_is_cut(nvml, handle) for handle in _handles(nvml))
+    except nvml.NVMLError as error:
+        return NvmlFacts(error=_refused(error))
+    # Older releases of the package answer in bytes.
+    return NvmlFacts(driver=version.decode() if isinstance(version, bytes) else version, mig=mig)
+
+
 def gpu_uuids() -> tuple[str, ...] | Unknown:
     """The UUIDs of the GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` takes them.
 
@@ -300,12 +315,16 @@ def gpu_uuids() -> tuple[str, ...] | Unknown:
     if isinstance(nvml, Unknown):
         return nvml
     try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        handles = _handles(nvml)
         if any(_is_cut(nvml, handle) for handle in handles):
             return Unknown("a GPU is in MIG mode: name its instances in CUDA_VISIBLE_DEVICES")
         return tuple(nvml.nvmlDeviceGetUUID(handle) for handle in handles)
     except nvml.NVMLError as error:
         return Unknown(_refused(error))
+
+
+def _handles(nvml: Any) -> list[Any]:
+    return [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
 
 
 def _is_cut(nvml: Any, handle: Any) -> bool:
@@ -349,7 +368,7 @@ def _library(process: int) -> Any | Unknown:
         return Unknown(f"NVML could not be had: {error}; install nvidia-ml-py")
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
+    except (pynvml.NVMLError, OSError) as error:  # its library may be there and not load
         return Unknown(_refused(error))
     return pynvml
 

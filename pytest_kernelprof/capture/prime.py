@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_kernelprof.capture.devices import Device, load_torch
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.machine import tools_of
 
 _PROBE_LAUNCHES = 16
 _PROBE_ROUNDS = 30
@@ -105,6 +106,8 @@ def why_blind() -> str:
 
 
 def _cupti_cause() -> str:
+    from pytest_kernelprof.capture.checks import profiling_is_refused
+
     cupti = _loaded_cupti()
     if cupti is None:
         return (
@@ -113,14 +116,14 @@ def _cupti_cause() -> str:
         )
     code = _try_subscribing(cupti)
     if code == _CUPTI_MULTIPLE_SUBSCRIBERS:
-        tool = _injected_tool()
+        tool = ", ".join(tools_of(os.environ))
         return (
             "Another CUPTI subscriber holds this process"
             + (f" ({tool})" if tool else "")
             + ": CUPTI allows one. Run without nsys, ncu, Proton, DCGM profiling or another "
             "tracing library."
         )
-    if code == _CUPTI_INSUFFICIENT_PRIVILEGES or _profiling_is_for_admins():
+    if code == _CUPTI_INSUFFICIENT_PRIVILEGES or profiling_is_refused():
         return (
             "This user may not profile (NVreg_RestrictProfilingToAdminUsers=1): load the driver "
             "with NVreg_RestrictProfilingToAdminUsers=0, or give the container CAP_SYS_ADMIN."
@@ -154,21 +157,3 @@ def _try_subscribing(cupti: Any) -> int:
         code = int(cupti.cuptiActivityEnable(_CUPTI_KIND_CONCURRENT_KERNEL))
         cupti.cuptiActivityDisable(_CUPTI_KIND_CONCURRENT_KERNEL)
     return code
-
-
-def _injected_tool() -> str:
-    """The name of a profiling tool that injected itself into this process, if one shows."""
-    variables = {
-        "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
-        "NV_NSIGHT_INJECTION_TRANSPORT_TYPE": "Nsight Compute",
-        "CUDA_INJECTION64_PATH": "a library from CUDA_INJECTION64_PATH",
-    }
-    return next((tool for name, tool in variables.items() if name in os.environ), "")
-
-
-def _profiling_is_for_admins() -> bool:
-    try:
-        parameters = Path("/proc/driver/nvidia/params").read_text()
-    except OSError:
-        return False
-    return "RmProfilingAdminOnly: 1" in parameters and os.geteuid() != 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+from pathlib import Path
 
 import pytest
 
@@ -78,18 +78,26 @@ def test_this_machine_answers() -> None:
         assert machine.canary_after_cpu is None
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pynvml") is None, reason="needs nvidia-ml-py")
-def test_nvml_without_a_driver_says_so() -> None:
-    if not why_no_gpu():
-        pytest.skip("this machine has a GPU")
-    assert checks._nvml_facts().error.startswith("NVML does not start")
-
-
-def test_without_nvidia_ml_py_nvml_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "nvidia-ml-py" in checks._nvml_facts().error
+@pytest.mark.parametrize(
+    ("parameters", "held", "refused"),
+    [
+        ("RmProfilingAdminOnly: 1\n", "00000000a80425fb", True),  # root in a plain container
+        ("RmProfilingAdminOnly: 1\n", "000001ffffffffff", False),
+        ("RmProfilingAdminOnly: 0\n", "00000000a80425fb", False),
+        ("", "00000000a80425fb", False),
+    ],
+)
+def test_profiling_is_refused_to_who_lacks_the_capability(
+    parameters: str,
+    held: str,
+    refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    for name, text in (("_PARAMETERS", parameters), ("_STATUS", f"CapEff:\t{held}\n")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(checks, name, tmp_path / name)
+    assert checks.profiling_is_refused() is refused
 
 
 def test_a_process_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:

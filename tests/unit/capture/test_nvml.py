@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,8 +15,16 @@ import pytest
 
 from pytest_kernelprof.capture import nvml
 from pytest_kernelprof.capture.devices import Device, why_no_gpu
-from pytest_kernelprof.capture.nvml import Sample, Unknown, gpu_uuids, sample, watch
+from pytest_kernelprof.capture.nvml import (
+    Sample,
+    Unknown,
+    gpu_uuids,
+    nvml_facts,
+    sample,
+    watch,
+)
 from pytest_kernelprof.conditions import Conditions, Contender
+from pytest_kernelprof.machine import NvmlFacts
 
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 1, {})
 CPU = Device("cpu", 0, "CPU", "", 0, {})
@@ -75,6 +84,7 @@ class Driver:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = {
             "nvmlInit": lambda: None,
+            "nvmlSystemGetDriverVersion": lambda: "590.44.01",
             "nvmlDeviceGetCount": lambda: 1,
             "nvmlDeviceGetHandleByIndex": lambda _: self.uuid,
             "nvmlDeviceGetUUID": lambda handle: handle,
@@ -328,6 +338,41 @@ def test_an_error_inside_passes_through_and_nothing_waits(driver: Driver) -> Non
     with pytest.raises(KeyError, match="mine"):
         fail()
     assert driver.pulses == 0
+
+
+@pytest.mark.parametrize("version", ["590.44.01", b"590.44.01"], ids=["text", "bytes"])
+@pytest.mark.parametrize("mig", [0, 1])
+def test_the_facts_are_driver_and_division(
+    driver: Driver, version: str | bytes, mig: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: version)
+    driver.mig = mig
+    assert nvml_facts() == NvmlFacts(driver="590.44.01", mig=(bool(mig),))
+
+
+def test_a_gpu_that_cannot_be_divided_is_not(driver: Driver) -> None:
+    driver.refuses["nvmlDeviceGetMigMode"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert nvml_facts().mig == (False,)
+
+
+def test_facts_that_are_refused_say_why(driver: Driver) -> None:
+    driver.refuses["nvmlDeviceGetCount"] = pynvml.NVML_ERROR_NO_PERMISSION
+    assert nvml_facts() == NvmlFacts(error="NVML could not be had: Insufficient Permissions")
+
+
+@pytest.mark.skipif(not why_no_gpu(), reason="there is a driver here")
+def test_facts_without_a_driver_say_so() -> None:
+    forget()
+    assert nvml_facts().error.startswith("NVML could not be had: NVML Shared Library Not Found")
+
+
+def test_facts_without_nvidia_ml_py_say_that_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    forget()
+    assert "install nvidia-ml-py" in nvml_facts().error
+    forget()
 
 
 def test_gpus_are_listed_by_uuid(driver: Driver) -> None:
