@@ -22,10 +22,8 @@ from harness import device_and_place, in_turn, table
 from pytest_kernelprof.capture.devices import current_device, load_torch
 from pytest_kernelprof.capture.host import L2Flush
 from pytest_kernelprof.measure import Plan, measure
-from pytest_kernelprof.taking import preparer
 
 HEAD_START = 400_000
-WITHIN = 0.02
 TIMED = "gpu__time_duration.sum"
 
 
@@ -131,7 +129,7 @@ def main() -> None:
     ncu, why = by_ncu(12)
     rows = []
     for name, call in kernels(torch).items():
-        profiled, count = ours(preparer(call, (), {}, None)(), options.rounds)
+        profiled, count = ours(call, options.rounds)
         graph = by_graph(torch, call, options.rounds)
         single = ncu.get(name)
         rows.append(

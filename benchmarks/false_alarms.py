@@ -51,9 +51,6 @@ class Tally:
     def comparisons(self) -> int:
         return sum(self.outcomes.values())
 
-    def share(self, outcome: str) -> str:
-        return f"{self.outcomes[outcome]}"
-
 
 def compare(
     candidate: Call, reference: Call, clock: Any = "cuda_time"

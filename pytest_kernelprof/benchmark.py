@@ -240,13 +240,6 @@ def _synchronised(kind: DeviceKind) -> Callable[[], float]:
     return read
 
 
-def _device_there_is() -> DeviceKind:
-    """Where nothing is profiled no device was chosen, but the clock must wait for a GPU still."""
-    from pytest_kernelprof.capture.devices import why_no_gpu
-
-    return "cpu" if why_no_gpu() else "cuda"
-
-
 def device_times(profile: Profile) -> tuple[float, ...]:
     """How long the device was busy with each profiled round, in microseconds.
 
@@ -342,6 +335,8 @@ class Bridge:
     ) -> KernelBenchmark:
         """Profile GPU code as kernel_profile does, then benchmark it with pytest-benchmark:
         kernel_benchmark(fn, *args) times with a synchronised clock, timer="cuda" the GPU's time."""
+        from pytest_kernelprof.capture.devices import usual_kind
+
         clock = request.node.stash.get(_clock, None)
         if clock is None:
             raise MarkerError(
@@ -349,7 +344,8 @@ class Bridge:
                 "fetched with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
         disabled = self._settings.disable
-        clock.read("wall", _synchronised(_device_there_is() if disabled else kernel_profile.device))
+        # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
+        clock.read("wall", _synchronised(usual_kind() if disabled else kernel_profile.device))
         return KernelBenchmark(benchmark, kernel_profile, clock, request.node, disabled=disabled)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_kernelprof.clocks import CLOCKS, Clock
 from pytest_kernelprof.errors import LimitExceeded, MarkerError
 from pytest_kernelprof.intervals import FEWEST_FOR_BLOCKS, median_interval
 from pytest_kernelprof.pairs import Ratio, ratio
@@ -20,7 +22,7 @@ from pytest_kernelprof.quiet import quiet
 from pytest_kernelprof.sampling import next_rounds
 from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.taking import preparer, warm_profile
-from pytest_kernelprof.turns import CLOCKS, Clock, Turns
+from pytest_kernelprof.turns import Turns
 from pytest_kernelprof.units import format_bytes, format_time, parse_percent
 
 if TYPE_CHECKING:
@@ -87,10 +89,10 @@ class Rounds:
         """One callable's values so far."""
         values = self._series[name]
         interval = median_interval(values)
-        ordered, n = sorted(values), len(values)
-        middle = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
         low, high = (interval.low, interval.high) if interval else (None, None)
-        return Contender(name, tuple(values), self._profiles[name], middle, low, high)
+        return Contender(
+            name, tuple(values), self._profiles[name], statistics.median(values), low, high
+        )
 
     def ratio(self, candidate: str, reference: str) -> Ratio:
         """The reference over the candidate, pair by pair."""

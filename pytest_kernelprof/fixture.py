@@ -452,7 +452,6 @@ class KernelProfile:
             device_rounds=any(v.limit.device_time for v in open_ones),
             host_rounds=any(v.limit.host_time for v in open_ones),
             second_look=bool(failing) and not profile.second_look,
-            reason="; ".join(v.text for v in (*open_ones, *failing)),
         )
 
     def _judge(self, taken: _Taken) -> list[Verdict]:

@@ -311,9 +311,9 @@ def profile(
     Raises:
         IncompleteProfile: the profile could not be taken completely.
     """
-    from pytest_kernelprof.capture.devices import why_no_gpu
+    from pytest_kernelprof.capture.devices import usual_kind
 
-    kind: DeviceKind = device or ("cpu" if why_no_gpu() else "cuda")
+    kind = device or usual_kind()
     plan = Plan(kind, rounds=rounds, host_rounds=rounds, memory=True, roofline=True)
     _, measurement = measure(fn, plan, args, kwargs)
     taking.require_complete(measurement.profile, measurement.retakes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,10 +46,7 @@ def ratio(
     logs = [math.log(r / c) for c, r in zip(candidate, reference, strict=True)]
     interval = median_interval(logs, confidence)
     if interval is None:
-        middle = sorted(logs)
-        n = len(logs)
-        median = (middle[(n - 1) // 2] + middle[n // 2]) / 2
-        return Ratio(math.exp(median), None, None, n)
+        return Ratio(math.exp(statistics.median(logs)), None, None, len(logs))
     return Ratio(
         math.exp(interval.median),
         math.exp(interval.low),

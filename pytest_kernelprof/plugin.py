@@ -168,11 +168,11 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
     compute operators are counted instead of kernels."""
     settings = request.config.stash[_settings]
     if settings.disable:
-        from pytest_kernelprof.capture.devices import why_no_gpu
+        from pytest_kernelprof.capture.devices import usual_kind
         from pytest_kernelprof.markers import options_of
 
         asked = options_of(request.node).device or settings.device
-        return "cpu" if asked == "cpu" or why_no_gpu() else "cuda"
+        return "cpu" if asked == "cpu" else usual_kind()
     return _resolve_device(request.node)
 
 

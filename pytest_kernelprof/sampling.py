@@ -17,16 +17,11 @@ class Needs:
         host_rounds: more unprofiled calls, for times of the host.
         second_look: a second, separate measurement of the host's times, since a limit on one is
             about to fail: enqueue times differ by 40 % between one state of a machine and another.
-        reason: why, in words.
     """
 
     device_rounds: bool = False
     host_rounds: bool = False
     second_look: bool = False
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        return self.device_rounds or self.host_rounds or self.second_look
 
 
 def next_rounds(taken: int) -> int:

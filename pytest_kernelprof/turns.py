@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.progress import silently
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_kernelprof.capture.devices import Device
+    from pytest_kernelprof.clocks import Clock
     from pytest_kernelprof.progress import Progress
     from pytest_kernelprof.quiet import Quiet
     from pytest_kernelprof.taking import Prepare
-
-Clock = Literal["cuda_time", "latency", "peak_memory"]
-CLOCKS: tuple[Clock, ...] = ("cuda_time", "latency", "peak_memory")
 
 Series = dict[str, list[float]]
 

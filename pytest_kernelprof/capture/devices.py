@@ -81,6 +81,11 @@ def why_no_gpu() -> str:
     return ""
 
 
+def usual_kind() -> DeviceKind:
+    """Where code is measured if nobody says where: on the GPU, if there is a usable one."""
+    return "cpu" if why_no_gpu() else "cuda"
+
+
 def current_device(kind: DeviceKind) -> Device:
     """The current device of a kind.
 

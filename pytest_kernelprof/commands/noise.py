@@ -85,13 +85,11 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     """The rounds of every workload in this process, with the place that they were measured at."""
-    from pytest_kernelprof.capture.devices import current_device, why_no_gpu
+    from pytest_kernelprof.capture.devices import current_device, usual_kind
     from pytest_kernelprof.capture.workloads import workloads
     from pytest_kernelprof.measure import profile
 
-    kind: DeviceKind = chosen.device
-    if chosen.device == "auto":
-        kind = "cpu" if why_no_gpu() else "cuda"
+    kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it
     metrics = _METRICS if kind == "cuda" else ("latency",)
     measured: Run = {}

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_kernelprof.clocks import CLOCKS
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.units import parse_percent
-
-METRICS = ("cuda_time", "latency", "peak_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,8 @@ def parse_promise(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         wrong = f"unknown argument {', '.join(map(repr, given))}"
     if not wrong and not callable(reference):
         wrong = f"{_REFERENCE[name]}={reference!r} is no callable"
-    if not wrong and metric is not None and metric not in METRICS:
-        wrong = f"metric={metric!r} is none of {', '.join(METRICS)}"
+    if not wrong and metric is not None and metric not in CLOCKS:
+        wrong = f"metric={metric!r} is none of {', '.join(CLOCKS)}"
     if wrong:
         raise MarkerError(f"{name}: {wrong}. The form is: {FORMS[name]}")
     return Promise(name, reference, value, metric)

@@ -15,7 +15,7 @@ ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # From the lowest room to the highest.
 ORDER = [
-    ["errors", "units", "annotations", "progress", "fresh"],
+    ["errors", "units", "annotations", "clocks", "progress", "fresh"],
     ["conditions", "intervals", "machine", "pairs", "sampling", "tables", "timings"],
     ["capture"],
     ["trace"],
