@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from pytest_kernelprof.profiles import Profile
 
 _WORDS = {"cuda_time": "GPU time", "latency": "latency", "peak_memory": "peak memory"}
+_NO_TRUTH = (
+    "a comparison is neither true nor false: assert what it is to keep, as in "
+    'compare(f, g, x).min_speedup(1.5) or .not_slower(by="2%")'
+)
 _FEWEST_BYTES = 1.0
 """What a call without allocations is taken for: nothing has no ratio to anything."""
 
@@ -140,6 +144,12 @@ class Comparison:
         self._candidate = candidate
         self._reference = reference
         self._undecided = undecided
+        self._asserted = False
+
+    def __bool__(self) -> bool:
+        if not self._asserted:
+            raise TypeError(_NO_TRUTH)
+        return True
 
     @property
     def speedup(self) -> float:
@@ -219,6 +229,7 @@ class Comparison:
 
     def _assert(self, least: float, what: str) -> None:
         __tracebackhide__ = True
+        self._asserted = True
         while True:
             found = self._ratio
             low, high = found.low, found.high
@@ -308,6 +319,9 @@ class Comparisons(Mapping[str, Comparison]):
 
     def __getitem__(self, name: str) -> Comparison:
         return self._found[name]
+
+    def __bool__(self) -> bool:
+        raise TypeError(_NO_TRUTH)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)

@@ -94,9 +94,10 @@ class KernelProfile:
         test: str = "",
         promises: Sequence[Promise] = (),
     ) -> None:
-        self._promises = tuple(promises)
+        self._promises = {promise.key: promise for promise in promises}
         self._broken: list[str] = []
-        self._held = False
+        self._held: set[tuple[Any, ...]] = set()
+        self._unmeasured: list[tuple[str, dict[tuple[str, str], Limit]]] = []
         self._test = test
         self._settings = settings
         self._device: DeviceKind = device
@@ -256,8 +257,9 @@ class KernelProfile:
         self._comparisons.append(comparisons)
         return comparisons
 
-    @contextlib.contextmanager
-    def region(self, name: str = "region", **limits: Any) -> Iterator[Region]:
+    def region(
+        self, name: str = "region", **limits: Any
+    ) -> contextlib.AbstractContextManager[Region]:
         """Profile a block as it stands, once. A limit given here replaces the same of a marker.
 
         Raises:
@@ -265,14 +267,21 @@ class KernelProfile:
             IncompleteProfile: the profiler cannot be used here; the message says why.
         """
         own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
-        region = Region(disabled=self._settings.disable)
         if self._settings.disable:
             self._ran_disabled = True
-            yield region
-            return
+            return contextlib.nullcontext(Region(disabled=True))
+        begun = (name, own)
+        self._unmeasured.append(begun)
+        return self._region(begun)
+
+    @contextlib.contextmanager
+    def _region(self, begun: tuple[str, dict[tuple[str, str], Limit]]) -> Iterator[Region]:
+        name, own = begun
+        region = Region(disabled=False)
         with measure_once(self._plan(None), name) as found:
             yield region
         self._keep(_Taken(found[0], own))
+        self._unmeasured.remove(begun)
         region._profile = self._taken[-1].measurement.profile
 
     def limit(self, **limits: Any) -> None:
@@ -288,10 +297,12 @@ class KernelProfile:
             limit = parse_keyword(name, value)
             self._limits[limit.key] = limit
 
-    def also(self, limits: Sequence[Limit]) -> None:
-        """Judge by these, too, where no limit of the same key is known."""
+    def also(self, limits: Sequence[Limit], promises: Sequence[Promise]) -> None:
+        """Judge by these, too, where none of the same key is known."""
         for limit in limits:
             self._limits.setdefault(limit.key, limit)
+        for promise in promises:
+            self._promises.setdefault(promise.key, promise)
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -387,6 +398,8 @@ class KernelProfile:
         if failures:
             raise LimitExceeded("\n".join(failures), pytrace=False)
         self._refuse_unjudged()
+        if not self._compared:
+            _skip_if_none_applies([verdict for _, verdicts in judged for verdict in verdicts])
         for measurement, verdicts in judged:
             require_complete(measurement.profile, measurement.retakes)
             missing = [v.text for v in verdicts if v.outcome == "unavailable"]
@@ -422,8 +435,16 @@ class KernelProfile:
                 f"{names} was not judged: the test only compares, and a comparison's profiles are "
                 "exempt from limits; call kernel_profile(fn, *args) for what the limit is about"
             )
-        if self._promises and not self._held:
-            names = ", ".join(promise.name for promise in self._promises)
+        for name, own in self._unmeasured:
+            if own or self._limits:
+                limits = ", ".join(limit.name for limit in {**self._limits, **own}.values())
+                raise IncompleteProfile(
+                    f"{limits} was not judged: region {name!r} was not measured to its end; enter "
+                    "it in a with statement, and catch what is expected to be raised inside of it"
+                )
+        missed = [promise.name for key, promise in self._promises.items() if key not in self._held]
+        if missed:
+            names = ", ".join(missed)
             raise IncompleteProfile(
                 f"{names} was not judged: it compares what is handed to kernel_profile(fn, *args), "
                 "and nothing was; compare in the test, kernel_profile.compare(f, g, *args), or "
@@ -474,7 +495,7 @@ class KernelProfile:
                 fn, plan, args, kwargs, setup=setup, label=label, needs=needs, progress=progress
             )
             self._keep(_Taken(measurement))
-        for promise in self._promises:
+        for promise in self._promises.values():
             self._hold(promise, fn, args, kwargs or {}, setup)
         return result  # type: ignore[no-any-return]
 
@@ -487,7 +508,6 @@ class KernelProfile:
         setup: Callable[[], Any] | None,
     ) -> None:
         """Compare what was profiled with a marker's reference; a failure is told at the end."""
-        self._held = True
         one, other = names_of(fn, promise.reference)
         found = self._compare(
             {one: fn, other: promise.reference},
@@ -505,6 +525,7 @@ class KernelProfile:
                 found.not_slower(by=promise.value)
         except LimitExceeded as error:
             self._broken.append(str(error.msg))
+        self._held.add(promise.key)
 
     def _keep(self, taken: _Taken) -> None:
         """Keep a measurement; if a limit fails, learn the source lines while the arguments live."""
@@ -557,6 +578,13 @@ class KernelProfile:
         setup: Callable[[], Any] | None,
     ) -> R:
         return preparer(fn, args, kwargs or {}, setup)()()  # type: ignore[no-any-return]
+
+
+def _skip_if_none_applies(verdicts: Sequence[Verdict]) -> None:
+    """As a test skips whose markers need a GPU: its limits came as it ran."""
+    if verdicts and all(verdict.outcome == "not applicable" for verdict in verdicts):
+        names = ", ".join(dict.fromkeys(verdict.limit.name for verdict in verdicts))
+        pytest.skip(f"not applicable on the CPU: {names}")
 
 
 def _in_place_words(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import MarkerError
@@ -12,7 +13,7 @@ from pytest_kernelprof.limits.kinds import KINDS, Limit, parse_limit
 from pytest_kernelprof.limits.promises import FORMS, HELP, Promise, parse_promise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pytest
 
@@ -177,16 +178,32 @@ def _same(mark: pytest.Mark) -> tuple[str, object, object]:
 
 
 def _refuse_doubles(item: pytest.Item) -> None:
+    """Of two on one level one would be dropped without a word."""
+    for where, marks in _written(item):
+        keys = [_same(mark) for mark in marks if mark.name in (KINDS.keys() | FORMS.keys())]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise MarkerError(
+                    f"{key[0]} stands twice on {where}; keep one (a class, a module or a "
+                    "pytest.param may carry another, which the inner level replaces)"
+                )
+
+
+def _written(item: pytest.Item) -> Iterator[tuple[str, list[pytest.Mark]]]:
+    """The markers of each level as they were written, with the level's name: a base class is a
+    level of its own, and so is what ``pytest.param`` gives."""
     parameters = getattr(getattr(item, "callspec", None), "marks", ())
-    keys = [
-        _same(mark)
-        for mark in item.own_markers
-        if mark.name in (KINDS.keys() | FORMS.keys())
-        and not any(mark is other for other in parameters)
-    ]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise MarkerError(
-                f"{key[0]} stands twice on {item.name}; keep one (a class, a module or a "
-                "pytest.param may carry another, which the inner level replaces)"
-            )
+    own = [mark for mark in item.own_markers if not any(mark is other for other in parameters)]
+    yield item.name, own
+    for node in item.listchain():
+        written = getattr(node, "obj", None)
+        if isinstance(written, type):
+            yield from ((one.__name__, _marks_on(one)) for one in written.__mro__)
+        elif isinstance(written, ModuleType):
+            yield node.name, _marks_on(written)
+
+
+def _marks_on(written: object) -> list[pytest.Mark]:
+    marks = vars(written).get("pytestmark", ())
+    each: Iterable[Any] = marks if isinstance(marks, (list, tuple)) else [marks]
+    return [getattr(mark, "mark", mark) for mark in each]

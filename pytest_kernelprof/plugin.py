@@ -80,6 +80,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     refuse_misspelt(item)
     settings = item.config.stash[_settings]
+    if _test in item.stash:  # a plugin that retries calls the phases without reports between
+        del item.stash[_test]
     if not _concerns_us(item):
         return
     limits_of(item)  # a malformed marker is an error of this test, before its fixtures run
@@ -92,6 +94,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _resolve_device(item: pytest.Item) -> DeviceKind:
     """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
     from pytest_kernelprof.capture.devices import why_no_gpu
+    from pytest_kernelprof.errors import ProfilerUnavailable
     from pytest_kernelprof.markers import limits_of, options_of
 
     settings = item.config.stash[_settings]
@@ -104,7 +107,7 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
     if not _concerns_us(item):  # --kernelprof-all looks at it, nothing asks for a GPU
         return "cpu"
     if settings.require_gpu:
-        pytest.fail(f"--kernelprof-require-gpu: {reason}", pytrace=False)
+        raise ProfilerUnavailable(f"--kernelprof-require-gpu: {reason}")
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
         return _on_cpu(item)
     if limits_of(item) or asked == "cuda":
@@ -216,16 +219,42 @@ def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
 
 
 def _conclude(item: pytest.Item) -> None:
-    if _test not in item.stash:
-        return
-    from pytest_kernelprof.fixture import KernelprofWarning
-    from pytest_kernelprof.markers import limits_of
+    from pytest_kernelprof.markers import is_marked, limits_of, promises_of
 
     __tracebackhide__ = True
-    item.stash[_test].also(limits_of(item))  # the test may have added markers to itself
+    if _test not in item.stash:
+        if is_marked(item):
+            _refuse_late_markers(item)
+        return
+    from pytest_kernelprof.fixture import KernelprofWarning
+
+    # The test may have added markers to itself.
+    item.stash[_test].also(limits_of(item), promises_of(item))
     _note_rows(item)
     for text in item.stash[_test].conclude():
         item.warn(KernelprofWarning(text))
+
+
+def _refuse_late_markers(item: pytest.Item) -> None:
+    """A marked test that was not profiled, though nobody asked for that.
+
+    Raises:
+        IncompleteProfile: it got its limit when it ran already.
+        MarkerError: it got a promise, which needs the fixture.
+    """
+    from pytest_kernelprof.benchmark import timed_by_benchmark
+    from pytest_kernelprof.errors import IncompleteProfile
+    from pytest_kernelprof.markers import limits_of, promises_of
+
+    if item.config.stash[_settings].disable or timed_by_benchmark(item):
+        return
+    promises_of(item)
+    names = ", ".join(limit.name for limit in limits_of(item))
+    if names:
+        raise IncompleteProfile(
+            f"{names} was not judged: its marker came when the test ran already; add it in a "
+            "fixture, or ask for the fixture kernel_profile"
+        )
 
 
 def _note_rows(item: pytest.Item) -> None:

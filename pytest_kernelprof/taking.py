@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import IncompleteProfile
@@ -25,6 +25,8 @@ GRAPH_ROUNDS = 3
 
 _MOST_WARMUPS = 5
 _SCHEMA = 1
+
+_LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType, map, filter)
 
 Call = Callable[[], Any]
 Prepare = Callable[[], Call]
@@ -76,11 +78,11 @@ def first_call(prepare: Prepare) -> Any:
     """
     call = prepare()
     result = call()
-    if inspect.isgenerator(result) or inspect.iscoroutine(result) or inspect.isasyncgen(result):
+    if isinstance(result, _LAZY):
         name = getattr(getattr(call, "func", call), "__name__", "the callable")
         kind = type(result).__name__.replace("_", " ")
-        if not inspect.isasyncgen(result):
-            result.close()
+        if isinstance(result, CoroutineType):
+            result.close()  # Python would warn of it as well
         raise TypeError(
             f"{name} returned a {kind}: its body has not run, so there is nothing to measure; hand "
             "over a callable that runs it to its end, such as lambda: list(f(x)) for a generator "

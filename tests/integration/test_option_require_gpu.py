@@ -29,7 +29,7 @@ def test_a_gpu_test_fails_and_names_what_is_missing(run: Run, no_gpu: None, code
     result = run(code, REQUIRE, device=None)
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["--kernelprof-require-gpu: no GPU: *"])
+    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no GPU: *"])
 
 
 @pytest.mark.parametrize("more", [(), ("--kernelprof-all",)], ids=["plain", "all"])
@@ -85,4 +85,4 @@ def test_with_workers_a_gpu_test_fails_too(
     pytester.makepyfile("def test_it(kernel_profile): kernel_profile(lambda: None)\n")
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", REQUIRE, "-n2")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["--kernelprof-require-gpu: no GPU: *"])
+    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no GPU: *"])

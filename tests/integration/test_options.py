@@ -186,7 +186,7 @@ def test_plain():
         device=None,
     )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["--kernelprof-require-gpu: no GPU*"])
+    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no GPU*"])
 
 
 def test_device_cuda_skips_without_one(run, no_gpu: None) -> None:

@@ -37,6 +37,7 @@ LAZY = {
     "generator": "def code(*args):\n    yield three()\n",
     "coroutine": "async def code(*args):\n    return three()\n",
     "async generator": "async def code(*args):\n    yield three()\n",
+    "map": "def code(*args):\n    return map(torch.neg, [x])\n",
 }
 
 
