@@ -69,11 +69,29 @@ class Doubling(nn.Linear):
         return 2 * super().forward(x)
 
 
+def hooked(layer: nn.Linear) -> nn.Linear:
+    layer.register_forward_hook(lambda module, args, y: 2 * y)
+    return layer
+
+
+def patched(layer: nn.Linear) -> nn.Linear:
+    layer.forward = lambda x: x  # type: ignore[method-assign]
+    return layer
+
+
 @pytest.mark.parametrize(
     ("layers", "error", "words"),
     [
         ((nn.Linear(4, 8), nn.ReLU()), TypeError, "down: expected an nn.Linear, got ReLU"),
         ((Doubling(4, 8), nn.Linear(8, 4)), TypeError, r"up: .* own forward.*Doubling"),
+        ((hooked(nn.Linear(4, 8)), nn.Linear(8, 4)), TypeError, "up: .* without forward hooks"),
+        ((nn.Linear(4, 8), patched(nn.Linear(8, 4))), TypeError, "down: .* set on the layer"),
+        (
+            (nn.utils.weight_norm(nn.Linear(4, 8)), nn.Linear(8, 4)),
+            TypeError,
+            "up: .* without forward hooks",
+        ),
+        ((nn.LazyLinear(8), nn.Linear(8, 4)), TypeError, "up: .* a lazy one"),
         ((nn.Linear(4, 8), nn.Linear(7, 4)), ValueError, r"down: expected in_features=8.*got 7"),
         ((nn.Linear(4, 8), nn.Linear(8, 4), "tanh"), ValueError, r"activation: expected one of"),
     ],
@@ -97,3 +115,9 @@ def test_layers_that_make_no_gated_mlp() -> None:
             FusedGatedMLP.from_gated(*layers)
     with pytest.raises(ValueError, match="activation: expected one of"):
         FusedGatedMLP(4, 8, activation="swish")
+
+
+def test_sizes_can_be_asked_for_without_memory() -> None:
+    x = torch.empty(3, 16, device="meta")
+    assert FusedMLP(16, 32).to("meta")(x).shape == (3, 16)
+    assert FusedGatedMLP(16, 32, out=8).to("meta")(x).shape == (3, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         status: int = chosen.run(chosen)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has enough; the interpreter's own flush must not fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"kernelprof: {error}", file=sys.stderr)
+        return 2
     except (TraceError, IncompleteProfile) as error:
         print(f"kernelprof: {error}", file=sys.stderr)
         return 2

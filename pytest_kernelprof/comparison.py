@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
+import reprlib
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +22,7 @@ from pytest_kernelprof.sampling import next_rounds
 from pytest_kernelprof.tables import Column, render
 from pytest_kernelprof.taking import preparer, warm_profile
 from pytest_kernelprof.turns import Turns
-from pytest_kernelprof.units import format_bytes, format_time, parse_percent
+from pytest_kernelprof.units import format_bytes, format_time, parse_percent, parse_times
 
 if TYPE_CHECKING:
     from pytest_kernelprof.capture.devices import DeviceKind
@@ -114,10 +113,14 @@ class Rounds:
 
     def unstable(self) -> list[str]:
         """What to know of callables that launch another number of kernels now and then."""
+        seen = {
+            name: {*profile.metrics["kernels"].rounds, *self._turns.kernels.get(name, ())}
+            for name, profile in self._profiles.items()
+        }
         return [
-            f"UNSTABLE: {name} launched {min(counts)} to {max(counts)} kernels a call"
-            for name, counts in self._turns.kernels.items()
-            if len(set(counts)) > 1
+            f"UNSTABLE: {name} launched {min(counts):.0f} to {max(counts):.0f} kernels a call"
+            for name, counts in seen.items()
+            if len(counts) > 1
         ]
 
     @property
@@ -189,12 +192,11 @@ class Comparison:
             MarkerError: ``times`` is no number above zero.
         """
         __tracebackhide__ = True
-        number = isinstance(times, Real) and not isinstance(times, bool)
-        if not number or not 0 < float(times) < math.inf:
-            raise MarkerError(
-                f"min_speedup({times!r}): expected a number above zero, as in min_speedup(1.5)"
-            )
-        self._assert(float(times), f"min_speedup({times:g})")
+        try:
+            least = parse_times(times)
+        except ValueError as error:
+            raise MarkerError(f"min_speedup({times!r}): {error}, as in min_speedup(1.5)") from error
+        self._assert(least, f"min_speedup({least:g})")
         return self
 
     def not_slower(self, by: str = "2%") -> Comparison:
@@ -348,7 +350,8 @@ def table(rounds: Rounds, names: list[str], reference: str, width: int) -> str:
         Column("speedup", number=True),
         Column("99 % CI", number=True),
     )
-    return "\n".join(render(columns, [_cells(rounds, name, reference) for name in names], width))
+    lines = render(columns, [_cells(rounds, name, reference) for name in names], width)
+    return "\n".join([*lines, *rounds.unstable()])
 
 
 def _cells(rounds: Rounds, name: str, reference: str) -> list[str]:
@@ -374,6 +377,9 @@ class NoComparison:
     def __getattr__(self, name: str) -> Any:
         pytest.skip(self._why)
 
+    def __bool__(self) -> bool:
+        pytest.skip(self._why)
+
     def __str__(self) -> str:
         return self._why
 
@@ -391,6 +397,9 @@ class NoComparisons(Comparisons):
         pytest.skip(self._why)
 
     def __len__(self) -> int:
+        pytest.skip(self._why)
+
+    def __bool__(self) -> bool:
         pytest.skip(self._why)
 
     def table(self, width: int = 98) -> str:
@@ -414,12 +423,14 @@ def check_callables(callables: object, reference: object) -> None:
     if not isinstance(callables, Mapping) or len(callables) < 2:
         raise MarkerError(f"expected two callables or more, by name. The form is: {form}")
     for name, fn in callables.items():
+        if not isinstance(name, str):
+            raise MarkerError(f"{name!r}: expected a name as text. The form is: {form}")
         if not callable(fn):
             raise MarkerError(
-                f"{name}: expected a callable, got {type(fn).__name__}; write compare(f, g, x), "
-                "not compare(f(x), g(x))"
+                f"{name}: expected a callable, got {type(fn).__name__} {reprlib.repr(fn)}; write "
+                "compare(f, g, x), not compare(f(x), g(x))"
             )
-    if reference not in callables:
+    if not isinstance(reference, str) or reference not in callables:
         names = ", ".join(map(repr, callables))
         raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
 

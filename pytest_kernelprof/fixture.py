@@ -416,6 +416,12 @@ class KernelProfile:
             if measurement.profile.recording.get("in_place")
             and any(verdict.limit.device_time or verdict.limit.host_time for verdict in verdicts)
         ]
+        cold += [
+            _unstable_words(measurement.profile.metrics["kernels"].rounds)
+            for measurement, verdicts in judged
+            if len(set(measurement.profile.metrics["kernels"].rounds)) > 1
+            and any(verdict.limit.device_time or verdict.limit.host_time for verdict in verdicts)
+        ]
         if self._settings.inconclusive == "pass":
             return cold + undecided
         unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
@@ -585,6 +591,13 @@ def _skip_if_none_applies(verdicts: Sequence[Verdict]) -> None:
     if verdicts and all(verdict.outcome == "not applicable" for verdict in verdicts):
         names = ", ".join(dict.fromkeys(verdict.limit.name for verdict in verdicts))
         pytest.skip(f"not applicable on the CPU: {names}")
+
+
+def _unstable_words(counts: Sequence[float]) -> str:
+    return (
+        f"UNSTABLE: the code launches {min(counts):.0f} to {max(counts):.0f} kernels a call, so "
+        "its times are those of different work"
+    )
 
 
 def _in_place_words(names: Sequence[str]) -> str:

@@ -310,9 +310,20 @@ def profile(
 
     Raises:
         IncompleteProfile: the profile could not be taken completely.
+        TypeError: ``fn`` is no callable, or returns a generator or coroutine.
+        ValueError: ``device`` or ``rounds`` is none of the above.
     """
     from pytest_kernelprof.capture.devices import usual_kind
 
+    if not callable(fn):
+        raise TypeError(
+            f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
+            "profile(fn(*args))"
+        )
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise ValueError(f"rounds={rounds!r}: expected a whole number of one or more")
+    if device not in (None, "cuda", "cpu"):
+        raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
     kind = device or usual_kind()
     plan = Plan(kind, rounds=rounds, host_rounds=rounds, memory=True, roofline=True)
     _, measurement = measure(fn, plan, args, kwargs)

@@ -48,7 +48,24 @@ def preparer(
     kwargs: Mapping[str, Any],
     setup: Callable[[], Any] | None,
 ) -> Prepare:
-    """What hands back the next call, its arguments made fresh by ``setup`` where there is one."""
+    """What hands back the next call, its arguments made fresh by ``setup`` where there is one.
+
+    Raises:
+        TypeError: ``args`` are no tuple or list, ``kwargs`` no mapping, ``setup`` no callable.
+    """
+    if not isinstance(args, (tuple, list)):  # a tensor would be taken apart into its rows
+        raise TypeError(
+            f"args: expected the arguments as a tuple, got {type(args).__name__}; write (x,) for "
+            "one argument, or call without .run: kernel_profile(fn, x)"
+        )
+    if not isinstance(kwargs, Mapping):
+        raise TypeError(
+            f"kwargs: expected keyword arguments as a dict, got {type(kwargs).__name__}"
+        )
+    if setup is not None and not callable(setup):
+        raise TypeError(
+            f"setup={setup!r}: expected a callable that hands back the arguments of a call"
+        )
     if setup is None:
         ready = functools.partial(call, *args, **kwargs)
         return lambda: ready

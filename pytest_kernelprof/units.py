@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from numbers import Real
 
 _TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 _BYTES = {
@@ -54,6 +55,21 @@ def parse_percent(text: str) -> float:
     if unit != "%" or number > 100:
         raise ValueError(f"{text!r} is no percentage from 0% to 100%, such as '30%'")
     return number / 100
+
+
+def parse_times(value: object) -> float:
+    """How many times as fast: a finite number above zero.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        number = float(value) if isinstance(value, Real) else 0.0
+    except OverflowError:
+        number = 0.0
+    if isinstance(value, bool) or not 0 < number < math.inf:
+        raise ValueError("expected a number above zero")
+    return number
 
 
 def _split(text: str, what: str, forms: str) -> tuple[float, str]:

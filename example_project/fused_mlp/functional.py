@@ -106,7 +106,10 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 
 def _under_autocast(x: torch.Tensor) -> bool:
-    return torch.is_autocast_enabled("cuda" if x.is_cuda else x.device.type)
+    if x.is_cuda:
+        return torch.is_autocast_enabled("cuda")
+    kind = x.device.type  # of some, "meta" for one, there is no autocast to ask about
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
 def _as_autocast_does(*tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:

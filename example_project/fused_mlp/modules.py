@@ -117,13 +117,20 @@ class FusedGatedMLP(nn.Module):
 
 
 def _check_linear(name: str, layer: object) -> None:
-    """A subclass may quantise or mask what it multiplies; its weight alone would be wrong."""
+    """A layer may quantise, mask or recompute what it multiplies: its weight alone, read as it is
+    now, would be wrong."""
     if not isinstance(layer, nn.Linear):
         raise TypeError(f"{name}: expected an nn.Linear, got {type(layer).__name__}")
     if type(layer).forward is not nn.Linear.forward:
         raise TypeError(
             f"{name}: expected nn.Linear's own forward, got the one of {type(layer).__name__}"
         )
+    if isinstance(layer.weight, nn.UninitializedParameter):
+        raise TypeError(f"{name}: expected a layer that knows its sizes, got a lazy one")
+    if "forward" in vars(layer):
+        raise TypeError(f"{name}: expected nn.Linear's own forward, got one set on the layer")
+    if layer._forward_hooks or layer._forward_pre_hooks:  # weight_norm and prune are such hooks
+        raise TypeError(f"{name}: expected a layer without forward hooks, which would not run")
 
 
 def _check_sizes(name: str, layer: nn.Linear, size: str, expected: int, because: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_kernelprof.clocks import CLOCKS
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.units import parse_percent
+from pytest_kernelprof.units import parse_percent, parse_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,11 @@ def parse_promise(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     metric = given.pop("metric", None)
     if name == "min_speedup":
         value: Any = args[0] if len(args) == 1 else None
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        wrong = "" if number and 0 < value < float("inf") else "expected one number above zero"
+        wrong = "" if len(args) == 1 else f"expected one number above zero, got {len(args)}"
+        try:
+            value = value if wrong else parse_times(value)
+        except ValueError as error:
+            wrong = f"{value!r}: {error}"
     else:
         value = given.pop("by", "2%")
         wrong = "takes keyword arguments only" if args else _wrong_percent(value)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,3 +39,24 @@ def test_a_trace_of_unknown_origin_without_device_counts_nothing_and_says_so(
     (tmp_path / "cpu.json").write_text('{"traceEvents":[' + event + "]}")
     assert main(["show", str(tmp_path / "cpu.json")]) == 1
     assert "INCOMPLETE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("reader", "status", "words"),
+    [("true", 1, ""), ("/dev/full", 2, "kernelprof: [Errno 28] No space left on device\n")],
+    ids=["a reader that stops", "a full disk"],
+)
+def test_output_that_nobody_takes_is_no_internal_error(
+    reader: str, status: int, words: str
+) -> None:
+    trace = TRACES / "mlp.json.gz"
+    command = [sys.executable, "-m", "pytest_kernelprof.cli", "show", str(trace)]
+    with contextlib.ExitStack() as stack:
+        if reader == "true":
+            read, write = os.pipe()
+            os.close(read)
+            out: Any = stack.enter_context(os.fdopen(write, "w"))
+        else:
+            out = stack.enter_context(open(reader, "w"))
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (status, words)

@@ -177,7 +177,7 @@ def test_it(kernel_profile, kernelprof_device):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("compare(three(), three)", "candidate*"),
+        ("compare(three(), three)", "*expected a callable, got Tensor tensor(*; write compare(f,*"),
         ("compare(three, 3)", "*expected a callable, got int*"),
         ('compare(three, three, metric="cuda_time")', "*on the CPU there is latency alone*"),
         ('compare(three, three, metric="speed")', "*metric='speed': expected one of cuda_time, *"),
@@ -192,6 +192,10 @@ def test_it(kernel_profile, kernelprof_device):
         ),
         ("compare(three, three).not_slower(by=2)", '*The form is: not_slower(by="2%")*'),
         ('compare(three, three).not_slower(by="fast")', '*The form is: not_slower(by="2%")*'),
+        ("compare(three, three).min_speedup(10**400)", "*expected a number above zero*"),
+        ("compare(three, three).min_speedup(True)", "*min_speedup(True): expected a number above*"),
+        ('compare_all({1: three, "b": three}, reference="b")', "*1: expected a name as text*"),
+        ('compare_all({"a": three, "b": three}, reference=["a"])', "*is none of 'a', 'b'*"),
         ('compare_all({"a": three}, reference="a")', "*expected two callables or more, by name*"),
         ('compare_all({"a": three, "b": three}, reference="c")', "*'c' is none of 'a', 'b'*"),
     ],
@@ -203,9 +207,45 @@ def test_it(kernel_profile, kernelprof_device):
     kernel_profile.{call}
 """
     )
-    result.assert_outcomes(errors=1) if "errors=1" else None
-    if message != "candidate*":
-        result.stdout.fnmatch_lines([f"*MarkerError: {message}"])
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*MarkerError: {message}"])
+
+
+def test_any_number_will_do(run: Run) -> None:
+    result = run(
+        """
+from fractions import Fraction
+import numpy
+def test_it(kernel_profile, kernelprof_device):
+    found = kernel_profile.compare(three, three)
+    found.min_speedup(Fraction(1, 1000)).min_speedup(numpy.float32(0.001))
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_another_number_of_kernels_now_and_then_is_told(run: Run) -> None:
+    result = run(
+        SLEEPERS
+        + """
+import itertools
+calls = itertools.count()
+def uneven():
+    three() if next(calls) % 2 else x + 1
+def test_it(kernel_profile, kernelprof_device):
+    print(kernel_profile.compare(uneven, slow))
+    kernel_profile.compare_all({"uneven": uneven, "slow": slow}, reference="slow")
+@pytest.mark.max_latency("10s")
+def test_limited(kernel_profile):
+    kernel_profile(uneven)
+""",
+        "--kernelprof-report",
+        "-rP",
+    )
+    result.assert_outcomes(passed=2, warnings=1)
+    told = [line for line in result.outlines if "UNSTABLE: uneven launched 1 to 3 kernels" in line]
+    assert len(told) == 3 + 1, "the text of one, and its and the other's table in the report"
+    result.stdout.fnmatch_lines(["*KernelprofWarning: UNSTABLE: the code launches 1 to 3 kernels*"])
 
 
 def test_an_exception_in_a_late_round_is_the_tests_own_and_leaves_no_profiler(run: Run) -> None:

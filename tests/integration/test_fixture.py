@@ -211,3 +211,31 @@ def test_it(kernel_profile):
         "-n2",
     )
     result.assert_outcomes(passed=1)
+
+
+def test_arguments_that_are_not_wrapped_are_refused(run) -> None:
+    """A tensor would be taken apart into its rows, and another shape measured."""
+    result = run(
+        """
+def test_args(kernel_profile):
+    with pytest.raises(TypeError, match="args: expected the arguments as a tuple, got Tensor"):
+        kernel_profile.run(torch.neg, x)
+    kernel_profile.run(torch.neg, [x])
+def test_text(kernel_profile):
+    with pytest.raises(TypeError, match="args: expected the arguments as a tuple, got str"):
+        kernel_profile.run(print, "ab")
+    kernel_profile(three)
+def test_kwargs(kernel_profile):
+    with pytest.raises(TypeError, match="kwargs: expected keyword arguments as a dict, got list"):
+        kernel_profile.run(three, (), [1])
+    kernel_profile(three)
+@pytest.mark.parametrize("setup", [3, 0, "", True])
+def test_setup(kernel_profile, kernelprof_device, setup):
+    with pytest.raises(TypeError, match="setup=.*: expected a callable that hands back"):
+        kernel_profile.run(three, setup=setup)
+    with pytest.raises(TypeError, match="setup=.*: expected a callable that hands back"):
+        kernel_profile.compare(three, three, setup=setup)
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(passed=7)

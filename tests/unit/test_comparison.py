@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from pytest_kernelprof.clocks import Clock
 from pytest_kernelprof.comparison import Comparison, Rounds
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.turns import Turns
 
 
-def rounds_of(candidate: Callable[[int], float], taken: int) -> Rounds:
+def rounds_of(candidate: Callable[[int], float], taken: int, clock: Clock = "cuda_time") -> Rounds:
     """So many rounds of a candidate by their number, and of a reference that always takes 10 us."""
     turn = itertools.count()
 
@@ -24,9 +25,12 @@ def rounds_of(candidate: Callable[[int], float], taken: int) -> Rounds:
             "reference": [10.0] * turns,
         }
 
-    profiles: Any = {"candidate": None, "reference": None}
+    profile = SimpleNamespace(
+        kernel_count=1, metrics={"kernels": SimpleNamespace(rounds=(1.0, 1.0))}
+    )
+    profiles: Any = {"candidate": profile, "reference": profile}
     turns = cast(Turns, SimpleNamespace(take=take, kernels={}, doubts=set()))
-    rounds = Rounds(turns, "cuda_time", profiles)
+    rounds = Rounds(turns, clock, profiles)
     rounds.take(taken)
     return rounds
 
@@ -58,6 +62,30 @@ def test_who_begins_with_few_pairs_gets_no_more() -> None:
     rounds.take_until_sure("reference")
     assert rounds.taken == 7
     assert Comparison(rounds, "candidate", "reference", print).interval is None
+
+
+def test_a_speedup_whose_interval_holds_the_asked_one_is_not_reached() -> None:
+    """Its median lies above: that is no proof."""
+    rounds, undecided = rounds_of(scattered, 96), list[str]()
+    found = Comparison(rounds, "candidate", "reference", undecided.append)
+    low, high = found.interval or (0.0, 0.0)
+    asked = (low + found.speedup) / 2
+    assert low < asked < found.speedup < high
+    found.min_speedup(asked)
+    assert "INCONCLUSIVE" in undecided[0]
+
+
+@pytest.mark.parametrize("asked", [1.1, 3.0], ids=["would pass", "would fail"])
+def test_a_disturbed_gpu_decides_nothing(asked: float) -> None:
+    rounds, undecided = rounds_of(scattered, 12), list[str]()
+    rounds._turns.doubts.add("CONTENDED")
+    Comparison(rounds, "candidate", "reference", undecided.append).min_speedup(asked)
+    assert "CONTENDED" in undecided[0]
+
+
+def test_a_call_that_allocates_nothing_is_taken_for_a_byte() -> None:
+    rounds = rounds_of(lambda i: 0.0, 12, clock="peak_memory")
+    assert Comparison(rounds, "candidate", "reference", print).speedup == pytest.approx(10.0)
 
 
 def test_a_disturbed_gpu_is_asked_for_no_more_pairs() -> None:

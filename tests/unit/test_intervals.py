@@ -78,3 +78,11 @@ def test_blocks_are_as_long_as_neighbours_are_alike() -> None:
     assert block_size(MIXED) == 1
     assert 3 <= block_size(following(numbers, 2000, 0.6)) <= 5
     assert block_size([float(i) for i in range(11)]) == 1, "too few to tell"
+
+
+def test_from_48_values_on_the_range_bounds_the_median_however_alike_they_are() -> None:
+    drifting = [float(i) for i in range(48)]
+    found = median_interval(drifting)
+    assert found is not None
+    assert (found.low, found.high) == (0.0, 47.0)
+    assert median_interval(drifting[:47]) is None

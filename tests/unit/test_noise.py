@@ -57,6 +57,12 @@ def test_the_margin_is_the_factor_times_the_deviation_and_half_an_interval() -> 
     assert spread.margin == pytest.approx(0.11553)
 
 
+def test_the_widest_interval_of_all_processes_counts() -> None:
+    steady, uneven = [100.0] * 12, [90.0, 110.0] * 6
+    (spread,) = spreads([{"add": {"cuda_time": steady}}, {"add": {"cuda_time": uneven}}])
+    assert spread.margin_us == pytest.approx(10.0)
+
+
 def test_a_limit_with_the_margin_raises_no_false_alarm() -> None:
     """Machines whose processes differ by 3 %: a later median lies above in few of them."""
     source = random.Random(2)

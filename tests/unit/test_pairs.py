@@ -41,6 +41,13 @@ def test_series_of_different_lengths_are_no_pairs() -> None:
         ratio([1.0] * 3, [1.0] * 2)
 
 
+@pytest.mark.parametrize(
+    ("candidate", "reference"), [([0.0, 1.0], [1.0, 1.0]), ([1.0, 1.0], [1.0, 0.0]), ([], [])]
+)
+def test_a_round_of_nothing_has_no_ratio(candidate: list[float], reference: list[float]) -> None:
+    assert ratio(candidate, reference) is None
+
+
 @pytest.mark.parametrize("ramp", [0.0, 0.03, 0.3])
 def test_a_ramp_of_the_clock_is_in_both_and_cancels(ramp: float) -> None:
     """All of one, then all of the other, would make 3 % a change almost always."""

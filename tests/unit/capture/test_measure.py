@@ -312,3 +312,20 @@ def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
     rounds = _Rounds(gpu, plan, prepare, False, {}, Quiet(None), "", lambda *_: None)
     assert rounds.roofline()["roof"] == "compute"
     assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True, "label": ""}
+
+
+@pytest.mark.parametrize("rounds", [0, -1, True, 1.5, float("nan"), "2", "many", None])
+def test_nonsense_in_rounds_without_pytest(rounds: Any) -> None:
+    with pytest.raises(ValueError, match=r"rounds=.*: expected a whole number of one or more"):
+        profile(lambda: None, device="cpu", rounds=rounds)
+
+
+@pytest.mark.parametrize("device", ["tpu", "", "auto", 3])
+def test_nonsense_in_device_without_pytest(device: Any) -> None:
+    with pytest.raises(ValueError, match=r'device=.*: expected "cuda", "cpu" or None'):
+        profile(lambda: None, device=device)
+
+
+def test_a_result_in_place_of_a_callable_without_pytest() -> None:
+    with pytest.raises(TypeError, match="profile takes a callable, got Tensor; write profile"):
+        profile(X + 1, device="cpu")  # type: ignore[arg-type]

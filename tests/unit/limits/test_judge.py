@@ -257,6 +257,16 @@ def test_an_inconclusive_time_says_why() -> None:
     assert text.endswith("INCONCLUSIVE, the interval holds the limit")
 
 
+@pytest.mark.parametrize("bound", ["1us", "1s"], ids=["would fail", "would pass"])
+def test_rounds_too_alike_for_an_interval_decide_nothing(bound: str) -> None:
+    """By their median alone a machine that drifts would fail what has not changed."""
+    profile = recorded("mlp")
+    profile.metrics["cuda_time"] = timed("cuda_time", [100.0 + i for i in range(12)])
+    found = verdict(profile, "max_cuda_time", bound)
+    assert found.outcome == "inconclusive"
+    assert found.text.endswith("INCONCLUSIVE, neighbouring rounds are too alike")
+
+
 def test_a_value_that_could_not_be_had_says_why() -> None:
     found = verdict(recorded("mlp"), "max_latency", "1s")
     assert found.text.startswith("max_latency: latency not measured")
