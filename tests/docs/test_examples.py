@@ -64,3 +64,22 @@ def test_every_option_marker_and_metric_is_in_the_reference() -> None:
 def test_links_to_files_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+OUTPUT = re.compile(r"^```\n((?:max_|test  ).*?)```", re.DOTALL | re.MULTILINE)
+RESULTS = [
+    " ".join(line.split())
+    for name in ("h200-failures.txt", "h200-example.txt")
+    for line in (ROOT / "benchmarks" / "results" / name).read_text().splitlines()
+]
+
+
+@pytest.mark.parametrize("block", OUTPUT.findall((ROOT / "README.md").read_text()))
+def test_what_the_readme_shows_was_printed_on_the_gpu(block: str) -> None:
+    """Line by line, but for the padding; ``...`` stands for what is left out."""
+    shown = [" ".join(line.split()).removesuffix("...") for line in block.splitlines()]
+    assert [line for line in shown if not any(one.startswith(line) for one in RESULTS)] == []
+
+
+def test_the_readme_shows_a_failure_and_a_report() -> None:
+    assert len(OUTPUT.findall((ROOT / "README.md").read_text())) == 2
