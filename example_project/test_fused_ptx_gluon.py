@@ -1,89 +1,18 @@
 """The same for the kernels in Gluon: barrier and proxy fences around what their warps publish.
 
-See `test_fused_ptx`. Gluon's descriptors carry layouts, so the arguments are real tensors, on the
-CPU, and a stand-in for the driver says that the GPU is a Hopper.
+See `test_fused_ptx`.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from ptx_for_hopper import ptx
 from test_fused_ptx import events, since
 
 pytest.importorskip("triton.experimental.gluon")
 
 PUBLISHING = ("specialised", "streaming")
 KERNELS = (*PUBLISHING, "resident")
-
-
-def compile_for_hopper(name: str) -> str:
-    """PTX of a kernel's launch on sizes that fill its tiles. In its own process."""
-    import importlib
-    from typing import Any
-
-    import torch
-    from triton.backends.compiler import GPUTarget
-    from triton.runtime import driver
-
-    class Hopper:
-        def get_current_target(self) -> GPUTarget:
-            return GPUTarget("cuda", 90, 32)
-
-        def get_current_device(self) -> int:
-            return 0
-
-        def get_current_stream(self, device: object = None) -> int:
-            return 0
-
-        def get_active_torch_device(self) -> torch.device:
-            return torch.device("cpu")
-
-    class Keep:
-        """Compiles as a `Launcher` does, and launches nothing."""
-
-        def __init__(self, kernel: Any) -> None:
-            self.kernel = kernel
-            self.ptx = ""
-
-        def __call__(
-            self, key: object, programs: int, arguments: Any, constants: Any, options: Any
-        ) -> None:
-            compiled = self.kernel.warmup(*arguments, *constants, grid=(programs,), **options)
-            self.ptx = compiled.asm["ptx"]
-
-    driver.set_active(Hopper())
-    module: Any = importlib.import_module(f"fused_mlp.{name}")
-    module.sms = lambda index: 132
-    if name in PUBLISHING:
-        module.workspace.slot = lambda device, ints: torch.zeros(ints, dtype=torch.int32)
-    module._launcher = launcher = Keep(getattr(module, f"{name}_kernel"))
-    if name == "resident":
-        shapes = ((1024, 128), (128, 128), (128,), (128, 128), (128,))
-        module.plain(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
-        return launcher.ptx
-    rows = 1024 if name == "specialised" else 16
-    shapes = ((rows, 768), (3072, 768), (3072, 768), (768, 3072))
-    module.gated(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
-    return launcher.ptx
-
-
-@functools.cache
-def ptx(name: str) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    run = subprocess.run(
-        [sys.executable, str(Path(__file__).resolve()), name],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
 
 
 @pytest.mark.parametrize("name", PUBLISHING)
@@ -129,7 +58,3 @@ def test_each_group_of_warps_multiplies_by_wgmma_and_spills_nothing(name: str) -
     text = ptx(name)
     assert "wgmma.mma_async" in text
     assert ".local" not in text
-
-
-if __name__ == "__main__":
-    sys.stdout.write(compile_for_hopper(sys.argv[1]))

@@ -1,0 +1,85 @@
+"""PTX of a kernel's launch for sm_90, compiled without a GPU, in a process of its own.
+
+Descriptors and plans are made from tensors, so the launch goes its usual way with tensors on the
+CPU, and a stand-in for the driver says that the GPU is a Hopper.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROWS = {"specialised": 1024, "streaming": 16, "decode, 1 row": 1, "decode, 16 rows": 16}
+
+
+def compile_for_hopper(name: str) -> str:
+    """PTX of a kernel's launch on sizes that fill its tiles. In its own process."""
+    import importlib
+    from typing import Any
+
+    import torch
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    class Hopper:
+        def get_current_target(self) -> GPUTarget:
+            return GPUTarget("cuda", 90, 32)
+
+        def get_current_device(self) -> int:
+            return 0
+
+        def get_current_stream(self, device: object = None) -> int:
+            return 0
+
+        def get_active_torch_device(self) -> torch.device:
+            return torch.device("cpu")
+
+    class Keep:
+        """Compiles as a `Launcher` does, and launches nothing."""
+
+        def __init__(self, kernel: Any) -> None:
+            self.kernel = kernel
+            self.ptx = ""
+
+        def __call__(
+            self, key: object, programs: int, arguments: Any, constants: Any, options: Any
+        ) -> None:
+            compiled = self.kernel.warmup(*arguments, *constants, grid=(programs,), **options)
+            self.ptx = compiled.asm["ptx"]
+
+    driver.set_active(Hopper())
+    kernel = name.partition(",")[0]
+    module: Any = importlib.import_module(f"fused_mlp.{kernel}")
+    module.sms = lambda index: 132
+    if name != "resident":
+        module.workspace.slot = lambda device, ints: torch.zeros(ints, dtype=torch.int32)
+    module._launcher = launcher = Keep(getattr(module, f"{kernel}_kernel"))
+    if name == "resident":
+        shapes = ((1024, 128), (128, 128), (128,), (128, 128), (128,))
+        module.plain(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
+        return launcher.ptx
+    rows = ROWS[name]
+    shapes = ((rows, 768), (3072, 768), (3072, 768), (768, 3072))
+    module.gated(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
+    return launcher.ptx
+
+
+@functools.cache
+def ptx(name: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    run = subprocess.run(
+        [sys.executable, str(Path(__file__).resolve()), name],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+if __name__ == "__main__":
+    sys.stdout.write(compile_for_hopper(sys.argv[1]))
