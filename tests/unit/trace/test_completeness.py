@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from built import call, copy, kernel, launched, profile_of, round_of, span
 from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, recorded
+
+from pytest_kernelprof.trace.completeness import check_integrity
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -298,3 +301,69 @@ def test_counts_that_differ_between_complete_rounds_are_unstable_and_not_incompl
     assert profile.integrity.complete
     assert not profile.metrics["kernels"].stable
     assert profile.kernel_count == 2
+
+
+def test_a_copy_during_a_graph_capture_executes_nothing_and_is_not_missed(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        round_of(0, 0, 100),
+        call("cudaStreamBeginCapture", 10, 1),
+        call("cudaMemcpyAsync", 20, 2),
+        call("cudaStreamEndCapture", 30, 3),
+        launched("k", 40, 4),
+    )
+    assert profile.integrity.complete
+
+
+def test_a_copy_that_a_kernel_carries_out_is_not_missed(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 100), call("cudaMemcpyAsync", 10, 1), kernel("copy_kernel", 15, 1)
+    )
+    assert profile.integrity.complete
+
+
+@pytest.mark.parametrize(("noted", "complete"), [(1, False), (2, True), (3, False)])
+def test_as_many_rounds_as_were_annotated_must_be_there_no_more_and_no_fewer(
+    tmp_path: Path, noted: int, complete: bool
+) -> None:
+    profile = profile_of(tmp_path, round_of(0, 0, 50), round_of(1, 60, 50), launched("k", 10, 1))
+    assert check_integrity(replace(profile.trace, recording={"rounds": noted})).complete is complete
+
+
+def test_replays_that_differ_are_noticed_though_their_sums_are_equal(tmp_path: Path) -> None:
+    """Two graphs a round, of one and two kernels; one round lost one of the one and got another."""
+    correlation = iter(range(1, 100))
+
+    def replay(ts: float, nodes: int) -> list[Event]:
+        one = next(correlation)
+        return [
+            call("cudaGraphLaunch", ts, one),
+            *(kernel(f"node{i}", ts + 5 + i, one) for i in range(nodes)),
+        ]
+
+    shapes = [(1, 2), (1, 2), (2, 1)]
+    events: list[Event | list[Event]] = []
+    for number, (first, second) in enumerate(shapes):
+        at = 200.0 * number
+        events += [
+            round_of(number, at, 190),
+            replay(at + 10, first),
+            replay(at + 100, second),
+        ]
+    problems = profile_of(tmp_path, *events).integrity.problems
+    assert any("graph replays have different numbers" in problem for problem in problems)
+
+
+def test_two_replays_of_one_round_prove_nothing(tmp_path: Path) -> None:
+    events: list[Event | list[Event]] = [round_of(0, 0, 300)]
+    events += [
+        [call("cudaGraphLaunch", at, i), kernel("node", at + 5, i)] for i, at in ((1, 10), (2, 100))
+    ]
+    assert profile_of(tmp_path, *events).integrity.graph_replays == "unproven"
+
+
+def test_a_call_of_unknown_name_that_has_a_kernel_is_a_launch(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 100), call("someVendorsCall", 10, 1), kernel("k", 15, 1)
+    )
+    assert (profile.integrity.launches, profile.integrity.matched) == (1, 1)
