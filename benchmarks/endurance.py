@@ -17,9 +17,9 @@ from pathlib import Path
 
 from harness import MLP_KERNELS, device_and_place, device_kind, geglu_mlp, met, quartiles, table
 
-from pytest_kernelprof.capture.devices import load_torch
+from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure import Plan, measure
+from pytest_kernelprof.measure.runner import Plan, measure
 
 MOST_EXTRA = 20
 SETTLED_AT = 400

@@ -21,10 +21,10 @@ from typing import Any
 from harness import device_and_place, met, quartiles, table
 from workloads import WORKLOADS, Call, cycles_per_us, with_a_pause
 
-from pytest_kernelprof.capture.devices import load_torch
-from pytest_kernelprof.comparison import Comparison, contend
+from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
-from pytest_kernelprof.intervals import autocorrelation
+from pytest_kernelprof.measure.comparison import Comparison, contend
+from pytest_kernelprof.stats.confidence import autocorrelation
 
 LOAD = """
 import torch

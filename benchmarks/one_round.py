@@ -24,13 +24,13 @@ from harness import (
     table,
 )
 
-from pytest_kernelprof.capture.devices import load_torch
-from pytest_kernelprof.measure import Plan, measure_once
+from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.measure.runner import Plan, measure_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_kernelprof.capture.devices import DeviceKind
+    from pytest_kernelprof.device.inventory import DeviceKind
 
 
 def by_hand(kind: DeviceKind, call: Callable[[Any], Any], x: Any) -> int:

@@ -15,8 +15,8 @@ from typing import Any
 from harness import device_and_place, in_turn, quartiles, table
 from workloads import WORKLOADS, Call
 
-from pytest_kernelprof.capture.devices import load_torch
-from pytest_kernelprof.measure import Plan, measure
+from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.measure.runner import Plan, measure
 
 TEST = """
 import sys

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from harness import device_and_place, device_kind, in_turn, met, spread, table, version
 
-from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.analysis.profile import Profile
 from pytest_kernelprof.trace import read_trace
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ class Trace:
 
 def record_trace(path: Path, events: int) -> Trace:
     """Record that many events on the GPU and export them."""
-    from pytest_kernelprof.capture.devices import current_device, load_torch
-    from pytest_kernelprof.capture.prime import prime
+    from pytest_kernelprof.capture.canary import prime
+    from pytest_kernelprof.device.inventory import current_device, load_torch
 
     prime(current_device("cuda"))
     torch = load_torch()

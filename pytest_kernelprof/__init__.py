@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.comparison import Comparison, Comparisons
+    from pytest_kernelprof.analysis.profile import Kernel, Profile
     from pytest_kernelprof.errors import (
         GpuBusy,
         IncompleteProfile,
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         ProfilerUnavailable,
         TraceError,
     )
-    from pytest_kernelprof.fixture import KernelProfile, KernelprofWarning
-    from pytest_kernelprof.measure import profile
-    from pytest_kernelprof.profiles import Kernel, Profile
+    from pytest_kernelprof.measure.comparison import Comparison, Comparisons
+    from pytest_kernelprof.measure.runner import profile
+    from pytest_kernelprof.plugin.fixture import KernelProfile, KernelprofWarning
 
 __all__ = [
     "Comparison",
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Comparison": "comparison",
-    "Comparisons": "comparison",
-    "KernelProfile": "fixture",
-    "KernelprofWarning": "fixture",
-    "profile": "measure",
-    "Kernel": "profiles",
-    "Profile": "profiles",
+    "Comparison": "measure.comparison",
+    "Comparisons": "measure.comparison",
+    "KernelProfile": "plugin.fixture",
+    "KernelprofWarning": "plugin.fixture",
+    "profile": "measure.runner",
+    "Kernel": "analysis.profile",
+    "Profile": "analysis.profile",
 }
 
 

@@ -17,7 +17,9 @@ for _module in pkgutil.walk_packages(pytest_kernelprof.__path__, "pytest_kernelp
     importlib.import_module(_module.name)
 
 # So must what torch loads when it first profiles.
-importlib.import_module("pytest_kernelprof.measure").profile(torch.ones, 1, device="cpu", rounds=1)
+importlib.import_module("pytest_kernelprof.measure.runner").profile(
+    torch.ones, 1, device="cpu", rounds=1
+)
 
 # And what it loads when it first compiles.
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))

@@ -31,7 +31,7 @@ from benchmarks.floors import Floors, measure_floors
 from benchmarks.inputs import Case, Function
 from benchmarks.results import Measured, Result, line_of, read, spread, write_line
 from benchmarks.shapes import REGIMES, chosen
-from pytest_kernelprof.capture.devices import Device, current_device, why_no_gpu
+from pytest_kernelprof.device.inventory import Device, current_device, why_no_gpu
 
 WRONG = 2e-2
 """A relative error above this is a wrong answer: bf16 gives 2e-3 to 4e-3."""

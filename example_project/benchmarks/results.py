@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelprof.intervals import median_interval
+from pytest_kernelprof.stats.confidence import median_interval
 
 from .candidates import NO_RIVALS
 from .floors import Floors

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from pytest_kernelprof import Kernel, Profile
-from pytest_kernelprof.capture.devices import Device
-from pytest_kernelprof.capture.host import L2Flush
-from pytest_kernelprof.measure import Plan, measure
+from pytest_kernelprof.capture.host_timing import L2Flush
+from pytest_kernelprof.device.inventory import Device
+from pytest_kernelprof.measure.runner import Plan, measure
 
 from .floors import HEAD_START
 from .inputs import Case, Function

@@ -16,8 +16,8 @@ import sysconfig
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.annotations import LINE
-from pytest_kernelprof.capture.devices import load_torch
+from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.schema.annotations import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

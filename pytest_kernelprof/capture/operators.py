@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.capture.devices import load_torch
+from pytest_kernelprof.device.inventory import load_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

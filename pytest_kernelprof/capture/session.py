@@ -9,9 +9,9 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
-from pytest_kernelprof.capture.devices import Device, load_torch, synchronize
+from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
+from pytest_kernelprof.schema.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

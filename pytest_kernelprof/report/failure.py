@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.profiles import copy_table, kernel_table, wait_table
+from pytest_kernelprof.analysis.profile import copy_table, kernel_table, wait_table
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.limits.judge import Verdict
-    from pytest_kernelprof.profiles import Profile
+    from pytest_kernelprof.analysis.profile import Profile
+    from pytest_kernelprof.limits.evaluate import Verdict
 
 _WIDTH = 100
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.report.data import severity
-from pytest_kernelprof.tables import Column, render
+from pytest_kernelprof.plugin.collect import severity
+from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_kernelprof.profiles import Profile
+    from pytest_kernelprof.analysis.profile import Profile
 
 _LONGEST = 150
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pytest_kernelprof.trace.links import link
+from pytest_kernelprof.trace.correlation import link
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import (
     lay_out,
@@ -24,7 +24,7 @@ from pytest_kernelprof.trace.rounds import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.trace.links import Links
+    from pytest_kernelprof.trace.correlation import Links
     from pytest_kernelprof.trace.model import Bools, Ints, Strings, Trace
     from pytest_kernelprof.trace.rounds import Layout
 

@@ -11,7 +11,7 @@ from pytest_kernelprof.trace.completeness import has_clock_skew
 from pytest_kernelprof.trace.model import NO_ID
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.links import Links
+    from pytest_kernelprof.trace.correlation import Links
     from pytest_kernelprof.trace.model import Bools, Ints, Trace
     from pytest_kernelprof.trace.rounds import Layout
 

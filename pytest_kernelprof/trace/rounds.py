@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.schema.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.links import Links
+    from pytest_kernelprof.trace.correlation import Links
     from pytest_kernelprof.trace.model import Bools, Ints, Trace
 
 _BEGINNING, _END = -(2**62), 2**62

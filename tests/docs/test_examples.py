@@ -46,9 +46,9 @@ def test_every_python_block_is_run(page: Path) -> None:
 
 
 def test_every_option_marker_and_metric_is_in_the_reference() -> None:
+    from pytest_kernelprof.analysis.profile import Profile
     from pytest_kernelprof.limits.kinds import KINDS
-    from pytest_kernelprof.profiles import Profile
-    from pytest_kernelprof.settings import _PARSERS
+    from pytest_kernelprof.plugin.settings import _PARSERS
 
     text = (ROOT / "docs" / "reference.md").read_text()
     names = [*KINDS, *(f"kernelprof-{name.replace('_', '-')}" for name in _PARSERS)]

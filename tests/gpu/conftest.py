@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.capture.devices import why_no_gpu
+from pytest_kernelprof.device.inventory import why_no_gpu
 
 _HERE = Path(__file__).parent
 

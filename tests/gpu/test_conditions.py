@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from pytest_kernelprof.capture.devices import Device, current_device
-from pytest_kernelprof.capture.lock import gpu_lock
-from pytest_kernelprof.capture.nvml import Sample, gpu_uuids, sample, watch
-from pytest_kernelprof.conditions import Conditions
+from pytest_kernelprof.device.inventory import Device, current_device
+from pytest_kernelprof.device.lock import gpu_lock
+from pytest_kernelprof.device.nvml import Sample, gpu_uuids, sample, watch
+from pytest_kernelprof.schema.conditions import Conditions
 
 NEIGHBOUR = """
 import sys, time, torch
@@ -151,8 +151,8 @@ def test_alone_on_the_gpu_watching_takes_no_time(device: Device) -> None:
 
 def test_the_lock_is_by_uuid_whatever_the_index(device: Device) -> None:
     code = """
-from pytest_kernelprof.capture.devices import current_device
-from pytest_kernelprof.capture.lock import gpu_lock
+from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.device.lock import gpu_lock
 from pytest_kernelprof.errors import GpuBusy
 try:
     with gpu_lock(current_device("cuda"), 0.5):

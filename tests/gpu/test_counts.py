@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pytest_kernelprof.measure import Measurement, Plan, measure, measure_once
-from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.analysis.profile import Profile
+from pytest_kernelprof.measure.runner import Measurement, Plan, measure, measure_once
 
 
 def take(fn: Callable[[], object], **plan: object) -> Profile:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture.checks import look_at_machine
-from pytest_kernelprof.doctor import diagnose, has_failure
+from pytest_kernelprof.cli.checks import look_at_machine
+from pytest_kernelprof.cli.diagnosis import diagnose, has_failure
 
 
 def kernelprof(*arguments: str) -> str:
-    command = [sys.executable, "-m", "pytest_kernelprof.cli", *arguments]
+    command = [sys.executable, "-m", "pytest_kernelprof.cli.main", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.bound import Bound
-from pytest_kernelprof.capture.devices import current_device
+from pytest_kernelprof.analysis.bound import Bound
+from pytest_kernelprof.analysis.profile import Profile
+from pytest_kernelprof.analysis.roofline.model import Rate, rates, work_of
+from pytest_kernelprof.analysis.roofline.peaks import peaks_of
 from pytest_kernelprof.capture.session import Session
-from pytest_kernelprof.measure import TIMED_ROUNDS, Plan, measure
-from pytest_kernelprof.peaks import peaks_of
-from pytest_kernelprof.profiles import Profile
-from pytest_kernelprof.roofline import Rate, rates, work_of
+from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.measure.runner import TIMED_ROUNDS, Plan, measure
 from pytest_kernelprof.trace import read_trace
 
 

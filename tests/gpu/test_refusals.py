@@ -9,9 +9,9 @@ import textwrap
 import pytest
 import torch
 
-from pytest_kernelprof.capture.prime import canary_seen
+from pytest_kernelprof.capture.canary import canary_seen
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import Plan, measure, measure_once
+from pytest_kernelprof.measure.runner import Plan, measure, measure_once
 
 
 def run_python(code: str) -> str:

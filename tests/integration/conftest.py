@@ -35,7 +35,7 @@ def run(pytester: pytest.Pytester) -> Run:
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, on any machine: the reason is what this one says or what the patch says."""
-    from pytest_kernelprof.capture import devices
+    from pytest_kernelprof.device import inventory as devices
 
     reason = devices.why_no_gpu() or "no GPU: hidden for this test"
     monkeypatch.setattr(devices, "why_no_gpu", lambda: reason)

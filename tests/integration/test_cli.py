@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.cli import main
+from pytest_kernelprof.cli.main import main
 
 Run = Callable[..., pytest.RunResult]
 RECORDED = Path(__file__).parents[1] / "traces" / "mlp.json.gz"
@@ -51,7 +51,7 @@ def test_show_reads_plain_files_too(saved: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_installed_command_needs_no_torch() -> None:
     code = (
-        "import sys; from pytest_kernelprof.cli import main; "
+        "import sys; from pytest_kernelprof.cli.main import main; "
         f"status = main(['show', {str(RECORDED)!r}]); "
         "sys.exit(9 if 'torch' in sys.modules else status)"
     )

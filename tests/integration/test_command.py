@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.cli import main
+from pytest_kernelprof.cli.main import main
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -50,7 +50,7 @@ def test_output_that_nobody_takes_is_no_internal_error(
     reader: str, status: int, words: str
 ) -> None:
     trace = TRACES / "mlp.json.gz"
-    command = [sys.executable, "-m", "pytest_kernelprof.cli", "show", str(trace)]
+    command = [sys.executable, "-m", "pytest_kernelprof.cli.main", "show", str(trace)]
     with contextlib.ExitStack() as stack:
         if reader == "true":
             read, write = os.pipe()

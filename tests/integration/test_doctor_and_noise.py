@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import pytest_kernelprof
-from pytest_kernelprof import measure
-from pytest_kernelprof.cli import main
-from pytest_kernelprof.commands.noise import lines_of, report_of
-from pytest_kernelprof.conditions import Conditions, Contender
+from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.cli.noise import lines_of, report_of
+from pytest_kernelprof.measure import runner as measure
+from pytest_kernelprof.schema.conditions import Conditions, Contender
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 
@@ -24,7 +24,7 @@ ROOT = Path(pytest_kernelprof.__file__).parents[1]
 def kernelprof(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return subprocess.run(
-        [sys.executable, "-m", "pytest_kernelprof.cli", *arguments],
+        [sys.executable, "-m", "pytest_kernelprof.cli.main", *arguments],
         capture_output=True,
         text=True,
         timeout=300,

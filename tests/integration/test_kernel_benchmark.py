@@ -207,7 +207,7 @@ def test_the_bridge_does_not_depend_on_how_plugins_are_loaded(
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("def test_it(kernel_benchmark):\n    assert kernel_benchmark(int) == 0\n")
-    plugins = ["pytest_kernelprof.plugin"] + ["pytest_benchmark.plugin"] * there
+    plugins = ["pytest_kernelprof.plugin.hooks"] + ["pytest_benchmark.plugin"] * there
     chosen = [argument for name in plugins for argument in ("-p", name)]
     result = pytester.runpytest_subprocess(*chosen, "--kernelprof-device=cpu")
     result.assert_outcomes(**{"passed" if there else "errors": 1})
@@ -391,7 +391,7 @@ def test_device_times_reach_pytest_benchmark_unchanged(run: Run, pytester: pytes
     code = f"""
 from types import SimpleNamespace
 from pytest_kernelprof import Profile
-from pytest_kernelprof.benchmark import Clock, KernelBenchmark
+from pytest_kernelprof.plugin.benchmark import Clock, KernelBenchmark
 clock = Clock()
 profile = Profile.from_trace({str(TRACES / "mlp.json.gz")!r})
 @pytest.mark.benchmark(timer=clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.settings import Settings, read_settings
+from pytest_kernelprof.plugin.settings import Settings, read_settings
 
 
 def settings(pytester: pytest.Pytester, *options: str) -> Settings:

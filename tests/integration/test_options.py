@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.analysis.profile import Profile
 
 ONE_OF_EACH = """
 @pytest.mark.max_kernels(2)

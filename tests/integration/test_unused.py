@@ -19,7 +19,7 @@ def pytest_unconfigure(config):
     pytester.makepyfile("def test_one(): pass\ndef test_two(): pass\n")
     # Other plugins of the machine may load what they like.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    ours = ["-p", "pytest_kernelprof.plugin", "-p", "xdist"]
+    ours = ["-p", "pytest_kernelprof.plugin.hooks", "-p", "xdist"]
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *ours, workers)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["heavy: [[][]]"])

@@ -21,9 +21,9 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-from pytest_kernelprof.capture.devices import current_device
-from pytest_kernelprof.capture.prime import prime
-from pytest_kernelprof.measure import Plan, measure, measure_once
+from pytest_kernelprof.capture.canary import prime
+from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.measure.runner import Plan, measure, measure_once
 
 PATHS = (
     (re.compile(r"/[^\s\"()]*?/(site-packages|dist-packages)/"), r"\1/"),

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.analysis.profile import Profile
 
 Event = dict[str, Any]
 

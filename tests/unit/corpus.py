@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.analysis.profile import Profile
 
 FOLDER = Path(__file__).parents[1] / "traces"
 NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from pytest_kernelprof.capture.attribution import annotate_lines
-from pytest_kernelprof.measure import Plan, measure
+from pytest_kernelprof.measure.runner import Plan, measure
 
 X = torch.ones(4, 4)
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_kernelprof.capture.operators import compute_operators
-from pytest_kernelprof.measure import Plan, measure
+from pytest_kernelprof.measure.runner import Plan, measure
 
 X, Y = torch.randn(8, 16), torch.randn(8, 16)
 HEADS, IMAGE = torch.randn(2, 4, 8, 16), torch.randn(2, 3, 8, 8)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_kernelprof.capture.devices import current_device
 from pytest_kernelprof.capture.session import Session
+from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import Plan, measure, measure_once
-from pytest_kernelprof.taking import require_complete
+from pytest_kernelprof.measure.runner import Plan, measure, measure_once
+from pytest_kernelprof.measure.taking import require_complete
 
 X = torch.ones(4)
 
@@ -99,7 +99,7 @@ def test_a_session_holds_the_rounds_that_were_run_in_it() -> None:
 
 
 def test_a_gpu_is_refused_with_the_reason_where_there_is_none() -> None:
-    from pytest_kernelprof.capture.devices import why_no_gpu
+    from pytest_kernelprof.device.inventory import why_no_gpu
 
     if not why_no_gpu():
         pytest.skip("this machine has a GPU")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from corpus import recorded
 
-from pytest_kernelprof.limits.judge import judge
+from pytest_kernelprof.analysis.profile import Lines, Profile
+from pytest_kernelprof.limits.evaluate import judge
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.profiles import Lines, Profile
 from pytest_kernelprof.report.failure import failure_message, footing, integrity_words
 
 

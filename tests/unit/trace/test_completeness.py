@@ -108,7 +108,7 @@ def test_a_kernel_before_its_launch_is_clock_skew_and_no_problem(tmp_path: Path)
 def test_full_buffers_are_a_problem(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from pytest_kernelprof.profiles import Profile
+    from pytest_kernelprof.analysis.profile import Profile
 
     whole = recorded("mlp")
     stopped = {**whole.recording, "collection_stopped": True}

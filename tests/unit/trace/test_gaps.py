@@ -8,7 +8,7 @@ import pytest
 from built import Event, call, kernel, profile_of, round_of
 from corpus import NAMES, recorded
 
-from pytest_kernelprof.profiles import Profile
+from pytest_kernelprof.analysis.profile import Profile
 from pytest_kernelprof.trace.gaps import Gaps, RoundGaps, gaps_of
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from corpus import recorded
 
-from pytest_kernelprof.capture.devices import current_device
 from pytest_kernelprof.capture.session import Session
+from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.trace import Trace, read_trace
 from pytest_kernelprof.trace.model import Input

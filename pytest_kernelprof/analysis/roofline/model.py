@@ -1,0 +1,192 @@
+"""How near a call's kernels come to what the device can compute and move, and which is nearer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pytest_kernelprof.analysis.roofline.work import amount_of
+from pytest_kernelprof.trace.correlation import ancestors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.analysis.roofline.peaks import Peaks
+    from pytest_kernelprof.trace.correlation import Links
+    from pytest_kernelprof.trace.model import Trace
+
+Roof = Literal["compute", "memory"]
+
+# Peaks of data sheets are never reached: good matrix products get 60 to 80 % of them, good copies
+# 75 to 90 %. Below this share neither roof is what limits a kernel.
+_NEAR = 0.4
+# A verdict on the call needs most of its GPU time to be of one class.
+_MOST = 0.5
+
+_PRECISIONS = {"c10::Half": "16", "c10::BFloat16": "16"}
+_PRECISIONS |= {f"c10::Float8_{kind}": "8" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")}
+_TF32 = re.compile(r"tf32|s1688(?!\d)|s16816tf32", re.I)
+_FLOAT32 = re.compile(r"sgemm|simt|ffma|f32f32_f32f32_f32", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one run of an operator, carried out by one kernel or several.
+
+    Attributes:
+        row: the operator in the trace's table; kernels of one run share it.
+        operator: its name.
+        flops, bytes: see ``work.Amount``: lower bounds.
+        precision: of the arithmetic: "16", "tf32", "32" or "8"; empty where it does not show.
+    """
+
+    row: int
+    operator: str
+    flops: int
+    bytes: int
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What one ``Work`` achieved.
+
+    Attributes:
+        duration_us: of its kernels together.
+        tflops, gbps: 10**12 operations and 10**9 bytes a second.
+        of_compute, of_memory: shares of the device's peaks; None where a peak is unknown. Data
+            that lie in the L2 cache may be read quicker than the memory's peak.
+    """
+
+    work: Work
+    duration_us: float
+    tflops: float
+    gbps: float
+    of_compute: float | None
+    of_memory: float | None
+
+    @property
+    def roof(self) -> Roof | None:
+        """The roof that limits it: the nearer one, if it is near; None if neither is, or if the
+        peaks are not known."""
+        if self.of_memory is None or (self.of_compute is None and self.work.flops):
+            return None
+        compute = self.of_compute or 0.0
+        if max(compute, self.of_memory) < _NEAR:
+            return None
+        return "compute" if compute > self.of_memory else "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The verdict on a call: "compute" or "memory" (None if neither can be said), and why."""
+
+    roof: Roof | None
+    reason: str
+
+
+def work_of(
+    trace: Trace, links: Links, operators: Sequence[int], kernels: Sequence[str]
+) -> tuple[Work | None, ...]:
+    """The work behind each kernel; None where no operator above it tells, or none was recorded.
+
+    Args:
+        operators: the innermost operator of each kernel (``profile.operators_of("kernel")``).
+        kernels: their names, which tell the precision of float32 matrix products.
+
+    Shapes are there only in a session with ``shapes=True``.
+    """
+    found = [
+        _work(trace, links, operator, name)
+        for operator, name in zip(operators, kernels, strict=True)
+    ]
+    # Where a kernel has an operator of its own inside another (a copy in a matmul), the outer one
+    # is not what the rest of the kernels do alone.
+    around = {
+        row
+        for work in found
+        if work is not None
+        for row in ancestors(links, work.row)
+        if row != work.row
+    }
+    return tuple(None if work is None or work.row in around else work for work in found)
+
+
+def _work(trace: Trace, links: Links, operator: int, kernel: str) -> Work | None:
+    inputs = trace.operators.inputs
+    if inputs is None:
+        return None
+    for row in ancestors(links, operator):
+        name = str(trace.operators.name[row])
+        amount = amount_of(name, inputs[row]) if inputs[row] else None
+        if amount is not None:
+            precision = _precision(amount.dtype, kernel) if amount.matrix else "32"
+            return Work(row, name, amount.flops, amount.bytes, precision)
+    return None
+
+
+def _precision(dtype: str, kernel: str) -> str:
+    """Of a matrix product. Only the kernel's name tells what float32 is multiplied in."""
+    if dtype != "float":
+        return _PRECISIONS.get(dtype, "")
+    if _TF32.search(kernel):
+        return "tf32"
+    return "32" if _FLOAT32.search(kernel) else ""
+
+
+def rates(
+    works: Sequence[Work | None], durations_us: Sequence[float], peaks: Peaks | None
+) -> tuple[Rate, ...]:
+    """What each work achieved, in order of its first kernel; kernels without work are left out."""
+    durations: dict[int, float] = {}
+    first: dict[int, Work] = {}
+    for work, duration in zip(works, durations_us, strict=True):
+        if work is not None:
+            durations[work.row] = durations.get(work.row, 0.0) + duration
+            first.setdefault(work.row, work)
+    return tuple(
+        _rate(first[row], duration, peaks) for row, duration in durations.items() if duration > 0
+    )
+
+
+def _rate(work: Work, duration_us: float, peaks: Peaks | None) -> Rate:
+    tflops, gbps = work.flops / duration_us / 1e6, work.bytes / duration_us / 1e3
+    if peaks is None:
+        return Rate(work, duration_us, tflops, gbps, None, None)
+    peak = peaks.tflops.get(work.precision)
+    of_compute = None if peak is None else tflops / peak
+    return Rate(work, duration_us, tflops, gbps, of_compute, gbps / peaks.bandwidth)
+
+
+def roofline_of(found: Sequence[Rate], busy_us: float, peaks: Peaks | None) -> Roofline:
+    """Which roof limits a call whose kernels take ``busy_us`` together.
+
+    A roof is the verdict if kernels that are near it take more than half of the time.
+    """
+    if not found:
+        return Roofline(None, "no shapes of a known operator were recorded")
+    if peaks is None:
+        return Roofline(None, "the peaks of this GPU are not in the table")
+    for roof in ("compute", "memory"):
+        of_roof = [rate for rate in found if rate.roof == roof]
+        share = sum(rate.duration_us for rate in of_roof) / busy_us if busy_us > 0 else 0.0
+        if share > _MOST:
+            return Roofline(roof, f"{_words(roof, of_roof)} in {share:.0%} of the GPU time")
+    known = sum(rate.duration_us for rate in found) / busy_us if busy_us > 0 else 0.0
+    return Roofline(
+        None,
+        f"neither roof is near in most of the GPU time (work known for {known:.0%} of it)",
+    )
+
+
+def _words(roof: Roof, found: Sequence[Rate]) -> str:
+    """The achieved rate over all, and its share of the peak."""
+    time = sum(rate.duration_us for rate in found)
+    if roof == "memory":
+        gbps = sum(rate.work.bytes for rate in found) / time / 1e3
+        share = sum((rate.of_memory or 0.0) * rate.duration_us for rate in found) / time
+        return f"{gbps:.0f} GB/s, {share:.0%} of the memory's peak,"
+    tflops = sum(rate.work.flops for rate in found) / time / 1e6
+    share = sum((rate.of_compute or 0.0) * rate.duration_us for rate in found) / time
+    return f"{tflops:.3g} TFLOP/s, {share:.0%} of the peak,"

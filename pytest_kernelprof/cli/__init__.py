@@ -1,0 +1,1 @@
+"""The command ``kernelprof``: one file a subcommand."""

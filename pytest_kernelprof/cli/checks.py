@@ -1,0 +1,246 @@
+"""What is asked of the machine: driver, permissions, environment, torch, CUPTI, a canary kernel.
+
+Whatever loads torch or CUPTI is asked in a process of its own, with a time limit: a crash or a
+hang of theirs is an answer too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import shutil
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
+from pytest_kernelprof.device.machine import Canary, Machine, TorchFacts
+from pytest_kernelprof.device.nvml import nvml_facts
+from pytest_kernelprof.errors import ProfilerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Question = Literal["torch", "canary", "canary_after_cpu"]
+
+_PATIENCE_S = 180.0
+_PACKAGES = ("pytest", "pytest-benchmark", "pytest-kernelprof", "triton")
+_VARIABLES = re.compile(
+    r"CUDA_VISIBLE_DEVICES$|CUDA_INJECTION64_PATH$|CUDA_LAUNCH_BLOCKING$|NVIDIA_VISIBLE_DEVICES$"
+    r"|NSYS_|NV_NSIGHT_|NV_COMPUTE_PROFILER|KINETO_|TEARDOWN_CUPTI$|DISABLE_CUPTI|TRITON_INTERPRET$"
+)
+_INJECTED = re.compile(
+    r"libToolsInjection|libcuda-injection|libnsys|libInterceptorInjection|nsight-(systems|compute)"
+    r"|libaccinj|libproton"
+)
+_PARAMETERS = Path("/proc/driver/nvidia/params")
+_STATUS = Path("/proc/self/status")
+_DRIVER_VERSION = Path("/proc/driver/nvidia/version")
+_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
+_ANSWER = "kernelprof-answer:"
+
+
+def look_at_machine() -> Machine:
+    """Ask everything; what cannot be asked says so in its place. Takes up to half a minute."""
+    torch = _torch_facts()
+    has_gpu = bool(torch.version) and not torch.why_no_gpu
+    nvml = nvml_facts()
+    folder, temp_error, free = _temp_folder()
+    return Machine(
+        torch=torch,
+        canary=_canary("canary") if has_gpu else Canary("no gpu"),
+        canary_after_cpu=_canary("canary_after_cpu") if has_gpu else None,
+        nvml=nvml,
+        packages=_packages(),
+        driver=nvml.driver or driver_version(_text_of(_DRIVER_VERSION)),
+        admin_only=admin_only(_text_of(_PARAMETERS)),
+        may_profile_anyway=may_profile(_text_of(_STATUS)),
+        environment=_environment(),
+        injected=injected_libraries(_text_of(Path("/proc/self/maps"))),
+        temp_folder=folder,
+        temp_error=temp_error,
+        temp_free_bytes=free,
+    )
+
+
+def _environment() -> dict[str, str]:
+    """The variables that matter; bytes that are no text become escapes that can be printed."""
+    return {
+        name: value.encode(errors="backslashreplace").decode()
+        for name, value in sorted(os.environ.items())
+        if _VARIABLES.match(name)
+    }
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def driver_version(text: str) -> str:
+    """The version in ``/proc/driver/nvidia/version``; empty where there is none."""
+    match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return match[1] if match else ""
+
+
+def admin_only(parameters: str) -> bool | None:
+    """Whether the driver's parameters keep profiling to administrators; None without them."""
+    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", parameters)
+    return None if match is None else match[1] != "0"
+
+
+def may_profile(status: str) -> bool:
+    """Whether ``/proc/self/status`` grants CAP_SYS_ADMIN or CAP_PERFMON."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.M)
+    held = int(match[1], 16) if match else 0
+    return bool(held >> _CAP_SYS_ADMIN & 1 or held >> _CAP_PERFMON & 1)
+
+
+def profiling_is_refused() -> bool:
+    """Whether the driver keeps profiling to administrators, and this process is none."""
+    return bool(admin_only(_text_of(_PARAMETERS))) and not may_profile(_text_of(_STATUS))
+
+
+def injected_libraries(maps: str) -> tuple[str, ...]:
+    """File names of profiling tools' libraries in a process's memory map."""
+    paths = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/" in line}
+    return tuple(sorted(os.path.basename(path) for path in paths if _INJECTED.search(path)))
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _temp_folder() -> tuple[str, str, int | None]:
+    """The folder for traces, why it cannot be written to (or nothing), and its free bytes."""
+    try:
+        folder = tempfile.gettempdir()
+        with tempfile.TemporaryFile(prefix="kernelprof-") as file:
+            file.write(b"x")
+            file.flush()
+        return folder, "", shutil.disk_usage(folder).free
+    except OSError as error:
+        return tempfile.tempdir or "", str(error), None
+
+
+def _torch_facts() -> TorchFacts:
+    answer = _ask("torch")
+    if isinstance(answer, str):
+        return TorchFacts(error=answer)
+    return msgspec.convert(answer, TorchFacts)
+
+
+def _canary(question: Question) -> Canary:
+    answer = _ask(question)
+    if isinstance(answer, str):
+        return Canary("crashed", answer)
+    return msgspec.convert(answer, Canary)
+
+
+def _ask(question: Question) -> dict[str, Any] | str:
+    """The answer of a fresh process, or why there was none."""
+    try:
+        done = run_fresh(
+            f"from pytest_kernelprof.cli.checks import answer; answer({question!r})",
+            _PATIENCE_S,
+        )
+    except NotFinished as error:
+        return str(error)
+    lines = [line for line in done.output.splitlines() if line.startswith(_ANSWER)]
+    if lines:
+        found: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
+        return found
+    return f"the process that asked ended with status {done.status}: {done.last_words}"
+
+
+def answer(question: Question) -> None:
+    """Answer one question on standard output; runs in the process that ``look_at_machine`` starts.
+
+    Raises:
+        ProfilerUnavailable: torch cannot be imported.
+    """
+    asked: dict[Question, Callable[[], TorchFacts | Canary]] = {
+        "torch": _ask_torch,
+        "canary": _try_canary,
+        "canary_after_cpu": _try_canary_after_cpu,
+    }
+    print(_ANSWER + msgspec.json.encode(asked[question]()).decode(), flush=True)
+
+
+def _ask_torch() -> TorchFacts:
+    from pytest_kernelprof.device.inventory import load_torch, why_no_gpu
+
+    try:
+        torch = load_torch()
+    except ProfilerUnavailable as error:
+        return TorchFacts(error=str(error))
+    reason = why_no_gpu()
+    cupti_path, cupti_version = ("", 0) if reason else _cupti(torch)
+    activities = torch.profiler.supported_activities()
+    return TorchFacts(
+        version=str(torch.__version__),
+        cuda=torch.version.cuda or "",
+        hip=torch.version.hip or "",
+        why_no_gpu=reason,
+        gpus=() if reason else _gpus(torch),
+        cuda_activity=torch.profiler.ProfilerActivity.CUDA in activities,
+        cupti_path=cupti_path,
+        cupti_version=cupti_version,
+    )
+
+
+def _gpus(torch: Any) -> tuple[str, ...]:
+    properties = [
+        torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())
+    ]
+    return tuple(f"{one.name}, sm_{one.major}{one.minor}" for one in properties)
+
+
+def _cupti(torch: Any) -> tuple[str, int]:
+    """Path and version of the CUPTI library: the one that torch has loaded, else the one that lies
+    beside it."""
+    torch.cuda.init()
+    maps = _text_of(Path("/proc/self/maps")).splitlines()
+    loaded = [line.split(maxsplit=5)[-1] for line in maps if "libcupti.so" in line]
+    folder = Path(torch.__file__).parent
+    beside = [
+        str(path)
+        for place in (folder / "lib", folder.parent / "nvidia")
+        for path in sorted(place.rglob("libcupti.so*"))
+    ]
+    for path in [*loaded, *beside]:
+        version = ctypes.c_uint32()
+        try:
+            failed = ctypes.CDLL(path).cuptiGetVersion(ctypes.byref(version))
+        except (OSError, AttributeError):
+            continue
+        return (path, 0 if failed else version.value)
+    return "", 0
+
+
+def _try_canary() -> Canary:
+    from pytest_kernelprof.capture.canary import canary_seen, why_blind
+
+    return Canary("seen") if canary_seen() else Canary("blind", why_blind())
+
+
+def _try_canary_after_cpu() -> Canary:
+    """What a CPU-only profile that runs first does to the canary (pytorch #186036)."""
+    from pytest_kernelprof.device.inventory import load_torch
+
+    torch = load_torch()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        torch.ones(1).add_(1)
+    return _try_canary()

@@ -1,0 +1,209 @@
+"""``kernelprof noise``: how far times scatter on this machine, and the margins to use."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
+from pytest_kernelprof.errors import ProfilerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.device.inventory import DeviceKind
+    from pytest_kernelprof.stats.noise import Run
+
+HELP = "measures how far times scatter on this machine and prints the margins to use"
+
+_SCHEMA = 1
+_METRICS = ("cuda_time", "latency", "launch_overhead")
+_FEWEST_ROUNDS = 2
+_PATIENCE_S = 900.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options: rounds, processes, device, json."""
+    parser.add_argument(
+        "--rounds",
+        type=_rounds,
+        default=48,
+        metavar="N",
+        help="rounds of each workload in each process (default: 48)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=_processes,
+        default=3,
+        metavar="N",
+        help="fresh processes to compare (default: 3; more give closer margins); 1 measures in "
+        "this process and gives no margins",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cuda", "cpu"),
+        default="auto",
+        help="default: the GPU where there is one; on the CPU only the latency is measured",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
+
+
+def _rounds(text: str) -> int:
+    return _at_least(_FEWEST_ROUNDS, text)
+
+
+def _processes(text: str) -> int:
+    return _at_least(1, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}; expected a whole number of {least} or more"
+        )
+    return int(text)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Measure and print; 0.
+
+    Raises:
+        IncompleteProfile: a workload could not be measured.
+    """
+    if chosen.processes == 1:
+        answers = [_measure_here(chosen)]
+    else:
+        answers = [_measure_in_fresh_process(chosen, i) for i in range(chosen.processes)]
+    report = report_of(chosen, answers)
+    print(json.dumps(report, indent=2) if chosen.json else "\n".join(lines_of(report)))
+    return 0
+
+
+def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
+    """The rounds of every workload in this process, with the place that they were measured at."""
+    from pytest_kernelprof.cli.workloads import workloads
+    from pytest_kernelprof.device.inventory import current_device, usual_kind
+    from pytest_kernelprof.measure.runner import profile
+
+    kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
+    current_device(kind)  # an error where there is none, before anything is made on it
+    metrics = _METRICS if kind == "cuda" else ("latency",)
+    measured: Run = {}
+    place = ""
+    doubts = []
+    for name, call in workloads(kind).items():
+        found = profile(call, device=kind, rounds=chosen.rounds)
+        place = found.place
+        measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
+        if found.conditions.doubt:
+            doubts.append(f"{name}: {found.conditions.doubt}")
+    return {"device": kind, "place": place, "doubts": doubts, "run": measured}
+
+
+def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[str, Any]:
+    if sys.stderr.isatty():
+        print(f"process {index + 1} of {chosen.processes} ...", file=sys.stderr, flush=True)
+    arguments = ["noise", "--processes=1", "--json"]
+    arguments += [f"--rounds={chosen.rounds}", f"--device={chosen.device}"]
+    code = f"from pytest_kernelprof.cli.main import main; sys.exit(main({arguments!r}))"
+    try:
+        done = run_fresh(code, _PATIENCE_S)
+    except NotFinished as error:
+        raise ProfilerUnavailable(f"process {index + 1}: {error}") from error
+    if done.status:
+        words = done.last_words.removeprefix("kernelprof: ")
+        raise ProfilerUnavailable(f"process {index + 1} ended with status {done.status}: {words}")
+    try:
+        answer = json.loads(done.output)
+    except ValueError:
+        shown = done.output.strip()[:80]
+        raise ProfilerUnavailable(
+            f"process {index + 1} wrote something else than its times: {shown!r}"
+        ) from None
+    return {**{key: answer[key] for key in ("device", "place", "doubts")}, "run": answer["runs"][0]}
+
+
+def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all processes answered, judged; no margins from times that were disturbed."""
+    from pytest_kernelprof.stats.noise import RULE, margins, spreads
+
+    runs = [answer["run"] for answer in answers]
+    found = spreads(runs)
+    doubts = sorted({doubt for answer in answers for doubt in answer["doubts"]})
+    if doubts:
+        found = [replace(spread, margin_us=None) for spread in found]
+    return {
+        "schema": _SCHEMA,
+        "device": answers[0]["device"],
+        "place": answers[0]["place"],
+        "rounds": chosen.rounds,
+        "processes": len(answers),
+        "spreads": [{**asdict(spread), "margin": spread.margin} for spread in found],
+        "margins": [{**asdict(margin), "text": margin.text} for margin in margins(found)],
+        "doubts": doubts,
+        "rule": RULE,
+        "runs": runs,
+    }
+
+
+def lines_of(report: dict[str, Any]) -> list[str]:
+    """The report for people: a table, the margins, and the rule by which they were made."""
+    lines = [_title(report), *_table(report["spreads"]), ""]
+    if report["device"] == "cpu":
+        lines.append("On the CPU only the latency is measured; limits on other times need a GPU.")
+    lines += [f"Disturbed: {doubt}." for doubt in report["doubts"]]
+    if report["margins"]:
+        lines += ["Margins that suffice for all of these:"]
+        lines += [f"  {margin['text']}" for margin in report["margins"]]
+        lines.append(f"Rule: {report['rule']}.")
+        if any((margin["fraction"] or 0) > 1 for margin in report["margins"]):
+            lines.append(
+                "A margin above 100 % catches little: leave the machine alone meanwhile, or "
+                "compare more processes (k is 37 for 2, 10.6 for 3, 5.7 for 5, 4.0 for 10)."
+            )
+    elif report["doubts"]:
+        lines.append("No margins: measure again when the GPU is cool and has nothing else to do.")
+    else:
+        lines.append("No margins: one process does not show how processes differ (--processes=3).")
+    return lines
+
+
+def _title(report: dict[str, Any]) -> str:
+    processes = "1 process" if report["processes"] == 1 else f"{report['processes']} processes"
+    return f"{report['place']}: {report['rounds']} rounds in each of {processes}"
+
+
+def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
+    from pytest_kernelprof.report.tables import Column, render
+    from pytest_kernelprof.units import format_time
+
+    columns = (
+        Column("workload", shrinks=True),
+        Column("metric"),
+        Column("median", number=True),
+        Column("within", number=True),
+        Column("lag 1", number=True),
+        Column("between", number=True),
+        Column("margin", number=True),
+    )
+    rows = [
+        [
+            one["workload"],
+            one["metric"],
+            format_time(one["median_us"]),
+            _percent(one["within"]),
+            f"{one['autocorrelation']:+.2f}",
+            _percent(one["between"]),
+            "-" if one["margin_us"] is None else f"+{format_time(one['margin_us'])}",
+        ]
+        for one in spreads
+    ]
+    return render(columns, rows, shutil.get_terminal_size((100, 24)).columns)
+
+
+def _percent(fraction: float | None) -> str:
+    return "-" if fraction is None else f"{fraction * 100:.1f} %"

@@ -1,0 +1,1 @@
+"""The machine: its GPUs, their state, and the lock that shares them."""

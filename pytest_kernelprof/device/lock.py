@@ -1,0 +1,159 @@
+"""One lock per GPU, across processes and users of a machine: what is timed has the GPU alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import json
+import os
+import stat
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.device.identity import gpu_uuid
+from pytest_kernelprof.errors import GpuBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from filelock import BaseFileLock
+
+    from pytest_kernelprof.device.inventory import Device
+
+_FOLDER = "kernelprof-locks"
+_FOR_ALL_USERS = 0o666
+_LONGEST_NAME = 200
+
+
+@contextlib.contextmanager
+def gpu_lock(device: Device, timeout_s: float, who: str = "") -> Iterator[None]:
+    """Hold the GPU's lock; nothing on the CPU.
+
+    Only timed rounds need it, counts do not. It is the operating system's lock on a file, so a
+    holder that dies frees it, and a process that holds it may take it again.
+
+    Args:
+        timeout_s: seconds to wait for another process that holds it.
+        who: what others read of this holder when their time is up: the test's node id.
+
+    Raises:
+        GpuBusy: the time is up, with who holds the lock; or it cannot be made, with the remedy.
+    """
+    if device.kind != "cuda":
+        yield
+        return
+    with lock_by_uuid(gpu_uuid(device), timeout_s, who, device.name):
+        yield
+
+
+@contextlib.contextmanager
+def lock_by_uuid(uuid: str, timeout_s: float, who: str = "", name: str = "GPU") -> Iterator[None]:
+    """Hold the lock of the GPU with this UUID; ``name`` is what messages call it.
+
+    Raises:
+        GpuBusy: as ``gpu_lock`` does.
+    """
+    from filelock import Timeout
+
+    folder = _folder()
+    note = folder / f"{uuid}.holder"
+    lock = _lock(os.getpid(), folder / f"{uuid}.lock")
+    again = lock.is_locked
+    try:
+        lock.acquire(timeout=timeout_s)
+    except Timeout:
+        raise GpuBusy(
+            f"{name} ({uuid}) was not free to be timed on within {timeout_s:g} s: held by "
+            f"{_holder(note)}. Wait for that process or end it, allow more time with "
+            "--kernelprof-lock-timeout=SECONDS, or choose another GPU with CUDA_VISIBLE_DEVICES"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise GpuBusy(_cannot_be_made(folder / f"{uuid}.lock", error)) from error
+    try:
+        if not again:
+            _write(note, json.dumps(_myself(who)))
+        yield
+    finally:
+        if not again:
+            _write(note, "")
+        lock.release()
+
+
+@functools.cache
+def _lock(process: int, path: Path) -> BaseFileLock:
+    """One object per process and file, since it counts how often it is held. A forked child makes
+    its own: it holds nothing."""
+    from filelock import FileLock
+
+    return FileLock(path, mode=_FOR_ALL_USERS, thread_local=False)
+
+
+def _folder() -> Path:
+    """The folder of the locks, made for all users: each may lock, none may remove another's."""
+    folder = Path(tempfile.gettempdir()) / _FOLDER
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            folder.chmod(0o777 | stat.S_ISVTX)  # mkdir's own mode is cut by the umask
+        mode = folder.lstat().st_mode
+    except OSError as error:
+        raise GpuBusy(_cannot_be_made(folder, error)) from error
+    if not stat.S_ISDIR(mode):  # also a link, which somebody may have put there to mislead
+        raise GpuBusy(_cannot_be_made(folder, NotADirectoryError("it is not a folder")))
+    return folder
+
+
+def _cannot_be_made(path: Path, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or error
+    return (
+        f"the lock of the GPU cannot be made: {path}: {reason}. Make its folder writable for all "
+        f"(chmod 1777 {path.parent if path.suffix else path}), or set TMPDIR to a folder that is, "
+        "the same for all who time on this machine"
+    )
+
+
+def _myself(who: str) -> dict[str, str | int | float]:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in containers
+        user = ""
+    command = Path(sys.argv[0]).name if sys.argv else ""
+    return {"pid": os.getpid(), "who": who or command, "user": user, "since": time.time()}
+
+
+def _write(note: Path, text: str) -> None:
+    """Say who holds the lock. In place: another user's file in this folder cannot be replaced.
+
+    What cannot be written is left out: the lock holds all the same.
+    """
+    flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    with contextlib.suppress(OSError):
+        try:
+            handle = os.open(note, flags | os.O_TRUNC)
+        except FileNotFoundError:
+            handle = os.open(note, flags | os.O_CREAT | os.O_EXCL, _FOR_ALL_USERS)
+            os.chmod(note, _FOR_ALL_USERS)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _holder(note: Path) -> str:
+    """Who holds the lock, in words. Anyone may have written the note: it is taken as text only."""
+    try:
+        said = json.loads(note.read_bytes())
+        pid, since = int(said["pid"]), float(said["since"])
+        who, user = _printable(str(said["who"])), _printable(str(said["user"]))
+        minutes, seconds = divmod(int(time.time() - since), 60)
+        clock = time.strftime("%H:%M:%S", time.localtime(since))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return f"a process that left no name (whoever has {note.with_suffix('.lock')} open)"
+    of = f" of user {user}" if user else ""
+    return f"pid {pid}{of} ({who or 'unnamed'}) since {clock}, {minutes} min {seconds} s ago"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST_NAME])

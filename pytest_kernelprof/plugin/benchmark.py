@@ -1,0 +1,417 @@
+"""The bridge to pytest-benchmark: its table, files and comparisons, about the GPU's time.
+
+It uses pytest-benchmark's public parts only: the ``benchmark`` fixture, its marker's ``timer``,
+``extra_info``, its hooks, and the JSON's shape.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+import pytest
+
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError, ProfilerUnavailable
+from pytest_kernelprof.limits.marks import check_option, limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_kernelprof.analysis.metrics import Metric
+    from pytest_kernelprof.analysis.profile import Profile
+    from pytest_kernelprof.device.inventory import DeviceKind
+    from pytest_kernelprof.plugin.fixture import KernelProfile
+    from pytest_kernelprof.plugin.settings import Settings
+
+R = TypeVar("R")
+Timer = Literal["wall", "cuda"]
+
+PLUGIN = "kernelprof-benchmark"
+_FIXTURE = "kernel_benchmark"
+_SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
+
+_clock = pytest.StashKey["Clock"]()
+_has_benchmark = pytest.StashKey[bool]()
+
+
+class Clock:
+    """The timer that pytest-benchmark is given, one a test. What it reads is set when it is known:
+    the host's clock behind a synchronisation, or the replay of measured device times.
+
+    ``__name__`` is what the saved JSON names as ``timer``.
+    """
+
+    def __init__(self) -> None:
+        self.__name__ = "kernelprof-wall"
+        self._read: Callable[[], float] = time.perf_counter
+
+    def __call__(self) -> float:
+        """The time in seconds."""
+        return self._read()
+
+    def read(self, timer: Timer, read: Callable[[], float]) -> None:
+        """From now on, read this."""
+        self.__name__ = f"kernelprof-{timer}"
+        self._read = read
+
+
+class Replay:
+    """Plays measured times back: time stands still but for ``play``, which takes the next one."""
+
+    def __init__(self, times_us: Sequence[float]) -> None:
+        self._left = iter(times_us)
+        self._now_us = 0.0
+
+    def now(self) -> float:
+        """Seconds played so far."""
+        return self._now_us * 1e-6
+
+    def play(self) -> None:
+        """Let the next time pass; none is left over for further calls."""
+        self._now_us += next(self._left, 0.0)
+
+
+class KernelBenchmark:
+    """Profiles a callable as ``kernel_profile`` does, then hands it to pytest-benchmark to time."""
+
+    def __init__(
+        self,
+        benchmark: Any,
+        kernel_profile: KernelProfile,
+        clock: Clock,
+        node: pytest.Item,
+        *,
+        disabled: bool,
+    ) -> None:
+        self._benchmark = benchmark
+        self._kernel_profile = kernel_profile
+        self._clock = clock
+        self._node = node
+        self._disabled = disabled
+        self._used = False
+
+    def __call__(
+        self, fn: Callable[..., R], /, *args: Any, timer: Timer = "wall", **kwargs: Any
+    ) -> R:
+        """Profile ``fn(*args, **kwargs)`` once, then benchmark it; returns the first call's result.
+
+        Args:
+            timer: see ``run``. A callable that takes a ``timer`` of its own needs ``run``.
+        """
+        __tracebackhide__ = True
+        return self.run(fn, args, kwargs, timer=timer)
+
+    def run(
+        self,
+        fn: Callable[..., R],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        setup: Callable[[], Any] | None = None,
+        timer: Timer = "wall",
+        rounds: int | None = None,
+    ) -> R:
+        """The explicit form of a call.
+
+        Args:
+            setup: runs before each call, outside of what is timed, and hands back fresh arguments:
+                a tuple, a pair of tuple and dict, or None to keep the given ones.
+            timer: "wall" is the host's time until the device is done: pytest-benchmark calls
+                ``fn`` in rounds as it always does, and the device is synchronised before each
+                reading of the clock. A call that is short against a synchronisation it repeats
+                within a round, one synchronisation for all; the time is the round's share.
+                "cuda" is the time that the device was busy with the call (``gpu_busy``), one value
+                of each profiled round, the L2 cache flushed before it: neither the launch nor gaps
+                between kernels count. These rounds are profiled first, in one session, and played
+                back to pytest-benchmark, whose own settings of rounds, time and warm-up therefore
+                do not matter.
+            rounds: how many rounds are profiled; with ``setup`` or "cuda" also how many
+                pytest-benchmark sees. By default what the options say, else 12.
+
+        Raises:
+            IncompleteProfile: with "cuda", there are no device times; the message says why. (Of a
+                profile that misses something the test's verdict tells, as with kernel_profile.)
+            MarkerError: timer or rounds are not of their form.
+            RuntimeError: it was called before in this test.
+        """
+        __tracebackhide__ = True
+        self._check(fn, timer)
+        if rounds is not None:
+            check_option("rounds", rounds)
+        if self._disabled:
+            return self._run_disabled(fn, args, kwargs or {}, setup, timer)
+        if timer == "cuda" and self._kernel_profile.device != "cuda":
+            raise ProfilerUnavailable(
+                'timer="cuda": this test runs on the CPU, where there is no device time; use '
+                'timer="wall" (the default), or run it on a GPU'
+            )
+        result = self._kernel_profile.run_for_benchmark(fn, args, kwargs or {}, setup, rounds)
+        profile = self._kernel_profile.last
+        self._benchmark.extra_info["kernelprof"] = facts_of(profile, timer)
+        if timer == "cuda":
+            # An incomplete profile has no times to play; the test's verdict says so at its end.
+            if profile.integrity.complete:
+                self._play_back(device_times(profile))
+        else:
+            self._time(fn, args, kwargs or {}, setup, len(profile.metrics["kernels"].rounds))
+        return result
+
+    def _check(self, fn: object, timer: object) -> None:
+        __tracebackhide__ = True
+        if not callable(fn):
+            raise TypeError(
+                f"kernel_benchmark times a callable, got {type(fn).__name__}; "
+                "write kernel_benchmark(fn, *args), not kernel_benchmark(fn(*args))"
+            )
+        if timer not in get_args(Timer):
+            raise MarkerError(
+                f'timer={timer!r}: expected "wall" or "cuda". The form is: kernel_benchmark(fn, '
+                '*args, timer="cuda"); a callable that takes a timer of its own is called with '
+                'kernel_benchmark.run(fn, args, {"timer": ...})'
+            )
+        if self._used:
+            raise RuntimeError(
+                "kernel_benchmark times one callable in a test, as pytest-benchmark does: "
+                "parametrise the test, or profile the others with kernel_profile"
+            )
+        self._used = True
+
+    def _time(
+        self,
+        fn: Callable[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        setup: Callable[[], Any] | None,
+        rounds: int,
+    ) -> R:
+        """Let pytest-benchmark time live calls."""
+        __tracebackhide__ = True
+        from pytest_kernelprof.measure.taking import preparer
+
+        if setup is None:
+            return self._benchmark(fn, *args, **kwargs)  # type: ignore[no-any-return]
+        prepare = preparer(fn, args, kwargs, setup)
+        return self._benchmark.pedantic(  # type: ignore[no-any-return]
+            lambda call: call(), setup=lambda: ((prepare(),), {}), rounds=rounds
+        )
+
+    def _play_back(self, times_us: Sequence[float]) -> None:
+        """Let pytest-benchmark read times that are known already."""
+        replay = Replay(times_us)
+        self._clock.read("cuda", replay.now)
+        self._benchmark.pedantic(replay.play, rounds=len(times_us))
+
+    def _run_disabled(
+        self,
+        fn: Callable[..., R],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        setup: Callable[[], Any] | None,
+        timer: Timer,
+    ) -> R:
+        """With --kernelprof-disable: no profile, and thus no device times either."""
+        __tracebackhide__ = True
+        if timer == "wall":
+            return self._kernel_profile.run(
+                lambda: self._time(
+                    fn, args, kwargs, setup, self._node.config.getoption("benchmark_min_rounds")
+                )
+            )
+        from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+        self._node.warn(
+            KernelprofWarning(
+                'not benchmarked: timer="cuda" profiles, and --kernelprof-disable is on'
+            )
+        )
+        return self._kernel_profile.run(fn, args, kwargs, setup=setup)
+
+
+def _synchronised(kind: DeviceKind) -> Callable[[], float]:
+    """The host's clock, read when the device is done with all work."""
+    from pytest_kernelprof.device.inventory import current_device, synchronize
+
+    device = current_device(kind)
+
+    def read() -> float:
+        synchronize(device)
+        return time.perf_counter()
+
+    return read
+
+
+def device_times(profile: Profile) -> tuple[float, ...]:
+    """How long the device was busy with each profiled round, in microseconds.
+
+    They are the profiler's, not those of event pairs around the call: a pair also times the launch
+    between its events (20 us for an addition that takes 0.9 us), and a head start for the device
+    that hides the launch fails where the call waits, or launches longer than the head start.
+
+    Raises:
+        IncompleteProfile: the call gave the device nothing to do.
+    """
+    busy = profile.metrics["gpu_busy"]
+    if not any(busy.rounds):
+        raise IncompleteProfile(
+            'timer="cuda": the call gave the GPU nothing to do, so there is no device time to '
+            'benchmark; use timer="wall" (the default)'
+        )
+    return busy.rounds
+
+
+def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
+    """What goes into ``extra_info``: plain builtins, each metric under its name and unit.
+
+    Times are medians in microseconds, counts those of the largest round; None is a number that
+    could not be had here. ``cupti_ratio`` is what an attached CUPTI costs the host's launches, as a
+    ratio: host times hold that share, those of timer "wall" too.
+    """
+    timings = profile.host_timings
+    return {
+        "timer": timer,
+        "device_kind": profile.device_kind,
+        "place": profile.place,
+        "complete": profile.integrity.complete,
+        **dict(_named_with_unit(metric) for metric in profile.metrics.values()),
+        "cupti_ratio": timings.cupti_ratio if timings else None,
+        "bound": profile.bound.verdict,
+        "bound_reason": profile.bound.reason,
+    }
+
+
+def _named_with_unit(metric: Metric) -> tuple[str, int | float | None]:
+    suffix = _SUFFIXES[metric.unit]
+    name = metric.name if metric.name.endswith(suffix) else metric.name + suffix
+    if metric.value is None:
+        return name, None
+    return name, float(metric.value) if metric.unit == "us" else int(metric.value)
+
+
+def timed_by_benchmark(item: pytest.Item) -> bool:
+    """Whether pytest-benchmark times a test, whose call phase must not be profiled as a whole."""
+    active = item.config.pluginmanager.hasplugin(PLUGIN)
+    return active and "benchmark" in getattr(item, "fixturenames", ())
+
+
+def refuse_whole_call(item: pytest.Item) -> None:
+    """A call phase that pytest-benchmark repeats as it likes has no count of its own.
+
+    Raises:
+        MarkerError: always, with the remedy.
+    """
+    limits = ", ".join(limit.name for limit in limits_of(item)) or "--kernelprof-all"
+    raise MarkerError(
+        f"{limits}: the test calls benchmark, whose calibration and rounds would all be counted. "
+        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn once, "
+        "outside of what is timed"
+    )
+
+
+def has_benchmark(item: pytest.Item) -> bool:
+    """Whether the running test has got pytest-benchmark's fixture, by name or as it ran."""
+    return item.stash.get(_has_benchmark, False)
+
+
+def is_active(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark is there, whatever way it was loaded: its hooks are specified."""
+    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
+    return hook is not None and bool(hook.has_spec())
+
+
+class Bridge:
+    """The part of the plugin that is only there when pytest-benchmark is.
+
+    Attributes:
+        shown: nodeids of the tests in pytest-benchmark's table, if it prints one.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.shown: set[str] = set()
+
+    @pytest.fixture
+    def kernel_benchmark(
+        self, request: pytest.FixtureRequest, kernel_profile: KernelProfile, benchmark: Any
+    ) -> KernelBenchmark:
+        """Profile GPU code as kernel_profile does, then benchmark it with pytest-benchmark:
+        kernel_benchmark(fn, *args) times with a synchronised clock, timer="cuda" the GPU's time."""
+        from pytest_kernelprof.device.inventory import usual_kind
+
+        clock = request.node.stash.get(_clock, None)
+        if clock is None:
+            raise MarkerError(
+                "kernel_benchmark has to be an argument of the test (or of one of its fixtures): "
+                "fetched with getfixturevalue it is too late to give pytest-benchmark its timer"
+            )
+        disabled = self._settings.disable
+        # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
+        clock.read("wall", _synchronised(usual_kind() if disabled else kernel_profile.device))
+        return KernelBenchmark(benchmark, kernel_profile, clock, request.node, disabled=disabled)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Before ``benchmark`` is made: give it our timer, or refuse what would come out wrong."""
+        fixtures = getattr(item, "fixturenames", ())
+        if _FIXTURE in fixtures:
+            _set_timer(item)
+        elif timed_by_benchmark(item) and "kernel_profile" not in fixtures:
+            self._look_at_whole_call(item)
+
+    def _look_at_whole_call(self, item: pytest.Item) -> None:
+        if self._settings.disable:
+            return
+        if limits_of(item):
+            refuse_whole_call(item)
+        if self._settings.all:
+            from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+            item.warn(
+                KernelprofWarning(
+                    "not profiled: pytest-benchmark times this test; kernel_benchmark(fn, *args) "
+                    "in place of benchmark(fn, *args) does both"
+                )
+            )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> None:
+        """Note that a test has got ``benchmark``, in whatever way."""
+        if fixturedef.argname == "benchmark" and isinstance(request.node, pytest.Item):
+            request.node.stash[_has_benchmark] = True
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        """Runs that were saved on different GPUs or with different software are told apart."""
+        from pytest_kernelprof.device.environment import describe_gpu
+
+        machine_info["gpu"] = describe_gpu()
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_benchmark_group_stats(
+        self, config: pytest.Config, benchmarks: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Called when there is a table to print: note whose; the grouping is left to others."""
+        if config.getoption("benchmark_verbose") or not config.getoption("benchmark_quiet"):
+            self.shown.update(bench["fullname"] for bench in benchmarks)
+
+
+def _set_timer(item: pytest.Item) -> None:
+    """Put our clock into the test's benchmark marker, which pytest-benchmark reads next.
+
+    Raises:
+        MarkerError: the marker has another timer.
+    """
+    marker = item.get_closest_marker("benchmark")
+    kwargs = dict(marker.kwargs) if marker else {}
+    given = kwargs.get("timer")
+    if isinstance(given, Clock):  # the test is run again
+        item.stash[_clock] = given
+        return
+    if given is not None:
+        raise MarkerError(
+            f"benchmark(timer={given!r}): kernel_benchmark brings its own timer. Drop this one, or "
+            'ask for device times with kernel_benchmark(fn, *args, timer="cuda")'
+        )
+    item.stash[_clock] = kwargs["timer"] = Clock()
+    args = marker.args if marker else ()
+    item.add_marker(pytest.mark.benchmark(*args, **kwargs), append=False)

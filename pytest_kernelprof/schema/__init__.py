@@ -1,0 +1,1 @@
+"""The contract between those who measure and those who tell: typed records, nothing else."""

@@ -1,0 +1,1 @@
+"""Intervals, ratios and margins: pure functions of numbers."""

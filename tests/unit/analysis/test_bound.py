@@ -1,0 +1,57 @@
+"""What a call is limited by, and when that cannot be said."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_kernelprof.analysis.bound import Bound, bound_of
+from pytest_kernelprof.analysis.metrics import count, timed
+from pytest_kernelprof.schema.recording import HostTimings
+
+
+def bound(
+    in_a_row: float | None, busy: float = 100.0, *, syncs: int = 0, cupti: float = 0.0
+) -> Bound:
+    metrics = {
+        "gpu_busy": timed("gpu_busy", [busy]),
+        "syncs": count("syncs", [syncs]),
+        "launches": count("launches", [5]),
+    }
+    timings = HostTimings((1.0,), (1.0,), (1.0,), in_a_row, cupti)
+    return bound_of(metrics, timings)
+
+
+@pytest.mark.parametrize(
+    ("in_a_row", "verdict"),
+    [
+        (300, "overhead"),
+        (121, "overhead"),
+        (119, "mixed"),
+        (111, "mixed"),
+        (109, "gpu"),
+        (90, "gpu"),
+    ],
+)
+def test_the_time_of_a_call_in_a_row_is_compared_with_the_devices(
+    in_a_row: float, verdict: str
+) -> None:
+    assert bound(in_a_row).verdict == verdict
+
+
+def test_waits_inside_make_it_sync_bound() -> None:
+    assert bound(300, syncs=2) == Bound("sync", "the host waits 2 times inside the call")
+
+
+def test_overhead_that_cupti_alone_explains_is_no_verdict() -> None:
+    assert bound(130, cupti=5.0).verdict == "mixed"
+
+
+def test_the_reason_names_both_times() -> None:
+    assert bound(300).reason == "300.0us a call in a row, device busy 100.0us"
+
+
+@pytest.mark.parametrize(("in_a_row", "busy"), [(None, 100.0), (300.0, 0.0)])
+def test_without_calls_in_a_row_or_device_work_nothing_is_claimed(
+    in_a_row: float | None, busy: float
+) -> None:
+    assert bound(in_a_row, busy).verdict == "unknown"

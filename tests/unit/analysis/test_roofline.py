@@ -1,0 +1,192 @@
+"""Work, rates and verdicts from a recorded trace with shapes, and from hand-made numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from built import Event, call, kernel, operator, profile_of, span
+from corpus import recorded
+
+from pytest_kernelprof.analysis.bound import bound_of
+from pytest_kernelprof.analysis.metrics import count, timed
+from pytest_kernelprof.analysis.profile import Profile
+from pytest_kernelprof.analysis.roofline.model import (
+    Rate,
+    Roofline,
+    Work,
+    rates,
+    roofline_of,
+    work_of,
+)
+from pytest_kernelprof.analysis.roofline.peaks import Peaks, peaks_of
+from pytest_kernelprof.schema.recording import HostTimings
+
+PEAKS = Peaks(1000.0, {"16": 100.0, "tf32": 50.0, "32": 10.0}, "made up")
+H200 = peaks_of("NVIDIA H200")
+
+
+def works(profile: Profile) -> tuple[Work | None, ...]:
+    names = [one.name for one in profile.kernels]
+    return work_of(profile.trace, profile.links, profile.operators_of("kernel"), names)
+
+
+def rates_of(profile: Profile) -> tuple[Rate, ...]:
+    return rates(works(profile), [one.duration_us for one in profile.kernels], H200)
+
+
+def test_the_recorded_mlp_products_are_near_compute_and_pointwise_ones_near_memory() -> None:
+    found = rates_of(recorded("memory"))
+    assert [(rate.work.operator, rate.roof) for rate in found] == [
+        ("aten::mm", "compute"),
+        ("aten::gelu", "memory"),
+        ("aten::mm", "compute"),
+        ("aten::mul", "memory"),
+        ("aten::mm", "compute"),
+    ]
+    assert found[0].tflops == pytest.approx(2 * 8192 * 768 * 3072 / 55.872 / 1e6)
+    assert found[3].gbps == pytest.approx(3 * 8192 * 3072 * 2 / 36.416 / 1e3)
+    assert all(0 < (rate.of_compute or 0) < 1 for rate in found)
+    assert all(0 < (rate.of_memory or 0) < 1 for rate in found)
+
+
+def test_the_verdict_on_the_recorded_mlp() -> None:
+    profile = recorded("memory")
+    verdict = roofline_of(rates_of(profile), profile.metrics["gpu_busy"].value or 0, H200)
+    assert verdict == Roofline("compute", "716 TFLOP/s, 72% of the peak, in 71% of the GPU time")
+
+
+def test_a_trace_without_shapes_tells_no_work() -> None:
+    profile = recorded("mlp")
+    assert works(profile) == (None,) * 5
+    assert roofline_of((), 100.0, H200).reason == "no shapes of a known operator were recorded"
+
+
+def test_an_unknown_gpu_has_rates_but_no_shares_and_no_verdict() -> None:
+    profile = recorded("memory")
+    found = rates(works(profile), [one.duration_us for one in profile.kernels], None)
+    assert found[0].tflops > 600
+    assert (found[0].of_compute, found[0].of_memory, found[0].roof) == (None, None, None)
+    assert roofline_of(found, 200.0, None).roof is None
+
+
+def work(row: int, flops: float, moved: float, precision: str = "16") -> Work:
+    return Work(row, "aten::mm", int(flops), int(moved), precision)
+
+
+def test_kernels_of_one_operator_share_its_work() -> None:
+    one = work(3, 100e6, 1e3)  # 100 MFLOP in 1 + 1 us
+    (rate,) = rates([one, one, None], [1.0, 1.0, 5.0], PEAKS)
+    assert rate.duration_us == 2.0
+    assert rate.tflops == pytest.approx(50.0)
+    assert rate.of_compute == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "precision", "roof"),
+    [
+        (80e6, 100e3, "16", "compute"),
+        (10e6, 800e3, "16", "memory"),
+        (45e6, 500e3, "16", "memory"),
+        (30e6, 300e3, "16", None),
+        (40e6, 100e3, "tf32", "compute"),
+        (40e6, 100e3, "", None),
+        (40e6, 800e3, "", None),
+        (0, 800e3, "", "memory"),
+        (0, 1500e3, "32", "memory"),
+    ],
+)
+def test_the_nearer_roof_counts_if_it_is_near(
+    flops: float, moved: float, precision: str, roof: str | None
+) -> None:
+    (rate,) = rates([work(0, flops, moved, precision)], [1.0], PEAKS)
+    assert rate.roof == roof
+
+
+def test_a_verdict_needs_more_than_half_of_the_time() -> None:
+    near_both = [work(0, 80e6, 1e3), work(1, 0, 800e3)]
+    found = rates(near_both, [1.0, 1.0], PEAKS)
+    assert roofline_of(found, 4.0, PEAKS) == Roofline(
+        None, "neither roof is near in most of the GPU time (work known for 50% of it)"
+    )
+    assert roofline_of(found, 1.5, PEAKS).roof == "compute"
+    assert roofline_of(rates(near_both, [1.0, 3.0], PEAKS), 4.0, PEAKS).roof is None
+    assert roofline_of(rates([near_both[1]], [1.0], PEAKS), 1.0, PEAKS) == Roofline(
+        "memory", "800 GB/s, 80% of the memory's peak, in 100% of the GPU time"
+    )
+
+
+def with_inputs(event: Event, *shapes: list[int], dtype: str = "float") -> Event:
+    event["args"] |= {"Input Dims": [*shapes], "Input type": [dtype] * len(shapes)}
+    return event
+
+
+def test_a_copy_inside_a_matmul_is_a_copy_and_the_product_keeps_its_own_operator(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(
+        tmp_path,
+        with_inputs(operator("aten::matmul", 0, 90, external_id=1), [8, 4], [4, 2]),
+        with_inputs(operator("aten::copy_", 1, 20, external_id=2), [8, 4], [8, 4]),
+        with_inputs(operator("aten::mm", 30, 20, external_id=3), [8, 4], [4, 2]),
+        operator("aten::odd", 60, 20, external_id=4),
+        *(
+            event
+            for i, at in ((2, 2), (3, 31), (4, 61))
+            for event in (
+                call("cudaLaunchKernel", at, i, external_id=i),
+                kernel(f"k{i}", at + 5, i),
+            )
+        ),
+        record_shapes=1,
+    )
+    assert [one and one.operator for one in works(profile)] == ["aten::copy_", "aten::mm", None]
+
+
+@pytest.mark.parametrize(
+    ("kernel_name", "precision"),
+    [
+        ("ampere_sgemm_128x64_tn", "32"),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", "tf32"),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64x64", "tf32"),
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8", "32"),
+        ("nvjet_sm90_odd", ""),
+    ],
+)
+def test_the_kernels_name_tells_what_float32_is_multiplied_in(
+    tmp_path: Path, kernel_name: str, precision: str
+) -> None:
+    profile = profile_of(
+        tmp_path,
+        with_inputs(operator("aten::mm", 0, 20, external_id=1), [8, 4], [4, 2]),
+        call("cudaLaunchKernel", 1, 1, external_id=1),
+        span("kernel", kernel_name, 9, 3, 7, correlation=1, stream=7),
+        record_shapes=1,
+    )
+    (found,) = works(profile)
+    assert found is not None
+    assert found.precision == precision
+
+
+@pytest.mark.parametrize(
+    ("roofline", "verdict"),
+    [
+        (Roofline("memory", "why"), "memory"),
+        (Roofline("compute", "why"), "compute"),
+        (Roofline(None, "why"), "gpu"),
+        (None, "gpu"),
+    ],
+)
+def test_only_a_call_that_the_device_limits_gets_a_roof(
+    roofline: Roofline | None, verdict: str
+) -> None:
+    metrics = {
+        "gpu_busy": timed("gpu_busy", [100.0]),
+        "syncs": count("syncs", [0]),
+        "launches": count("launches", [5]),
+    }
+    bound = bound_of(metrics, HostTimings((1.0,), (1.0,), (1.0,), 105.0), roofline)
+    assert bound.verdict == verdict
+    assert bound.reason.endswith("why") is (roofline is not None)
+    slow = bound_of(metrics, HostTimings((1.0,), (1.0,), (1.0,), 300.0), roofline)
+    assert slow.verdict == "overhead"

@@ -1,0 +1,94 @@
+"""Timings and counts of calls that are not profiled."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from pytest_kernelprof.capture.host_timing import L2Flush, compilations, time_calls, watch_memory
+from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.schema.recording import HostTimings
+
+CPU = current_device("cpu")
+
+
+def nothing() -> None:
+    """A call that does nothing."""
+
+
+def timings(call: object = nothing, rounds: int = 9) -> HostTimings:
+    return time_calls(CPU, lambda: call, rounds, flush=nothing, fresh_arguments=False)  # type: ignore[arg-type,return-value]
+
+
+def test_each_round_gives_one_value_of_each_time() -> None:
+    found = timings(rounds=9)
+    assert len(found.latency_us) == len(found.dispatch_us) == len(found.floor_us) == 9
+
+
+def test_the_latency_holds_the_call() -> None:
+    found = timings(lambda: time.sleep(0.002), rounds=3)
+    assert min(found.latency_us) >= 2000
+
+
+def test_the_call_returns_before_the_device_is_done_or_then() -> None:
+    found = timings(lambda: torch.ones(64, 64) @ torch.ones(64, 64))
+    pairs = zip(found.dispatch_us, found.latency_us, strict=True)
+    assert all(dispatch <= latency for dispatch, latency in pairs)
+
+
+def test_making_arguments_and_flushing_lie_outside_the_clock() -> None:
+    def prepare() -> object:
+        time.sleep(0.005)
+        return nothing
+
+    found = time_calls(
+        CPU,
+        prepare,
+        3,
+        flush=lambda: time.sleep(0.005),
+        fresh_arguments=True,  # type: ignore[arg-type]
+    )
+    assert min(found.latency_us) < 5000
+
+
+def test_arguments_are_made_for_each_round() -> None:
+    made: list[int] = []
+
+    def prepare() -> object:
+        made.append(1)
+        return nothing
+
+    time_calls(CPU, prepare, 5, flush=nothing, fresh_arguments=True)  # type: ignore[arg-type]
+    assert len(made) == 5
+
+
+def test_an_exception_of_the_call_passes_through() -> None:
+    def fails() -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        timings(fails)
+
+
+def test_calls_in_a_row_are_timed_on_a_device_only() -> None:
+    assert timings().back_to_back_us is None
+
+
+def test_the_cpu_has_no_memory_to_watch_and_no_cache_to_flush() -> None:
+    calls: list[int] = []
+    assert watch_memory(CPU, lambda: lambda: calls.append(1), 2) is None
+    L2Flush(CPU)()
+    assert calls == []
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_compilations_are_counted(fullgraph: bool) -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: x * 3 - 1, backend="eager", fullgraph=fullgraph)
+    before = compilations()
+    compiled(torch.ones(2))
+    assert compilations() == before + 1
+    compiled(torch.ones(2))
+    assert compilations() == before + 1

@@ -1,0 +1,61 @@
+"""Devices, and what is said where there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from pytest_kernelprof.device.inventory import current_device, devices_in_use, why_no_gpu
+
+
+def printed(code: str) -> tuple[str, str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip(), done.stderr.strip()
+
+
+def test_the_cpu_is_named_with_its_versions() -> None:
+    device = current_device("cpu")
+    assert device.name.startswith("CPU (")
+    assert device.versions["torch"] == torch.__version__
+
+
+def test_asking_for_devices_in_use_brings_none_up() -> None:
+    before = torch.cuda.is_initialized()
+    devices_in_use()
+    assert torch.cuda.is_initialized() is before
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built with CUDA")
+def test_a_torch_without_cuda_is_named_as_the_cause() -> None:
+    assert why_no_gpu() == f"no GPU: torch {torch.__version__} is built without CUDA"
+
+
+def test_a_missing_torch_is_an_error_that_names_the_remedy() -> None:
+    out, _ = printed(
+        "import sys; sys.modules['torch'] = None\n"
+        "from pytest_kernelprof import ProfilerUnavailable, profile\n"
+        "try: profile(print, device='cpu')\n"
+        "except ProfilerUnavailable as error: print(error)"
+    )
+    assert out.startswith("torch cannot be imported")
+    assert "install torch" in out
+
+
+def test_profiling_writes_nothing_to_stderr() -> None:
+    out, err = printed(
+        "import torch; from pytest_kernelprof import profile\n"
+        "print(profile(torch.ones, 3, device='cpu', rounds=2).kernel_count)"
+    )
+    assert (out, err) == ("1", "")
+
+
+def test_a_log_level_that_the_user_chose_is_kept() -> None:
+    out, _ = printed(
+        "import os; os.environ['KINETO_LOG_LEVEL'] = '3'\n"
+        "from pytest_kernelprof.device.inventory import load_torch; load_torch()\n"
+        "print(os.environ['KINETO_LOG_LEVEL'])"
+    )
+    assert out == "3"

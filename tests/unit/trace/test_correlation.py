@@ -1,0 +1,108 @@
+"""Who caused what: joins by correlation id, by External id, by time, and never across threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from built import call, kernel, launched, operator, profile_of
+from corpus import NAMES, recorded
+
+from pytest_kernelprof.trace.correlation import ancestors
+from pytest_kernelprof.trace.model import KERNEL, NO_ID
+
+
+def test_an_operator_lies_in_the_innermost_one_around_it(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, operator("outer", 0, 100), operator("middle", 10, 50), operator("inner", 20, 10),
+        operator("sibling", 70, 10), operator("later", 200, 10),
+    )  # fmt: skip
+    names = profile.trace.operators.name.tolist()
+    chains = {
+        names[i]: [names[above] for above in ancestors(profile.links, i)] for i in range(len(names))
+    }
+    assert chains == {
+        "outer": ["outer"],
+        "middle": ["middle", "outer"],
+        "inner": ["inner", "middle", "outer"],
+        "sibling": ["sibling", "outer"],
+        "later": ["later"],
+    }
+
+
+@pytest.mark.parametrize("parent_first", [True, False])
+def test_of_two_operators_that_start_together_the_longer_is_outside(
+    tmp_path: Path, parent_first: bool
+) -> None:
+    events = [operator("long", 0, 100), operator("short", 0, 50)]
+    profile = profile_of(tmp_path, events if parent_first else events[::-1])
+    names = profile.trace.operators.name.tolist()
+    assert profile.links.parent[names.index("short")] == names.index("long")
+    assert profile.links.parent[names.index("long")] == NO_ID
+
+
+def test_an_operator_of_another_thread_encloses_nothing(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, operator("a", 0, 100, tid=1), operator("b", 10, 10, tid=2))
+    assert profile.links.parent.tolist() == [NO_ID, NO_ID]
+
+
+def test_an_operator_that_ends_when_the_next_begins_does_not_enclose_it(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, operator("a", 0, 10), operator("b", 10, 10))
+    assert profile.links.parent.tolist() == [NO_ID, NO_ID]
+
+
+def test_a_launch_belongs_to_the_operator_of_its_external_id(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        operator("by_id", 0, 10, external_id=3),
+        operator("by_time", 20, 100, external_id=4),
+        launched("k", 30, 1, external_id=3),
+    )
+    assert profile.kernels[0].operators == ("by_id",)
+
+
+def test_a_launch_without_external_id_belongs_to_the_operator_that_runs_then(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(
+        tmp_path,
+        operator("outer", 0, 100),
+        operator("over", 10, 10),
+        operator("of_another_thread", 25, 50, tid=2),
+        launched("k", 30, 1),
+    )
+    assert profile.kernels[0].operators == ("outer",)
+
+
+def test_a_launch_outside_all_operators_has_none(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, operator("over", 0, 10), launched("k", 30, 1))
+    assert profile.kernels[0].operators == ()
+
+
+def test_correlation_ids_and_external_ids_are_different_numbers(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        operator("right", 0, 10, external_id=8),
+        operator("wrong", 20, 10, external_id=5),
+        launched("k", 3, 5, external_id=8),
+    )
+    assert profile.kernels[0].operators == ("right",)
+
+
+def test_a_kernel_without_a_recorded_launch_has_no_operators(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, operator("a", 0, 100), kernel("k", 50, 77))
+    assert (profile.kernels[0].launch, profile.kernels[0].operators) == ("unknown", ())
+
+
+def test_events_without_ids_are_not_joined_to_each_other(tmp_path: Path) -> None:
+    profile = profile_of(tmp_path, call("cudaLaunchKernel", 0, -1), kernel("k", 50, -1))
+    assert profile.links.call_of_activity.tolist() == [NO_ID]
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"triton_coop"}))
+def test_each_recorded_kernel_has_its_launch_before_it_runs(name: str) -> None:
+    profile = recorded(name)
+    trace, calls = profile.trace, profile.links.call_of_activity
+    kernels = trace.activities.kind == KERNEL
+    assert (calls[kernels] != NO_ID).all()
+    assert (trace.calls.start[calls[kernels]] <= trace.activities.start[kernels]).all()
