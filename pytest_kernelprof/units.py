@@ -72,6 +72,22 @@ def parse_times(value: object) -> float:
     return number
 
 
+def whole_number_words(least: int = 1) -> str:
+    """What ``whole_number`` takes, for messages."""
+    return f"a whole number of {({0: 'zero', 1: 'one'}).get(least, least)} or more"
+
+
+def whole_number(value: object, least: int = 1) -> int:
+    """The value, if it is an int (no bool, no text) of ``least`` or more.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"expected {whole_number_words(least)}")
+    return value
+
+
 def _split(text: str, what: str, forms: str) -> tuple[float, str]:
     match = _QUANTITY.fullmatch(text)
     if match is None:

@@ -14,6 +14,7 @@ from pytest_kernelprof.measure import taking
 from pytest_kernelprof.measure.lines import frames_of_kernels, with_lines_of_another_run
 from pytest_kernelprof.measure.policy import next_rounds
 from pytest_kernelprof.measure.progress import no_progress
+from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -320,8 +321,10 @@ def profile(
             f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
             "profile(fn(*args))"
         )
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
-        raise ValueError(f"rounds={rounds!r}: expected a whole number of one or more")
+    try:
+        whole_number(rounds)
+    except ValueError as error:
+        raise ValueError(f"rounds={rounds!r}: {error}") from None
     if device not in (None, "cuda", "cpu"):
         raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
     kind = device or usual_kind()
