@@ -1,10 +1,9 @@
-"""Which limits and options the markers of a test give it."""
+"""Which limits the markers of a test give it."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,27 +17,15 @@ if TYPE_CHECKING:
     import pytest
 
 OPTIONS_MARKER = "kernelprof"
-OPTIONS_FORM = 'kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True)'
 _CLOSE = 0.8
 _OURS = frozenset({*KINDS, *FORMS, OPTIONS_MARKER})
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
-
-    warmup: int | None = None
-    rounds: int | None = None
-    device: str | None = None
-    flush_l2: bool | None = None
-    stacks: bool | None = None
-
-
 def marker_lines() -> list[str]:
-    """The lines that register our markers, for ``pytest --markers``."""
+    """The lines that register our limits and promises, for ``pytest --markers``."""
     lines = [f"{kind.example}: {kind.help}" for kind in KINDS.values()]
     lines += [f"{form.partition(' or ')[0]}: {HELP[name]}" for name, form in FORMS.items()]
-    return [*lines, f"{OPTIONS_FORM}: how a test is profiled"]
+    return lines
 
 
 def is_marked(item: pytest.Item) -> bool:
@@ -84,53 +71,12 @@ def promises_of(item: pytest.Item) -> tuple[Promise, ...]:
     return promises
 
 
-def options_of(item: pytest.Item) -> Options:
-    """The merged ``kernelprof(...)`` options of a test, inner levels first.
-
-    Raises:
-        MarkerError: an unknown option or a value of the wrong form.
-    """
-    merged: dict[str, Any] = {}
-    for mark in _marks(item):
-        if mark.name == OPTIONS_MARKER:
-            if mark.args:
-                raise MarkerError(
-                    f"kernelprof: takes keyword arguments only, got {mark.args!r}. "
-                    f"The form is: {OPTIONS_FORM}"
-                )
-            for name, value in mark.kwargs.items():
-                merged.setdefault(name, check_option(name, value))
-    return Options(**merged)
+def option_marks(item: pytest.Item) -> Iterator[pytest.Mark]:
+    """The markers ``kernelprof(...)`` of a test, the innermost level first."""
+    return (mark for mark in _marks(item) if mark.name == OPTIONS_MARKER)
 
 
-def check_option(name: str, value: Any) -> Any:
-    """The value of an option, checked.
-
-    Raises:
-        MarkerError: with the right form.
-    """
-    if name in ("warmup", "rounds"):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise MarkerError(
-                f"{name}={value!r}: expected a whole number of one or more. "
-                f"The form is: {OPTIONS_FORM}"
-            )
-    elif name in ("flush_l2", "stacks"):
-        if not isinstance(value, bool):
-            raise MarkerError(
-                f"{name}={value!r}: expected True or False. The form is: {OPTIONS_FORM}"
-            )
-    elif name == "device":
-        if value not in ("cuda", "cpu"):
-            raise MarkerError(
-                f'device={value!r}: expected "cuda" or "cpu". The form is: {OPTIONS_FORM}'
-            )
-    else:
-        raise MarkerError(f"kernelprof: unknown option {name!r}. The form is: {OPTIONS_FORM}")
-    return value
-
-
-def refuse_misspelt(item: pytest.Item) -> None:
+def refuse_misspelt(item: pytest.Item, options_form: str) -> None:
     """Raise for a marker that is nearly one of ours: it would limit nothing and pass.
 
     Raises:
@@ -140,7 +86,7 @@ def refuse_misspelt(item: pytest.Item) -> None:
     for name in sorted(strangers):
         meant = _nearly(name)
         if meant and name not in _registered(item.config):
-            form = KINDS[meant].form if meant in KINDS else FORMS.get(meant, OPTIONS_FORM)
+            form = KINDS[meant].form if meant in KINDS else FORMS.get(meant, options_form)
             raise MarkerError(
                 f"@pytest.mark.{name} is no marker; {meant} was probably meant. "
                 f"The form is: {form}. (If {name} is a marker of your own, register it.)"

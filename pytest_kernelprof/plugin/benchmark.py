@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import pytest
 
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, ProfilerUnavailable
-from pytest_kernelprof.limits.marks import check_option, limits_of
+from pytest_kernelprof.limits.marks import limits_of
+from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

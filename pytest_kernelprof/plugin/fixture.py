@@ -13,7 +13,6 @@ from _pytest.outcomes import OutcomeException
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
 from pytest_kernelprof.limits.evaluate import Verdict, judge
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.limits.marks import check_option
 from pytest_kernelprof.measure.comparison import (
     Comparison,
     Comparisons,
@@ -28,6 +27,7 @@ from pytest_kernelprof.measure.progress import Progress, silently
 from pytest_kernelprof.measure.runner import TIMED_ROUNDS, Measurement, Plan, measure, measure_once
 from pytest_kernelprof.measure.taking import EXACT_ROUNDS, preparer, require_complete
 from pytest_kernelprof.plugin.collect import row, text
+from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.failure import failure_message, integrity_words
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.limits.comparisons import Promise
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.limits.marks import Options
-    from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.plugin.settings import Options, Settings
 
 R = TypeVar("R")
 _DISABLED = "--kernelprof-disable: there is no profile to look at"
@@ -556,7 +555,7 @@ class KernelProfile:
         host = everything or asked is not None or any(limit.host_time for limit in limits)
         return Plan(
             self._device,
-            warmup=(options.warmup if options else None) or settings.warmup or 1,
+            warmup=(options.warmup if options else None) or settings.warmup,
             rounds=profiled,
             host_rounds=(asked or TIMED_ROUNDS) if host else 0,
             memory=everything or any(limit.memory for limit in limits),

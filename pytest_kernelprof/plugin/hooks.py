@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.plugin.settings import Settings, add_options, read_settings
+from pytest_kernelprof.plugin.settings import (
+    MARKER_LINE,
+    OPTIONS_FORM,
+    Options,
+    Settings,
+    add_options,
+    options_of,
+    read_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -50,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
             ) from error
     config.stash[_rows] = []
     config.stash[_tables] = []
-    for line in marker_lines():
+    for line in (*marker_lines(), MARKER_LINE):
         config.addinivalue_line("markers", line)
     # Read by torch when it is loaded, which test modules do before anything is measured: quiet
     # profiler logs, and compiled CPU graphs that show their kernels.
@@ -76,29 +84,35 @@ def _concerns_us(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    from pytest_kernelprof.limits.marks import limits_of, options_of, promises_of, refuse_misspelt
+    from pytest_kernelprof.limits.marks import limits_of, promises_of, refuse_misspelt
 
-    refuse_misspelt(item)
+    refuse_misspelt(item, OPTIONS_FORM)
     settings = item.config.stash[_settings]
     if _test in item.stash:  # a plugin that retries calls the phases without reports between
         del item.stash[_test]
     if not _concerns_us(item):
         return
     limits_of(item)  # a malformed marker is an error of this test, before its fixtures run
-    options_of(item)
+    _options_of(item)
     promises_of(item)
     if not settings.disable:
         _resolve_device(item)
+
+
+def _options_of(item: pytest.Item) -> Options:
+    from pytest_kernelprof.limits.marks import option_marks
+
+    return options_of(option_marks(item))
 
 
 def _resolve_device(item: pytest.Item) -> DeviceKind:
     """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
     from pytest_kernelprof.device.inventory import why_no_gpu
     from pytest_kernelprof.errors import ProfilerUnavailable
-    from pytest_kernelprof.limits.marks import limits_of, options_of
+    from pytest_kernelprof.limits.marks import limits_of
 
     settings = item.config.stash[_settings]
-    asked = options_of(item).device or settings.device
+    asked = _options_of(item).device or settings.device
     if asked == "cpu":
         return _on_cpu(item)
     reason = why_no_gpu()
@@ -127,7 +141,7 @@ def _on_cpu(item: pytest.Item) -> DeviceKind:
 
 
 def _new_profile(item: pytest.Item) -> KernelProfile:
-    from pytest_kernelprof.limits.marks import limits_of, options_of, promises_of
+    from pytest_kernelprof.limits.marks import limits_of, promises_of
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.report.progress import measuring
 
@@ -138,7 +152,7 @@ def _new_profile(item: pytest.Item) -> KernelProfile:
         settings,
         device,
         limits_of(item),
-        options_of(item),
+        _options_of(item),
         progress,
         item.nodeid,
         promises_of(item),
@@ -172,9 +186,8 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
     settings = request.config.stash[_settings]
     if settings.disable:
         from pytest_kernelprof.device.inventory import usual_kind
-        from pytest_kernelprof.limits.marks import options_of
 
-        asked = options_of(request.node).device or settings.device
+        asked = _options_of(request.node).device or settings.device
         return "cpu" if asked == "cpu" else usual_kind()
     return _resolve_device(request.node)
 

@@ -1,156 +1,333 @@
-"""Command line and ini file, read once into a frozen ``Settings``."""
+"""The table of options: what the command line, ini keys and the marker ``kernelprof`` may say."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import contextlib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.limits.marks import OPTIONS_MARKER
+from pytest_kernelprof.units import parse_times, whole_number, whole_number_words
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 DEVICES = ("auto", "cuda", "cpu")
 POLICIES = ("warn", "fail", "pass")
 
+# What pytest's own conversions say last: the value that was given. Its versions raise different
+# exceptions, and none tells the value apart from the words around it.
+_GIVEN = re.compile(r"(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value.
+
+    Attributes:
+        ini_type: pytest's name of it. In TOML mode pytest takes that native type alone, and from
+            text (ini files, ``-o``) it converts to it.
+        expected: the words for what is of this kind.
+        check: the value, or ValueError; text is no number here.
+        read: the value that text on the command line stands for, or the text, for ``check`` to
+            refuse.
+    """
+
+    ini_type: Literal["string", "bool", "int", "float"]
+    expected: str
+    check: Callable[[object], Any]
+    read: Callable[[str], object] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, an ini key wherever else it may be said.
+
+    Attributes:
+        name: the field of ``Settings``; ``--kernelprof-NAME`` and ``kernelprof_NAME``.
+        kind: the kind of value on the command line and of the ini key.
+        help: one line for ``pytest --help``.
+        default: the setting where nobody says anything.
+        metavar: what stands for the value on the command line; None makes a switch of the option.
+        on_command_line: whether it may be said there.
+        marked: the kind of value that the marker and keyword arguments take; None where they
+            cannot say it.
+        example: a value in the marker's form.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    default: Any = None
+    metavar: str | None = None
+    on_command_line: bool = True
+    marked: Kind | None = None
+    example: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line."""
+        return "--kernelprof-" + self.name.replace("_", "-")
+
+    @property
+    def key(self) -> str:
+        """The ini key, which pytest also keeps the command line's value under."""
+        return f"kernelprof_{self.name}"
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _folder(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _one_of(*choices: str) -> Kind:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError
+        return value
+
+    return Kind("string", f"one of {', '.join(choices)}", check)
+
+
+def _digits(text: str) -> object:
+    """Only plain digits: int() would take 1_2 and digits of other scripts too."""
+    with contextlib.suppress(ValueError):  # there is a limit to how many digits int() takes
+        if text.strip().isascii() and text.strip().isdigit():
+            return int(text)
+    return text
+
+
+def _decimal(text: str) -> object:
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+_FLAG = Kind("bool", "true or false", _switch)
+_FLAG_IN_PYTHON = replace(_FLAG, expected="True or False")
+_COUNT = Kind("int", whole_number_words(), whole_number, _digits)
+_SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times, _decimal)
+
+OPTIONS = (
+    Option("report", _FLAG, "print a table of all profiles at the end", default=False),
+    Option("all", _FLAG, "profile the call phase of every test, no code changed", default=False),
+    Option("only", _FLAG, "run only the tests that use pytest-kernelprof", default=False),
+    Option(
+        "disable",
+        _FLAG,
+        "run the wrapped code plainly, once; profile and limit nothing",
+        default=False,
+    ),
+    Option(
+        "require_gpu",
+        _FLAG,
+        "fail tests that would be skipped, or run on the CPU instead, for want of a GPU (for CI)",
+        default=False,
+    ),
+    Option(
+        "warmup",
+        _COUNT,
+        "calls before the first profiled one (default: 1); more if cold",
+        default=1,
+        metavar="N",
+        marked=_COUNT,
+        example="3",
+    ),
+    Option(
+        "rounds",
+        _COUNT,
+        "profiled rounds of each call (default: 2, with timed limits 12)",
+        metavar="N",
+        marked=_COUNT,
+        example="24",
+    ),
+    Option(
+        "device",
+        _one_of(*DEVICES),
+        "auto (default), cuda, or cpu, which counts compute operators instead of kernels",
+        default="auto",
+        metavar="|".join(DEVICES),
+        marked=replace(_one_of("cuda", "cpu"), expected='"cuda" or "cpu"'),
+        example='"cpu"',
+    ),
+    Option(
+        "flush_l2",
+        _FLAG,
+        "flush the GPU's L2 cache before each timed round (default: true)",
+        default=True,
+        on_command_line=False,
+        marked=_FLAG_IN_PYTHON,
+        example="False",
+    ),
+    Option(
+        "stacks",
+        _FLAG,
+        "record Python frames, so that one-shot profiles name source lines too",
+        default=False,
+        marked=_FLAG_IN_PYTHON,
+        example="True",
+    ),
+    Option(
+        "inconclusive",
+        _one_of(*POLICIES),
+        "what a time does whose interval still holds its limit after 96 rounds: warn (default), "
+        "fail or pass",
+        default="warn",
+        metavar="|".join(POLICIES),
+    ),
+    Option(
+        "trace_dir",
+        Kind("string", "a folder", _folder),
+        "write every profile's Chrome trace (json.gz) into this folder",
+        metavar="DIR",
+    ),
+    Option(
+        "lock_timeout",
+        _SECONDS,
+        "seconds to wait for another process that times on the same GPU (default: 600)",
+        default=600.0,
+        metavar="SECONDS",
+    ),
+    Option(
+        "spread_workers",
+        _FLAG,
+        "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
+        default=True,
+        on_command_line=False,
+    ),
+)
+
+_MARKED = {option.name: option.marked for option in OPTIONS if option.marked}
+_EXAMPLES = (f"{option.name}={option.example}" for option in OPTIONS if option.marked)
+OPTIONS_FORM = f"{OPTIONS_MARKER}({', '.join(_EXAMPLES)})"
+# For ``pytest --markers``.
+MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user asked for. Each field is an option ``--kernelprof-FIELD`` and an ini key
-    ``kernelprof_FIELD``; the command line wins. None means "not said"."""
+    """What the user asked for, or the defaults of ``OPTIONS``: a field for each of them. None
+    means "not said"."""
 
-    report: bool = False
-    all: bool = False
-    only: bool = False
-    disable: bool = False
-    require_gpu: bool = False
-    stacks: bool = False
-    device: str = "auto"
-    rounds: int | None = None
+    report: bool
+    all: bool
+    only: bool
+    disable: bool
+    require_gpu: bool
+    warmup: int
+    rounds: int | None
+    device: str
+    flush_l2: bool
+    stacks: bool
+    inconclusive: str
+    trace_dir: str | None
+    lock_timeout: float
+    spread_workers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
+
     warmup: int | None = None
-    flush_l2: bool = True
-    trace_dir: str | None = None
-    inconclusive: str = "warn"
-    lock_timeout: float = 600.0
-    spread_workers: bool = True
-
-
-def _flag(text: str) -> bool:
-    known = {"true": True, "yes": True, "on": True, "1": True}
-    known |= {"false": False, "no": False, "off": False, "0": False}
-    try:
-        return known[text.strip().lower()]
-    except KeyError:
-        raise ValueError("expected true or false") from None
-
-
-def _device(text: str) -> str:
-    if text not in DEVICES:
-        raise ValueError(f"expected one of {', '.join(DEVICES)}")
-    return text
-
-
-def _policy(text: str) -> str:
-    if text not in POLICIES:
-        raise ValueError(f"expected one of {', '.join(POLICIES)}")
-    return text
-
-
-def _positive(text: str) -> int:
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
-        raise ValueError("expected a whole number of one or more")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ValueError("expected a number of seconds above zero, for example 600")
-    return seconds
-
-
-def _folder(text: str) -> str:
-    if not text.strip():
-        raise ValueError("expected a folder")
-    return text
-
-
-_PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "report": (_flag, "print a table of all profiles at the end"),
-    "all": (_flag, "profile the call phase of every test, no code changed"),
-    "only": (_flag, "run only the tests that use pytest-kernelprof"),
-    "disable": (_flag, "run the wrapped code plainly, once; profile and limit nothing"),
-    "require_gpu": (
-        _flag,
-        "fail tests that would be skipped, or run on the CPU instead, for want of a GPU (for CI)",
-    ),
-    "stacks": (_flag, "record Python frames, so that one-shot profiles name source lines too"),
-    "device": (
-        _device,
-        "auto (default), cuda, or cpu, which counts compute operators instead of kernels",
-    ),
-    "rounds": (_positive, "profiled rounds of each call (default: 2, with timed limits 12)"),
-    "warmup": (_positive, "calls before the first profiled one (default: 1); more if cold"),
-    "flush_l2": (_flag, "flush the GPU's L2 cache before each timed round (default: true)"),
-    "inconclusive": (
-        _policy,
-        "what a time does whose interval still holds its limit after 96 rounds: warn (default), "
-        "fail or pass",
-    ),
-    "trace_dir": (_folder, "write every profile's Chrome trace (json.gz) into this folder"),
-    "lock_timeout": (
-        _seconds,
-        "seconds to wait for another process that times on the same GPU (default: 600)",
-    ),
-    "spread_workers": (
-        _flag,
-        "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
-    ),
-}
-_SWITCHES = ("report", "all", "only", "disable", "require_gpu", "stacks")
-_INI_ONLY = ("flush_l2", "spread_workers")
+    rounds: int | None = None
+    device: str | None = None
+    flush_l2: bool | None = None
+    stacks: bool | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Register the options and ini keys. Options default to None, so that ini keys count."""
     group = parser.getgroup("kernelprof", "GPU kernel profiles and limits (pytest-kernelprof)")
-    for name, (_, help_text) in _PARSERS.items():
-        flag = "--kernelprof-" + name.replace("_", "-")
-        if name in _SWITCHES:
-            group.addoption(flag, action="store_const", const="true", default=None, help=help_text)
-        elif name not in _INI_ONLY:
-            group.addoption(flag, metavar=name.upper(), default=None, help=help_text)
-        parser.addini(f"kernelprof_{name}", help_text, type="string", default=None)
+    for option in OPTIONS:
+        if option.on_command_line:
+            form: dict[str, Any] = {"metavar": option.metavar}
+            if option.metavar is None:
+                form = {"action": "store_const", "const": True}
+            group.addoption(option.flag, dest=option.key, default=None, help=option.help, **form)
+        # Without this default, pytest's is 0 or False, which could have been said, too.
+        parser.addini(option.key, option.help, type=option.kind.ini_type, default=None)
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """The settings of a run.
+    """The settings of a run: the command line wins over the ini key, and that over the default.
 
     Raises:
         pytest.UsageError: a value is not of its form; the message names the option and the form.
     """
-    values: dict[str, Any] = {}
-    for name, (parse, _) in _PARSERS.items():
-        flag, key = "--kernelprof-" + name.replace("_", "-"), f"kernelprof_{name}"
-        text, where = config.getoption(key, default=None), flag
-        if text is None:
-            text, where = _ini(config, key), f"ini key {key}"
-        if text is None:
-            continue
-        try:
-            values[name] = parse(text)
-        except ValueError as error:
-            raise pytest.UsageError(f"{where}: got {text!r}; {error}") from error
-    return Settings(**values)
+    return Settings(**{option.name: _setting(config, option) for option in OPTIONS})
 
 
-def _ini(config: pytest.Config, key: str) -> str | None:
+def _setting(config: pytest.Config, option: Option) -> Any:
+    given, where = config.getoption(option.key, default=None), option.flag
+    value = option.kind.read(given) if isinstance(given, str) else given
+    if given is None:
+        given = value = _ini(config, option)
+        where = f"ini key {option.key}"
+    if given is None:
+        return option.default
     try:
-        value = config.getini(key)
-    except (TypeError, ValueError) as error:
-        raise pytest.UsageError(f"ini key {key}: {error}") from error
-    return None if value is None or value == "" else str(value)
+        return option.kind.check(value)
+    except ValueError:
+        raise pytest.UsageError(
+            f"{where}: got {given!r}; expected {option.kind.expected}"
+        ) from None
+
+
+def _ini(config: pytest.Config, option: Option) -> object:
+    """The ini key's value, or None. It has pytest's type, which need not be what we expect."""
+    try:
+        value = config.getini(option.key)
+    except (TypeError, ValueError, pytest.UsageError) as error:
+        found = _GIVEN.search(str(error))
+        given = f"got {found[1]}" if found else str(error)
+        raise pytest.UsageError(
+            f"ini key {option.key}: {given}; expected {option.kind.expected}"
+        ) from error
+    return None if value == "" else value
+
+
+def options_of(marks: Iterable[pytest.Mark]) -> Options:
+    """The merged options of ``kernelprof(...)`` markers, the innermost given first.
+
+    Raises:
+        MarkerError: an unknown option or a value of the wrong form.
+    """
+    merged: dict[str, Any] = {}
+    for mark in marks:
+        if mark.args:
+            raise MarkerError(
+                f"{OPTIONS_MARKER}: takes keyword arguments only, got {mark.args!r}. "
+                f"The form is: {OPTIONS_FORM}"
+            )
+        for name, value in mark.kwargs.items():
+            merged.setdefault(name, check_option(name, value))
+    return Options(**merged)
+
+
+def check_option(name: str, value: object) -> Any:
+    """The value of an option that a marker or a keyword argument gives, checked.
+
+    Raises:
+        MarkerError: with the right form.
+    """
+    if name not in _MARKED:
+        raise MarkerError(f"{OPTIONS_MARKER}: unknown option {name!r}. The form is: {OPTIONS_FORM}")
+    kind = _MARKED[name]
+    try:
+        return kind.check(value)
+    except ValueError:
+        raise MarkerError(
+            f"{name}={value!r}: expected {kind.expected}. The form is: {OPTIONS_FORM}"
+        ) from None

@@ -48,13 +48,16 @@ def test_every_python_block_is_run(page: Path) -> None:
 def test_every_option_marker_and_metric_is_in_the_reference() -> None:
     from pytest_kernelprof.analysis.profile import Profile
     from pytest_kernelprof.limits.kinds import KINDS
-    from pytest_kernelprof.plugin.settings import _PARSERS
+    from pytest_kernelprof.plugin.settings import OPTIONS
 
     text = (ROOT / "docs" / "reference.md").read_text()
-    names = [*KINDS, *(f"kernelprof-{name.replace('_', '-')}" for name in _PARSERS)]
-    names = [
-        name for name in names if name not in ("kernelprof-flush-l2", "kernelprof-spread-workers")
-    ]
+    names = list(KINDS)
+    for option in OPTIONS:
+        if option.on_command_line:
+            value = f"={option.metavar}".replace("|", r"\|") if option.metavar else ""
+            names.append(f"| `{option.flag}{value}` |")
+        else:
+            names.append(f"| ini only: `{option.key}` |")
     trace = ROOT / "tests" / "traces" / "mlp.json.gz"
     names += [m for m in Profile.from_trace(trace).metrics if not re.search("_[hdp]2[hdp]$", m)]
     assert [name for name in names if name not in text] == []

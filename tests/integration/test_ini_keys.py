@@ -105,7 +105,7 @@ def test_pyproject_may_hold_them_as_toml_values(run: Run, pytester: pytest.Pytes
     [
         ("kernelprof_report = perhaps", "got 'perhaps'; expected true or false"),
         ("kernelprof_flush_l2 = 2", "got '2'; expected true or false"),
-        ("kernelprof_rounds = 0", "got '0'; expected a whole number of one or more"),
+        ("kernelprof_rounds = 0", "got 0; expected a whole number of one or more"),
         ("kernelprof_device = tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
     ],
 )

@@ -1,0 +1,229 @@
+"""The table of options: each is parsed and checked once, wherever it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.plugin.settings import (
+    OPTIONS,
+    OPTIONS_FORM,
+    Options,
+    Settings,
+    check_option,
+    options_of,
+    read_settings,
+)
+
+SECONDS = "expected a number of seconds above zero, for example 600"
+
+
+def settings(pytester: pytest.Pytester, *options: str) -> Settings:
+    return read_settings(pytester.parseconfig(*options))
+
+
+def names(record: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(record)]
+
+
+def marked(**options: Any) -> pytest.Mark:
+    return pytest.mark.kernelprof(**options).mark
+
+
+def test_each_option_is_a_field_of_the_settings() -> None:
+    assert [option.name for option in OPTIONS] == names(Settings)
+
+
+def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
+    assert sorted(option.name for option in OPTIONS if option.marked) == sorted(names(Options))
+
+
+def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
+    assert settings(pytester) == Settings(
+        report=False,
+        all=False,
+        only=False,
+        disable=False,
+        require_gpu=False,
+        warmup=1,
+        rounds=None,
+        device="auto",
+        flush_l2=True,
+        stacks=False,
+        inconclusive="warn",
+        trace_dir=None,
+        lock_timeout=600.0,
+        spread_workers=True,
+    )
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_help_shows_each_option_and_its_ini_key(
+    pytester: pytest.Pytester, option: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = pytester.runpytest_inprocess("--help").stdout.str()
+    assert option.key in shown
+    assert (option.flag in shown) == option.on_command_line
+
+
+def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("--markers")
+    assert (
+        '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True): '
+        "how a test is profiled" in result.outlines
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "setting"),
+    [
+        ("rounds", "12", 12),
+        ("warmup", "2", 2),
+        ("report", "true", True),
+        ("report", "off", False),
+        ("flush_l2", "no", False),
+        ("lock_timeout", "30.5", 30.5),
+        ("lock_timeout", "1e3", 1000.0),
+        ("device", "cpu", "cpu"),
+        ("inconclusive", "pass", "pass"),
+        ("trace_dir", "kept here", "kept here"),
+        ("trace_dir", "", None),
+    ],
+)
+def test_text_of_an_ini_file_is_read(
+    pytester: pytest.Pytester, name: str, text: str, setting: object
+) -> None:
+    pytester.makeini(f"[pytest]\nkernelprof_{name} = {text}\n")
+    assert getattr(settings(pytester), name) == setting
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "setting"),
+    [
+        ("rounds", "12", 12),
+        ("rounds", '"12"', 12),
+        ("report", "true", True),
+        ("report", '"yes"', True),
+        ("lock_timeout", "30.5", 30.5),
+        ("device", '"cpu"', "cpu"),
+    ],
+)
+def test_the_table_ini_options_takes_values_with_and_without_quotes(
+    pytester: pytest.Pytester, name: str, value: str, setting: object
+) -> None:
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\nkernelprof_{name} = {value}\n")
+    assert getattr(settings(pytester), name) == setting
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("rounds = many", "got 'many'; expected a whole number of one or more"),
+        ("rounds = 1.5", "got '1.5'; expected a whole number of one or more"),
+        ("rounds = ", "got ''; expected a whole number of one or more"),
+        ("warmup = -1", "got -1; expected a whole number of one or more"),
+        ("only = perhaps", "got 'perhaps'; expected true or false"),
+        ("lock_timeout = soon", f"got 'soon'; {SECONDS}"),
+        ("lock_timeout = inf", f"got inf; {SECONDS}"),
+        ("device = tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
+        ("inconclusive = shrug", "got 'shrug'; expected one of warn, fail, pass"),
+    ],
+)
+def test_nonsense_in_an_ini_file_is_a_usage_error(
+    pytester: pytest.Pytester, line: str, words: str
+) -> None:
+    pytester.makeini(f"[pytest]\nkernelprof_{line}\n")
+    with pytest.raises(pytest.UsageError) as error:
+        settings(pytester)
+    assert str(error.value) == f"ini key kernelprof_{line.partition(' ')[0]}: {words}"
+
+
+@pytest.mark.parametrize("name", ["rounds", "report", "lock_timeout", "device", "trace_dir"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestWarning")  # pytest 9.2 has words of its own, too
+def test_a_list_in_ini_options_is_a_usage_error(pytester: pytest.Pytester, name: str) -> None:
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\nkernelprof_{name} = ['x']\n")
+    with pytest.raises(pytest.UsageError, match=rf"^ini key kernelprof_{name}: got .*; expected "):
+        settings(pytester)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("rounds=x", "got 'x'; expected a whole number of one or more"),
+        ("rounds=1_2", "got '1_2'; expected a whole number of one or more"),
+        ("rounds=\u0661", "got '\u0661'; expected a whole number of one or more"),
+        ("lock-timeout=0", f"got '0'; {SECONDS}"),
+        ("lock-timeout=nan", f"got 'nan'; {SECONDS}"),
+        ("device=tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
+        ("inconclusive=", "got ''; expected one of warn, fail, pass"),
+        ("trace-dir= ", "got ' '; expected a folder"),
+    ],
+)
+def test_nonsense_on_the_command_line_is_a_usage_error(
+    pytester: pytest.Pytester, option: str, words: str
+) -> None:
+    with pytest.raises(pytest.UsageError) as error:
+        settings(pytester, f"--kernelprof-{option}")
+    assert str(error.value) == f"--kernelprof-{option.partition('=')[0]}: {words}"
+
+
+def test_a_number_too_long_to_be_read_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    with pytest.raises(pytest.UsageError, match=r"expected a whole number of one or more$"):
+        settings(pytester, f"--kernelprof-rounds={'9' * 5000}")
+
+
+def test_inner_markers_win_option_by_option() -> None:
+    assert options_of([marked(rounds=3), marked(rounds=5, warmup=2)]) == Options(rounds=3, warmup=2)
+
+
+def test_no_marker_says_nothing() -> None:
+    assert options_of([]) == Options()
+
+
+def test_an_outer_marker_is_checked_though_an_inner_one_wins() -> None:
+    with pytest.raises(MarkerError, match=r"^rounds='x': "):
+        options_of([marked(rounds=3), marked(rounds="x")])
+
+
+def test_the_marker_takes_keyword_arguments_only() -> None:
+    with pytest.raises(MarkerError) as error:
+        options_of([pytest.mark.kernelprof(9).mark])
+    assert str(error.value) == (
+        f"kernelprof: takes keyword arguments only, got (9,). The form is: {OPTIONS_FORM}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("warmup", 1), ("rounds", 24), ("device", "cuda"), ("flush_l2", False), ("stacks", True)],
+)
+def test_a_value_of_its_form_is_kept(name: str, value: object) -> None:
+    assert check_option(name, value) is value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("rounds", "x", "rounds='x': expected a whole number of one or more"),
+        ("rounds", "3", "rounds='3': expected a whole number of one or more"),
+        ("rounds", True, "rounds=True: expected a whole number of one or more"),
+        ("warmup", 0, "warmup=0: expected a whole number of one or more"),
+        ("warmup", None, "warmup=None: expected a whole number of one or more"),
+        ("device", "auto", "device='auto': expected \"cuda\" or \"cpu\""),
+        ("device", ["cpu"], "device=['cpu']: expected \"cuda\" or \"cpu\""),
+        ("flush_l2", 1, "flush_l2=1: expected True or False"),
+        ("stacks", "true", "stacks='true': expected True or False"),
+        ("speed", 9, "kernelprof: unknown option 'speed'"),
+        ("report", True, "kernelprof: unknown option 'report'"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_form_is_refused_with_the_form(
+    name: str, value: object, words: str
+) -> None:
+    with pytest.raises(MarkerError) as error:
+        check_option(name, value)
+    assert str(error.value) == f"{words}. The form is: {OPTIONS_FORM}"
