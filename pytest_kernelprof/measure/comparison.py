@@ -185,7 +185,7 @@ class Comparison:
         """Assert that the candidate is at least so many times as fast as the reference.
 
         Rounds are added, up to 96 pairs, while the interval holds ``times``; what is undecided
-        then warns, fails or passes by ``--kernelprof-inconclusive``.
+        then warns, fails or passes by ``--kernelprof-undecided``.
 
         Raises:
             LimitExceeded: the interval of the speedup lies below ``times``.

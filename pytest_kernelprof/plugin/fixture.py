@@ -386,7 +386,7 @@ class KernelProfile:
         new = self._taken[self._judged :]
         self._judged = len(self._taken)
         judged = [(taken.measurement, self._judge(taken)) for taken in new]
-        failing = {"fail", "inconclusive"} if self._settings.inconclusive == "fail" else {"fail"}
+        failing = {"fail", "inconclusive"} if self._settings.undecided == "fail" else {"fail"}
         failures = [
             failure_message(measurement.profile, verdicts)
             for measurement, verdicts in judged
@@ -421,7 +421,7 @@ class KernelProfile:
             if len(set(measurement.profile.metrics["kernels"].rounds)) > 1
             and any(verdict.limit.device_time or verdict.limit.host_time for verdict in verdicts)
         ]
-        if self._settings.inconclusive == "pass":
+        if self._settings.undecided == "pass":
             return cold + undecided
         unsure = [v.text for _, verdicts in judged for v in verdicts if v.outcome == "inconclusive"]
         return cold + unsure + undecided
@@ -459,9 +459,9 @@ class KernelProfile:
     def _note_undecided(self, text: str) -> None:
         """What becomes of an assertion of a comparison that 96 pairs do not decide."""
         __tracebackhide__ = True
-        if self._settings.inconclusive == "fail":
+        if self._settings.undecided == "fail":
             raise LimitExceeded(text, pytrace=False)
-        if self._settings.inconclusive == "warn":
+        if self._settings.undecided == "warn":
             self._undecided.append(text)
 
     def new_tables(self) -> list[str]:

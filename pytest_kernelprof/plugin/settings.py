@@ -179,7 +179,7 @@ OPTIONS = (
         example="True",
     ),
     Option(
-        "inconclusive",
+        "undecided",
         _one_of(*POLICIES),
         "what a time does whose interval still holds its limit after 96 rounds: warn (default), "
         "fail or pass",
@@ -230,7 +230,7 @@ class Settings:
     device: str
     flush_l2: bool
     stacks: bool
-    inconclusive: str
+    undecided: str
     trace_dir: str | None
     lock_timeout: float
     spread_workers: bool

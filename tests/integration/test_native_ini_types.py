@@ -32,7 +32,7 @@ def settings(pytester: pytest.Pytester, *options: str) -> Settings:
         ("lock_timeout", "30.5", 30.5),
         ("lock_timeout", "30", 30.0),
         ("device", '"cpu"', "cpu"),
-        ("inconclusive", '"fail"', "fail"),
+        ("undecided", '"fail"', "fail"),
         ("trace_dir", '"kept"', "kept"),
     ],
 )
@@ -94,7 +94,7 @@ def test_a_run_does_as_a_native_value_says(pytester: pytest.Pytester, file: str)
         ),
         ("device", "1", "got int: 1; expected one of auto, cuda, cpu"),
         ("device", '"tpu"', "got 'tpu'; expected one of auto, cuda, cpu"),
-        ("inconclusive", '["warn"]', "got list: ['warn']; expected one of warn, fail, pass"),
+        ("undecided", '["warn"]', "got list: ['warn']; expected one of warn, fail, pass"),
         ("trace_dir", "7", "got int: 7; expected a folder"),
     ],
 )

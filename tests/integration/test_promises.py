@@ -156,7 +156,7 @@ def test_it(kernel_profile):
     kernel_profile.compare(lambda t: t.add_(1), lambda t: t + 1, torch.ones(4))
     kernel_profile(three)
 """,
-        f"--kernelprof-inconclusive={policy}",
+        f"--kernelprof-undecided={policy}",
     )
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["*the code changes argument 1 in place*"])

@@ -53,7 +53,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         device="auto",
         flush_l2=True,
         stacks=False,
-        inconclusive="warn",
+        undecided="warn",
         trace_dir=None,
         lock_timeout=600.0,
         spread_workers=True,
@@ -89,7 +89,7 @@ def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
         ("lock_timeout", "30.5", 30.5),
         ("lock_timeout", "1e3", 1000.0),
         ("device", "cpu", "cpu"),
-        ("inconclusive", "pass", "pass"),
+        ("undecided", "pass", "pass"),
         ("trace_dir", "kept here", "kept here"),
         ("trace_dir", "", None),
     ],
@@ -130,7 +130,7 @@ def test_the_table_ini_options_takes_values_with_and_without_quotes(
         ("lock_timeout = soon", f"got 'soon'; {SECONDS}"),
         ("lock_timeout = inf", f"got inf; {SECONDS}"),
         ("device = tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
-        ("inconclusive = shrug", "got 'shrug'; expected one of warn, fail, pass"),
+        ("undecided = shrug", "got 'shrug'; expected one of warn, fail, pass"),
     ],
 )
 def test_nonsense_in_an_ini_file_is_a_usage_error(
@@ -159,7 +159,7 @@ def test_a_list_in_ini_options_is_a_usage_error(pytester: pytest.Pytester, name:
         ("lock-timeout=0", f"got '0'; {SECONDS}"),
         ("lock-timeout=nan", f"got 'nan'; {SECONDS}"),
         ("device=tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
-        ("inconclusive=", "got ''; expected one of warn, fail, pass"),
+        ("undecided=", "got ''; expected one of warn, fail, pass"),
         ("trace-dir= ", "got ' '; expected a folder"),
     ],
 )
