@@ -8,11 +8,12 @@ import statistics
 import time
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from pytest_kernelprof.device.attached_tools import tools_of
 from pytest_kernelprof.device.inventory import Device, load_torch
-from pytest_kernelprof.device.machine import tools_of
+from pytest_kernelprof.device.permissions import profiling_is_refused
+from pytest_kernelprof.device.procfs import mapped_files
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 _PROBE_LAUNCHES = 16
@@ -106,8 +107,6 @@ def why_blind() -> str:
 
 
 def _cupti_cause() -> str:
-    from pytest_kernelprof.cli.checks import profiling_is_refused
-
     cupti = _loaded_cupti()
     if cupti is None:
         return (
@@ -136,11 +135,7 @@ def _cupti_cause() -> str:
 
 
 def _loaded_cupti() -> Any | None:
-    try:
-        maps = Path("/proc/self/maps").read_text()
-    except OSError:
-        return None
-    paths = [line.split()[-1] for line in maps.splitlines() if "libcupti.so" in line]
+    paths = [path for path in mapped_files() if "libcupti.so" in path]
     return ctypes.CDLL(paths[0]) if paths else None
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the machine: driver, permissions, environment, torch, CUPTI, a canary kernel.
+"""The doctor's checks: it asks for driver, permissions, environment, torch, CUPTI and a canary.
 
 Whatever loads torch or CUPTI is asked in a process of its own, with a time limit: a crash or a
 hang of theirs is an answer too.
@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pytest_kernelprof.cli.facts import Canary, Machine, TorchFacts
 from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
-from pytest_kernelprof.device.machine import Canary, Machine, TorchFacts
+from pytest_kernelprof.device.attached_tools import injected_libraries
 from pytest_kernelprof.device.nvml import nvml_facts
+from pytest_kernelprof.device.permissions import permissions
+from pytest_kernelprof.device.procfs import mapped_files, text_of
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
@@ -29,24 +32,17 @@ if TYPE_CHECKING:
 
 Question = Literal["torch", "canary", "canary_after_cpu"]
 
-_PATIENCE_S = 180.0
+_TIMEOUT_S = 180.0
 _PACKAGES = ("pytest", "pytest-benchmark", "pytest-kernelprof", "triton")
 _VARIABLES = re.compile(
     r"CUDA_VISIBLE_DEVICES$|CUDA_INJECTION64_PATH$|CUDA_LAUNCH_BLOCKING$|NVIDIA_VISIBLE_DEVICES$"
     r"|NSYS_|NV_NSIGHT_|NV_COMPUTE_PROFILER|KINETO_|TEARDOWN_CUPTI$|DISABLE_CUPTI|TRITON_INTERPRET$"
 )
-_INJECTED = re.compile(
-    r"libToolsInjection|libcuda-injection|libnsys|libInterceptorInjection|nsight-(systems|compute)"
-    r"|libaccinj|libproton"
-)
-_PARAMETERS = Path("/proc/driver/nvidia/params")
-_STATUS = Path("/proc/self/status")
 _DRIVER_VERSION = Path("/proc/driver/nvidia/version")
-_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 _ANSWER = "kernelprof-answer:"
 
 
-def look_at_machine() -> Machine:
+def examine_machine() -> Machine:
     """Ask everything; what cannot be asked says so in its place. Takes up to half a minute."""
     torch = _torch_facts()
     has_gpu = bool(torch.version) and not torch.why_no_gpu
@@ -58,11 +54,10 @@ def look_at_machine() -> Machine:
         canary_after_cpu=_canary("canary_after_cpu") if has_gpu else None,
         nvml=nvml,
         packages=_packages(),
-        driver=nvml.driver or driver_version(_text_of(_DRIVER_VERSION)),
-        admin_only=admin_only(_text_of(_PARAMETERS)),
-        may_profile_anyway=may_profile(_text_of(_STATUS)),
+        driver=nvml.driver or driver_version(text_of(_DRIVER_VERSION)),
+        permissions=permissions(),
         environment=_environment(),
-        injected=injected_libraries(_text_of(Path("/proc/self/maps"))),
+        injected=injected_libraries(mapped_files()),
         temp_folder=folder,
         temp_error=temp_error,
         temp_free_bytes=free,
@@ -78,41 +73,10 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
 def driver_version(text: str) -> str:
     """The version in ``/proc/driver/nvidia/version``; empty where there is none."""
     match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return match[1] if match else ""
-
-
-def admin_only(parameters: str) -> bool | None:
-    """Whether the driver's parameters keep profiling to administrators; None without them."""
-    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", parameters)
-    return None if match is None else match[1] != "0"
-
-
-def may_profile(status: str) -> bool:
-    """Whether ``/proc/self/status`` grants CAP_SYS_ADMIN or CAP_PERFMON."""
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.M)
-    held = int(match[1], 16) if match else 0
-    return bool(held >> _CAP_SYS_ADMIN & 1 or held >> _CAP_PERFMON & 1)
-
-
-def profiling_is_refused() -> bool:
-    """Whether the driver keeps profiling to administrators, and this process is none."""
-    return bool(admin_only(_text_of(_PARAMETERS))) and not may_profile(_text_of(_STATUS))
-
-
-def injected_libraries(maps: str) -> tuple[str, ...]:
-    """File names of profiling tools' libraries in a process's memory map."""
-    paths = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/" in line}
-    return tuple(sorted(os.path.basename(path) for path in paths if _INJECTED.search(path)))
 
 
 def _packages() -> dict[str, str]:
@@ -154,7 +118,7 @@ def _ask(question: Question) -> dict[str, Any] | str:
     try:
         done = run_fresh(
             f"from pytest_kernelprof.cli.checks import answer; answer({question!r})",
-            _PATIENCE_S,
+            _TIMEOUT_S,
         )
     except NotFinished as error:
         return str(error)
@@ -166,7 +130,7 @@ def _ask(question: Question) -> dict[str, Any] | str:
 
 
 def answer(question: Question) -> None:
-    """Answer one question on standard output; runs in the process that ``look_at_machine`` starts.
+    """Answer one question on standard output; runs in the process that ``examine_machine`` starts.
 
     Raises:
         ProfilerUnavailable: torch cannot be imported.
@@ -212,8 +176,7 @@ def _cupti(torch: Any) -> tuple[str, int]:
     """Path and version of the CUPTI library: the one that torch has loaded, else the one that lies
     beside it."""
     torch.cuda.init()
-    maps = _text_of(Path("/proc/self/maps")).splitlines()
-    loaded = [line.split(maxsplit=5)[-1] for line in maps if "libcupti.so" in line]
+    loaded = [path for path in mapped_files() if "libcupti.so" in path]
     folder = Path(torch.__file__).parent
     beside = [
         str(path)

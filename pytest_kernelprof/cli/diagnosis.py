@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.device.machine import tools_of
+from pytest_kernelprof.device.attached_tools import tools_of
 from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_kernelprof.device.machine import Machine, TorchFacts
+    from pytest_kernelprof.cli.facts import Machine, TorchFacts
 
 State = Literal["ok", "warn", "fail", "unknown"]
 
@@ -179,16 +179,16 @@ def cupti_release(version: int) -> str:
 def _permission(machine: Machine) -> Finding | None:
     if not machine.driver:
         return None
-    if machine.admin_only is None:
+    if machine.permissions.admin_only is None:
         return Finding(
             "permission",
             "unknown",
             "/proc/driver/nvidia/params does not say who may profile",
             "the canary decides: if it was seen, this user may",
         )
-    if not machine.admin_only:
+    if not machine.permissions.admin_only:
         return Finding("permission", "ok", "the driver lets every user profile")
-    if machine.may_profile_anyway:
+    if machine.permissions.privileged:
         return Finding("permission", "ok", "only administrators may profile; this process may")
     if machine.canary.state == "seen":
         return Finding(

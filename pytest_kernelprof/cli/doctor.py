@@ -20,13 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(_: argparse.Namespace) -> int:
     """Print the findings; 1 if counts could not be had, else 0."""
-    from pytest_kernelprof.cli.checks import look_at_machine
+    from pytest_kernelprof.cli.checks import examine_machine
     from pytest_kernelprof.cli.diagnosis import diagnose, has_failure
 
     if sys.stderr.isatty():
         words = "asking the driver, torch, CUPTI and the profiler (half a minute with a GPU) ..."
         print(words, file=sys.stderr, flush=True)
-    findings = diagnose(look_at_machine())
+    findings = diagnose(examine_machine())
     print("\n".join(lines_of(findings)))
     return int(has_failure(findings))
 

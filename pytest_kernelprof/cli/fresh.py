@@ -26,7 +26,7 @@ class Finished:
     last_words: str
 
 
-def run_fresh(code: str, patience_s: float) -> Finished:
+def run_fresh(code: str, timeout_s: float) -> Finished:
     """Run Python code in a process of its own, without standard input, for so long at most.
 
     Raises:
@@ -39,11 +39,11 @@ def run_fresh(code: str, patience_s: float) -> Finished:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=patience_s,
+            timeout=timeout_s,
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        raise NotFinished(f"no answer within {patience_s:.0f} s") from None
+        raise NotFinished(f"no answer within {timeout_s:.0f} s") from None
     except OSError as error:
         raise NotFinished(f"a process to ask in could not be started: {error}") from error
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]

@@ -23,7 +23,7 @@ HELP = "measures how far times scatter on this machine and prints the margins to
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
 _FEWEST_ROUNDS = 2
-_PATIENCE_S = 900.0
+_TIMEOUT_S = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +111,7 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
     arguments += [f"--rounds={chosen.rounds}", f"--device={chosen.device}"]
     code = f"from pytest_kernelprof.cli.main import main; sys.exit(main({arguments!r}))"
     try:
-        done = run_fresh(code, _PATIENCE_S)
+        done = run_fresh(code, _TIMEOUT_S)
     except NotFinished as error:
         raise ProfilerUnavailable(f"process {index + 1}: {error}") from error
     if done.status:

@@ -110,6 +110,20 @@ def current_device(kind: DeviceKind) -> Device:
     )
 
 
+def gpu_uuid(device: Device) -> str:
+    """The UUID of a GPU as torch has it, without the prefix that NVML and
+    ``CUDA_VISIBLE_DEVICES`` put before it ("GPU-", for a MIG instance "MIG-").
+
+    An index would not do: ``CUDA_VISIBLE_DEVICES`` renumbers, and NVML counts by the PCI bus.
+
+    Raises:
+        ValueError: the device is no GPU.
+    """
+    if device.kind != "cuda":
+        raise ValueError(f"a GPU has a UUID, got a device of kind {device.kind!r}")
+    return str(load_torch().cuda.get_device_properties(device.index).uuid)
+
+
 def devices_in_use() -> list[int]:
     """Indices of the CUDA devices on which this process has a context.
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.device.identity import gpu_uuid
+from pytest_kernelprof.device.inventory import gpu_uuid
 from pytest_kernelprof.errors import GpuBusy
 
 if TYPE_CHECKING:

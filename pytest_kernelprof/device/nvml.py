@@ -9,9 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_kernelprof.device.identity import gpu_uuid
-from pytest_kernelprof.device.inventory import load_torch
-from pytest_kernelprof.device.machine import NvmlFacts
+from pytest_kernelprof.device.inventory import gpu_uuid, load_torch
 from pytest_kernelprof.schema.conditions import Conditions, Contender
 
 if TYPE_CHECKING:
@@ -77,6 +75,21 @@ class Unknown:
     """There is no sample; ``why`` says so in words."""
 
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlFacts:
+    """What the driver's management library says.
+
+    Attributes:
+        error: why it could not be asked; empty where it could.
+        driver: the driver's version.
+        mig: for each GPU of the machine whether it is divided (MIG).
+    """
+
+    error: str = ""
+    driver: str = ""
+    mig: tuple[bool, ...] = ()
 
 
 def sample(device: Device) -> Sample | Unknown:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.cli.checks import look_at_machine
+from pytest_kernelprof.cli.checks import examine_machine
 from pytest_kernelprof.cli.diagnosis import diagnose, has_failure
 
 
@@ -21,7 +21,7 @@ def kernelprof(*arguments: str) -> str:
 
 
 def test_the_doctor_finds_nothing_that_keeps_counts_from_being_had() -> None:
-    machine = look_at_machine()
+    machine = examine_machine()
     findings = {finding.name: finding for finding in diagnose(machine)}
     assert not has_failure(findings.values())
     assert findings["canary"].state == "ok"

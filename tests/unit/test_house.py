@@ -26,7 +26,7 @@ ORDER = [
 ]
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # What the move of the modules left behind.
-TO_MEND = {"capture/canary.py", "analysis/profile.py", "report/terminal.py"}
+TO_MEND = {"analysis/profile.py", "report/terminal.py"}
 
 
 def room_of(path: Path) -> str:

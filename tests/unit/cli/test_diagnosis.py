@@ -8,7 +8,9 @@ import pytest
 
 from pytest_kernelprof.cli.diagnosis import Finding, cupti_release, diagnose, has_failure
 from pytest_kernelprof.cli.doctor import lines_of
-from pytest_kernelprof.device.machine import Canary, Machine, NvmlFacts, TorchFacts
+from pytest_kernelprof.cli.facts import Canary, Machine, TorchFacts
+from pytest_kernelprof.device.nvml import NvmlFacts
+from pytest_kernelprof.device.permissions import Permissions
 
 TORCH = TorchFacts(
     version="2.14.0+cu131",
@@ -25,7 +27,7 @@ SOUND = Machine(
     nvml=NvmlFacts(driver="590.44.01", mig=(False,)),
     packages={"pytest": "9.2.0", "pytest-benchmark": "5.3.1", "triton": "3.7.1"},
     driver="590.44.01",
-    admin_only=False,
+    permissions=Permissions(admin_only=False),
     temp_folder="tmp",
     temp_free_bytes=10**10,
 )
@@ -62,7 +64,7 @@ def test_whatever_is_not_ok_has_a_remedy() -> None:
     machines = [
         NO_GPU,
         replace(SOUND, torch=TorchFacts(error="torch cannot be imported")),
-        replace(SOUND, canary=Canary("blind", "why"), admin_only=True),
+        replace(SOUND, canary=Canary("blind", "why"), permissions=Permissions(True)),
         replace(SOUND, temp_error="no space", packages={}),
     ]
     wrong = [one for machine in machines for one in diagnose(machine) if one.state != "ok"]
@@ -151,8 +153,7 @@ def test_rocm_has_no_cupti_to_look_at() -> None:
 def test_who_may_profile(admin_only: bool | None, may: bool, canary: str, state: str) -> None:
     machine = replace(
         SOUND,
-        admin_only=admin_only,
-        may_profile_anyway=may,
+        permissions=Permissions(admin_only, may),
         canary=Canary(canary),  # type: ignore[arg-type]
     )
     assert finding(machine, "permission").state == state

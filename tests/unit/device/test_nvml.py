@@ -15,8 +15,8 @@ import pytest
 
 from pytest_kernelprof.device import nvml
 from pytest_kernelprof.device.inventory import Device, why_no_gpu
-from pytest_kernelprof.device.machine import NvmlFacts
 from pytest_kernelprof.device.nvml import (
+    NvmlFacts,
     Sample,
     Unknown,
     gpu_uuids,

@@ -1,20 +1,18 @@
-"""What a machine said of itself: plain facts that capture hands to the doctor."""
+"""What a machine said of itself: the plain facts that the doctor judges."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from pytest_kernelprof.device.nvml import NvmlFacts
+from pytest_kernelprof.device.permissions import Permissions
 
-# What other profiling tools put into the environment of the processes that they watch.
-_TOOLS = {
-    "NSYS_": "Nsight Systems",
-    "NV_NSIGHT_": "Nsight Compute",
-    "NV_COMPUTE_PROFILER": "Nsight Compute",
-    "CUDA_INJECTION64_PATH": "a library from CUDA_INJECTION64_PATH",
-}
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NOT_ASKED = NvmlFacts(error="not asked")
+_UNKNOWN = Permissions()
 
 CanaryState = Literal["seen", "blind", "no gpu", "crashed"]
 
@@ -53,29 +51,13 @@ class Canary:
 
 
 @dataclass(frozen=True, slots=True)
-class NvmlFacts:
-    """What the driver's management library says.
-
-    Attributes:
-        error: why it could not be asked; empty where it could.
-        driver: the driver's version.
-        mig: for each GPU of the machine whether it is divided (MIG).
-    """
-
-    error: str = ""
-    driver: str = ""
-    mig: tuple[bool, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Machine:
     """All that the doctor looks at.
 
     Attributes:
         packages: versions of installed packages by name; those that are missing are left out.
         driver: version of the NVIDIA driver; empty where none is loaded.
-        admin_only: whether the driver lets only administrators profile; None where unknown.
-        may_profile_anyway: whether this process has CAP_SYS_ADMIN or CAP_PERFMON.
+        permissions: who may profile, and whether this process may.
         environment: the environment variables that matter to CUDA, CUPTI and Kineto.
         injected: profiling libraries that are loaded into this process.
         canary: a canary kernel under a CPU and CUDA profile, in a fresh process.
@@ -87,20 +69,12 @@ class Machine:
     torch: TorchFacts
     canary: Canary
     canary_after_cpu: Canary | None = None
-    nvml: NvmlFacts = NvmlFacts(error="not asked")
+    nvml: NvmlFacts = _NOT_ASKED
     packages: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
-    admin_only: bool | None = None
-    may_profile_anyway: bool = False
+    permissions: Permissions = _UNKNOWN
     environment: Mapping[str, str] = field(default_factory=dict)
     injected: tuple[str, ...] = ()
     temp_folder: str = ""
     temp_error: str = ""
     temp_free_bytes: int | None = None
-
-
-def tools_of(environment: Iterable[str]) -> list[str]:
-    """The profiling tools that variables of these names tell of, each once."""
-    return sorted(
-        {tool for name in environment for start, tool in _TOOLS.items() if name.startswith(start)}
-    )
