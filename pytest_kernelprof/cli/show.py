@@ -1,0 +1,37 @@
+"""``kernelprof show``: the kernels, metrics and completeness of a recorded trace."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "kernels, metrics and completeness of a trace"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The trace."""
+    parser.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
+    parser.epilog = "exit status: 0 the profile is complete, 1 it is not, 2 the trace is unreadable"
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print the profile; 1 if it is incomplete, else 0.
+
+    Raises:
+        TraceError: the file is no trace that can be read.
+    """
+    from pytest_kernelprof.analysis.profile import Profile
+    from pytest_kernelprof.report.failure import footing
+    from pytest_kernelprof.units import format_bytes, format_time
+
+    profile = Profile.from_trace(chosen.trace)
+    print(profile.table(shutil.get_terminal_size((100, 24)).columns))
+    shown = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
+    for metric in profile.metrics.values():
+        if metric.value is not None:
+            print(f"{metric.name:24} {shown[metric.unit](metric.value)}")
+    print(footing(profile))
+    return 0 if profile.integrity.complete else 1
