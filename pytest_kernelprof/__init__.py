@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.measure.comparison import Comparison, Comparisons
     from pytest_kernelprof.measure.runner import profile
+    from pytest_kernelprof.plugin.benchmark import KernelBenchmark
     from pytest_kernelprof.plugin.fixture import KernelProfile, KernelprofWarning
+
+    __version__: str
 
 __all__ = [
     "Comparison",
@@ -29,6 +32,7 @@ __all__ = [
     "GpuBusy",
     "IncompleteProfile",
     "Kernel",
+    "KernelBenchmark",
     "KernelProfile",
     "KernelprofError",
     "KernelprofWarning",
@@ -43,6 +47,7 @@ __all__ = [
 _HOMES = {
     "Comparison": "measure.comparison",
     "Comparisons": "measure.comparison",
+    "KernelBenchmark": "plugin.benchmark",
     "KernelProfile": "plugin.fixture",
     "KernelprofWarning": "plugin.fixture",
     "profile": "measure.runner",
@@ -52,7 +57,19 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}")
     return getattr(module, name)
+
+
+def _version() -> str:
+    """The version that is installed; of a copy that is only on the path nobody knows it."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("pytest-kernelprof")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"

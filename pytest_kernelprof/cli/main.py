@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from pytest_kernelprof.cli import doctor, noise, show
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
@@ -35,12 +36,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kernelprof", description=_DESCRIPTION)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", required=True)
     for name, command in _COMMANDS.items():
         added = commands.add_parser(name, help=command.HELP, description=command.HELP)
         command.add_arguments(added)
         added.set_defaults(run=command.run)
     return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when it is asked for; argparse's own action has it looked up
+    before."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        import pytest_kernelprof
+
+        print(f"kernelprof {pytest_kernelprof.__version__}")
+        parser.exit()
 
 
 if __name__ == "__main__":

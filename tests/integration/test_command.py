@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ def test_show_prints_kernels_metrics_and_completeness(capsys: pytest.CaptureFixt
     assert "aten::mm < aten::linear" in out
     assert "launches                 5" in out
     assert "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0; complete: 10/10 launches" in out
+
+
+def test_the_version_is_the_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"kernelprof {metadata.version('pytest-kernelprof')}\n"
 
 
 def test_a_trace_that_cannot_be_read_is_exit_status_2(
