@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import platform
+import re
 import sys
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,6 +21,9 @@ DeviceKind = Literal["cuda", "cpu"]
 
 # Newer Kineto writes two "USDT:" lines a session into stderr unless only errors are logged.
 _KINETO_LOG_LEVEL = "6"
+
+# The oldest torch whose traces are known to hold all that a count needs.
+_OLDEST_TORCH = (2, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ def load_torch() -> ModuleType:
     """Import torch, quietly set up for profiling.
 
     Raises:
-        ProfilerUnavailable: torch is not installed.
+        ProfilerUnavailable: torch is not installed, or too old.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_LOG_LEVEL)
     # A compiled CPU graph shows its kernels only when Inductor was told so before compiling.
@@ -60,7 +64,29 @@ def load_torch() -> ModuleType:
             "PyTorch: install torch in this environment"
         ) from error
     torch: ModuleType = loaded
+    _refuse_old(str(getattr(torch, "__version__", "")))
     return torch
+
+
+@functools.cache
+def _refuse_old(version: str) -> None:
+    """Raise if this torch is too old.
+
+    Here and not by pip: a vendor's build, whose version is that of a pre-release (2.9.0a0+nv25.9),
+    must not be replaced for its number. What comes after the second number tells nothing of age; a
+    version without two numbers is let through.
+
+    Raises:
+        ProfilerUnavailable: it names the version that was found, what is needed, and what to do.
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < _OLDEST_TORCH:
+        needed = "{}.{}".format(*_OLDEST_TORCH)
+        raise ProfilerUnavailable(
+            f"torch {version} is too old: pytest-kernelprof needs torch {needed} or later. "
+            f"Install one (pip install 'torch>={needed}'), or where torch belongs to a container, "
+            "take a newer image"
+        )
 
 
 def why_no_gpu() -> str:

@@ -174,8 +174,9 @@ def kernel_benchmark(kernel_profile: KernelProfile) -> None:
     from pytest_kernelprof.errors import IncompleteProfile
 
     raise IncompleteProfile(
-        "kernel_benchmark needs pytest-benchmark, which is not active in this run: install "
-        "pytest-benchmark, drop -p no:benchmark, or use kernel_profile(fn, *args) instead"
+        "kernel_benchmark needs pytest-benchmark, which is not active in this run: pip install "
+        "'pytest-kernelprof[benchmark]', drop -p no:benchmark, or use kernel_profile(fn, *args) "
+        "instead"
     )
 
 

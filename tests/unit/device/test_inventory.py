@@ -8,7 +8,13 @@ import sys
 import pytest
 import torch
 
-from pytest_kernelprof.device.inventory import current_device, devices_in_use, why_no_gpu
+from pytest_kernelprof import ProfilerUnavailable
+from pytest_kernelprof.device.inventory import (
+    current_device,
+    devices_in_use,
+    load_torch,
+    why_no_gpu,
+)
 
 
 def printed(code: str) -> tuple[str, str]:
@@ -42,6 +48,43 @@ def test_a_missing_torch_is_an_error_that_names_the_remedy() -> None:
     )
     assert out.startswith("torch cannot be imported")
     assert "install torch" in out
+
+
+@pytest.mark.parametrize(
+    "version", ["2.8.0", "2.8.0+cu128", "2.8.0a0+34c6371d24.nv25.08", "2.8.1.dev20250630", "1.13.1"]
+)
+def test_a_torch_that_is_too_old_is_an_error_that_names_both_versions(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    with pytest.raises(ProfilerUnavailable) as caught:
+        load_torch()
+    assert str(caught.value) == (
+        f"torch {version} is too old: pytest-kernelprof needs torch 2.9 or later. Install one "
+        "(pip install 'torch>=2.9'), or where torch belongs to a container, take a newer image"
+    )
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "2.9.0",
+        "2.9.0a0+nv25.9",
+        "2.9.0.dev20250801+cu129",
+        "2.11.0+cu130",
+        "2.13.0+cpu",
+        "2.14.0rc1",
+        "3.0.0a0+git1234567",
+        "10.0",
+        "main",
+        "",
+    ],
+)
+def test_vendors_builds_nightlies_and_unknown_versions_are_taken(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+    assert load_torch() is torch
 
 
 def test_profiling_writes_nothing_to_stderr() -> None:
