@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ _COMMANDS = {"show": show, "doctor": doctor, "noise": noise}
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; hands back the exit status: 0, 1 for what cannot be trusted (an incomplete
     trace, a machine on which counts cannot be had), 2 for an error."""
+    # A console's code page (cp1252, ASCII) need not have every character of a kernel's name.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     chosen = _parser().parse_args(arguments)
     try:
         status: int = chosen.run(chosen)

@@ -53,6 +53,8 @@ def gpus_of_machine() -> tuple[str, ...]:
     worker. It knows what a container may use, and a UUID means the same GPU in whatever order
     CUDA counts them.
     """
+    if sys.platform == "darwin":
+        return ()
     if sys.platform == "linux":
         if not any(os.path.exists(path) for path in _DRIVER_FILES):
             return ()

@@ -49,6 +49,16 @@ def test_a_trace_of_unknown_origin_without_device_counts_nothing_and_says_so(
     assert "INCOMPLETE" in capsys.readouterr().out
 
 
+def test_a_console_without_unicode_gets_question_marks_and_no_traceback() -> None:
+    trace = TRACES / "mlp.json.gz"
+    command = [sys.executable, "-m", "pytest_kernelprof.cli.main", "show", str(trace)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "60"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nvjet_sm90_" in done.stdout
+    assert "?" in done.stdout  # where a name was shortened
+
+
 @pytest.mark.parametrize(
     ("reader", "status", "words"),
     [("true", 1, ""), ("/dev/full", 2, "kernelprof: [Errno 28] No space left on device\n")],

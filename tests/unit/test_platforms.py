@@ -1,0 +1,120 @@
+"""Other systems than Linux, as far as they can be played here: it loads, and counts on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytest_kernelprof
+from pytest_kernelprof.device.lock import lock_by_uuid
+from pytest_kernelprof.device.workers import gpus_of_machine
+
+ROOT = Path(pytest_kernelprof.__file__).parents[1]
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(pytest_kernelprof.__path__, "pytest_kernelprof.")
+)
+# Loaded before the system is played: torch and the standard library are made for this one.
+BEFORE = """
+import json, os, sys
+import numpy, msgspec, pytest, torch, torch.profiler
+from torch.profiler import ProfilerActivity
+with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as warm:
+    torch.add(torch.ones(1), 1)
+"""
+# What only Unix has; None makes an import of it fail.
+NO_UNIX = """
+for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
+    sys.modules[name] = None
+for name in ("O_NOFOLLOW", "fork", "getuid", "geteuid", "sched_getaffinity", "uname", "WNOHANG"):
+    if hasattr(os, name):
+        delattr(os, name)
+"""
+# Files are opened by many ways, and all are audited. So are folders that are listed.
+WATCH = """
+opened = []
+def watch(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], (str, bytes)):
+        opened.append(os.fsdecode(arguments[0]))
+sys.addaudithook(watch)
+"""
+USE = """
+import importlib
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+from pytest_kernelprof import profile
+x = torch.ones(4)
+found = profile(torch.add, x, x, device="cpu", rounds=2)
+options = ["--kernelprof-device=cpu", "--kernelprof-report", "-p", "no:cacheprovider"]
+# Of the system's own output only the console of this one is there.
+status = pytest.main([sys.argv[2], "--rootdir", sys.argv[2], "--capture=sys", *options])
+"""
+ANSWER = """
+linux = [path for path in opened if path.startswith(("/proc", "/dev/shm", "/sys/"))]
+print()
+print(json.dumps([found.kernel_count, found.place, int(status), linux]))
+"""
+TEST = """
+import pytest, torch
+@pytest.mark.max_kernels(1)
+@pytest.mark.max_latency("10s")
+def test_it(kernel_profile):
+    kernel_profile(torch.add, torch.ones(4), 1)
+"""
+
+
+def played(code: str, folder: Path) -> list[Any]:
+    """What a process answers that has gone through these lines."""
+    (folder / "test_it.py").write_text(TEST)
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(MODULES), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    answer: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin", "linux"])
+def test_without_unix_all_modules_load_and_the_cpu_is_counted_and_judged(
+    platform: str, tmp_path: Path
+) -> None:
+    system = f"sys.platform = {platform!r}\n"
+    code = BEFORE + NO_UNIX + system + WATCH + USE + ANSWER
+    kernels, place, status, linux = played(code, tmp_path)
+    assert (kernels, status, linux) == (1, 0, [])
+    assert place.startswith("CPU (")
+
+
+def test_what_opens_a_file_of_linux_is_noticed(tmp_path: Path) -> None:
+    """Else the test above would hold for nothing."""
+    loud = "from pytest_kernelprof.device.procfs import mapped_files; mapped_files()\n"
+    *_, linux = played(BEFORE + WATCH + loud + USE + ANSWER, tmp_path)
+    assert linux == ["/proc/self/maps"]
+
+
+def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delattr(os, "O_NOFOLLOW", raising=False)
+    with lock_by_uuid("a-uuid", 1.0, "a test"):
+        (note,) = (tmp_path / "kernelprof-locks").glob("*.holder")
+        assert json.loads(note.read_text())["who"] == "a test"
+
+
+def test_a_mac_has_no_gpus_to_spread_workers_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_kernelprof.device import nvml
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: pytest.fail("NVML was asked"))
+    assert gpus_of_machine() == ()
