@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import pytest
 import torch
 
 import pytest_kernelprof
@@ -24,3 +25,10 @@ importlib.import_module("pytest_kernelprof.measure.runner").profile(
 # And what it loads when it first compiles.
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
 importlib.import_module("torch._inductor.compile_fx")
+
+
+@pytest.fixture(autouse=True)
+def _no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inner run is no worker's: in a worker pytest-benchmark, for one, disables itself."""
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+        monkeypatch.delenv(name, raising=False)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
+from on_workers import Project, Wire, run_all, show
 
 HEAD = """
 import pytest, torch, torch.nn.functional as F
@@ -15,6 +19,15 @@ def three():
 """
 
 Run = Callable[..., pytest.RunResult]
+Once = Callable[[str, Callable[[Path], None]], Path]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "project(code, *settings): what the fixtures result and result_of_workers run: a test "
+        "file (after HEAD) with arguments for pytest and lines of pytest.ini",
+    )
 
 
 @pytest.fixture
@@ -25,11 +38,82 @@ def run(pytester: pytest.Pytester) -> Run:
         pytester.makepyfile(test_it=HEAD + code)
         chosen = [f"--kernelprof-device={device}"] if device else []
         arguments = ["-p", "no:cacheprovider", "-rs", *chosen, *options]
-        if "-n2" in options:
-            return pytester.runpytest_subprocess(*arguments)
-        return pytester.runpytest_inprocess(*arguments)
+        plugins = [] if "-n2" in options else [Wire()]
+        return pytester.runpytest_inprocess(*arguments, plugins=plugins)
 
     return run_it
+
+
+@pytest.fixture(params=["-n0", "-n2"])
+def workers(request: pytest.FixtureRequest) -> str:
+    """Without and with pytest-xdist."""
+    return str(request.param)
+
+
+@pytest.fixture
+def result(
+    request: pytest.FixtureRequest, workers: str, run: Run, pytester: pytest.Pytester
+) -> pytest.RunResult:
+    """The project of the test's marker, run without and with workers."""
+    if workers == "-n2":
+        found: pytest.RunResult = request.getfixturevalue("result_of_workers")
+        return found
+    project = _project_of(request.node)
+    pytester.makeini(project.ini)
+    return run(project.code.removeprefix(HEAD), *project.arguments)
+
+
+@pytest.fixture
+def result_of_workers(
+    request: pytest.FixtureRequest, pytester: pytest.Pytester, once: Once
+) -> pytest.RunResult:
+    """The project of the test's marker in a run with two workers, which many projects share."""
+    project = _project_of(request.node)
+    together = [
+        other
+        for other in dict.fromkeys(map(_project_of, filter(_needs_workers, request.session.items)))
+        if other.run == project.run
+    ]
+    folder = once(f"workers-{project.run}", lambda path: run_all(pytester, path, together))
+    shown = show(pytester, folder, together.index(project), project)
+    return pytester.runpytest_inprocess(
+        "-p", "no:cacheprovider", "-rs", *project.arguments, plugins=[shown]
+    )
+
+
+def _project_of(item: pytest.Item) -> Project:
+    marker = item.get_closest_marker("project")
+    assert marker is not None, f"{item.nodeid} has no marker project(code, *settings)"
+    code, *settings = marker.args
+    return Project(HEAD + code, tuple(settings))
+
+
+def _needs_workers(item: pytest.Item) -> bool:
+    names = getattr(item, "fixturenames", ())
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return "result_of_workers" in names or (
+        "result" in names and parameters.get("workers") == "-n2"
+    )
+
+
+@pytest.fixture(scope="session")
+def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """A folder that the first test to ask for it fills, for this whole run with all its workers."""
+    root = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        root = root.parent  # of which each worker has a part
+
+    def folder(name: str, fill: Callable[[Path], None]) -> Path:
+        path, done = root / name, root / f"{name}.done"
+        with FileLock(f"{path}.lock"):
+            if not done.exists():
+                shutil.rmtree(path, ignore_errors=True)
+                path.mkdir()
+                fill(path)
+                done.touch()
+        return path
+
+    return folder
 
 
 @pytest.fixture
@@ -39,9 +123,3 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     reason = devices.why_no_gpu() or "no GPU: hidden for this test"
     monkeypatch.setattr(devices, "why_no_gpu", lambda: reason)
-
-
-@pytest.fixture(params=["-n0", "-n2"])
-def workers(request: pytest.FixtureRequest) -> str:
-    """Without and with pytest-xdist."""
-    return str(request.param)

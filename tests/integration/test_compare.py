@@ -16,10 +16,9 @@ def same(*args): time.sleep(0.002)
 """
 
 
-def test_speedup_interval_and_assertions_hold(run: Run, workers: str) -> None:
-    result = run(
-        SLEEPERS
-        + """
+@pytest.mark.project(
+    SLEEPERS
+    + """
 def test_it(kernel_profile, kernelprof_device):
     found = kernel_profile.compare(quick, slow, x)
     assert 1.5 < found.speedup < 5
@@ -29,9 +28,9 @@ def test_it(kernel_profile, kernelprof_device):
     found.not_slower(by="2%")
     assert found.pairs in (12, 24, 48, 96)
     assert found.candidate.name == "quick" and found.reference.value > 7000
-""",
-        workers,
-    )
+"""
+)
+def test_speedup_interval_and_assertions_hold(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
 
 
@@ -94,10 +93,9 @@ def test_it(kernel_profile, kernelprof_device):
     result.stdout.fnmatch_lines(["*KernelprofWarning: min_speedup(1): INCONCLUSIVE, uneven over*"])
 
 
-def test_several_at_once_give_a_table_and_go_into_the_report(run: Run, workers: str) -> None:
-    result = run(
-        SLEEPERS
-        + """
+@pytest.mark.project(
+    SLEEPERS
+    + """
 def test_it(kernel_profile, kernelprof_device):
     found = kernel_profile.compare_all(
         {"quick": quick, "slow": slow, "same": same}, x, reference="slow"
@@ -106,9 +104,9 @@ def test_it(kernel_profile, kernelprof_device):
     assert found["same"].min_speedup(1.5)
     print(found)
 """,
-        "--kernelprof-report",
-        workers,
-    )
+    "--kernelprof-report",
+)
+def test_several_at_once_give_a_table_and_go_into_the_report(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [

@@ -9,18 +9,17 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
-def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.expect_kernels("aten::mm", "gelu", "add")
 def test_kept(kernel_profile):
     kernel_profile(three)
 @pytest.mark.expect_kernels("mm", "relu", "add")
 def test_broken(kernel_profile):
     kernel_profile(three)
-""",
-        workers,
-    )
+"""
+)
+def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [

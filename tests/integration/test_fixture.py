@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_the_fixture_in_all_its_forms(run) -> None:
     result = run(
@@ -199,18 +201,17 @@ def test_it(kernel_profile):
     result.assert_outcomes(skipped=1)
 
 
-def test_with_workers_the_fixture_is_the_same(run) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 def test_it(kernel_profile):
     assert kernel_profile(lambda a, *, b: (a, b), 1, b=2) == (1, 2)
     with kernel_profile.region("one") as region:
         three()
     assert region.profile.kernel_count == 3
-""",
-        "-n2",
-    )
-    result.assert_outcomes(passed=1)
+"""
+)
+def test_with_workers_the_fixture_is_the_same(result_of_workers: pytest.RunResult) -> None:
+    result_of_workers.assert_outcomes(passed=1)
 
 
 def test_arguments_that_are_not_wrapped_are_refused(run) -> None:

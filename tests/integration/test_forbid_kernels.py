@@ -9,18 +9,19 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
-def test_kept_it_passes_and_broken_it_fails_with_what_is_forbidden(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.forbid_kernels("softmax")
 def test_kept(kernel_profile):
     kernel_profile(three)
 @pytest.mark.forbid_kernels("GELU")
 def test_broken(kernel_profile):
     kernel_profile(three)
-""",
-        workers,
-    )
+"""
+)
+def test_kept_it_passes_and_broken_it_fails_with_what_is_forbidden(
+    result: pytest.RunResult,
+) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [

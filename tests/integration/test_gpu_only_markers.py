@@ -33,10 +33,12 @@ def test_on_the_cpu_it_skips_and_names_the_limit(run: Run, marker: str) -> None:
     result.stdout.fnmatch_lines([f"SKIPPED * test_it.py:*: not applicable on the CPU: {name}"])
 
 
-def test_with_workers_it_skips_too(run: Run) -> None:
-    result = run(TEST.format(marker="max_syncs(0)"), "-n2")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: not applicable on the CPU: max_syncs"])
+@pytest.mark.project(TEST.format(marker="max_syncs(0)"))
+def test_with_workers_it_skips_too(result_of_workers: pytest.RunResult) -> None:
+    result_of_workers.assert_outcomes(skipped=1)
+    result_of_workers.stdout.fnmatch_lines(
+        ["SKIPPED * test_it.py:*: not applicable on the CPU: max_syncs"]
+    )
 
 
 def test_several_are_all_named(run: Run) -> None:

@@ -21,9 +21,9 @@ def ini(pytester: pytest.Pytester, *lines: str) -> None:
     pytester.makeini("\n".join(["[pytest]", *lines]))
 
 
-def test_rounds(run: Run, pytester: pytest.Pytester, workers: str) -> None:
-    ini(pytester, "kernelprof_rounds = 5")
-    run(ROUNDS.format(5), workers).assert_outcomes(passed=1)
+@pytest.mark.project(ROUNDS.format(5), "kernelprof_rounds = 5")
+def test_rounds(result: pytest.RunResult) -> None:
+    result.assert_outcomes(passed=1)
 
 
 def test_the_command_line_wins(run: Run, pytester: pytest.Pytester) -> None:

@@ -33,12 +33,6 @@ def test_broken(kernel_benchmark, kernelprof_device):
 REFUSED = "*max_kernels: the test calls benchmark, whose calibration*kernel_benchmark(fn, *args)*"
 
 
-@pytest.fixture(autouse=True)
-def _no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a worker of pytest-xdist, which may run this file, pytest-benchmark disables itself."""
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-
-
 def saved(pytester: pytest.Pytester) -> dict[str, Any]:
     data: dict[str, Any] = json.loads((pytester.path / "out.json").read_text())
     return data
@@ -176,9 +170,9 @@ def test_with_pytest_benchmark_disabled_the_profile_is_judged(run: Run) -> None:
     result.stdout.no_fnmatch_line("*benchmark: *tests*")
 
 
-def test_under_xdist_the_profile_is_judged(run: Run) -> None:
-    result = run(KEPT + BROKEN, "-n2")
-    result.assert_outcomes(passed=1, failed=1)
+@pytest.mark.project(KEPT + BROKEN)
+def test_under_xdist_the_profile_is_judged(result_of_workers: pytest.RunResult) -> None:
+    result_of_workers.assert_outcomes(passed=1, failed=1)
 
 
 def test_skipped_benchmarks_are_skipped(run: Run) -> None:
@@ -233,10 +227,7 @@ def test_it(kernel_benchmark, timer):
     result.stdout.fnmatch_lines(['*not benchmarked: timer="cuda" profiles*'])
 
 
-@pytest.mark.parametrize("more", [(), ("--benchmark-disable",), ("-n2",)], ids=str)
-def test_a_marked_test_that_only_has_benchmark_is_refused(run: Run, more: tuple[str, ...]) -> None:
-    result = run(
-        """
+ONLY_BENCHMARK = """
 @pytest.mark.max_kernels(3)
 def test_it(benchmark):
     benchmark(three)
@@ -252,13 +243,25 @@ def test_both(benchmark, kernel_profile, kernelprof_device):
     benchmark(three)
 def test_plain(benchmark):
     benchmark(three)
-""",
-        *QUICK,
-        *more,
-    )
+"""
+
+
+def assert_refused(result: pytest.RunResult) -> None:
     # test_both asks for kernel_profile and does not use it: an error of its own.
     result.assert_outcomes(passed=1, errors=4)
     result.stdout.fnmatch_lines([REFUSED] * 3)
+
+
+@pytest.mark.parametrize("more", [(), ("--benchmark-disable",)], ids=str)
+def test_a_marked_test_that_only_has_benchmark_is_refused(run: Run, more: tuple[str, ...]) -> None:
+    assert_refused(run(ONLY_BENCHMARK, *QUICK, *more))
+
+
+@pytest.mark.project(ONLY_BENCHMARK)
+def test_under_xdist_a_marked_test_that_only_has_benchmark_is_refused_too(
+    result_of_workers: pytest.RunResult,
+) -> None:
+    assert_refused(result_of_workers)
 
 
 def test_benchmark_and_kernel_profile_side_by_side(run: Run) -> None:

@@ -47,9 +47,8 @@ def test_it(kernel_profile):
     result.assert_outcomes(passed=1)
 
 
-def test_levels_are_merged_option_by_option(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 pytestmark = pytest.mark.kernelprof(rounds=5, warmup=2)
 def calls_of(kernel_profile):
     calls = []
@@ -64,9 +63,9 @@ def test_function(kernel_profile):
 class TestClass:
     def test_class(self, kernel_profile):
         assert calls_of(kernel_profile) == (5, 4)
-""",
-        workers,
-    )
+"""
+)
+def test_levels_are_merged_option_by_option(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=3)
 
 

@@ -40,19 +40,20 @@ def test_good(kernel_profile):
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_with_workers_it_is_the_same(run) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.max_kernels("many")
 def test_bad():
     pass
 def test_good():
     pass
-""",
-        "-n2",
+"""
+)
+def test_with_workers_it_is_the_same(result_of_workers: pytest.RunResult) -> None:
+    result_of_workers.assert_outcomes(passed=1, errors=1)
+    result_of_workers.stdout.fnmatch_lines(
+        ["MarkerError: max_kernels: 'many' is not a whole number*"]
     )
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["MarkerError: max_kernels: 'many' is not a whole number*"])
 
 
 def test_strict_markers_stop_a_misspelt_one_at_collection(run) -> None:

@@ -90,9 +90,8 @@ def test_region(kernel_profile):
     result.assert_outcomes(passed=2)
 
 
-def test_a_parameter_wins_over_function_class_and_module_at_once(run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 pytestmark = pytest.mark.max_kernels(0)
 @pytest.mark.max_kernels(1)
 class TestIt:
@@ -100,9 +99,9 @@ class TestIt:
     @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.max_kernels(3))])
     def test_it(self, kernel_profile, n):
         kernel_profile(three)
-""",
-        workers,
-    )
+"""
+)
+def test_a_parameter_wins_over_function_class_and_module_at_once(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
 
 

@@ -29,22 +29,29 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_limit_passes_when_kept_and_fails_when_broken(run, workers: str, name: str) -> None:
-    if workers == "-n2" and name != "max_kernels":
-        pytest.skip("one marker stands for all with workers: they share the way")
-    kept, broken, words = CASES[name]
-    result = run(
-        f"""
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(
+            words,
+            id=name,
+            marks=pytest.mark.project(
+                f"""
 @pytest.mark.{kept}
 def test_kept(kernel_profile):
     kernel_profile(three)
 @pytest.mark.{broken}
 def test_broken(kernel_profile):
     kernel_profile(three)
-""",
-        workers,
-    )
+"""
+            ),
+        )
+        for name, (kept, broken, words) in CASES.items()
+    ],
+)
+def test_a_limit_passes_when_kept_and_fails_when_broken(
+    result: pytest.RunResult, words: list[str]
+) -> None:
     result.assert_outcomes(passed=1, failed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
@@ -63,11 +70,11 @@ def test_a_compilation_at_every_call_breaks_max_recompiles(run) -> None:
     result = run(
         """
 sizes = iter(range(2, 1000))
-f = torch.compile(lambda x, n: x[:n] * n, dynamic=False)
+f = torch.compile(lambda x, n: x[:n] * n, dynamic=False, backend="eager")
 long = torch.ones(2000)
 @pytest.mark.max_recompiles(0)
 def test_settles(kernel_profile):
-    kernel_profile(torch.compile(lambda x: x * 2), x)
+    kernel_profile(torch.compile(lambda x: x * 2, backend="eager"), x)
 @pytest.mark.max_recompiles(0)
 def test_never_settles(kernel_profile):
     with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=1000):
@@ -137,9 +144,8 @@ def test_it(kernel_profile):
     )
 
 
-def test_a_marked_test_without_the_fixture_has_its_call_phase_profiled(run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.fixture
 def y():
     return x + 1  # not of the call phase
@@ -152,9 +158,11 @@ def test_broken(y):
 @pytest.mark.max_latency("1s")
 def test_host_time(y):
     three()
-""",
-        workers,
-    )
+"""
+)
+def test_a_marked_test_without_the_fixture_has_its_call_phase_profiled(
+    result: pytest.RunResult,
+) -> None:
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(
         [

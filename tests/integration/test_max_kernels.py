@@ -16,18 +16,17 @@ def in_turn():
 """
 
 
-def test_kept_it_passes_and_broken_it_fails_with_the_kernels(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.max_kernels(3)
 def test_kept(kernel_profile):
     kernel_profile(three)
 @pytest.mark.max_kernels(2)
 def test_broken(kernel_profile):
     kernel_profile(three)
-""",
-        workers,
-    )
+"""
+)
+def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [

@@ -9,9 +9,8 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
-def test_kept_it_passes_and_broken_it_fails_with_the_interval(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 import time
 @pytest.mark.max_latency("100s")
 def test_kept(kernel_profile):
@@ -19,9 +18,9 @@ def test_kept(kernel_profile):
 @pytest.mark.max_latency("1ms")
 def test_broken(kernel_profile):
     kernel_profile(lambda: (time.sleep(0.005), three()))
-""",
-        workers,
-    )
+"""
+)
+def test_kept_it_passes_and_broken_it_fails_with_the_interval(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [

@@ -30,16 +30,15 @@ def test_it(kernel_profile):
     result.assert_outcomes(passed=1)
 
 
-def test_a_compilation_at_every_call_fails(run: Run, workers: str) -> None:
-    result = run(
-        AT_EVERY_CALL
-        + """
+@pytest.mark.project(
+    AT_EVERY_CALL
+    + """
 @pytest.mark.max_recompiles(0)
 def test_it(kernel_profile):
     kernel_profile(compiles)
-""",
-        workers,
-    )
+"""
+)
+def test_a_compilation_at_every_call_fails(result: pytest.RunResult) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [

@@ -9,10 +9,8 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
-def test_a_plain_test_is_profiled_but_not_limited(run: Run, workers: str) -> None:
-    result = run(
-        "def test_it():\n    three()\n", "--kernelprof-all", "--kernelprof-report", workers
-    )
+@pytest.mark.project("def test_it():\n    three()\n", "--kernelprof-all", "--kernelprof-report")
+def test_a_plain_test_is_profiled_but_not_limited(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["test_it.py::test_it * 3 *", "1 profile, *"])
 

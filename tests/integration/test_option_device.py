@@ -25,12 +25,10 @@ def test_it(expensive, kernel_profile):
 """
 
 
-def test_cpu_counts_compute_operators_of_any_test(run: Run, workers: str) -> None:
-    result = run(
-        "@pytest.mark.max_kernels(2)\ndef test_it(kernel_profile): kernel_profile(three)\n",
-        workers,
-        device="cpu",
-    )
+@pytest.mark.project(
+    "@pytest.mark.max_kernels(2)\ndef test_it(kernel_profile): kernel_profile(three)\n"
+)
+def test_cpu_counts_compute_operators_of_any_test(result: pytest.RunResult) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
 

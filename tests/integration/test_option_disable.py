@@ -9,18 +9,17 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
-def test_code_runs_once_and_hands_back_its_result(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.max_kernels(0)
 def test_it(kernel_profile):
     calls = []
     assert kernel_profile(lambda: calls.append(1) or 7) == 7
     assert calls == [1]
 """,
-        "--kernelprof-disable",
-        workers,
-    )
+    "--kernelprof-disable",
+)
+def test_code_runs_once_and_hands_back_its_result(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
 
 

@@ -29,8 +29,8 @@ def test_plain():
 """
 
 
-def test_other_tests_are_deselected(run: Run, workers: str) -> None:
-    result = run(TESTS, "--kernelprof-only", workers)
+@pytest.mark.project(TESTS, "--kernelprof-only")
+def test_other_tests_are_deselected(result: pytest.RunResult, workers: str) -> None:
     outcomes = result.parseoutcomes()
     assert outcomes["passed"] == 4
     assert workers == "-n2" or outcomes["deselected"] == 1

@@ -9,17 +9,16 @@ import pytest
 Run = Callable[..., pytest.RunResult]
 
 
-def test_rounds_are_as_asked(run: Run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.max_kernels(3)
 def test_it(kernel_profile):
     kernel_profile(three)
     assert kernel_profile.last.rounds == 4
 """,
-        "--kernelprof-rounds=4",
-        workers,
-    )
+    "--kernelprof-rounds=4",
+)
+def test_rounds_are_as_asked(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
 
 

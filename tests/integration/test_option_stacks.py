@@ -34,6 +34,6 @@ def test_without_it_the_lines_are_unknown(run: Run, code: str) -> None:
     run(code).stdout.fnmatch_lines(["  1  aten::mm *line unknown*s"])
 
 
-def test_with_workers_it_is_the_same(run: Run) -> None:
-    result = run(WHOLE_CALL, "--kernelprof-stacks", "-n2")
-    result.stdout.fnmatch_lines(["  1  aten::mm *test_it.py:*s"])
+@pytest.mark.project(WHOLE_CALL, "--kernelprof-stacks")
+def test_with_workers_it_is_the_same(result_of_workers: pytest.RunResult) -> None:
+    result_of_workers.stdout.fnmatch_lines(["  1  aten::mm *test_it.py:*s"])

@@ -17,11 +17,8 @@ def kept(pytester: pytest.Pytester) -> dict[str, int]:
     return {file.name: Profile.from_trace(file).kernel_count for file in files}
 
 
-def test_each_profile_is_a_file_that_reads_back(
-    run: Run, pytester: pytest.Pytester, workers: str
-) -> None:
-    run(
-        """
+@pytest.mark.project(
+    """
 def test_call(kernel_profile):
     kernel_profile(three)
 def test_region(kernel_profile):
@@ -33,9 +30,10 @@ def test_whole_call():
 def test_plain():
     three()
 """,
-        "--kernelprof-trace-dir=traces",
-        workers,
-    )
+    "--kernelprof-trace-dir=traces",
+)
+@pytest.mark.usefixtures("result")
+def test_each_profile_is_a_file_that_reads_back(pytester: pytest.Pytester) -> None:
     assert kept(pytester) == {
         "test_it.py-test_call-1.json.gz": 3,
         "test_it.py-test_region-1-mine.json.gz": 1,

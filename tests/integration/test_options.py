@@ -33,11 +33,16 @@ def table_of(result: pytest.RunResult) -> list[str]:
     return rows
 
 
-def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
-    run, monkeypatch: pytest.MonkeyPatch, workers: str
-) -> None:
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    result = run(ONE_OF_EACH, "--kernelprof-report", workers)
+
+
+@pytest.mark.project(ONE_OF_EACH, "--kernelprof-report")
+@pytest.mark.usefixtures("wide")
+def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
+    result: pytest.RunResult,
+) -> None:
     result.assert_outcomes(passed=3, failed=1)
     assert result.ret == 1
     assert table_of(result) == [
@@ -78,8 +83,8 @@ def test_report_prints_nothing_where_nothing_was_profiled(run) -> None:
     result.stdout.no_fnmatch_line("*kernel profiles*")
 
 
-def test_all_profiles_every_call_phase_without_changing_code(run, workers: str) -> None:
-    result = run(ONE_OF_EACH, "--kernelprof-all", "--kernelprof-report", workers)
+@pytest.mark.project(ONE_OF_EACH, "--kernelprof-all", "--kernelprof-report")
+def test_all_profiles_every_call_phase_without_changing_code(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=3, failed=1)
     assert "test_it.py::test_plain 3 - - - - - - -" in table_of(result)
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 
-def test_a_violated_limit_is_a_failure_for_xfail_strict_and_raises(run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.xfail(strict=True, raises=LimitExceeded)
 @pytest.mark.max_kernels(0)
 def test_expected(kernel_profile):
@@ -22,22 +21,25 @@ def test_unexpected(kernel_profile):
 @pytest.mark.max_kernels(0)
 def test_other_reason(kernel_profile):
     kernel_profile(three)
-""",
-        workers,
-    )
+"""
+)
+def test_a_violated_limit_is_a_failure_for_xfail_strict_and_raises(
+    result: pytest.RunResult,
+) -> None:
     result.assert_outcomes(xfailed=1, failed=2)
 
 
-def test_a_number_that_could_not_be_had_is_an_error_under_xfail_too(run, workers: str) -> None:
-    result = run(
-        """
+@pytest.mark.project(
+    """
 @pytest.mark.xfail
 @pytest.mark.max_latency("1s")
 def test_it():
     three()
-""",
-        workers,
-    )
+"""
+)
+def test_a_number_that_could_not_be_had_is_an_error_under_xfail_too(
+    result: pytest.RunResult,
+) -> None:
     result.assert_outcomes(errors=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*ERROR at call of test_it*", "IncompleteProfile: max_latency*"])
@@ -210,8 +212,7 @@ def test_it(kernel_profile, subtests):
 
 
 @pytest.mark.parametrize(
-    ("body", "outcome"),
-    [("self.fail('mine')", "failed"), ("self.skipTest('mine')", "skipped")],
+    ("body", "outcome"), [("self.fail('mine')", "failed"), ("self.skipTest('mine')", "skipped")]
 )
 def test_a_unittest_methods_own_outcome_wins_over_a_limit(run, body: str, outcome: str) -> None:
     result = run(

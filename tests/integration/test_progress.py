@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyte
 import pytest
+
+Once = Callable[[str, Callable[[Path], None]], Path]
 
 ROWS, COLUMNS = 16, 80
 SLOW = """
@@ -21,11 +26,66 @@ import contextlib, io, time, pytest
 def test_slow(kernel_profile, kernelprof_device):
     print("captured")
     with contextlib.redirect_stdout(io.StringIO()) as mine:
-        kernel_profile.run(time.sleep, (0.08,), rounds=15)
+        kernel_profile.run(time.sleep, ({sleep},), rounds=15)
     assert not mine.getvalue()
 def test_last(): pass
 """
 QUICK = "@pytest.mark.parametrize('n', range({count}))\ndef test_quick(n): pass"
+# Runs pytest once for each case, all on one terminal: to load torch each time would take longer.
+PYTESTS = """
+import json, os, sys, pytest
+terminal = os.dup(1)
+for case in json.load(open("cases.json")):
+    os.chdir(case["folder"])
+    os.environ["TERM"] = case["term"]
+    if case["piped"]:
+        read, write = os.pipe()
+        os.dup2(write, 1)
+        os.close(write)
+    ended = pytest.main(case["arguments"])
+    sys.stdout.flush()
+    os.dup2(terminal, 1)
+    if case["piped"]:
+        with open(read) as pipe:
+            sys.stdout.write(pipe.read())
+    print(f"\\0{ended:d}\\0", end="", flush=True)
+    os.chdir("..")
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run of pytest: its options, how many tests come before the slow one, and where.
+
+    Each takes longer than the second after which a line would appear, all calls together.
+    """
+
+    options: tuple[str, ...] = ()
+    quick: int = 3
+    sleep: float = 0.05
+    term: str = "xterm"
+    piped: bool = False
+
+
+SHOWN = {
+    "in the middle of the screen": Case(sleep=0.08),
+    "at its bottom": Case(("-v",), quick=40, sleep=0.08),
+    "pytest's own line nearly full": Case(quick=63, sleep=0.08),
+}
+MIXED = {
+    " ".join(options): Case(options)
+    for options in (
+        ("-q",),
+        ("-s",),
+        ("--capture=tee-sys",),
+        ("-o", "log_cli=true"),
+        ("-n1",),
+        ("-p", "no:terminal"),
+    )
+}
+DUMB = Case(term="dumb")
+PIPED = Case(piped=True)
+CASES = [*SHOWN.values(), *MIXED.values(), DUMB, PIPED]
 
 
 @dataclass(frozen=True)
@@ -37,27 +97,38 @@ class Seen:
     raw: str
 
 
-def on_a_terminal(
-    pytester: pytest.Pytester, *options: str, quick: int = 3, term: str = "xterm"
-) -> Seen:
-    pytester.makepyfile(test_it=SLOW.format(quick=QUICK.format(count=quick)))
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+def run_cases(folder: Path) -> None:
+    """Run pytest for all cases on a terminal, and keep what it was sent, piece by piece."""
+    for number, case in enumerate(CASES):
+        (folder / f"case{number}").mkdir()
+        file = folder / f"case{number}" / f"test_it{number}.py"
+        file.write_text(SLOW.format(quick=QUICK.format(count=case.quick), sleep=case.sleep))
+    cases = [
+        {
+            "folder": f"case{number}",
+            "term": case.term,
+            "piped": case.piped,
+            "arguments": [
+                *("-p", "no:cacheprovider", "--rootdir=.", "--kernelprof-device=cpu"),
+                *case.options,
+            ],
+        }
+        for number, case in enumerate(CASES)
+    ]
+    (folder / "cases.json").write_text(json.dumps(cases))
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "CI")}
     process = subprocess.Popen(
-        [*command, "--kernelprof-device=cpu", *options],
+        [sys.executable, "-c", PYTESTS],
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
-        cwd=pytester.path,
-        env={**env, "TERM": term, "PY_COLORS": "0"},
+        cwd=folder,
+        env={**env, "PY_COLORS": "0"},
     )
     os.close(theirs)
-    screen = pyte.Screen(COLUMNS, ROWS)
-    stream = pyte.ByteStream(screen)
-    shown: list[str] = []
-    raw = b""
+    pieces: list[bytes] = []
     while True:
         try:
             data = os.read(ours, 1 << 16)
@@ -65,24 +136,50 @@ def on_a_terminal(
             break
         if not data:
             break
-        raw += data
-        stream.feed(data)
-        shown += [line.rstrip() for line in screen.display if "test_slow: " in line]
+        pieces.append(data)
     os.close(ours)
-    assert process.wait() == 0, raw.decode()
+    assert process.wait() == 0, b"".join(pieces).decode()
+    (folder / "pieces.json").write_text(json.dumps([piece.decode("latin-1") for piece in pieces]))
+
+
+@pytest.fixture
+def on_a_terminal(once: Once) -> Callable[[Case], Seen]:
+    """What a case showed; all cases are run at the first call."""
+
+    def seen(case: Case) -> Seen:
+        folder = once("progress", run_cases)
+        return replay(json.loads((folder / "pieces.json").read_text()), CASES.index(case))
+
+    return seen
+
+
+def replay(pieces: list[str], number: int) -> Seen:
+    """The part of one case, as it came, on a screen of its own; it must have ended well."""
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream = pyte.ByteStream(screen)
+    shown: list[str] = []
+    raw, ended = b"", ""
+    at = 0  # each case is followed by its exit code, between two zeros
+    for piece in pieces:
+        for i, part in enumerate(piece.split("\0")):
+            at += i > 0
+            if at == 2 * number + 1:
+                ended += part
+            if at != 2 * number:
+                continue
+            raw += part.encode("latin-1")
+            stream.feed(part.encode("latin-1"))
+            shown += [line.rstrip() for line in screen.display if "test_slow: " in line]
+    assert ended == "0", raw.decode()
     lines = [line.rstrip() for line in screen.display]
     return Seen(list(dict.fromkeys(shown)), lines, raw.decode())
 
 
-@pytest.mark.parametrize(
-    ("quick", "options"),
-    [(3, ()), (40, ("-v",)), (63, ())],
-    ids=["in the middle of the screen", "at its bottom", "pytest's own line nearly full"],
-)
+@pytest.mark.parametrize("case", SHOWN.values(), ids=SHOWN)
 def test_a_long_measurement_shows_a_line_and_leaves_none_behind(
-    pytester: pytest.Pytester, quick: int, options: tuple[str, ...]
+    on_a_terminal: Callable[[Case], Seen], case: Case
 ) -> None:
-    seen = on_a_terminal(pytester, *options, quick=quick)
+    seen = on_a_terminal(case)
     assert any(line.startswith("test_slow: profiling 1") for line in seen.progress)
     assert any(line.startswith("test_slow: timing ") for line in seen.progress)
     assert seen.progress[-1].endswith("/15")
@@ -99,34 +196,21 @@ def as_without_it(raw: str) -> list[str]:
     return [line.rstrip() for line in screen.display]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-q",),
-        ("-s",),
-        ("--capture=tee-sys",),
-        ("-o", "log_cli=true"),
-        ("-n1",),
-        ("-p", "no:terminal"),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("case", MIXED.values(), ids=MIXED)
 def test_where_it_would_mix_with_other_output_there_is_none(
-    pytester: pytest.Pytester, options: tuple[str, ...]
+    on_a_terminal: Callable[[Case], Seen], case: Case
 ) -> None:
-    seen = on_a_terminal(pytester, *options)
+    seen = on_a_terminal(case)
     assert not seen.progress
     assert "profiling" not in seen.raw
 
 
-def test_a_dumb_terminal_gets_none(pytester: pytest.Pytester) -> None:
-    seen = on_a_terminal(pytester, term="dumb")
-    assert "profiling" not in seen.raw
+def test_a_dumb_terminal_gets_none(on_a_terminal: Callable[[Case], Seen]) -> None:
+    assert "profiling" not in on_a_terminal(DUMB).raw
 
 
-def test_piped_there_is_none(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_it=SLOW.format(quick=QUICK.format(count=3)))
-    result = pytester.runpytest_subprocess("--kernelprof-device=cpu")
-    result.assert_outcomes(passed=5)
-    assert "profiling" not in str(result.stdout)
-    assert "\x1b" not in str(result.stdout)
+def test_piped_there_is_none(on_a_terminal: Callable[[Case], Seen]) -> None:
+    raw = on_a_terminal(PIPED).raw
+    assert "5 passed" in raw
+    assert "profiling" not in raw
+    assert "\x1b" not in raw

@@ -15,10 +15,9 @@ def slow(*args, **kwargs): time.sleep(0.008)
 """
 
 
-def test_kept_they_pass_and_broken_they_fail_with_both_in_a_table(run: Run, workers: str) -> None:
-    result = run(
-        SLEEPERS
-        + """
+@pytest.mark.project(
+    SLEEPERS
+    + """
 @pytest.mark.min_speedup(1.5, over=slow)
 @pytest.mark.not_slower(than=slow)
 def test_kept(kernel_profile, kernelprof_device):
@@ -29,9 +28,9 @@ def test_broken(kernel_profile, kernelprof_device):
 @pytest.mark.not_slower(than=quick, by="5%")
 def test_slower(kernel_profile, kernelprof_device):
     kernel_profile(slow)
-""",
-        workers,
-    )
+"""
+)
+def test_kept_they_pass_and_broken_they_fail_with_both_in_a_table(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines_random(
         [

@@ -19,10 +19,10 @@ def test_it(kernel_profile):
 """
 
 
+@pytest.mark.project(UNDECIDED)
 def test_an_undecided_time_is_sampled_on_to_96_rounds_and_warned_about(
-    run: Run, workers: str
+    result: pytest.RunResult,
 ) -> None:
-    result = run(UNDECIDED, workers)
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         ["*KernelprofWarning: max_latency: *, 96 rounds*): INCONCLUSIVE, the interval holds the*"]

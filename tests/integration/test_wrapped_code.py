@@ -148,15 +148,18 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(["*ProfilerUnavailable: *torch.profiler cannot nest*"])
 
 
-def test_with_workers_the_next_test_is_unharmed_too(run: Run) -> None:
-    code = """
+@pytest.mark.project(
+    """
 def code():
     with torch.profiler.profile():
         three()
 def test_it(kernel_profile):
     kernel_profile(code)
 """
-    run(code + NEXT, "-n2", "--dist=loadfile").assert_outcomes(passed=1, errors=1)
+    + NEXT
+)
+def test_with_workers_the_next_test_is_unharmed_too(result_of_workers: pytest.RunResult) -> None:
+    result_of_workers.assert_outcomes(passed=1, errors=1)
 
 
 def test_annotations_of_its_own_are_no_kernels(run: Run) -> None:

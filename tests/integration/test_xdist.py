@@ -74,3 +74,20 @@ def test_verdicts_table_and_exit_code_are_the_same(
 def test_where_every_limit_is_kept_the_exit_code_is_zero(run: Run) -> None:
     code = "@pytest.mark.max_kernels(3)\ndef test_it(kernel_profile): kernel_profile(three)\n"
     assert run(code, "-n2").ret == pytest.ExitCode.OK
+
+
+def test_what_a_worker_could_not_send_is_noticed_without_workers_too(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    """For nearly all runs of these tests are without: their reports go the same way."""
+    pytester.makeconftest(
+        """
+import pytest
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    report.kernelprof = [object()]
+    return report
+"""
+    )
+    assert run("def test_it(): pass\n").ret == pytest.ExitCode.INTERNAL_ERROR
