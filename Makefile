@@ -8,10 +8,12 @@
 #                       that has its own torch (first: python -m pip install -e '.[test]')
 #   PYTEST=8.4.2        another pytest than the pinned one, in an environment of its own
 #   ARGS="-k graph"     more arguments for pytest
+#   WORKERS=4           pytest-xdist workers of `make test` (2); 0 is one process without any
 
 PYTHON ?= python3
 VENV ?= .venv$(if $(PYTEST),-pytest-$(subst *,x,$(PYTEST)))
 ARGS ?=
+WORKERS ?= 2
 
 ifeq ($(origin PY),undefined)
 PY := $(VENV)/bin/python
@@ -27,13 +29,17 @@ help:
 demo: $(INSTALLED)
 	$(PY) -m pytest example_project --kernelprof-report $(ARGS)
 
+# Workers steal tests from each other, since a few take most of the time; what tests share they make
+# once for all workers. In the example, tests of a file share what is compiled: a file stays whole.
+# The tensors are small: more threads in each process would only wait for each other.
+test: export OMP_NUM_THREADS ?= 1
 test: lint
 	$(PY) -m coverage erase
-	$(PY) -m coverage run -m pytest tests $(ARGS)
+	$(PY) -m coverage run -m pytest tests -n $(WORKERS) --dist=worksteal --durations=10 $(ARGS)
 	@# Processes that the tests start leave data files of their own.
 	@ls .coverage.* >/dev/null 2>&1 && $(PY) -m coverage combine --append --quiet || true
 	$(PY) -m coverage report --skip-covered
-	$(PY) -m pytest example_project
+	$(PY) -m pytest example_project -n $(WORKERS) --dist=loadfile --durations=10
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

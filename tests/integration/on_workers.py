@@ -18,7 +18,7 @@ from typing import Any
 import execnet
 import pytest
 
-# A project is in the first run that has all of its settings. Those of one run stand together because
+# A project is in the first run that has all of its settings. Those of one run stand together as
 # none changes what another one does.
 RUNS: tuple[tuple[str, ...], ...] = (
     (),
