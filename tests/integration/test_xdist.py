@@ -71,9 +71,16 @@ def test_verdicts_table_and_exit_code_are_the_same(
     assert len(report) == 1 + 10 + 2
 
 
-def test_where_every_limit_is_kept_the_exit_code_is_zero(run: Run) -> None:
-    code = "@pytest.mark.max_kernels(3)\ndef test_it(kernel_profile): kernel_profile(three)\n"
-    assert run(code, "-n2").ret == pytest.ExitCode.OK
+# With this option it shares a run with tests that all pass, so that the run's own exit code is it.
+@pytest.mark.project(
+    "@pytest.mark.max_kernels(3)\ndef test_it(kernel_profile): kernel_profile(three)\n",
+    "--kernelprof-only",
+)
+def test_where_every_limit_is_kept_the_exit_code_is_zero(
+    result_of_workers: pytest.RunResult,
+) -> None:
+    result_of_workers.assert_outcomes(passed=1)
+    assert result_of_workers.ret == pytest.ExitCode.OK
 
 
 def test_what_a_worker_could_not_send_is_noticed_without_workers_too(
