@@ -19,7 +19,9 @@ from harness import MLP_KERNELS, device_and_place, device_kind, geglu_mlp, met, 
 
 from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure.runner import Plan, measure
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure
 
 MOST_EXTRA = 20
 SETTLED_AT = 400
@@ -81,7 +83,7 @@ def main() -> None:
         truth = options.mlp_kernels + extra
         start = time.perf_counter()
         try:
-            _, measurement = measure(call, plan, (extra,))
+            _, measurement = measure(call, plan, Arguments((extra,)))
         except IncompleteProfile as error:
             seen["incomplete"] += 1
             print(f"profile {i}: {error}")
@@ -89,8 +91,8 @@ def main() -> None:
         profile = measurement.profile
         count, complete = profile.kernel_count, profile.integrity.complete
         took.append((time.perf_counter() - start) * 1e3)
-        seen["retakes"] += measurement.retakes
-        seen["unsettled"] += not measurement.settled
+        seen["retakes"] += profile.integrity.retakes
+        seen["unsettled"] += not profile.integrity.settled
         if not complete:
             seen["incomplete"] += 1
             print(f"profile {i}: {'; '.join(profile.integrity.problems)}")

@@ -22,8 +22,12 @@ from harness import device_and_place, met, quartiles, table
 from workloads import WORKLOADS, Call, cycles_per_us, with_a_pause
 
 from pytest_kernelprof.device.inventory import load_torch
-from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
-from pytest_kernelprof.measure.comparison import Comparison, contend
+from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.limits.evaluate import evaluate_comparison
+from pytest_kernelprof.limits.kinds import parse_assertion
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.comparison import Contest, ContestPlan, contest
+from pytest_kernelprof.measure.policy import more_pairs
 from pytest_kernelprof.stats.confidence import autocorrelation
 
 LOAD = """
@@ -53,50 +57,47 @@ class Tally:
 
 
 def compare(
-    candidate: Call, reference: Call, clock: Any = "cuda_time"
-) -> tuple[str, Comparison | None]:
+    candidate: Call, reference: Call, metric: Any = "cuda_time"
+) -> tuple[str, Contest | None]:
     """One comparison from nothing, as a test makes it, and how ``not_slower(by="2%")`` ends."""
-    undecided: list[str] = []
+    plan = ContestPlan("cuda", metric, 12, True, 600.0, "false_alarms.py")
+    callables = {"candidate": candidate, "reference": reference}
     try:
-        rounds = contend(
-            {"candidate": candidate, "reference": reference},
-            (),
-            {},
-            reference="reference",
-            device="cuda",
-            clock=clock,
-            pairs=12,
-            setup=None,
-            flush_l2=True,
-            lock_timeout_s=600.0,
-            who="false_alarms.py",
-        )
+        rounds = contest(callables, plan, Arguments(), reference="reference")
     except IncompleteProfile:
         return "incomplete", None
-    comparison = Comparison(rounds, "candidate", "reference", undecided.append)
-    try:
-        comparison.not_slower(by="2%")
-    except LimitExceeded:
-        return "fail", comparison
-    if undecided:
-        return "contended" if "CONTENDED" in undecided[0] else "undecided", comparison
-    return "pass", comparison
+    limit = parse_assertion("not_slower", "2%")
+    while True:
+        verdict = evaluate_comparison(
+            limit,
+            rounds.ratio("candidate"),
+            metric=rounds.metric,
+            disturbed=rounds.disturbed,
+            device="cuda",
+        )
+        decided = verdict.outcome != "undecided"
+        more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
+        if not more:
+            return ("disturbed" if rounds.disturbed else verdict.outcome), rounds
+        rounds.take(more)
 
 
 def tally(
-    candidate: Call, reference: Call, number: int, seconds: float, clock: Any = "cuda_time"
+    candidate: Call, reference: Call, number: int, seconds: float, metric: Any = "cuda_time"
 ) -> Tally:
     """Many comparisons, or as many as there is time for."""
     found, late = Tally(), time.monotonic() + seconds
     for _ in range(number):
-        outcome, comparison = compare(candidate, reference, clock)
+        outcome, rounds = compare(candidate, reference, metric)
         found.outcomes[outcome] += 1
-        if comparison is not None:
-            found.pairs.append(comparison.pairs)
-            found.speedups.append(comparison.speedup)
-            low, high = comparison.interval or (-math.inf, math.inf)
+        if rounds is not None:
+            ratio = rounds.ratio("candidate")
+            found.pairs.append(rounds.pairs)
+            found.speedups.append(ratio.median)
+            low = -math.inf if ratio.low is None else ratio.low
+            high = math.inf if ratio.high is None else ratio.high
             found.covered += low <= 1 <= high
-            found.autocorrelations.append(autocorrelation(comparison.reference.rounds))
+            found.autocorrelations.append(autocorrelation(rounds.values("reference")))
         if time.monotonic() > late:
             break
     return found
@@ -106,7 +107,7 @@ def row_of(name: str, found: Tally) -> list[str]:
     return [
         name,
         str(found.comparisons),
-        *(str(found.outcomes[outcome]) for outcome in ("fail", "pass", "undecided", "contended")),
+        *(str(found.outcomes[outcome]) for outcome in ("over", "kept", "undecided", "disturbed")),
         f"{statistics.median(found.speedups):.4f}" if found.speedups else "-",
         f"{quartiles(found.pairs)[1]:.0f}, {max(found.pairs)}" if found.pairs else "-",
         f"{100 * found.covered / max(1, len(found.speedups)):.1f} %",
@@ -119,7 +120,7 @@ def row_of(name: str, found: Tally) -> list[str]:
 
 
 HEADER = [
-    *("comparison", "number", "fail", "pass", "undecided", "contended"),
+    *("comparison", "number", "over", "kept", "undecided", "disturbed"),
     *("median speedup", "pairs: median, most", "CI holds 1", "lag-1 of rounds [quartiles]"),
 ]
 
@@ -131,7 +132,7 @@ def same(torch: Any, number: int, seconds: float) -> list[list[str]]:
         # Four in five of the others decide after 12 or 24 pairs; the add mostly takes all 96.
         found = tally(call, call, number // 2 if name == "tiny add" else number, seconds)
         rows.append(row_of(f"A/A {name}", found))
-        alarms += found.outcomes["fail"]
+        alarms += found.outcomes["over"]
         total += found.comparisons
     print(table(HEADER, rows))
     print(f"false alarms: {alarms} of {total}; target: none of 3,000: {met(alarms == 0)}\n")
@@ -148,8 +149,8 @@ def loaded(torch: Any, number: int, seconds: float) -> None:
                 call = make(torch)
                 found = tally(call, call, number, seconds)
                 rows.append(row_of(f"A/A {name}, loaded", found))
-                alarms += found.outcomes["fail"]
-                unseen += found.outcomes["pass"] + found.outcomes["undecided"]
+                alarms += found.outcomes["over"]
+                unseen += found.outcomes["kept"] + found.outcomes["undecided"]
                 total += found.comparisons
         finally:
             load.kill()
@@ -183,7 +184,7 @@ def slower(torch: Any, number: int, seconds: float) -> None:
     rows.append(row_of("decode MLP, .item(), latency", found))
     print(table(HEADER, rows))
     for one in found_5:
-        share = one.outcomes["fail"] / one.comparisons
+        share = one.outcomes["over"] / one.comparisons
         print(f"5 % found: {share:.1%}; target: at least 99 %: {met(share >= 0.99)}\n")
 
 

@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from harness import device_and_place, device_kind, in_turn, met, spread, table, version
 
-from pytest_kernelprof.analysis.profile import Profile
-from pytest_kernelprof.trace import read_trace
+from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.reading import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -230,11 +232,10 @@ def stages(trace: Trace) -> dict[str, float]:
         took[name] = time.perf_counter() - start
         return result
 
-    profile = Profile(step("read into columns", lambda: read_trace(trace.path)))
-    step("link activity, call, operator", lambda: profile.links)
-    step("check completeness", lambda: profile.integrity)
-    step("metrics", lambda: profile.metrics)
-    step("tuple of kernels", lambda: profile.kernels)
+    columns = step("read into columns", lambda: read_trace(trace.path))
+    reading = step("link activity, call, operator", lambda: reading_of(columns))
+    facts = step("completeness, metrics, kernels", lambda: session_facts(reading))
+    step("profile", lambda: profile_of(facts, columns.recording))
     return took
 
 

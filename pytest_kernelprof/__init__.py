@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.analysis.profile import Kernel, Profile
+    from pytest_kernelprof.api import Profile, profile
     from pytest_kernelprof.errors import (
         GpuBusy,
         IncompleteProfile,
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         ProfilerUnavailable,
         TraceError,
     )
-    from pytest_kernelprof.measure.comparison import Comparison, Comparisons
-    from pytest_kernelprof.measure.runner import profile
     from pytest_kernelprof.plugin.benchmark import KernelBenchmark
+    from pytest_kernelprof.plugin.comparison import Comparison, Comparisons
     from pytest_kernelprof.plugin.fixture import KernelProfile, KernelprofWarning
+    from pytest_kernelprof.schema.run import Kernel
 
     __version__: str
 
@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Comparison": "measure.comparison",
-    "Comparisons": "measure.comparison",
+    "Comparison": "plugin.comparison",
+    "Comparisons": "plugin.comparison",
+    "Kernel": "schema.run",
     "KernelBenchmark": "plugin.benchmark",
     "KernelProfile": "plugin.fixture",
     "KernelprofWarning": "plugin.fixture",
-    "profile": "measure.runner",
-    "Kernel": "analysis.profile",
-    "Profile": "analysis.profile",
+    "Profile": "api",
+    "profile": "api",
 }
 
 

@@ -18,9 +18,11 @@ from typing import Any
 import torch
 
 from pytest_kernelprof import Kernel, Profile
-from pytest_kernelprof.capture.host_timing import L2Flush
+from pytest_kernelprof.capture.l2 import L2Flush
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.measure.runner import Plan, measure
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure
 
 from .floors import HEAD_START
 from .inputs import Case, Function
@@ -97,11 +99,12 @@ def profiled(
 
     number = rounds * len(functions)
     plan = Plan(device.kind, rounds=number, flush_l2=not case.shape.rotates)
-    _, measurement = measure(lambda call: call(), plan, setup=setup)
-    profile: Profile = measurement.profile
+    _, measurement = measure(lambda call: call(), plan, Arguments(setup=setup))
+    profile = Profile.of(measurement)
+    rounds_of = profile.kernels_of_rounds()
     found: dict[str, list[tuple[Kernel, ...]]] = collections.defaultdict(list)
     for i, name in enumerate(log[-number:]):
-        found[name].append(profile.kernels_of_round(i))
+        found[name].append(rounds_of[i])
     return found, "; ".join(profile.integrity.problems)
 
 

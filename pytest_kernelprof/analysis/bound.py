@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.schema.run import Bound
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_kernelprof.analysis.metrics import Metric
-    from pytest_kernelprof.analysis.roofline.model import Roofline
-    from pytest_kernelprof.schema.recording import HostTimings
+    from pytest_kernelprof.schema.recording import HostTimings, Roofline
+    from pytest_kernelprof.schema.run import Metric
 
 _OVERHEAD_ABOVE = 1.2
 _GPU_BELOW = 1.1
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The verdict and the reason in words: "overhead", "sync", "mixed", "memory", "compute", "gpu"
-    (one of the two before, or neither: not known which) or "unknown"."""
-
-    verdict: str
-    reason: str
 
 
 def bound_of(

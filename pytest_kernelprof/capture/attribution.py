@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.device.inventory import load_torch
-from pytest_kernelprof.schema.annotations import LINE
+from pytest_kernelprof.schema.recording import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

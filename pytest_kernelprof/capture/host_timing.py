@@ -1,48 +1,18 @@
-"""Runs calls without the profiler: host timings, memory, and how often torch.compile compiled."""
+"""Times calls on the host, without the profiler."""
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
-from pytest_kernelprof.device.inventory import Device, devices_in_use, load_torch, synchronize
-from pytest_kernelprof.schema.recording import HostTimings, MemoryUse
+from pytest_kernelprof.device.inventory import Device, synchronize
+from pytest_kernelprof.schema.recording import HostTimings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_FLUSHED_ROW = 4096
-_MAX_HISTORY = 1_000_000
 _BACK_TO_BACK_NS = 20_000_000
 _BACK_TO_BACK_CALLS = 50
-
-
-class L2Flush:
-    """Reads a buffer larger than the device's L2, so that a round starts with a cold cache.
-
-    Reads, since writing would leave the cache full of lines that the round has to write back: a
-    copy of 67 MB takes 7 % longer then on an H200. The buffers are kept for the process:
-    allocating them anew would disturb the user's allocator.
-    """
-
-    _buffers: ClassVar[dict[int, tuple[Any, Any]]] = {}
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def __call__(self) -> None:
-        """Flush; the caller synchronises. Nothing on the CPU, or where L2 is unknown."""
-        if self._device.kind != "cuda" or not self._device.l2_bytes:
-            return
-        torch = load_torch()
-        buffers = self._buffers.get(self._device.index)
-        if buffers is None:
-            # Rows and their maxima: a reduction along rows needs no memory beside these.
-            rows = 2 * self._device.l2_bytes // (4 * _FLUSHED_ROW)
-            buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
-            buffers = self._buffers[self._device.index] = buffer, buffer.new_empty(rows)
-        torch.amax(buffers[0], 1, out=buffers[1])
 
 
 def time_calls(
@@ -91,72 +61,3 @@ def _in_a_row(device: Device, call: Callable[[], object], calls: int) -> float:
         call()
     synchronize(device)
     return (time.perf_counter_ns() - start) / 1e3 / calls
-
-
-def watch_memory(
-    device: Device, prepare: Callable[[], Callable[[], object]], rounds: int
-) -> MemoryUse | None:
-    """Peak requested bytes and device allocations of unprofiled, warmed-up calls.
-
-    The peak is summed from the allocator's own event history, so that the user's peak statistics
-    stay as they are. None where the allocator keeps no history (the CPU, other allocators, a
-    history that the user is recording).
-    """
-    torch = load_torch()
-    if device.kind != "cuda" or not _history_is_free(torch):
-        return None
-    peaks, allocations = [], []
-    for _ in range(rounds):
-        call = prepare()
-        synchronize(device)
-        before = _device_allocations(torch)
-        torch.cuda.memory._record_memory_history("all", context=None, max_entries=_MAX_HISTORY)
-        try:
-            result = call()
-            synchronize(device)
-            after = _device_allocations(torch)
-            traces = torch.cuda.memory._snapshot()["device_traces"]
-        finally:
-            torch.cuda.memory._record_memory_history(None)
-        del result
-        if any(len(trace) >= _MAX_HISTORY for trace in traces):
-            return None
-        peaks.append(max((_peak(trace) for trace in traces), default=0))
-        allocations.append(after - before)
-    return MemoryUse(tuple(peaks), tuple(allocations))
-
-
-def _history_is_free(torch: Any) -> bool:
-    if torch.cuda.get_allocator_backend() != "native":
-        return False
-    enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
-    return not (enabled is not None and enabled())
-
-
-def _peak(events: list[dict[str, Any]]) -> int:
-    """Highest running sum of requested bytes; what was there before the call counts as zero."""
-    held = peak = 0
-    for event in events:
-        if event["action"] == "alloc":
-            held += event["size"]
-            peak = max(peak, held)
-        elif event["action"] == "free_completed":
-            held -= event["size"]
-    return peak
-
-
-def _device_allocations(torch: Any) -> int:
-    total = 0
-    for index in devices_in_use():
-        stats = torch.cuda.memory_stats(index)
-        total += stats.get("num_device_alloc", 0) + stats.get("num_device_free", 0)
-    return total
-
-
-def compilations() -> int:
-    """How many graphs torch.compile has compiled in this process; compare two readings.
-
-    Dynamo's counter of frames leaves out what is compiled with ``fullgraph=True``.
-    """
-    utils = sys.modules.get("torch._dynamo.utils")
-    return 0 if utils is None else int(utils.counters["stats"]["unique_graphs"])

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.schema.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.schema.recording import FIRST_SENTINEL, LAST_SENTINEL, ROUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Recording:
-    """A recorded trace file; the file is removed when nobody holds the recording any more.
+class TraceFile:
+    """A recorded trace file, which is removed when nobody holds this any more.
 
     Attributes:
         path: the Chrome trace that torch exported.
@@ -40,7 +40,7 @@ def _remove(path: str, owner: int) -> None:
 
 
 class Session:
-    """A fresh profiler for one session. Use as a context manager, then ``recording()``.
+    """A fresh profiler for one session. Use as a context manager, then ``export()``.
 
     Args:
         stacks: record Python frames. shapes: record the shapes and types of operators' inputs.
@@ -113,16 +113,14 @@ class Session:
                 "ours: take torch.profiler (or a tool that uses it) out of the measured code"
             )
 
-    def recording(self) -> Recording:
+    def export(self) -> TraceFile:
         """Export the trace of the finished session."""
         handle, path = tempfile.mkstemp(prefix="kernelprof-", suffix=".json")
         os.close(handle)
-        recording = Recording(
-            path, rounds=self._rounds, collection_stopped=self._collection_stopped
-        )
+        file = TraceFile(path, rounds=self._rounds, collection_stopped=self._collection_stopped)
         self._profiler.export_chrome_trace(path)
         self._profiler = None
-        return recording
+        return file
 
     def _sentinel(self, name: str) -> None:
         """Launch a kernel of our own, apart from the rounds: if it is missing, others may be.

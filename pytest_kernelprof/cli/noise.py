@@ -85,9 +85,10 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     """The rounds of every workload in this process, with the place that they were measured at."""
+    from pytest_kernelprof.api import profile
     from pytest_kernelprof.cli.workloads import workloads
     from pytest_kernelprof.device.inventory import current_device, usual_kind
-    from pytest_kernelprof.measure.runner import profile
+    from pytest_kernelprof.report.words import doubt_words, place_words
 
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it
@@ -97,10 +98,10 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     doubts = []
     for name, call in workloads(kind).items():
         found = profile(call, device=kind, rounds=chosen.rounds)
-        place = found.place
+        place = place_words(found.environment)
         measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
-        if found.conditions.doubt:
-            doubts.append(f"{name}: {found.conditions.doubt}")
+        if found.conditions.disturbed:
+            doubts.append(f"{name}: {doubt_words(found.conditions)}")
     return {"device": kind, "place": place, "doubts": doubts, "run": measured}
 
 

@@ -23,8 +23,8 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         TraceError: the file is no trace that can be read.
     """
-    from pytest_kernelprof.analysis.profile import Profile
-    from pytest_kernelprof.report.failure import footing
+    from pytest_kernelprof.api import Profile
+    from pytest_kernelprof.report.words import footing
     from pytest_kernelprof.units import format_bytes, format_time
 
     profile = Profile.from_trace(chosen.trace)
@@ -33,5 +33,5 @@ def run(chosen: argparse.Namespace) -> int:
     for metric in profile.metrics.values():
         if metric.value is not None:
             print(f"{metric.name:24} {shown[metric.unit](metric.value)}")
-    print(footing(profile))
+    print(footing(profile.record))
     return 0 if profile.integrity.complete else 1

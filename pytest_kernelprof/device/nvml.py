@@ -1,23 +1,19 @@
-"""What NVML says of a GPU around timed rounds: clock, throttling, and who else works on it."""
+"""What NVML says of a GPU: clock, throttling, who works on it, and the driver's version."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import time
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.device.inventory import gpu_uuid, load_torch
-from pytest_kernelprof.schema.conditions import Conditions, Contender
+from pytest_kernelprof.device.inventory import gpu_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from pytest_kernelprof.device.inventory import Device
-
-T = TypeVar("T")
 
 # The bits of NVML's clock event reasons that take something from the code under test: the GPU is
 # too hot or its supply asks for less. The others are no throttling. Idle means that nothing ran.
@@ -39,9 +35,6 @@ _COUNTERS = {
     270: "thermal slowdown by the hardware",
     271: "power brake",
 }
-# NVML samples the use of the GPU by each process every 0.2 s on an H200, at most every second.
-_SAMPLED_WITHIN_S = 1.0
-_POLL_S = 0.02
 # A process that sits idle on the GPU shows 0 or 1 %, a desktop a few.
 _WORKS_FROM_PERCENT = 5
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
@@ -94,144 +87,16 @@ class NvmlFacts:
 
 def sample(device: Device) -> Sample | Unknown:
     """Look at a GPU once; about 3 ms. Never raises for want of NVML."""
-    found = _gpu(device)
+    found = gpu_of(device)
     if isinstance(found, Unknown):
         return found
     try:
         return found.sample()
     except found.nvml.NVMLError as error:
-        return Unknown(_refused(error))
+        return Unknown(refused(error))
 
 
-@contextlib.contextmanager
-def watch(device: Device) -> Iterator[Watch]:
-    """Watch a GPU while blocks of rounds are timed on it.
-
-    Enter and leave it outside a profiler session: where other processes are on the GPU, both may
-    wait for NVML's next sample (0.2 s on an H200, at most a second), with a tiny kernel of ours.
-    Alone on the GPU nothing waits. The conditions are complete after the ``with`` block.
-    """
-    found = _gpu(device)
-    if isinstance(found, Unknown):
-        yield Watch(None, Conditions(why_unknown=found.why, why_contention_unknown=found.why))
-        return
-    watched = Watch(found, Conditions(), functools.partial(_pulse, device))
-    watched._begin()
-    yield watched
-    watched._end()
-
-
-class Watch:
-    """Gathers the conditions of blocks of rounds; made by ``watch``.
-
-    NVML is far too slow to look at a round of 100 us, so it looks between blocks.
-
-    Another process *contends* if its kernels ran: 5 % of the time or more in a sample that reaches
-    into a block. One that is merely there (a notebook that holds memory) does not. In a container
-    the driver may number processes as the host does; then this process is not to be told apart:
-    one working process is taken to be this one, two are a contention.
-    """
-
-    def __init__(
-        self,
-        gpu: _Gpu | None,
-        conditions: Conditions,
-        pulse: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._gpu = gpu
-        self._conditions = conditions
-        self._pulse = pulse
-        self._last: Sample | None = None
-        self._last_block_us = 0
-        self._next_block_us = 0
-        self._working: dict[int, int] = {}
-
-    def block(self, rounds: int) -> bool:
-        """Note that a block of this many rounds has ended, the device synchronised.
-
-        Returns:
-            Whether its rounds can be kept: False if the GPU throttled at any time in them.
-        """
-        self._conditions = replace(self._conditions, blocks=self._conditions.blocks + 1)
-        self._last_block_us = self._next_block_us
-        unthrottled: tuple[str, ...] = ()
-        throttling = self._ask(self._look, unthrottled)
-        if throttling:
-            self._conditions = _with_throttled_block(self._conditions, throttling, rounds)
-        self._next_block_us = _now_us()
-        return not throttling
-
-    def conditions(self) -> Conditions:
-        """What was gathered; call it after the ``with`` block."""
-        contenders = tuple(Contender(pid, use) for pid, use in sorted(self._working.items()))
-        return replace(self._conditions, contenders=contenders)
-
-    def _ask(self, look: Callable[[_Gpu], T], otherwise: T) -> T:
-        """Let a function look at the GPU. Once NVML has refused, nothing more is asked."""
-        if self._gpu is None:
-            return otherwise
-        try:
-            return look(self._gpu)
-        except self._gpu.nvml.NVMLError as error:
-            why = _refused(error)
-            self._gpu = None
-            self._conditions = replace(
-                self._conditions, why_unknown=why, why_contention_unknown=why
-            )
-            return otherwise
-
-    def _begin(self) -> None:
-        self._ask(self._look_first, None)
-        self._next_block_us = _now_us()
-
-    def _end(self) -> None:
-        if self._conditions.blocks and not self._working:
-            self._ask(self._look_last, None)
-
-    def _look_first(self, gpu: _Gpu) -> None:
-        """Where others worked until now, wait until that is in a sample of its own: they may have
-        stopped, as a worker does that hands over the lock."""
-        entered = _now_us()
-        self._last = gpu.sample()
-        if self._others_since(gpu, entered - _us(_SAMPLED_WITHIN_S)):
-            self._wait_for_a_sample_after(gpu, entered)
-
-    def _look(self, gpu: _Gpu) -> tuple[str, ...]:
-        """Note clock and other work of the block that has ended; hands back why it throttled."""
-        now = gpu.sample()
-        throttling = _throttling_between(self._last or now, now)
-        self._last = now
-        self._conditions = _with_sample(self._conditions, now)
-        self._note_others(gpu)
-        return throttling
-
-    def _look_last(self, gpu: _Gpu) -> None:
-        """Where others are on the GPU, wait for the sample that holds the last block's end."""
-        left = _now_us()
-        they_are_there = self._last is not None and gpu.others_on(self._last)
-        if they_are_there or self._others_since(gpu, left - _us(_SAMPLED_WITHIN_S)):
-            self._wait_for_a_sample_after(gpu, left)
-            self._note_others(gpu)
-
-    def _note_others(self, gpu: _Gpu) -> None:
-        for pid, use in self._others_since(gpu, self._last_block_us).items():
-            self._working[pid] = max(use, self._working.get(pid, 0))
-
-    def _others_since(self, gpu: _Gpu, since_us: int) -> Mapping[int, int]:
-        use = gpu.use_since(since_us)
-        if isinstance(use, Unknown):
-            self._conditions = replace(self._conditions, why_contention_unknown=use.why)
-            return {}
-        return gpu.others_of(use)
-
-    def _wait_for_a_sample_after(self, gpu: _Gpu, instant_us: int) -> None:
-        deadline = instant_us + _us(_SAMPLED_WITHIN_S)
-        while _now_us() < deadline and not gpu.use_since(instant_us):
-            self._pulse()  # a process that did nothing has no sample
-            time.sleep(_POLL_S)
-
-
-class _Gpu:
+class Gpu:
     """One GPU as NVML has it. Every method may raise ``nvml.NVMLError``."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -240,6 +105,7 @@ class _Gpu:
         self._numbers_like_us = _in_first_pid_namespace()
 
     def sample(self) -> Sample:
+        """One look at clock, throttling, processes and memory."""
         nvml, handle = self.nvml, self._handle
         reasons = self._reasons()
         return Sample(
@@ -263,7 +129,7 @@ class _Gpu:
         except nvml.NVMLError_NotFound:
             return {}
         except nvml.NVMLError as error:
-            return Unknown(_refused(error))
+            return Unknown(refused(error))
         use: dict[int, int] = {}
         for one in samples:
             if one.pid and one.timeStamp > since_us:  # unused slots are zero
@@ -313,7 +179,7 @@ def nvml_facts() -> NvmlFacts:
         version = nvml.nvmlSystemGetDriverVersion()
         mig = tuple(_is_cut(nvml, handle) for handle in _handles(nvml))
     except nvml.NVMLError as error:
-        return NvmlFacts(error=_refused(error))
+        return NvmlFacts(error=refused(error))
     # Older releases of the package answer in bytes.
     return NvmlFacts(driver=version.decode() if isinstance(version, bytes) else version, mig=mig)
 
@@ -333,7 +199,7 @@ def gpu_uuids() -> tuple[str, ...] | Unknown:
             return Unknown("a GPU is in MIG mode: name its instances in CUDA_VISIBLE_DEVICES")
         return tuple(nvml.nvmlDeviceGetUUID(handle) for handle in handles)
     except nvml.NVMLError as error:
-        return Unknown(_refused(error))
+        return Unknown(refused(error))
 
 
 def _handles(nvml: Any) -> list[Any]:
@@ -348,19 +214,20 @@ def _is_cut(nvml: Any, handle: Any) -> bool:
     return bool(current)
 
 
-def _gpu(device: Device) -> _Gpu | Unknown:
+def gpu_of(device: Device) -> Gpu | Unknown:
+    """The GPU as NVML has it, or why it cannot be asked; no words for the CPU."""
     if device.kind != "cuda":
         return Unknown("")  # of the CPU nothing is claimed
     return _gpu_of(os.getpid(), gpu_uuid(device))
 
 
 @functools.cache
-def _gpu_of(process: int, uuid: str) -> _Gpu | Unknown:
+def _gpu_of(process: int, uuid: str) -> Gpu | Unknown:
     nvml = _library(process)
     if isinstance(nvml, Unknown):
         return nvml
     try:
-        return _Gpu(nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+        return Gpu(nvml, nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
     except nvml.NVMLError as error:
         # torch gives a MIG instance's own UUID.
         with contextlib.suppress(nvml.NVMLError):
@@ -369,7 +236,7 @@ def _gpu_of(process: int, uuid: str) -> _Gpu | Unknown:
                 "NVML could not be had: this is a MIG instance, for which it reports neither the "
                 "clock nor the work of processes"
             )
-        return Unknown(_refused(error))
+        return Unknown(refused(error))
 
 
 @functools.cache
@@ -382,45 +249,13 @@ def _library(process: int) -> Any | Unknown:
     try:
         pynvml.nvmlInit()
     except (pynvml.NVMLError, OSError) as error:  # its library may be there and not load
-        return Unknown(_refused(error))
+        return Unknown(refused(error))
     return pynvml
 
 
-def _refused(error: Exception) -> str:
+def refused(error: Exception) -> str:
+    """That NVML did not answer, in words."""
     return f"NVML could not be had: {error}"
-
-
-def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
-    """Why the GPU throttled between two looks, each reason once."""
-    grown = [
-        reason
-        for reason, spent in after.throttled_ns.items()
-        if spent > before.throttled_ns.get(reason, spent)
-    ]
-    return tuple(dict.fromkeys([*before.throttling, *after.throttling, *grown]))
-
-
-def _with_sample(known: Conditions, seen: Sample) -> Conditions:
-    clock = seen.sm_clock_mhz
-    low, high = known.sm_clock_mhz_low, known.sm_clock_mhz_high
-    return replace(
-        known,
-        power_capped_blocks=known.power_capped_blocks + seen.power_capped,
-        sm_clock_mhz_low=clock if low is None else min(low, clock),
-        sm_clock_mhz_high=clock if high is None else max(high, clock),
-        sm_clock_mhz_max=seen.sm_clock_mhz_max,
-    )
-
-
-def _with_throttled_block(
-    known: Conditions, throttling: tuple[str, ...], rounds: int
-) -> Conditions:
-    return replace(
-        known,
-        throttled_blocks=known.throttled_blocks + 1,
-        discarded_rounds=known.discarded_rounds + rounds,
-        throttle_reasons=tuple(dict.fromkeys([*known.throttle_reasons, *throttling])),
-    )
 
 
 def _in_first_pid_namespace() -> bool:
@@ -429,20 +264,3 @@ def _in_first_pid_namespace() -> bool:
         return os.readlink("/proc/self/ns/pid") == _FIRST_PID_NAMESPACE
     except OSError:
         return False
-
-
-def _pulse(device: Device) -> None:
-    """A tiny kernel, so that this process shows in NVML's next sample."""
-    torch = load_torch()
-    with torch.cuda.device(device.index):
-        torch.cuda._sleep(1)
-        torch.cuda.synchronize()
-
-
-def _now_us() -> int:
-    """The clock that NVML stamps its samples with, in microseconds."""
-    return time.time_ns() // 1000
-
-
-def _us(seconds: float) -> int:
-    return int(seconds * 1e6)

@@ -1,243 +1,194 @@
-"""Judges a profile by its limits: verdicts with the words that a failure shows."""
+"""Judges a profile by its limits: verdicts as facts, which ``report`` puts into words."""
 
 from __future__ import annotations
 
-import functools
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.units import format_bytes, format_time
+from msgspec.structs import replace
+
+from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.analysis.metrics import Metric
-    from pytest_kernelprof.analysis.profile import Kernel, Profile
     from pytest_kernelprof.limits.kinds import Limit
+    from pytest_kernelprof.schema.run import Kernel, Metric, Outcome, Place, Profile, Reason
+    from pytest_kernelprof.stats.ratio import Ratio
 
-FEWEST_ROUNDS = 8
-"""With fewer no interval has 99 %; the median alone is judged, and the verdict says so."""
-
-Outcome = Literal["pass", "fail", "inconclusive", "not applicable", "unavailable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How one limit fared: its outcome and one line that says so, verdict first."""
-
-    limit: Limit
-    outcome: Outcome
-    text: str
+_NOT_ON_CPU = "not applicable on the CPU"
 
 
-def judge(profile: Profile, limits: Iterable[Limit]) -> list[Verdict]:
-    """A verdict for each limit. "unavailable" is a value that could not be had: never a pass."""
-    return [_judge(profile, limit) for limit in limits]
+def evaluate(
+    profile: Profile, limits: Iterable[Limit], place: Place | None = None
+) -> tuple[Verdict, ...]:
+    """A verdict for each limit, in their order."""
+    return tuple(_evaluate(profile, limit, place) for limit in limits)
 
 
-def _judge(profile: Profile, limit: Limit) -> Verdict:
-    if profile.device_kind == "cpu" and not limit.on_cpu:
-        return Verdict(limit, "not applicable", f"{limit.name}: not applicable on the CPU")
-    if limit.name == "expect_kernels":
-        return _expected(profile, limit)
-    if limit.name == "forbid_kernels":
-        return _forbidden(profile, limit)
-    if limit.patterns:
-        return _matching(profile, limit)
-    metric = profile.metrics[limit.metric]
-    if metric.value is None:
-        return Verdict(limit, "unavailable", f"{limit.name}: {limit.metric} {metric.why}")
-    if metric.kind == "exact":
-        return _exact(profile, limit, metric)
-    return _timed(profile, limit, metric)
+def evaluate_comparison(
+    limit: Limit,
+    ratio: Ratio,
+    *,
+    metric: str,
+    disturbed: bool,
+    device: Literal["cuda", "cpu"],
+    candidate: str = "",
+    place: Place | None = None,
+) -> Verdict:
+    """How a limit that compares fared by the ratio of the reference over the candidate.
 
-
-def _exact(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
-    assert metric.value is not None
-    shown = format_bytes if metric.unit == "bytes" else "{:.0f}".format
-    outcome: Outcome = "fail" if metric.value > limit.bound else "pass"
-    value, noun = shown(metric.value), _noun(profile, metric)
-    text = f"{_title(limit)}: {value} {noun}, limit {shown(limit.bound)}"
-    return Verdict(limit, outcome, text + _stability(metric.rounds, profile))
-
-
-def _stability(rounds: tuple[float, ...], profile: Profile) -> str:
-    if len(set(rounds)) <= 1:
-        return ""
-    values = ", ".join(f"{value:.0f}" for value in rounds)
-    state = "UNSTABLE" if profile.integrity.complete else "incomplete"
-    return f" ({state}: {values} in {len(rounds)} rounds, the largest counts)"
-
-
-def _timed(profile: Profile, limit: Limit, metric: Metric) -> Verdict:
-    assert metric.value is not None
-    bound, limit_words = limit.bound, format_time(limit.bound)
-    if limit.relative:
-        latency = profile.metrics["latency"].value or 0.0
-        bound = limit.bound * latency
-        limit_words = f"{limit.bound:.0%} of the latency {format_time(latency)}"
-    low = metric.value if metric.low is None else metric.low
-    high = metric.value if metric.high is None else metric.high
-    outcome: Outcome = "fail" if low > bound else "pass" if high <= bound else "inconclusive"
-    if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
-        outcome = "inconclusive"
-    spread = _spread(metric, bound)
-    why = _why_inconclusive(metric) if outcome == "inconclusive" else ""
-    doubt = profile.conditions.doubt
-    second = profile.second_look.get(limit.metric) if limit.host_time else None
-    if outcome == "fail" and second is not None and second.value is not None:
-        spread += f"; a second look: {format_time(second.value)}"
-        if (second.value if second.low is None else second.low) <= bound:
-            outcome, why = "inconclusive", "the second look does not confirm it"
-    if doubt:
-        outcome, why = "inconclusive", doubt
-    text = f"{limit.name}: {format_time(metric.value)}, limit {limit_words} ({spread})"
-    return Verdict(limit, outcome, text + (f": INCONCLUSIVE, {why}" if why else ""))
-
-
-def _why_inconclusive(metric: Metric) -> str:
-    return (
-        "neighbouring rounds are too alike"
-        if metric.low is None
-        else "the interval holds the limit"
+    Args:
+        metric: what was compared. disturbed: whether other work or throttling was in the rounds.
+        candidate: which of the callables was judged.
+    """
+    allowed = limit.bound if limit.name == "min_speedup" else 1 / (1 + limit.bound)
+    outcome, reason = _of_ratio(ratio, allowed, disturbed)
+    return Verdict(
+        limit=limit.name,
+        qualifier=limit.qualifier,
+        outcome=outcome,
+        reason=reason,
+        metric=metric,
+        unit="times",
+        device=device,
+        allowed=allowed,
+        measured=ratio.median,
+        low=ratio.low,
+        high=ratio.high,
+        rounds=ratio.pairs,
+        block=ratio.block,
+        candidate=candidate,
+        place=place,
     )
 
 
-def _spread(metric: Metric, bound: float) -> str:
-    assert metric.value is not None
-    ratio = metric.value / bound if bound else 0.0
-    over = f"x{ratio:.3g}, " if ratio > 10 else f"{(ratio - 1) * 100:+.1f} %, " if bound else ""
-    rounds = len(metric.rounds)
-    if metric.low is None or metric.high is None:
-        few = "one round" if rounds == 1 else f"{rounds} rounds"
-        what = "too few for an interval" if rounds < FEWEST_ROUNDS else "no interval"
-        return f"{over}{few}, {what}"
-    interval = f"99 % CI {metric.low:.1f}..{metric.high:.1f}us, {rounds} rounds"
-    if metric.block > 1:
-        interval += f" in blocks of {metric.block}"
-    return f"{over}{interval}" + (f"; {metric.why}" if metric.why else "")
+def _of_ratio(ratio: Ratio, allowed: float, disturbed: bool) -> tuple[Outcome, Reason]:
+    if disturbed:
+        return "undecided", "disturbed"
+    if ratio.low is None or ratio.high is None:
+        return "undecided", "few" if ratio.pairs < FEWEST_ROUNDS else "alike"
+    if ratio.low >= allowed:
+        return "kept", ""
+    return ("over", "") if ratio.high < allowed else ("undecided", "interval")
 
 
-def _title(limit: Limit) -> str:
-    return f"{limit.name}({limit.qualifier})" if limit.qualifier else limit.name
+def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
+    asked = _asked(profile, limit, place)
+    if profile.environment.kind == "cpu" and not limit.on_cpu:
+        return replace(asked, outcome="not judged", why=_NOT_ON_CPU)
+    if limit.patterns or not limit.metric:
+        found = _named(profile, limit, asked)
+    else:
+        metric = profile.metrics[limit.metric]
+        if metric.value is None:
+            return replace(asked, outcome="incomplete", why=metric.why or "not measured")
+        judge = _counted if metric.kind == "exact" else _timed
+        found = judge(profile, limit, asked, metric, metric.value)
+    if found.outcome != "over" and not profile.integrity.complete:
+        # What was lost could only add to a count: over it is certain, all else is not.
+        why = "; ".join(profile.integrity.problems)
+        return replace(found, outcome="incomplete", reason="", why=why)
+    return found
 
 
-_NOUNS = {
-    "kernels": ("kernel launched", "kernels launched"),
-    "launches": ("launch call", "launch calls"),
-    "memcpys": ("memory copy", "memory copies"),
-    "memcpy_bytes": ("copied", "copied"),
-    "syncs": ("wait for the device", "waits for the device"),
-    "allocations": ("device allocation or free", "device allocations and frees"),
-    "peak_memory": ("peak memory", "peak memory"),
-    "recompiles": ("compilation", "compilations"),
-}
+def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
+    """What is known of a verdict before it is reached."""
+    return Verdict(
+        limit=limit.name,
+        qualifier=limit.qualifier,
+        outcome="kept",
+        metric=limit.metric,
+        unit=METRICS[limit.metric].unit if limit.metric else "",
+        device=profile.environment.kind,
+        allowed=limit.bound if limit.metric and not limit.relative else None,
+        share=limit.bound if limit.relative else None,
+        patterns=limit.patterns,
+        place=place,
+    )
 
 
-def _noun(profile: Profile, metric: Metric) -> str:
-    """What a metric counts, in the number of its value."""
-    many = metric.value != 1
-    if metric.name == "kernels" and profile.device_kind == "cpu":
-        return "compute operators" if many else "compute operator"
-    return _NOUNS[re.sub(r"_(h2d|d2h|d2d|p2p)$", "", metric.name)][many]
+def _counted(
+    profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float
+) -> Verdict:
+    verdict = replace(asked, measured=value, outcome=_over(value, limit))
+    return _with_rounds(profile, verdict, metric)
 
 
-def matches(kernel: Kernel, pattern: str) -> bool:
-    """Whether a pattern is found in the kernel's full name, short name or operator chain.
-
-    Names differ between GPUs and on the CPU, operators don't. Case is ignored.
-    """
-    compiled = _compiled(pattern)
-    texts = (kernel.name, kernel.short_name, *kernel.operators)
-    return any(compiled.search(text) for text in texts)
-
-
-@functools.cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+def _with_rounds(profile: Profile, verdict: Verdict, metric: Metric) -> Verdict:
+    """The verdict with the rounds of its count, told one by one where they differ."""
+    return replace(
+        verdict,
+        rounds=len(metric.rounds),
+        values=() if metric.stable else metric.rounds,
+        note="" if profile.integrity.complete else "incomplete",
+    )
 
 
-def _matching(profile: Profile, limit: Limit) -> Verdict:
+def _over(value: float, limit: Limit) -> Outcome:
+    return "over" if value > limit.bound else "kept"
+
+
+def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
+    latency = (profile.metrics["latency"].value or 0.0) if limit.relative else 0.0
+    allowed = limit.bound * latency if limit.relative else limit.bound
+    outcome, reason = _of_time(metric, value, allowed)
+    second = profile.second_look.get(limit.metric) if limit.host_time else None
+    looked = second.value if second is not None and outcome == "over" else None
+    if second is not None and looked is not None:
+        least = looked if second.low is None else second.low
+        if least <= allowed:
+            outcome, reason = "undecided", "second look"
+    if profile.conditions.disturbed:
+        outcome, reason = "undecided", "disturbed"
+    return replace(
+        asked,
+        outcome=outcome,
+        reason=reason,
+        allowed=allowed,
+        share_of=latency,
+        measured=value,
+        low=metric.low,
+        high=metric.high,
+        rounds=len(metric.rounds),
+        block=metric.block,
+        second_look=looked,
+        note=metric.why,
+    )
+
+
+def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Outcome, Reason]:
+    if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
+        return "undecided", "alike"
+    # With fewer the median alone is judged; the verdict's rounds say so.
+    low = value if metric.low is None else metric.low
+    high = value if metric.high is None else metric.high
+    if low > allowed:
+        return "over", ""
+    return ("kept", "") if high <= allowed else ("undecided", "interval")
+
+
+def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
+    """A limit on kernels by name, which has to hold for every sequence of them."""
+    sequences = (profile.kernels, *profile.variants)
+    if limit.metric:
+        return _matching(profile, limit, asked, sequences)
+    asked = replace(asked, measured=float(len(profile.kernels)))
+    if limit.name == "forbid_kernels":
+        forbidden = next(filter(None, (hits(one, limit.patterns) for one in sequences)), ())
+        return replace(asked, outcome="over" if forbidden else "kept", hits=forbidden)
+    mismatches = (first_mismatch(one, limit.patterns) for one in sequences)
+    mismatch = next(filter(None, mismatches), None)
+    return replace(asked, outcome="over" if mismatch else "kept", mismatch=mismatch)
+
+
+def _matching(
+    profile: Profile, limit: Limit, asked: Verdict, sequences: Sequence[Sequence[Kernel]]
+) -> Verdict:
     (pattern,) = limit.patterns
     assert pattern is not None
-    found = max(sum(matches(one, pattern) for one in kernels) for kernels in profile.variants)
-    outcome: Outcome = "fail" if found > limit.bound else "pass"
-    words = "1 kernel matches" if found == 1 else f"{found} kernels match"
-    text = f"max_kernels(match={pattern!r}): {words}, limit {limit.bound:.0f}"
-    return Verdict(limit, outcome, text + _stability(profile.metrics["kernels"].rounds, profile))
-
-
-def _forbidden(profile: Profile, limit: Limit) -> Verdict:
-    hits = next(filter(None, (_hits(kernels, limit) for kernels in profile.variants)), [])
-    if not hits:
-        return Verdict(limit, "pass", f"forbid_kernels: none of {len(profile.kernels)} kernels")
-    more = f" and {len(hits) - 4} more" if len(hits) > 4 else ""
-    return Verdict(
-        limit, "fail", f"forbid_kernels: {len(hits)} forbidden: {', '.join(hits[:4])}{more}"
-    )
-
-
-def _hits(kernels: tuple[Kernel, ...], limit: Limit) -> list[str]:
-    """The forbidden kernels of one round, each with the first pattern that it matches."""
-    hits = []
-    for i, kernel in enumerate(kernels, 1):
-        pattern = next((p for p in limit.patterns if p and matches(kernel, p)), None)
-        if pattern:
-            hits.append(f"#{i} {kernel.short_name} ({pattern!r})")
-    return hits
-
-
-def _expected(profile: Profile, limit: Limit) -> Verdict:
-    kernels = next((k for k in profile.variants if not _fits(k, limit.patterns)), None)
-    if kernels is None:
-        kernels = profile.kernels
-        return Verdict(limit, "pass", f"expect_kernels: all {len(kernels)} as expected")
-    wanted = ", ".join("..." if p is None else repr(p) for p in limit.patterns) or "no kernels"
-    where = _first_misfit(kernels, limit.patterns)
-    return Verdict(
-        limit, "fail", f"expect_kernels: {len(kernels)} kernels, expected {wanted}; {where}"
-    )
-
-
-def _fits(kernels: tuple[Kernel, ...], patterns: tuple[str | None, ...]) -> bool:
-    """Match kernels to patterns, ``None`` for any run: the set of pattern positions reachable
-    after each kernel, so that many wildcards stay linear."""
-    reachable = _skip_runs({0}, patterns)
-    for kernel in kernels:
-        reachable = _skip_runs(_step(reachable, kernel, patterns), patterns)
-    return len(patterns) in reachable
-
-
-def _step(at: set[int], kernel: Kernel, patterns: tuple[str | None, ...]) -> set[int]:
-    after = set()
-    for i in at:
-        if i < len(patterns):
-            pattern = patterns[i]
-            if pattern is None:
-                after.add(i)
-            elif matches(kernel, pattern):
-                after.add(i + 1)
-    return after
-
-
-def _skip_runs(at: set[int], patterns: tuple[str | None, ...]) -> set[int]:
-    reached = set(at)
-    for i in range(len(patterns)):
-        if i in reached and patterns[i] is None:
-            reached.add(i + 1)
-    return reached
-
-
-def _first_misfit(kernels: tuple[Kernel, ...], patterns: tuple[str | None, ...]) -> str:
-    reachable = _skip_runs({0}, patterns)
-    for i, kernel in enumerate(kernels, 1):
-        wanted = sorted({patterns[j] for j in reachable if j < len(patterns)} - {None}, key=str)
-        reachable = _skip_runs(_step(reachable, kernel, patterns), patterns)
-        if not reachable:
-            chain = " < ".join(kernel.operators[:2]) or "no operator"
-            want = " or ".join(map(repr, wanted))
-            after = f"not {want}" if want else "where no more were expected"
-            return f"kernel {i} is {kernel.short_name} ({chain}), {after}"
-    left = [repr(p) for p in patterns[min(reachable) :] if p is not None]
-    return f"nothing is left for {', '.join(left)}"
+    found = float(max(sum(matches(one, pattern) for one in kernels) for kernels in sequences))
+    verdict = replace(asked, measured=found, outcome=_over(found, limit))
+    return _with_rounds(profile, verdict, profile.metrics["kernels"])

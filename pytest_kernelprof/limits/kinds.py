@@ -1,7 +1,10 @@
-"""Every limit that there is: its arguments, its metric, its unit, and its form in words."""
+"""Every limit that there is: a function whose signature is its form, and one table of them."""
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,26 +12,36 @@ from numbers import Integral, Real
 from typing import Any
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
+from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time, parse_times
 
-_DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
+COMPARISONS = ("min_speedup", "not_slower")
+"""The limits that are about two callables, not about a profile."""
+COMPARED = ("cuda_time", "latency", "peak_memory")
+"""What two callables can be compared by."""
+
+_CLOSE = 0.6
+_UNSET: Any = object()
+
+Key = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One promise about a profile.
+    """One promise about a profile or, of those that compare, about two callables.
 
     Attributes:
-        name: the marker's name; with ``qualifier`` what makes two limits "the same".
-        qualifier: ``match`` or ``direction`` where given, else empty.
-        metric: the metric that is judged; empty for limits on kernel names.
-        bound: the largest value allowed, in the metric's unit; a fraction if ``relative``.
+        name: the marker's name.
+        qualifier: what tells it from others of its name, as it was written: ``match``,
+            ``direction``, forbidden patterns, the asked speedup; empty without.
+        metric: the metric that is judged; empty for limits on kernel names, and for comparisons
+            by the device's usual one.
+        bound: the largest value allowed, in the metric's unit; a fraction if ``relative``. Of
+            ``min_speedup`` how many times as fast, of ``not_slower`` the fraction that it may be
+            slower by.
         relative: whether ``bound`` is a fraction of the latency.
-        patterns: what ``expect_kernels`` and ``forbid_kernels`` look for; None stands for ``...``.
-        on_cpu: whether the limit can be judged on the CPU.
-        host_time: whether it needs unprofiled rounds.
-        device_time: whether it needs enough profiled rounds for an interval.
-        memory: whether it needs calls whose memory is watched.
+        patterns: what kernels are matched with; None stands for ``...``.
+        reference: of comparisons, the other callable.
     """
 
     name: str
@@ -37,30 +50,59 @@ class Limit:
     bound: float = 0.0
     relative: bool = False
     patterns: tuple[str | None, ...] = ()
-    on_cpu: bool = False
-    host_time: bool = False
-    device_time: bool = False
-    memory: bool = False
+    reference: Callable[..., Any] | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> Key:
         """What "the same limit" means: an inner level replaces an outer limit of equal key."""
+        if self.compares:
+            return (self.name, id(self.reference), self.metric)
         return (self.name, self.qualifier)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is about two callables."""
+        return self.name in COMPARISONS
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it can be judged on the CPU."""
+        return not self.metric or METRICS[self.metric].on_cpu
+
+    @property
+    def host_time(self) -> bool:
+        """Whether a profile needs unprofiled rounds for it."""
+        return self._needs("unprofiled")
+
+    @property
+    def device_time(self) -> bool:
+        """Whether a profile needs enough profiled rounds for an interval."""
+        return self._needs("profiled") and METRICS[self.metric].kind == "timed"
+
+    @property
+    def memory(self) -> bool:
+        """Whether a profile needs calls whose memory is watched."""
+        return self._needs("memory")
+
+    def _needs(self, source: str) -> bool:
+        measured = bool(self.metric) and not self.compares
+        return measured and source in METRICS[self.metric].sources
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of limit: how it is written and how a ``Limit`` is made of the arguments.
+    """A kind of limit: how it is written, and how a ``Limit`` is made of the arguments.
 
     Attributes:
         form: the right forms, as errors show them.
         help: what the limit says, for ``pytest --markers``.
+        make: a function whose signature is the limit's.
     """
 
     name: str
     form: str
     help: str
-    make: Callable[[tuple[Any, ...], dict[str, Any]], Limit]
+    make: Callable[..., Limit]
 
     @property
     def example(self) -> str:
@@ -76,7 +118,8 @@ def parse_limit(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Li
     """
     kind = KINDS[name]
     try:
-        return kind.make(tuple(args), dict(kwargs))
+        bound = _bound(kind.make, args, kwargs)
+        return kind.make(*bound.args, **bound.kwargs)
     except (ValueError, TypeError, OverflowError) as error:
         raise MarkerError(f"{name}: {error}. The form is: {kind.form}") from error
 
@@ -87,10 +130,15 @@ def parse_keyword(name: str, value: Any) -> Limit:
     A list or tuple stands for several positional arguments, a dict for keyword arguments.
 
     Raises:
-        MarkerError: there is no such limit, or its value is wrong.
+        MarkerError: there is no such limit, it compares, or its value is wrong.
     """
+    if name in COMPARISONS:
+        raise MarkerError(
+            f"{name} compares two callables and is no limit of one profile: use the marker "
+            f"{KINDS[name].example}, or kernel_profile.compare(f, g, *args).{name}(...)"
+        )
     if name not in KINDS:
-        raise MarkerError(f"unknown limit {name!r}; there are: {', '.join(KINDS)}")
+        raise MarkerError(_unknown(name))
     if isinstance(value, Mapping):
         return parse_limit(name, (), value)
     if isinstance(value, (list, tuple)):
@@ -98,17 +146,147 @@ def parse_keyword(name: str, value: Any) -> Limit:
     return parse_limit(name, (value,), {})
 
 
-def _one(args: tuple[Any, ...], kwargs: dict[str, Any], keyword: str) -> Any:
-    if keyword in kwargs:
-        args = (*args, kwargs.pop(keyword))
-    if len(args) != 1:
-        raise TypeError(f"takes one value, got {len(args)}")
-    return args[0]
+def parse_assertion(name: str, value: Any) -> Limit:
+    """The limit of ``comparison.min_speedup(1.5)`` or ``.not_slower(by="2%")``, whose reference is
+    the comparison's.
+
+    Raises:
+        MarkerError: the value is no number above zero, or no percentage.
+    """
+    try:
+        return _speedup(parse_times(value)) if name == "min_speedup" else _slack(value)
+    except (ValueError, TypeError) as error:
+        if name == "min_speedup":
+            raise MarkerError(f"{name}({value!r}): {error}, as in min_speedup(1.5)") from error
+        raise MarkerError(f'not_slower: {error}. The form is: not_slower(by="2%")') from error
 
 
-def _no_more(kwargs: dict[str, Any]) -> None:
-    if kwargs:
-        raise TypeError(f"unknown argument {', '.join(map(repr, kwargs))}")
+def _unknown(name: str) -> str:
+    names = [known for known in KINDS if known not in COMPARISONS]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
+    meant = f"; {near[0]} was probably meant" if near else ""
+    return f"unknown limit {name!r}; there are: {', '.join(names)}{meant}"
+
+
+@functools.cache
+def _signature(make: Callable[..., Limit]) -> inspect.Signature:
+    return inspect.signature(make)
+
+
+def _bound(
+    make: Callable[..., Limit], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments as the function takes them; a TypeError in our words where it does not."""
+    kinds = {name: one.kind for name, one in _signature(make).parameters.items()}
+    various = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_POSITIONAL]
+    unknown = [name for name in kwargs if name not in kinds or name in various]
+    if unknown:
+        raise TypeError(f"unknown argument {', '.join(map(repr, unknown))}")
+    try:
+        return _signature(make).bind(*args, **kwargs)
+    except TypeError:
+        plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        one = next((name for name, kind in kinds.items() if kind is plain), "")
+        raise TypeError(_how_many(one, len(args) + (one in kwargs))) from None
+
+
+def _how_many(parameter: str, given: int) -> str:
+    """What is wrong with so many values for the one parameter that takes a value by position."""
+    if not parameter:
+        return "takes keyword arguments only"
+    words = {"time": "takes one time", "times": "expected one number above zero"}
+    return f"{words.get(parameter, 'takes one value')}, got {given}"
+
+
+# The limits. What they are given is checked here, whatever its type.
+
+
+def max_kernels(n: Any, *, match: Any = None) -> Limit:
+    """At most n kernels a call (only those that match a regular expression)."""
+    if match is None:
+        return Limit("max_kernels", "", "kernels", _whole(n))
+    return Limit("max_kernels", _pattern(match), "kernels", _whole(n), patterns=(match,))
+
+
+def max_launches(n: Any) -> Limit:
+    """At most n launch calls of the host; a CUDA graph is one."""
+    return Limit("max_launches", "", "launches", _whole(n))
+
+
+def max_cuda_time(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
+    """At most this sum of the kernels' durations."""
+    return Limit("max_cuda_time", "", "cuda_time", _time(time, us, ms))
+
+
+def max_launch_overhead(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
+    """At most this time of a call in which the device has nothing to do."""
+    share = isinstance(time, str) and time.strip().endswith("%") and us is ms is _UNSET
+    bound = parse_percent(time) if share else _time(time, us, ms)
+    return Limit("max_launch_overhead", "", "launch_overhead", bound, relative=share)
+
+
+def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
+    """At most this time until the device is done."""
+    return Limit("max_latency", "", "latency", _time(time, us, ms))
+
+
+def max_memcpys(n: Any, *, direction: Any = None) -> Limit:
+    """At most n memory copies (of one direction)."""
+    way = _direction(direction)
+    return Limit("max_memcpys", way, _directed("memcpys", way), _whole(n))
+
+
+def max_memcpy_bytes(size: Any, *, direction: Any = None) -> Limit:
+    """At most this many bytes copied (in one direction)."""
+    way = _direction(direction)
+    return Limit("max_memcpy_bytes", way, _directed("memcpy_bytes", way), _size(size))
+
+
+def max_syncs(n: Any) -> Limit:
+    """At most n waits of the host for the device."""
+    return Limit("max_syncs", "", "syncs", _whole(n))
+
+
+def max_peak_memory(size: Any) -> Limit:
+    """At most this peak of requested bytes above the call's start."""
+    return Limit("max_peak_memory", "", "peak_memory", _size(size))
+
+
+def max_allocations(n: Any) -> Limit:
+    """At most n device allocations and frees of the caching allocator."""
+    return Limit("max_allocations", "", "allocations", _whole(n))
+
+
+def max_recompiles(n: Any) -> Limit:
+    """At most n compilations of torch.compile in the measured calls."""
+    return Limit("max_recompiles", "", "recompiles", _whole(n))
+
+
+def expect_kernels(*patterns: Any) -> Limit:
+    """Exactly these kernels in launch order, one pattern each."""
+    wanted = tuple(None if one is ... else _pattern(one) for one in patterns)
+    return Limit("expect_kernels", patterns=wanted)
+
+
+def forbid_kernels(*patterns: Any) -> Limit:
+    """No kernel that matches any of the patterns."""
+    if not patterns:
+        raise TypeError("takes at least one pattern")
+    forbidden = tuple(_pattern(one) for one in patterns)
+    return Limit("forbid_kernels", "|".join(forbidden), patterns=forbidden)
+
+
+def min_speedup(times: Any, *, over: Any = None, metric: Any = None) -> Limit:
+    """At least so many times as fast as another callable on the same arguments."""
+    return _speedup(_times(times), _compared(metric), _callable("over", over))
+
+
+def not_slower(*, than: Any = None, by: Any = "2%", metric: Any = None) -> Limit:
+    """At most so much slower than another callable on the same arguments."""
+    return _slack(by, _compared(metric), _callable("than", than))
+
+
+# What their arguments have to be.
 
 
 def _whole(value: Any) -> int:
@@ -122,96 +300,25 @@ def _whole(value: Any) -> int:
     return whole
 
 
-def _time(args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    given = [unit for unit in ("us", "ms") if unit in kwargs]
-    if len(given) + len(args) != 1:
-        raise TypeError(f"takes one time, got {len(given) + len(args)}")
-    if given:
-        value = kwargs.pop(given[0])
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"{given[0]}={value!r} is not a number")
-        if not 0 <= float(value) < float("inf"):
-            raise ValueError(f"{given[0]}={value!r} is not a finite time of zero or more")
-        return float(value) * (1000.0 if given[0] == "ms" else 1.0)
-    if not isinstance(args[0], str):
-        raise TypeError(f"{args[0]!r} has no unit; write a string with one, or us= or ms=")
-    return parse_time(args[0])
+def _time(time: Any, us: Any, ms: Any) -> float:
+    given = [value for value in (time, us, ms) if value is not _UNSET]
+    if len(given) != 1:
+        raise TypeError(_how_many("time", len(given)))
+    if us is not _UNSET:
+        return _number("us", us)
+    if ms is not _UNSET:
+        return _number("ms", ms) * 1000.0
+    if not isinstance(time, str):
+        raise TypeError(f"{time!r} has no unit; write a string with one, or us= or ms=")
+    return parse_time(time)
 
 
-def _counted(
-    name: str, metric: str, *, memory: bool = False, on_cpu: bool = False
-) -> Callable[..., Limit]:
-    def make(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-        bound = _whole(_one(args, kwargs, "n"))
-        _no_more(kwargs)
-        return Limit(name, metric=metric, bound=bound, memory=memory, on_cpu=on_cpu)
-
-    return make
-
-
-def _kernels(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    match = kwargs.pop("match", None)
-    patterns = () if match is None else (_pattern(match),)
-    bound = _whole(_one(args, kwargs, "n"))
-    _no_more(kwargs)
-    return Limit("max_kernels", match or "", "kernels", bound, patterns=patterns, on_cpu=True)
-
-
-def _timed(
-    name: str,
-    metric: str,
-    *,
-    host_time: bool = False,
-    device_time: bool = False,
-    on_cpu: bool = False,
-) -> Callable[..., Limit]:
-    def make(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-        bound = _time(args, kwargs)
-        _no_more(kwargs)
-        return Limit(
-            name,
-            metric=metric,
-            bound=bound,
-            on_cpu=on_cpu,
-            host_time=host_time,
-            device_time=device_time,
-        )
-
-    return make
-
-
-def _launch_overhead(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    relative = len(args) == 1 and isinstance(args[0], str) and args[0].strip().endswith("%")
-    if relative:
-        _no_more(kwargs)
-        bound = parse_percent(args[0])
-    else:
-        bound = _time(args, kwargs)
-        _no_more(kwargs)
-    return Limit(
-        "max_launch_overhead", "", "launch_overhead", bound, relative,
-        host_time=True, device_time=True,
-    )  # fmt: skip
-
-
-def _memcpys(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    direction = _direction(kwargs)
-    bound = _whole(_one(args, kwargs, "n"))
-    _no_more(kwargs)
-    return Limit("max_memcpys", direction, _directed("memcpys", direction), bound)
-
-
-def _memcpy_bytes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    direction = _direction(kwargs)
-    bound = _size(_one(args, kwargs, "size"))
-    _no_more(kwargs)
-    return Limit("max_memcpy_bytes", direction, _directed("memcpy_bytes", direction), bound)
-
-
-def _peak_memory(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    bound = _size(_one(args, kwargs, "size"))
-    _no_more(kwargs)
-    return Limit("max_peak_memory", "", "peak_memory", bound, memory=True)
+def _number(unit: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{unit}={value!r} is not a number")
+    if not 0 <= float(value) < float("inf"):
+        raise ValueError(f"{unit}={value!r} is not a finite time of zero or more")
+    return float(value)
 
 
 def _size(value: Any) -> int:
@@ -220,13 +327,12 @@ def _size(value: Any) -> int:
     return parse_bytes(value)
 
 
-def _direction(kwargs: dict[str, Any]) -> str:
-    direction = kwargs.pop("direction", None)
-    if direction is None:
+def _direction(value: Any) -> str:
+    if value is None:
         return ""
-    if direction not in _DIRECTIONS:
-        raise ValueError(f"direction={direction!r} is none of {', '.join(_DIRECTIONS)}")
-    return str(direction)
+    if value not in DIRECTIONS:
+        raise ValueError(f"direction={value!r} is none of {', '.join(DIRECTIONS)}")
+    return str(value)
 
 
 def _directed(metric: str, direction: str) -> str:
@@ -243,100 +349,65 @@ def _pattern(value: Any) -> str:
     return value
 
 
-def _expect(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    _no_more(kwargs)
-    patterns = tuple(None if value is ... else _pattern(value) for value in args)
-    return Limit("expect_kernels", patterns=patterns, on_cpu=True)
+def _speedup(times: float, metric: str = "", reference: Callable[..., Any] | None = None) -> Limit:
+    return Limit("min_speedup", f"{times:g}", metric, times, reference=reference)
 
 
-def _forbid(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit:
-    _no_more(kwargs)
-    if not args:
-        raise TypeError("takes at least one pattern")
-    patterns = tuple(_pattern(value) for value in args)
-    return Limit("forbid_kernels", "|".join(patterns), patterns=patterns, on_cpu=True)
+def _times(value: Any) -> float:
+    try:
+        return parse_times(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r}: {error}") from error
 
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "max_kernels",
-            'max_kernels(3) or max_kernels(0, match="elementwise")',
-            "at most n kernels a call (only those that match a regular expression)",
-            _kernels,
-        ),
-        Kind(
-            "max_launches",
-            "max_launches(3)",
-            "at most n launch calls of the host; a CUDA graph is one",
-            _counted("max_launches", "launches"),
-        ),
-        Kind(
-            "max_cuda_time",
-            'max_cuda_time("200us"), max_cuda_time(us=200) or max_cuda_time(ms=0.2)',
-            "at most this sum of the kernels' durations",
-            _timed("max_cuda_time", "cuda_time", device_time=True),
-        ),
-        Kind(
-            "max_launch_overhead",
-            'max_launch_overhead("40us"), max_launch_overhead(us=40) or max_launch_overhead("30%")',
-            "at most this time of a call in which the device has nothing to do",
-            _launch_overhead,
-        ),
-        Kind(
-            "max_latency",
-            'max_latency("300us"), max_latency(us=300) or max_latency(ms=0.3)',
-            "at most this time until the device is done",
-            _timed("max_latency", "latency", host_time=True, on_cpu=True),
-        ),
-        Kind(
-            "max_memcpys",
-            'max_memcpys(0) or max_memcpys(0, direction="d2h"), with h2d, d2h, d2d or p2p',
-            "at most n memory copies (of one direction)",
-            _memcpys,
-        ),
-        Kind(
-            "max_memcpy_bytes",
-            'max_memcpy_bytes("1 MB") or max_memcpy_bytes("1 MB", direction="h2d")',
-            "at most this many bytes copied (in one direction)",
-            _memcpy_bytes,
-        ),
-        Kind(
-            "max_syncs",
-            "max_syncs(0)",
-            "at most n waits of the host for the device",
-            _counted("max_syncs", "syncs"),
-        ),
-        Kind(
-            "max_peak_memory",
-            'max_peak_memory("64 MB")',
-            "at most this peak of requested bytes above the call's start",
-            _peak_memory,
-        ),
-        Kind(
-            "max_allocations",
-            "max_allocations(0)",
-            "at most n device allocations and frees of the caching allocator",
-            _counted("max_allocations", "allocations", memory=True),
-        ),
-        Kind(
-            "max_recompiles",
-            "max_recompiles(0)",
-            "at most n compilations of torch.compile in the measured calls",
-            _counted("max_recompiles", "recompiles", on_cpu=True),
-        ),
-        Kind(
-            "expect_kernels",
-            'expect_kernels("mm", "gelu", ..., "mm"), where ... is any run of kernels',
-            "exactly these kernels in launch order, one pattern each",
-            _expect,
-        ),
-        Kind(
-            "forbid_kernels",
-            'forbid_kernels("elementwise")',
-            "no kernel that matches any of the patterns",
-            _forbid,
-        ),
-    )
+def _slack(by: Any, metric: str = "", reference: Callable[..., Any] | None = None) -> Limit:
+    if not isinstance(by, str):
+        raise TypeError(f"by={by!r} has no unit")
+    try:
+        slack = parse_percent(by)
+    except ValueError as error:
+        raise ValueError(f"by: {error}") from error
+    return Limit("not_slower", f'by="{by}"', metric, slack, reference=reference)
+
+
+def _callable(keyword: str, value: Any) -> Callable[..., Any]:
+    if not callable(value):
+        raise TypeError(f"{keyword}={value!r} is no callable")
+    return value  # type: ignore[no-any-return]
+
+
+def _compared(metric: Any) -> str:
+    if metric is None:
+        return ""
+    if metric not in COMPARED:
+        raise ValueError(f"metric={metric!r} is none of {', '.join(COMPARED)}")
+    return str(metric)
+
+
+_FORMS: dict[Callable[..., Limit], str] = {
+    max_kernels: 'max_kernels(3) or max_kernels(0, match="elementwise")',
+    max_launches: "max_launches(3)",
+    max_cuda_time: 'max_cuda_time("200us"), max_cuda_time(us=200) or max_cuda_time(ms=0.2)',
+    max_launch_overhead: (
+        'max_launch_overhead("40us"), max_launch_overhead(us=40) or max_launch_overhead("30%")'
+    ),
+    max_latency: 'max_latency("300us"), max_latency(us=300) or max_latency(ms=0.3)',
+    max_memcpys: 'max_memcpys(0) or max_memcpys(0, direction="d2h"), with h2d, d2h, d2d or p2p',
+    max_memcpy_bytes: 'max_memcpy_bytes("1 MB") or max_memcpy_bytes("1 MB", direction="h2d")',
+    max_syncs: "max_syncs(0)",
+    max_peak_memory: 'max_peak_memory("64 MB")',
+    max_allocations: "max_allocations(0)",
+    max_recompiles: "max_recompiles(0)",
+    expect_kernels: 'expect_kernels("mm", "gelu", ..., "mm"), where ... is any run of kernels',
+    forbid_kernels: 'forbid_kernels("elementwise")',
+    min_speedup: 'min_speedup(1.5, over=eager) or min_speedup(1.5, over=eager, metric="latency")',
+    not_slower: 'not_slower(than=eager) or not_slower(than=eager, by="5%", metric="latency")',
 }
+
+
+def _kind(make: Callable[..., Limit], form: str) -> Kind:
+    said = (make.__doc__ or "").rstrip(".")  # no docstrings are left under python -OO
+    return Kind(make.__name__, form, said[:1].lower() + said[1:], make)
+
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in map(_kind, _FORMS, _FORMS.values())}

@@ -1,83 +1,93 @@
-"""Which limits the markers of a test give it."""
+"""Which limits and options the markers of a test give it."""
 
 from __future__ import annotations
 
 import difflib
 import functools
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.limits.comparisons import FORMS, HELP, Promise, parse_promise
-from pytest_kernelprof.limits.kinds import KINDS, Limit, parse_limit
+from pytest_kernelprof.limits.kinds import KINDS, parse_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
     import pytest
+    from _pytest.nodes import Node
+
+    from pytest_kernelprof.limits.kinds import Key, Limit
 
 OPTIONS_MARKER = "kernelprof"
+
 _CLOSE = 0.8
-_OURS = frozenset({*KINDS, *FORMS, OPTIONS_MARKER})
+_OURS = frozenset({*KINDS, OPTIONS_MARKER})
+_COMPARING = frozenset({"kernel_profile", "kernel_benchmark"})
 
 
-def marker_lines() -> list[str]:
-    """The lines that register our limits and promises, for ``pytest --markers``."""
-    lines = [f"{kind.example}: {kind.help}" for kind in KINDS.values()]
-    lines += [f"{form.partition(' or ')[0]}: {HELP[name]}" for name, form in FORMS.items()]
-    return lines
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the markers of a test say.
+
+    Attributes:
+        limits: its limits, an inner level's in place of an outer one of the same key.
+        comparisons: likewise, of the limits that compare two callables.
+        options: its ``kernelprof(...)`` markers, the innermost first.
+        ours: whether any marker of ours stands on it.
+    """
+
+    limits: tuple[Limit, ...] = ()
+    comparisons: tuple[Limit, ...] = ()
+    options: tuple[pytest.Mark, ...] = ()
+    ours: bool = False
+
+
+def marker_lines(options_line: str) -> list[str]:
+    """The lines that register our markers, for ``pytest --markers``; that of the options last."""
+    return [*(f"{kind.example}: {kind.help}" for kind in KINDS.values()), options_line]
 
 
 def is_marked(item: pytest.Item) -> bool:
-    """Whether any marker of ours stands on the test."""
+    """Whether any marker of ours stands on the test, well-formed or not."""
     return any(mark.name in _OURS for mark in item.iter_markers())
 
 
-def limits_of(item: pytest.Item) -> tuple[Limit, ...]:
-    """The limits of a test, an inner level replacing an outer limit of the same key.
+def marks_of(item: pytest.Item) -> Marks:
+    """What the markers of a test say.
 
     Raises:
-        MarkerError: a marker is malformed, misspelt, or stands twice on one function.
+        MarkerError: a marker is malformed, stands twice on one level, or compares on a test that
+            hands nothing over.
     """
-    found: dict[tuple[str, str], Limit] = {}
-    for mark in _marks(item):
-        if mark.name in KINDS:
+    found: dict[Key, Limit] = {}
+    options: list[pytest.Mark] = []
+    written: dict[tuple[int, Key], pytest.Mark] = {}
+    for level, mark in _marks(item):
+        if mark.name == OPTIONS_MARKER:
+            options.append(mark)
+        elif mark.name in KINDS:
             limit = parse_limit(mark.name, mark.args, mark.kwargs)
+            # Of two on one level one would be dropped without a word.
+            if level and written.setdefault((id(level), limit.key), mark) is not mark:
+                raise MarkerError(_twice(limit, level))
             found.setdefault(limit.key, limit)
-    _refuse_doubles(item)
-    return tuple(found.values())
-
-
-def promises_of(item: pytest.Item) -> tuple[Promise, ...]:
-    """The comparisons that markers promise, an inner level replacing an outer one.
-
-    Raises:
-        MarkerError: a marker is malformed, stands twice, or on a test that cannot keep it.
-    """
-    found: dict[tuple[str, int, str | None], Promise] = {}
-    for mark in _marks(item):
-        if mark.name in FORMS:
-            promise = parse_promise(mark.name, mark.args, mark.kwargs)
-            found.setdefault(promise.key, promise)
-    _refuse_doubles(item)
-    promises = tuple(found.values())
-    fixtures = getattr(item, "fixturenames", ())
-    if promises and not {"kernel_profile", "kernel_benchmark"} & set(fixtures):
+    limits = tuple(limit for limit in found.values() if not limit.compares)
+    comparisons = tuple(limit for limit in found.values() if limit.compares)
+    if comparisons and _COMPARING.isdisjoint(getattr(item, "fixturenames", ())):
         raise MarkerError(
-            f"{promises[0].name} compares what the test hands to kernel_profile(fn, *args): ask "
+            f"{comparisons[0].name} compares what the test hands to kernel_profile(fn, *args): ask "
             "for the fixture kernel_profile, or compare in the test, kernel_profile.compare(f, g, "
             "*args)"
         )
-    return promises
+    return Marks(limits, comparisons, tuple(options), bool(found or options))
 
 
-def option_marks(item: pytest.Item) -> Iterator[pytest.Mark]:
-    """The markers ``kernelprof(...)`` of a test, the innermost level first."""
-    return (mark for mark in _marks(item) if mark.name == OPTIONS_MARKER)
-
-
-def refuse_misspelt(item: pytest.Item, options_form: str) -> None:
+def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") -> None:
     """Raise for a marker that is nearly one of ours: it would limit nothing and pass.
+
+    Args:
+        options_form: the form of the marker that gives options.
 
     Raises:
         MarkerError: with the name that was probably meant.
@@ -86,7 +96,7 @@ def refuse_misspelt(item: pytest.Item, options_form: str) -> None:
     for name in sorted(strangers):
         meant = _nearly(name)
         if meant and name not in _registered(item.config):
-            form = KINDS[meant].form if meant in KINDS else FORMS.get(meant, options_form)
+            form = KINDS[meant].form if meant in KINDS else options_form
             raise MarkerError(
                 f"@pytest.mark.{name} is no marker; {meant} was probably meant. "
                 f"The form is: {form}. (If {name} is a marker of your own, register it.)"
@@ -104,52 +114,42 @@ def _registered(config: pytest.Config) -> set[str]:
     return {line.split(":")[0].split("(")[0].strip() for line in lines}
 
 
-def _marks(item: pytest.Item) -> Iterator[pytest.Mark]:
-    """All markers of a test, the innermost level first.
+def _marks(item: pytest.Item) -> Iterator[tuple[Node | type | None, pytest.Mark]]:
+    """The markers of a test, the innermost level first, each with the level it was written on.
 
     ``get_closest_marker`` would put a decorator before a ``pytest.param`` mark and a base class
     before a derived one, and could not compose; so the levels are read here, each from its end.
     """
     for node in reversed(item.listchain()):
-        yield from reversed(node.own_markers)
+        if any(mark.name in _OURS for mark in node.own_markers):
+            within = _levels_within(node)
+            for mark in reversed(node.own_markers):
+                yield within.get(id(mark), node), mark
 
 
-def _same(mark: pytest.Mark) -> tuple[str, object, object]:
-    """The marker's title, and what makes two of its kind the same."""
-    if mark.name in FORMS:
-        promise = parse_promise(mark.name, mark.args, mark.kwargs)
-        return promise.name, *promise.key[1:]
-    name, qualifier = parse_limit(mark.name, mark.args, mark.kwargs).key
-    return f"{name}({qualifier})" if qualifier else name, qualifier, None
+def _levels_within(node: Node) -> dict[int, type | None]:
+    """The levels of a node's markers, by identity, that are others than itself: base classes, and
+    what ``pytest.param`` gives: None, since stacked parameters may each bring theirs."""
+    parameters = getattr(getattr(node, "callspec", None), "marks", ())
+    levels: dict[int, type | None] = {id(mark): None for mark in parameters}
+    written = getattr(node, "obj", None)
+    if isinstance(written, type):
+        for one in written.__mro__:
+            levels |= {id(mark): one for mark in _marks_on(one)}
+    return levels
 
 
-def _refuse_doubles(item: pytest.Item) -> None:
-    """Of two on one level one would be dropped without a word."""
-    for where, marks in _written(item):
-        keys = [_same(mark) for mark in marks if mark.name in (KINDS.keys() | FORMS.keys())]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise MarkerError(
-                    f"{key[0]} stands twice on {where}; keep one (a class, a module or a "
-                    "pytest.param may carry another, which the inner level replaces)"
-                )
-
-
-def _written(item: pytest.Item) -> Iterator[tuple[str, list[pytest.Mark]]]:
-    """The markers of each level as they were written, with the level's name: a base class is a
-    level of its own, and so is what ``pytest.param`` gives."""
-    parameters = getattr(getattr(item, "callspec", None), "marks", ())
-    own = [mark for mark in item.own_markers if not any(mark is other for other in parameters)]
-    yield item.name, own
-    for node in item.listchain():
-        written = getattr(node, "obj", None)
-        if isinstance(written, type):
-            yield from ((one.__name__, _marks_on(one)) for one in written.__mro__)
-        elif isinstance(written, ModuleType):
-            yield node.name, _marks_on(written)
-
-
-def _marks_on(written: object) -> list[pytest.Mark]:
+def _marks_on(written: type) -> list[pytest.Mark]:
     marks = vars(written).get("pytestmark", ())
-    each: Iterable[Any] = marks if isinstance(marks, (list, tuple)) else [marks]
+    each: Sequence[Any] = marks if isinstance(marks, (list, tuple)) else [marks]
     return [getattr(mark, "mark", mark) for mark in each]
+
+
+def _twice(limit: Limit, level: Node | type) -> str:
+    told = limit.qualifier and not limit.compares  # what makes two limits the same
+    title = f"{limit.name}({limit.qualifier})" if told else limit.name
+    where = level.__name__ if isinstance(level, type) else level.name
+    return (
+        f"{title} stands twice on {where}; keep one (a class, a module or a pytest.param may "
+        "carry another, which the inner level replaces)"
+    )

@@ -1,29 +1,282 @@
-"""Sampling on: how many rounds a timed verdict gets, and what it still needs."""
+"""What to do next: every "again?" of a measurement, a pure function of what was seen.
+
+`runner` executes the steps and notes what each showed. Nothing here calls, times or waits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from pytest_kernelprof.measure.plan import PROVING_ROUNDS, TIMED_ROUNDS, Plan
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.steps import (
+    Batch,
+    Judge,
+    ProfileRounds,
+    RecordShapes,
+    Step,
+    TimeCalls,
+    WarmUp,
+    WatchMemory,
+)
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.run import Verdict
+
+TRIES = 3
+"""How often a batch is taken that is incomplete, or during which the GPU throttles."""
 MOST_ROUNDS = 96
 """Where sampling ends: after 12, 24 and 48 rounds the interval has been looked at three times."""
+MEMORY_ROUNDS = 2
+_MOST_WARMUPS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """What the verdicts on a profile still need to be reached.
+class Shown:
+    """A step that was taken, and what it showed.
 
     Attributes:
-        device_rounds: more profiled rounds, for times of the device.
-        host_rounds: more unprofiled calls, for times of the host.
-        second_look: a second, separate measurement of the host's times, since a limit on one is
-            about to fail: enqueue times differ by 40 % between one state of a machine and another.
+        complete: whether the session's trace holds everything. problems: what is missing.
+        cold: whether there are signs of cold code, or torch.compile compiled.
+        unproven: whether replays of a CUDA graph are not proved to be whole.
+        throttled: whether the GPU throttled meanwhile.
+        bound: what the call is limited by, once that is known.
+        verdicts: how the limits fare, of a ``Judge`` step.
     """
 
-    device_rounds: bool = False
-    host_rounds: bool = False
-    second_look: bool = False
+    step: Step
+    complete: bool = True
+    problems: str = ""
+    cold: bool = False
+    unproven: bool = False
+    throttled: bool = False
+    bound: str = "unknown"
+    verdicts: tuple[Verdict, ...] = ()
+
+
+def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:
+    """The next step of a measurement; None when there is nothing more to take.
+
+    In order: warm-up calls, a session until it is sound, memory, host times; then, while verdicts
+    on times need it, a second look and further rounds; at last shapes, where the device is the
+    limit.
+    """
+    return (
+        _warm_up(plan, history)
+        or _session(plan, history)
+        or _memory(plan, history)
+        or _host_times(plan, history)
+        or _sampling(plan, history)
+        or _shapes(plan, history)
+    )
 
 
 def next_rounds(taken: int) -> int:
     """How many more rounds to take after so many: as many again, up to `MOST_ROUNDS` in all."""
     return max(0, min(taken, MOST_ROUNDS - taken))
+
+
+def again(batch: Sequence[Shown]) -> str:
+    """Why a batch has to be taken again after these tries of it; empty where it stands.
+
+    A session that is incomplete is taken three times; cold code is run again until it is warm, at
+    most five times; a batch during which the GPU throttled is taken three times and then kept.
+    """
+    reason, incomplete, cold, throttled = "", 0, 0, 0
+    for one in batch:
+        if not one.complete and incomplete < TRIES - 1:
+            incomplete += 1
+            reason = f"incomplete, try {incomplete + 1} of {TRIES}"
+        elif one.cold and cold < _MOST_WARMUPS:
+            cold += 1
+            reason = "not warm yet"
+        elif one.throttled and throttled < TRIES - 1:
+            throttled += 1
+            reason = f"the GPU throttled, try {throttled + 1} of {TRIES}"
+        else:
+            reason = ""
+    return reason
+
+
+def retakes(history: Sequence[Shown]) -> int:
+    """How many incomplete sessions were taken again before the one that the kernels are of."""
+    return sum(not one.complete for one in _batch(history, ProfileRounds, 0)[:-1])
+
+
+def settled(history: Sequence[Shown]) -> bool:
+    """Whether the code was warm in the session that the kernels are of."""
+    return not _batch(history, ProfileRounds, 0)[-1].cold
+
+
+def kept_throttled(history: Sequence[Shown]) -> int:
+    """The rounds that were kept although the GPU throttled, since it did so again and again."""
+    kept: list[Shown] = []
+    for one in history:
+        step = one.step
+        if isinstance(step, Batch):
+            kept = [other for other in kept if not _same_batch(other.step, step)]
+            kept.append(one)
+    return sum(_rounds_of(one) for one in kept if one.throttled)
+
+
+def more_pairs(taken: int, *, decided: bool, disturbed: bool) -> int:
+    """How many more pairs a comparison takes that has so many; none on a disturbed GPU, which more
+    of the same would not make quiet."""
+    return 0 if decided or disturbed else next_rounds(taken)
+
+
+def _warm_up(plan: Plan, history: Sequence[Shown]) -> WarmUp | None:
+    done = sum(isinstance(one.step, WarmUp) for one in history)
+    return WarmUp(done, plan.warmup) if done < plan.warmup else None
+
+
+def _session(plan: Plan, history: Sequence[Shown]) -> ProfileRounds | None:
+    tries = _batch(history, ProfileRounds, 0)
+    if not tries:
+        return _profile(plan, plan.rounds)
+    rounds = _rounds_of(tries[-1])
+    reason = again(tries)
+    if reason:
+        return _profile(plan, rounds, reason=reason)
+    if tries[-1].unproven and rounds < PROVING_ROUNDS:
+        return _profile(plan, PROVING_ROUNDS, reason="to prove the graph's replays")
+    return None
+
+
+def _memory(plan: Plan, history: Sequence[Shown]) -> WatchMemory | None:
+    watched = any(isinstance(one.step, WatchMemory) for one in history)
+    return WatchMemory(MEMORY_ROUNDS) if plan.memory and not watched else None
+
+
+def _host_times(plan: Plan, history: Sequence[Shown]) -> TimeCalls | None:
+    if not plan.host_rounds:
+        return None
+    tries = _batch(history, TimeCalls, 0)
+    if not tries:
+        return TimeCalls(plan.host_rounds)
+    reason = again(tries)
+    return TimeCalls(plan.host_rounds, reason=reason) if reason else None
+
+
+def _sampling(plan: Plan, history: Sequence[Shown]) -> Step | None:
+    if not plan.sample_on:
+        return None
+    unfinished = _unfinished(history)
+    if unfinished is not None:
+        return unfinished
+    verdicts = _verdicts(history)
+    if verdicts is None:
+        return Judge()
+    host_rounds = _taken(history, TimeCalls)
+    if _wants_second_look(verdicts) and not _looked_twice(history):
+        rounds = max(TIMED_ROUNDS, host_rounds)
+        return TimeCalls(rounds, second_look=True, reason="a second look before a limit fails")
+    return _further(plan, history, verdicts)
+
+
+def _further(plan: Plan, history: Sequence[Shown], verdicts: Sequence[Verdict]) -> Step | None:
+    """More rounds of what an undecided verdict is on; of two kinds, of the one with fewer."""
+    if _gave_up(history):
+        return None
+    undecided = {verdict.metric for verdict in verdicts if verdict.outcome == "undecided"}
+    wanted: list[tuple[int, type[Batch]]] = []
+    if _any_from(undecided, "profiled"):
+        wanted.append((_taken(history, ProfileRounds), ProfileRounds))
+    if _any_from(undecided, "unprofiled") and plan.host_rounds:
+        wanted.append((_taken(history, TimeCalls), TimeCalls))
+    wanted = [(taken, kind) for taken, kind in wanted if next_rounds(taken)]
+    if not wanted:
+        return None
+    taken, kind = min(wanted, key=lambda one: one[0])
+    more, batch = next_rounds(taken), len(_batches(history, kind))
+    reason = f"undecided: {taken} -> {taken + more} rounds"
+    if kind is ProfileRounds:
+        return _profile(plan, more, batch=batch, reason=reason)
+    return TimeCalls(more, batch=batch, reason=reason)
+
+
+def _shapes(plan: Plan, history: Sequence[Shown]) -> RecordShapes | None:
+    recorded = any(isinstance(one.step, RecordShapes) for one in history)
+    wanted = plan.roofline and not recorded and history[-1].bound == "gpu"
+    return RecordShapes() if wanted else None
+
+
+def _profile(plan: Plan, rounds: int, *, batch: int = 0, reason: str = "") -> ProfileRounds:
+    flush = plan.flush_l2 and rounds > PROVING_ROUNDS
+    return ProfileRounds(rounds, batch=batch, flush_l2=flush, reason=reason)
+
+
+def _batches(history: Sequence[Shown], kind: type[Batch]) -> list[list[Shown]]:
+    """The tries of each batch of a kind, second looks left out."""
+    found: dict[int, list[Shown]] = {}
+    for one in history:
+        step = one.step
+        if isinstance(step, kind) and not getattr(step, "second_look", False):
+            found.setdefault(step.batch, []).append(one)
+    return list(found.values())
+
+
+def _batch(history: Sequence[Shown], kind: type[Batch], number: int) -> list[Shown]:
+    batches = _batches(history, kind)
+    return batches[number] if number < len(batches) else []
+
+
+def _taken(history: Sequence[Shown], kind: type[Batch]) -> int:
+    """Rounds of all batches of a kind that stand."""
+    return sum(_rounds_of(batch[-1]) for batch in _batches(history, kind) if batch[-1].complete)
+
+
+def _rounds_of(shown: Shown) -> int:
+    assert isinstance(shown.step, Batch)
+    return shown.step.rounds
+
+
+def _unfinished(history: Sequence[Shown]) -> Step | None:
+    """The last further batch or second look once more, where it does not stand."""
+    last = history[-1].step
+    if not isinstance(last, Batch):
+        return None
+    reason = again([one for one in history if _same_batch(one.step, last)])
+    return replace(last, reason=reason) if reason else None
+
+
+def _same_batch(step: Step, other: Batch) -> bool:
+    return (
+        isinstance(step, type(other))
+        and step.batch == other.batch
+        and getattr(step, "second_look", False) == getattr(other, "second_look", False)
+    )
+
+
+def _gave_up(history: Sequence[Shown]) -> bool:
+    """Whether further rounds stayed incomplete: the verdict stays what it is, not reached."""
+    return any(not batch[-1].complete for batch in _batches(history, ProfileRounds))
+
+
+def _verdicts(history: Sequence[Shown]) -> tuple[Verdict, ...] | None:
+    """The verdicts on what there is; None where rounds came after the last."""
+    for one in reversed(history):
+        if isinstance(one.step, Judge):
+            return one.verdicts
+        if isinstance(one.step, Batch):
+            return None
+    return None
+
+
+def _looked_twice(history: Sequence[Shown]) -> bool:
+    return any(isinstance(one.step, TimeCalls) and one.step.second_look for one in history)
+
+
+def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:
+    """Enqueue times differ by 40 % between one state of a machine and another: a limit on a host
+    time fails only when a second, separate measurement confirms it."""
+    over = {verdict.metric for verdict in verdicts if verdict.outcome == "over"}
+    return _any_from(over, "unprofiled")
+
+
+def _any_from(metrics: set[str], source: str) -> bool:
+    return any(source in METRICS[name].sources for name in metrics if name in METRICS)

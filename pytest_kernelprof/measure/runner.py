@@ -1,111 +1,89 @@
-"""The conductor: warms up, profiles, times, samples on while undecided, hands back a Profile."""
+"""Executes the steps of a measurement, which `policy` decides, and notes what each showed."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import itertools
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.analysis.profile import Profile
-from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S, Quiet, quiet, unwatched
-from pytest_kernelprof.measure import taking
-from pytest_kernelprof.measure.lines import frames_of_kernels, with_lines_of_another_run
-from pytest_kernelprof.measure.policy import next_rounds
-from pytest_kernelprof.measure.progress import no_progress
-from pytest_kernelprof.units import whole_number
+from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from pytest_kernelprof.device.inventory import Device, DeviceKind
-    from pytest_kernelprof.measure.policy import Needs
-    from pytest_kernelprof.measure.progress import Progress
-    from pytest_kernelprof.measure.taking import Prepare
-    from pytest_kernelprof.schema.recording import HostTimings
-
-TIMED_ROUNDS = 12
-_MEMORY_ROUNDS = 2
-_OF_THE_DEVICE = frozenset(
-    {"kernels", "launches", "memsets", "syncs", "cuda_time", "gpu_busy", "gpu_span", "gpu_idle"}
+from pytest_kernelprof.analysis.profile import (
+    SessionFacts,
+    lines_of,
+    profile_of,
+    same_work,
+    with_lines,
+)
+from pytest_kernelprof.device.conditions import alone, unwatched
+from pytest_kernelprof.measure import policy, sessions
+from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Shown
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.progress import no_progress
+from pytest_kernelprof.schema.recording import HostTimings, Recording
+from pytest_kernelprof.schema.run import Profile, Verdict
+from pytest_kernelprof.schema.steps import (
+    Judge,
+    ProfileRounds,
+    RecordShapes,
+    Step,
+    TimeCalls,
+    WarmUp,
+    WatchMemory,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How much to measure.
+    from pytest_kernelprof.capture.session import TraceFile
+    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.device.telemetry import Watch
+    from pytest_kernelprof.measure.arguments import Prepare
+    from pytest_kernelprof.schema.progress import Progress
 
-    Attributes:
-        device: "cuda" or "cpu".
-        warmup: calls before the first profiled one; more follow until the code is warm.
-        rounds: profiled calls in one session.
-        host_rounds: unprofiled calls for host times; 0 measures none.
-        memory: whether to watch memory in unprofiled calls.
-        flush_l2: whether the L2 cache is flushed before each timed call.
-        stacks: whether Python frames are recorded.
-        roofline: whether shapes are recorded, for the work behind each kernel, where the device is
-            the limit.
-        lock_timeout_s: how long to wait for another process that times on the same GPU.
-        who: what that process is told of this one, a test for example.
-    """
-
-    device: DeviceKind
-    warmup: int = 1
-    rounds: int = taking.EXACT_ROUNDS
-    host_rounds: int = 0
-    memory: bool = False
-    flush_l2: bool = True
-    stacks: bool = False
-    roofline: bool = False
-    lock_timeout_s: float = LOCK_TIMEOUT_S
-    who: str = ""
-
-    @property
-    def timed(self) -> bool:
-        """Whether any time is measured: that wants the GPU alone, and a cold L2."""
-        return self.rounds > taking.GRAPH_ROUNDS or self.host_rounds > 0
+    JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A profile and what it took.
+    """A profile, and what is left of its making.
 
     Attributes:
-        retakes: sessions that were incomplete and taken again; none for one-shot captures.
-        settled: whether the code became warm; False leaves cold records in the profile.
-        attribute: profiles the call once more to learn the source line of each kernel; None
-            where the call cannot be run again.
+        file: the trace that the profile is of; removed when nobody holds it any more.
+        recording: what was noted beside the trace.
+        attribute: runs the call once more and hands back the profile with source lines; None where
+            the call cannot be run again.
     """
 
     profile: Profile
-    retakes: int
-    settled: bool
+    file: TraceFile
+    recording: Recording
     attribute: Callable[[], Profile] | None = None
 
 
 def measure(
     call: Callable[..., Any],
     plan: Plan,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    arguments: Arguments = NO_ARGUMENTS,
     *,
-    setup: Callable[[], tuple[Sequence[Any], Mapping[str, Any]] | Sequence[Any]] | None = None,
     label: str = "",
-    needs: Callable[[Profile], Needs] | None = None,
+    judge: JudgeProfile | None = None,
     progress: Progress = no_progress,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable; the first call's result comes first.
 
-    ``needs`` says what the verdicts on the profile still need: sampling goes on until that is
-    nothing, or until there are 96 rounds. ``progress`` is told of each round, outside of what is
-    timed.
+    Args:
+        judge: how the limits fare by a profile; asked only where the plan samples on.
+        progress: told of each round, outside of what is timed.
 
     Raises:
-        IncompleteProfile: the profiler is not available or did not see everything in three
-            tries and what it saw is nothing to judge by. Profiles that are incomplete are handed
-            back with their ``integrity`` saying so: a limit that they violate is violated.
-            GpuBusy, a kind of it: another process kept the GPU's lock.
+        IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) another
+            process kept the GPU's lock. A profile that stays incomplete is handed back, its
+            ``integrity`` saying so: a limit that it violates is violated.
         TypeError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
@@ -115,220 +93,271 @@ def measure(
 
     device = current_device(plan.device)
     refuse_to_nest()
-    cupti = taking.prime(device)
-    prepare = taking.preparer(call, args, kwargs or {}, setup)
-    before = versions(args, kwargs or {})
-    result = taking.first_call(prepare)
-    in_place = changed(before, versions(args, kwargs or {})) if setup is None else []
-    for done in range(1, plan.warmup):
-        progress("warming up", done, plan.warmup)
-        prepare()()
-    alone = quiet(device, plan.lock_timeout_s, plan.who) if plan.timed else unwatched()
-    with alone as gpu:
-        rounds = _Rounds(device, plan, prepare, setup is not None, cupti, gpu, label, progress)
-        profile, retakes, settled = rounds.profiled(plan.rounds)
-        profile = profile.with_recording(rounds.unprofiled())
-        if needs is not None:
-            profile = _sample_on(profile, rounds, needs)
-        if plan.roofline and profile.bound.verdict == "gpu":  # its memory, or its arithmetic?
-            profile = profile.with_recording({"roofline": rounds.roofline()})
-    conditions = gpu.conditions().plain()
-    profile = profile.with_recording({"conditions": conditions, "in_place": in_place})
-    attribute = functools.partial(with_lines_of_another_run, profile, device, prepare)
-    return result, Measurement(profile, retakes, settled, attribute)
+    sessions.prime(device)
+    run = _Run(device, plan, call, arguments, label, judge, progress)
+    before = versions(arguments.args, arguments.kwargs)
+    step = run.next_step()
+    while isinstance(step, WarmUp):
+        run.execute(step)
+        if arguments.setup is None and not run.in_place:
+            now = versions(arguments.args, arguments.kwargs)
+            run.in_place = tuple(changed(before, now))
+        step = run.next_step()
+    together = alone(device, plan.lock_timeout_s, plan.who) if plan.timed else _not_alone()
+    with together as run.watch:
+        while step is not None:
+            run.execute(step)
+            step = run.next_step()
+    return run.result, run.measurement()
 
 
 @contextlib.contextmanager
 def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     """Profile a block as it stands, once: no warm-up, no second try. The measurement is in the
     list after the block."""
-    from pytest_kernelprof.capture.host_timing import compilations
+    from pytest_kernelprof.capture.compilations import compilations
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import current_device
+    from pytest_kernelprof.trace.source_lines import frame_lines
 
     device = current_device(plan.device)
-    taking.prime(device)
+    sessions.prime(device)
     found: list[Measurement] = []
     before = compilations()
     session = Session(device, stacks=plan.stacks)
     with session, session.round():
         yield found
-    recording = session.recording()
-    noted = {"recompiles": compilations() - before, "one_shot": True}
-    profile = taking.read(device, recording, label, noted)
+    file = session.export()
+    taken = sessions.read(device, file, recompiles=compilations() - before)
+    recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
+    profile = profile_of(taken.facts, recording, label)
     if plan.stacks:
-        profile = profile.with_lines(frames_of_kernels(profile))
-    taking.refuse_blind(device, profile)
-    found.append(Measurement(profile, 0, not profile.integrity.cold))
+        lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
+        profile = with_lines(profile, lines_of(taken.facts, lines))
+    sessions.refuse_blind(device, taken.facts)
+    found.append(Measurement(profile, file, recording))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rounds:
-    """The ways to take rounds of one callable."""
+def warm(device: Device, call: Callable[..., Any], arguments: Arguments, label: str) -> Profile:
+    """The profile of a callable by counts alone: called once, then profiled until it is warm and
+    the trace complete."""
+    sessions.prime(device)
+    run = _Run(device, Plan(device.kind), call, arguments, label)
+    while (step := run.next_step()) is not None:
+        run.execute(step)
+    return run.measurement().profile
 
-    device: Device
-    plan: Plan
-    prepare: Prepare
-    fresh_arguments: bool
-    cupti: Mapping[str, Any]
-    gpu: Quiet
-    label: str
-    progress: Progress
 
-    def profiled(self, rounds: int, reason: str = "") -> tuple[Profile, int, bool]:
-        """A session of so many rounds, and again until it is sound."""
-        plan = self.plan
-        once = functools.partial(
-            taking.profile_until_sound,
-            self.device,
-            self.prepare,
-            rounds,
-            flush_l2=plan.flush_l2 and rounds > taking.GRAPH_ROUNDS,
-            stacks=plan.stacks,
-            label=self.label,
-            progress=self.progress,
-            reason=reason,
+@contextlib.contextmanager
+def _not_alone() -> Iterator[Watch]:
+    """For counts, which need neither lock nor watch."""
+    yield unwatched()
+
+
+class _Run:
+    """One measurement under way: its history, and what its steps have given so far."""
+
+    def __init__(
+        self,
+        device: Device,
+        plan: Plan,
+        call: Callable[..., Any],
+        arguments: Arguments,
+        label: str,
+        judge: JudgeProfile | None = None,
+        progress: Progress = no_progress,
+    ) -> None:
+        self._device = device
+        self._plan = plan
+        self._prepare = preparer(call, arguments)
+        self._fresh_arguments = arguments.setup is not None
+        self._label = label
+        self._judge = judge
+        self._progress = progress
+        self._history: list[Shown] = []
+        self._taken: sessions.Taken | None = None
+        self._noted: dict[str, Any] = {}
+        self._further: dict[int, SessionFacts] = {}
+        self._timings: dict[int, HostTimings] = {}
+        self.result: Any = None
+        self.in_place: tuple[str, ...] = ()
+        self.watch = unwatched()
+
+    def next_step(self) -> Step | None:
+        """What to do next."""
+        return policy.next_step(self._plan, self._history)
+
+    def execute(self, step: Step) -> None:
+        """Take a step, and note what it showed."""
+        if isinstance(step, WarmUp):
+            shown = self._warm_up(step)
+        elif isinstance(step, ProfileRounds):
+            shown = self._profile(step)
+        elif isinstance(step, TimeCalls):
+            shown = self._time(step)
+        elif isinstance(step, WatchMemory):
+            shown = self._watch_memory(step)
+        elif isinstance(step, Judge):
+            shown = self._ask_verdicts(step)
+        else:
+            shown = self._record_shapes(step)
+        self._history.append(shown)
+
+    def measurement(self) -> Measurement:
+        """What all steps together gave."""
+        taken = self._session()
+        conditions = self.watch.conditions()
+        kept = policy.kept_throttled(self._history)
+        recording = replace(
+            self._recording(),
+            conditions=conditions.keeping_throttled(kept),
+            in_place=self.in_place,
+            retakes=policy.retakes(self._history),
+            settled=policy.settled(self._history),
         )
-        return self.gpu.take(rounds, once)
+        profile = profile_of(taken.facts, recording, self._label)
+        attribute = functools.partial(lines_of_another_run, profile, self._device, self._prepare)
+        return Measurement(profile, taken.file, recording, attribute)
 
-    def host_timings(self, rounds: int, reason: str = "") -> HostTimings:
-        """Times of so many unprofiled calls, with what an attached CUPTI costs beside them."""
-        from pytest_kernelprof.capture.host_timing import L2Flush, time_calls
+    def _session(self) -> sessions.Taken:
+        assert self._taken is not None, "the policy begins with a session"
+        return self._taken
 
-        flush = L2Flush(self.device) if self.plan.flush_l2 else _nothing
-        once = functools.partial(
-            time_calls,
-            self.device,
-            self._told("timing", rounds, reason),
-            rounds,
-            flush=flush,
-            fresh_arguments=self.fresh_arguments,
+    def _recording(self) -> Recording:
+        noted = dict(self._noted)
+        if self._timings:
+            noted["host_timings"] = functools.reduce(
+                HostTimings.followed_by, self._timings.values()
+            )
+        if self._further:
+            noted["more_rounds"] = _joined(list(self._further.values()))
+        return replace(self._session().recording, **noted)
+
+    def _profile_so_far(self) -> Profile:
+        return profile_of(self._session().facts, self._recording(), self._label)
+
+    def _warm_up(self, step: WarmUp) -> Shown:
+        if step.done == 0:
+            self.result = first_call(self._prepare)
+        else:
+            self._progress("warming up", step.done, step.of)
+            self._prepare()()
+        return Shown(step)
+
+    def _profile(self, step: ProfileRounds) -> Shown:
+        told = functools.partial(self._progress, "profiling", of=step.rounds, reason=step.reason)
+        taken = sessions.profile_rounds(
+            self._device,
+            self._prepare,
+            step.rounds,
+            flush_l2=step.flush_l2,
+            stacks=self._plan.stacks,
+            told=told,
         )
-        timings = self.gpu.take(rounds, once)
-        return replace(timings, **self.cupti) if self.cupti else timings
+        throttled = not self.watch.block(step.rounds)
+        sessions.refuse_blind(self._device, taken.facts)
+        integrity = taken.facts.integrity
+        if step.batch == 0:
+            self._taken = taken
+        elif integrity.complete:
+            self._further[step.batch] = taken.facts
+        else:
+            self._further.pop(step.batch, None)  # of an earlier try, which does not stand
+        return Shown(
+            step,
+            complete=integrity.complete,
+            cold=bool(integrity.cold) or bool(taken.recording.recompiles),
+            unproven=integrity.graph_replays == "unproven",
+            throttled=throttled,
+        )
 
-    def unprofiled(self) -> dict[str, Any]:
-        """What calls without the profiler tell, as plain data for the recording."""
-        from pytest_kernelprof.capture.host_timing import watch_memory
+    def _time(self, step: TimeCalls) -> Shown:
+        from pytest_kernelprof.capture.host_timing import time_calls
+        from pytest_kernelprof.capture.l2 import flusher
 
-        noted: dict[str, Any] = {}
-        if self.plan.memory:
-            told = self._told("watching memory", _MEMORY_ROUNDS)
-            memory = watch_memory(self.device, told, _MEMORY_ROUNDS)
-            if memory is not None:
-                noted["memory"] = asdict(memory)
-            elif self.device.kind == "cuda":
-                noted["memory_why"] = (
-                    "could not be had: the allocator keeps no history to read (another allocator "
-                    "than the native one, or a memory history that is already being recorded)"
-                )
-        if self.plan.host_rounds:
-            noted["host_timings"] = asdict(self.host_timings(self.plan.host_rounds))
-        return noted
+        timings = time_calls(
+            self._device,
+            self._told("timing", step.rounds, step.reason),
+            step.rounds,
+            flush=flusher(self._device, wanted=self._plan.flush_l2),
+            fresh_arguments=self._fresh_arguments,
+        )
+        throttled = not self.watch.block(step.rounds)
+        timings = replace(timings, **sessions.prime(self._device))
+        if step.second_look:
+            self._noted["second_look"] = timings
+        else:
+            self._timings[step.batch] = timings
+        return Shown(step, throttled=throttled, bound=self._profile_so_far().bound.verdict)
 
-    def roofline(self) -> dict[str, Any]:
-        """Which roof limits the call and why, from one more session that records shapes."""
+    def _watch_memory(self, step: WatchMemory) -> Shown:
+        from pytest_kernelprof.capture.memory import NO_HISTORY, watch_memory
+
+        told = self._told("watching memory", step.rounds)
+        memory = watch_memory(self._device, told, step.rounds)
+        if memory is not None:
+            self._noted["memory"] = memory
+        elif self._device.kind == "cuda":
+            self._noted["memory_why"] = NO_HISTORY
+        return Shown(step)
+
+    def _ask_verdicts(self, step: Judge) -> Shown:
+        profile = self._profile_so_far()
+        verdicts = tuple(self._judge(profile)) if self._judge else ()
+        return Shown(step, bound=profile.bound.verdict, verdicts=verdicts)
+
+    def _record_shapes(self, step: RecordShapes) -> Shown:
+        """Which roof limits the call and why."""
         from pytest_kernelprof.analysis.roofline.model import rates, roofline_of, work_of
         from pytest_kernelprof.analysis.roofline.peaks import peaks_of
 
-        shaped = taking.profile_rounds(
-            self.device, self.prepare, 1, flush_l2=self.plan.flush_l2, shapes=True, label=self.label
+        shaped = sessions.profile_rounds(
+            self._device, self._prepare, 1, flush_l2=self._plan.flush_l2, shapes=True
         )
-        kernels, peaks = shaped.kernels, peaks_of(self.device.name)
-        works = work_of(
-            shaped.trace,
-            shaped.links,
-            shaped.operators_of("kernel"),
-            [kernel.name for kernel in kernels],
-        )
-        found = rates(works, [kernel.duration_us for kernel in kernels], peaks)
-        busy = shaped.metrics["gpu_busy"].value or 0.0
-        return asdict(roofline_of(found, busy, peaks))
+        facts, peaks = shaped.facts, peaks_of(self._device.name)
+        names = [kernel.name for kernel in facts.kernels]
+        works = work_of(shaped.trace, shaped.links, facts.operators["kernel"], names)
+        found = rates(works, [kernel.duration_us for kernel in facts.kernels], peaks)
+        busy = facts.metrics["gpu_busy"].value or 0.0
+        self._noted["roofline"] = roofline_of(found, busy, peaks)
+        return Shown(step)
 
     def _told(self, what: str, rounds: int, reason: str = "") -> Prepare:
         """``prepare``, which runs before each round and outside the clock, that tells of it."""
         done = itertools.count()
 
         def prepare_and_tell() -> Callable[[], Any]:
-            self.progress(what, min(next(done), rounds), rounds, reason)
-            return self.prepare()
+            self._progress(what, min(next(done), rounds), rounds, reason)
+            return self._prepare()
 
         return prepare_and_tell
 
 
-def _sample_on(profile: Profile, rounds: _Rounds, needs: Callable[[Profile], Needs]) -> Profile:
-    """Take more rounds while a verdict needs them; see `sampling`."""
-    taken = rounds.plan.rounds
-    while True:
-        wanted = needs(profile)
-        if wanted.second_look and "second_look" not in profile.recording:
-            number = max(TIMED_ROUNDS, len(profile.metrics["latency"].rounds))
-            second = rounds.host_timings(number, "a second look before a limit fails")
-            profile = profile.with_recording({"second_look": asdict(second)})
-            continue
-        more = next_rounds(taken)
-        if not (wanted.device_rounds or wanted.host_rounds) or not more:
-            return profile
-        reason = f"undecided: {taken} -> {taken + more} rounds"
-        if wanted.device_rounds:
-            further, _, _ = rounds.profiled(more, reason)
-            if not further.integrity.complete:
-                return profile  # the verdict stays what it is: not reached
-            profile = profile.with_recording({"more_rounds": _with_rounds_of(profile, further)})
-        timings = profile.host_timings
-        if wanted.host_rounds and timings is not None:
-            series = timings.followed_by(rounds.host_timings(more, reason))
-            profile = profile.with_recording({"host_timings": asdict(series)})
-        taken += more
-
-
-def _with_rounds_of(profile: Profile, further: Profile) -> dict[str, list[float]]:
-    """The rounds of all sessions after the first, by metric."""
-    before = profile.recording.get("more_rounds", {})
+def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
+    """The rounds of further sessions, by metric."""
+    names = [name for name in further[0].metrics if "profiled" in METRICS[name].sources]
     return {
-        metric.name: [*before.get(metric.name, ()), *metric.rounds]
-        for metric in further.metrics.values()
-        if metric.rounds and metric.name in _OF_THE_DEVICE
+        name: tuple(value for facts in further for value in facts.metrics[name].rounds)
+        for name in names
     }
 
 
-def _nothing() -> None:
-    """No flush."""
+def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> Profile:
+    """Profile the call once more, its source lines annotated, and carry the lines over.
 
-
-def profile(
-    fn: Callable[..., Any],
-    *args: Any,
-    device: DeviceKind | None = None,
-    rounds: int = TIMED_ROUNDS,
-    **kwargs: Any,
-) -> Profile:
-    """Warm up, profile and measure ``fn(*args, **kwargs)`` without pytest.
-
-    Args:
-        device: "cuda" or "cpu"; by default "cuda" where there is a usable GPU.
-        rounds: profiled rounds, and as many unprofiled ones for host times.
-
-    Raises:
-        IncompleteProfile: the profile could not be taken completely.
-        TypeError: ``fn`` is no callable, or returns a generator or coroutine.
-        ValueError: ``device`` or ``rounds`` is none of the above.
+    Where that run launched other kernels than the profile, their lines would be guesses: they
+    stay unknown. Likewise copies and waits.
     """
-    from pytest_kernelprof.device.inventory import usual_kind
+    from pytest_kernelprof.capture.attribution import annotate_lines
+    from pytest_kernelprof.capture.session import Session
+    from pytest_kernelprof.trace.source_lines import annotated_lines
 
-    if not callable(fn):
-        raise TypeError(
-            f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
-            "profile(fn(*args))"
-        )
-    try:
-        whole_number(rounds)
-    except ValueError as error:
-        raise ValueError(f"rounds={rounds!r}: {error}") from None
-    if device not in (None, "cuda", "cpu"):
-        raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
-    kind = device or usual_kind()
-    plan = Plan(kind, rounds=rounds, host_rounds=rounds, memory=True, roofline=True)
-    _, measurement = measure(fn, plan, args, kwargs)
-    taking.require_complete(measurement.profile, measurement.retakes)
-    return measurement.profile
+    session = Session(device, stacks=False)
+    call = prepare()
+    with session, session.round(), annotate_lines():
+        call()
+    again = sessions.read(device, session.export(), recompiles=0)
+    of_operator = annotated_lines(again.trace, again.links)
+    same = same_work(profile, again.facts)
+    found = lines_of(again.facts, of_operator)
+    return with_lines(profile, {key: line for key, line in found.items() if key[0] in same})

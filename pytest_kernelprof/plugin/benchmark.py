@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import pytest
 
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, ProfilerUnavailable
-from pytest_kernelprof.limits.marks import limits_of
+from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.plugin.keys import TEST
+from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.analysis.metrics import Metric
-    from pytest_kernelprof.analysis.profile import Profile
-    from pytest_kernelprof.device.inventory import DeviceKind
+    from pytest_kernelprof.api import Profile
+    from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.plugin.fixture import KernelProfile
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.schema.run import Metric
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
@@ -79,6 +83,7 @@ class KernelBenchmark:
         self,
         benchmark: Any,
         kernel_profile: KernelProfile,
+        test: MeasuredTest,
         clock: Clock,
         node: pytest.Item,
         *,
@@ -86,6 +91,7 @@ class KernelBenchmark:
     ) -> None:
         self._benchmark = benchmark
         self._kernel_profile = kernel_profile
+        self._test = test
         self._clock = clock
         self._node = node
         self._disabled = disabled
@@ -139,14 +145,15 @@ class KernelBenchmark:
         self._check(fn, timer)
         if rounds is not None:
             check_option("rounds", rounds)
+        arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
         if self._disabled:
-            return self._run_disabled(fn, args, kwargs or {}, setup, timer)
-        if timer == "cuda" and self._kernel_profile.device != "cuda":
+            return self._run_disabled(fn, arguments, timer)
+        if timer == "cuda" and self._test.device != "cuda":
             raise ProfilerUnavailable(
                 'timer="cuda": this test runs on the CPU, where there is no device time; use '
                 'timer="wall" (the default), or run it on a GPU'
             )
-        result = self._kernel_profile.run_for_benchmark(fn, args, kwargs or {}, setup, rounds)
+        result = self._measure(fn, arguments, rounds)
         profile = self._kernel_profile.last
         self._benchmark.extra_info["kernelprof"] = facts_of(profile, timer)
         if timer == "cuda":
@@ -154,7 +161,19 @@ class KernelBenchmark:
             if profile.integrity.complete:
                 self._play_back(device_times(profile))
         else:
-            self._time(fn, args, kwargs or {}, setup, len(profile.metrics["kernels"].rounds))
+            self._time(fn, arguments, len(profile.metrics["kernels"].rounds))
+        return result
+
+    def _measure(self, fn: Callable[..., R], arguments: Arguments, rounds: int | None) -> R:
+        """As ``kernel_profile``, but every metric is taken, whatever the limits need."""
+        __tracebackhide__ = True
+        from pytest_kernelprof.measure.plan import EVERYTHING
+        from pytest_kernelprof.plugin.fixture import hold_comparisons
+        from pytest_kernelprof.plugin.measuring import measure_call
+
+        test = self._test
+        result = measure_call(test, test.plan(EVERYTHING, rounds=rounds), fn, arguments)
+        hold_comparisons(test, fn, arguments)
         return result
 
     def _check(self, fn: object, timer: object) -> None:
@@ -177,21 +196,14 @@ class KernelBenchmark:
             )
         self._used = True
 
-    def _time(
-        self,
-        fn: Callable[..., R],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        setup: Callable[[], Any] | None,
-        rounds: int,
-    ) -> R:
+    def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
         """Let pytest-benchmark time live calls."""
         __tracebackhide__ = True
-        from pytest_kernelprof.measure.taking import preparer
-
-        if setup is None:
-            return self._benchmark(fn, *args, **kwargs)  # type: ignore[no-any-return]
-        prepare = preparer(fn, args, kwargs, setup)
+        if arguments.setup is None:
+            return self._benchmark(  # type: ignore[no-any-return]
+                fn, *arguments.args, **arguments.kwargs
+            )
+        prepare = preparer(fn, arguments)
         return self._benchmark.pedantic(  # type: ignore[no-any-return]
             lambda call: call(), setup=lambda: ((prepare(),), {}), rounds=rounds
         )
@@ -202,20 +214,13 @@ class KernelBenchmark:
         self._clock.read("cuda", replay.now)
         self._benchmark.pedantic(replay.play, rounds=len(times_us))
 
-    def _run_disabled(
-        self,
-        fn: Callable[..., R],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        setup: Callable[[], Any] | None,
-        timer: Timer,
-    ) -> R:
+    def _run_disabled(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
         """With --kernelprof-disable: no profile, and thus no device times either."""
         __tracebackhide__ = True
         if timer == "wall":
             return self._kernel_profile.run(
                 lambda: self._time(
-                    fn, args, kwargs, setup, self._node.config.getoption("benchmark_min_rounds")
+                    fn, arguments, self._node.config.getoption("benchmark_min_rounds")
                 )
             )
         from pytest_kernelprof.plugin.fixture import KernelprofWarning
@@ -225,7 +230,7 @@ class KernelBenchmark:
                 'not benchmarked: timer="cuda" profiles, and --kernelprof-disable is on'
             )
         )
-        return self._kernel_profile.run(fn, args, kwargs, setup=setup)
+        return self._kernel_profile.run(fn, arguments.args, arguments.kwargs, setup=arguments.setup)
 
 
 def _synchronised(kind: DeviceKind) -> Callable[[], float]:
@@ -267,14 +272,15 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
     could not be had here. ``cupti_ratio`` is what an attached CUPTI costs the host's launches, as a
     ratio: host times hold that share, those of timer "wall" too.
     """
-    timings = profile.host_timings
+    from pytest_kernelprof.report.words import place_words
+
     return {
         "timer": timer,
         "device_kind": profile.device_kind,
-        "place": profile.place,
+        "place": place_words(profile.environment),
         "complete": profile.integrity.complete,
         **dict(_named_with_unit(metric) for metric in profile.metrics.values()),
-        "cupti_ratio": timings.cupti_ratio if timings else None,
+        "cupti_ratio": profile.record.cupti_ratio,
         "bound": profile.bound.verdict,
         "bound_reason": profile.bound.reason,
     }
@@ -294,13 +300,13 @@ def timed_by_benchmark(item: pytest.Item) -> bool:
     return active and "benchmark" in getattr(item, "fixturenames", ())
 
 
-def refuse_whole_call(item: pytest.Item) -> None:
+def refuse_whole_call(marks: Marks) -> None:
     """A call phase that pytest-benchmark repeats as it likes has no count of its own.
 
     Raises:
         MarkerError: always, with the remedy.
     """
-    limits = ", ".join(limit.name for limit in limits_of(item)) or "--kernelprof-all"
+    limits = ", ".join(limit.name for limit in marks.limits) or "--kernelprof-all"
     raise MarkerError(
         f"{limits}: the test calls benchmark, whose calibration and rounds would all be counted. "
         "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn once, "
@@ -344,10 +350,12 @@ class Bridge:
                 "kernel_benchmark has to be an argument of the test (or of one of its fixtures): "
                 "fetched with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
-        disabled = self._settings.disable
+        disabled, test = self._settings.disable, request.node.stash[TEST]
         # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
-        clock.read("wall", _synchronised(usual_kind() if disabled else kernel_profile.device))
-        return KernelBenchmark(benchmark, kernel_profile, clock, request.node, disabled=disabled)
+        clock.read("wall", _synchronised(usual_kind() if disabled else test.device))
+        return KernelBenchmark(
+            benchmark, kernel_profile, test, clock, request.node, disabled=disabled
+        )
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Before ``benchmark`` is made: give it our timer, or refuse what would come out wrong."""
@@ -360,8 +368,9 @@ class Bridge:
     def _look_at_whole_call(self, item: pytest.Item) -> None:
         if self._settings.disable:
             return
-        if limits_of(item):
-            refuse_whole_call(item)
+        marks = known_marks(item)
+        if marks.limits:
+            refuse_whole_call(marks)
         if self._settings.all:
             from pytest_kernelprof.plugin.fixture import KernelprofWarning
 

@@ -1,91 +1,45 @@
-"""A profile and its verdicts as plain builtins, the one form in which they leave a process."""
+"""What tests took, from the process that ran them to the one that reports."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+# The records load late: every run of every user has a collector, few have anything to collect.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from pytest_kernelprof.limits.evaluate import Verdict
-    from pytest_kernelprof.measure.runner import Measurement
-    from pytest_kernelprof.schema.conditions import Conditions
+    import pytest
 
-_ORDER = ("fail", "unavailable", "incomplete", "inconclusive", "pass", "xfail", "no limit")
+    from pytest_kernelprof.schema import run
 
-
-def row(test: str, measurement: Measurement, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """One row of the report. Only str, int, float, bool, None, list and dict: xdist carries it."""
-    profile = measurement.profile
-    integrity = profile.integrity
-    return {
-        "test": text(test),
-        "label": text(profile.label),
-        "device_kind": profile.device_kind,
-        "place": text(profile.place),
-        "verdict": overall(measurement, verdicts),
-        "limits": [
-            {"limit": v.limit.name, "outcome": v.outcome, "text": text(v.text)} for v in verdicts
-        ],
-        "metrics": {
-            name: {
-                "value": _number(metric.value),
-                "low": _number(metric.low),
-                "high": _number(metric.high),
-                "rounds": len(metric.rounds),
-                "unit": metric.unit,
-                "why": text(metric.why),
-            }
-            for name, metric in profile.metrics.items()
-        },
-        "conditions": _conditions(profile.conditions),
-        "bound": {"verdict": profile.bound.verdict, "reason": text(profile.bound.reason)},
-        "integrity": {
-            "complete": integrity.complete,
-            "problems": [text(problem) for problem in integrity.problems],
-            "launches": integrity.launches,
-            "matched": integrity.matched,
-            "unknown_launches": integrity.unknown_launches,
-            "leaked": integrity.leaked,
-            "graph_replays": integrity.graph_replays,
-            "clock_skew": bool(integrity.clock_skew),
-            "cold": [text(sign) for sign in integrity.cold],
-            "settled": measurement.settled,
-            "retakes": measurement.retakes,
-        },
-    }
+ATTRIBUTE = "kernelprof"
+"""Where it stands on a test's report: the JSON of a ``run.Test``, one string, which any encoder of
+reports takes and which is the same with and without workers."""
 
 
-def _conditions(found: Conditions) -> dict[str, Any]:
-    return {
-        "contended": found.contended,
-        "discarded_rounds": found.discarded_rounds,
-        "words": text(found.words()),
-    }
+def attach(report: pytest.TestReport, test: run.Test) -> None:
+    """Put what a test took on its report."""
+    from pytest_kernelprof.plugin.rows import row_of
+    from pytest_kernelprof.schema import codec
+
+    expected = report.skipped and hasattr(report, "wasxfail")
+    setattr(report, ATTRIBUTE, codec.encode(row_of(test, expected=expected)).decode())
 
 
-def overall(measurement: Measurement, verdicts: Sequence[Verdict]) -> str:
-    """The worst outcome of a profile. A violated limit is certain even if events were lost."""
-    outcomes: set[str] = {str(verdict.outcome) for verdict in verdicts} - {"not applicable"}
-    if not measurement.profile.integrity.complete:
-        outcomes = (outcomes & {"fail"}) | {"incomplete"}
-    return next((o for o in _ORDER if o in outcomes), "no limit")
+class Collector:
+    """Gathers what all tests took, those of this process or those that xdist workers sent."""
 
+    def __init__(self) -> None:
+        self._tests: list[bytes] = []
 
-def expected_to_fail(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a test that was expected to fail, and did."""
-    return [{**one, "verdict": "xfail"} if one["verdict"] == "fail" else one for one in rows]
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take it off the report, which pytest keeps to the end of the run."""
+        sent = report.__dict__.pop(ATTRIBUTE, None)
+        if sent is not None:
+            self._tests.append(sent.encode())
 
+    def tests(self) -> Iterator[run.Test]:
+        """What was gathered, in the order in which tests ended."""
+        from pytest_kernelprof.schema import codec, run
 
-def severity(verdict: str) -> int:
-    """A sort key: worst first."""
-    return _ORDER.index(verdict) if verdict in _ORDER else 0
-
-
-def text(words: str) -> str:
-    """Lone surrogates (from odd file names) would end an xdist session."""
-    return str(words).encode("utf-8", "backslashreplace").decode()
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+        return (codec.decode(sent, run.Test) for sent in self._tests)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
+from pytest_kernelprof.plugin.collect import Collector
+from pytest_kernelprof.plugin.keys import COLLECTOR, SETTINGS, TAKEN, TEST
+from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
     OPTIONS_FORM,
-    Options,
-    Settings,
     add_options,
     options_of,
     read_settings,
@@ -20,18 +22,13 @@ from pytest_kernelprof.plugin.settings import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.plugin.fixture import KernelProfile
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.schema.run import Test
 
 _FIXTURE = "kernel_profile"
 _DEVICE_FIXTURE = "kernelprof_device"
-
-_settings = pytest.StashKey[Settings]()
-_rows = pytest.StashKey[list[dict[str, Any]]]()
-_test = pytest.StashKey["KernelProfile"]()
-_tables = pytest.StashKey[list[tuple[str, str]]]()
-_test_tables = pytest.StashKey[list[str]]()
-_test_rows = pytest.StashKey[list[dict[str, Any]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,10 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from pytest_kernelprof.limits.marks import marker_lines
     from pytest_kernelprof.plugin import benchmark
 
-    config.stash[_settings] = settings = read_settings(config)
+    config.stash[SETTINGS] = settings = read_settings(config)
     if settings.spread_workers:
         from pytest_kernelprof.device.workers import spread_workers
 
@@ -56,9 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--kernelprof-trace-dir: {settings.trace_dir!r} cannot be made ({error.strerror})"
             ) from error
-    config.stash[_rows] = []
-    config.stash[_tables] = []
-    for line in (*marker_lines(), MARKER_LINE):
+    config.stash[COLLECTOR] = collector = Collector()
+    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
+        config.pluginmanager.register(collector, "kernelprof-collector")
+    for line in marker_lines(MARKER_LINE):
         config.addinivalue_line("markers", line)
     # Read by torch when it is loaded, which test modules do before anything is measured: quiet
     # profiler logs, and compiled CPU graphs that show their kernels.
@@ -67,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.stash[_settings].only:
+    if not config.stash[SETTINGS].only:
         return
     chosen = [item for item in items if _concerns_us(item)]
     dropped = [item for item in items if not _concerns_us(item)]
@@ -77,44 +74,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _concerns_us(item: pytest.Item) -> bool:
-    from pytest_kernelprof.limits.marks import is_marked
-
-    fixtures = getattr(item, "fixturenames", ())
-    return _FIXTURE in fixtures or is_marked(item)
+    return _FIXTURE in getattr(item, "fixturenames", ()) or is_marked(item)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    from pytest_kernelprof.limits.marks import limits_of, promises_of, refuse_misspelt
-
     refuse_misspelt(item, OPTIONS_FORM)
-    settings = item.config.stash[_settings]
-    if _test in item.stash:  # a plugin that retries calls the phases without reports between
-        del item.stash[_test]
+    settings = item.config.stash[SETTINGS]
+    if TEST in item.stash:  # a plugin that retries calls the phases without reports between
+        del item.stash[TEST]
     if not _concerns_us(item):
         return
-    limits_of(item)  # a malformed marker is an error of this test, before its fixtures run
-    _options_of(item)
-    promises_of(item)
+    # A malformed marker is an error of this test, before its fixtures run.
+    options_of(known_marks(item).options)
     if not settings.disable:
         _resolve_device(item)
-
-
-def _options_of(item: pytest.Item) -> Options:
-    from pytest_kernelprof.limits.marks import option_marks
-
-    return options_of(option_marks(item))
 
 
 def _resolve_device(item: pytest.Item) -> DeviceKind:
     """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
     from pytest_kernelprof.device.inventory import why_no_gpu
     from pytest_kernelprof.errors import ProfilerUnavailable
-    from pytest_kernelprof.limits.marks import limits_of
 
-    settings = item.config.stash[_settings]
-    asked = _options_of(item).device or settings.device
+    settings, marks = item.config.stash[SETTINGS], known_marks(item)
+    asked = options_of(marks.options).device or settings.device
     if asked == "cpu":
-        return _on_cpu(item)
+        return _on_cpu(marks)
     reason = why_no_gpu()
     if not reason:
         return "cuda"
@@ -123,48 +107,48 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
     if settings.require_gpu:
         raise ProfilerUnavailable(f"--kernelprof-require-gpu: {reason}")
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
-        return _on_cpu(item)
-    if limits_of(item) or asked == "cuda":
+        return _on_cpu(marks)
+    if marks.limits or asked == "cuda":
         hint = "run with --kernelprof-device=cpu to count compute operators instead"
         pytest.skip(f"{reason}; {hint}" if asked == "auto" else reason)
     pytest.skip(f"{reason}; the test profiles a GPU")
 
 
-def _on_cpu(item: pytest.Item) -> DeviceKind:
-    from pytest_kernelprof.limits.marks import limits_of
-
-    limits = limits_of(item)
-    if limits and not any(limit.on_cpu for limit in limits):
-        names = ", ".join(limit.name for limit in limits)
+def _on_cpu(marks: Marks) -> DeviceKind:
+    if marks.limits and not any(limit.on_cpu for limit in marks.limits):
+        names = ", ".join(limit.name for limit in marks.limits)
         pytest.skip(f"not applicable on the CPU: {names}")
     return "cpu"
 
 
-def _new_profile(item: pytest.Item) -> KernelProfile:
-    from pytest_kernelprof.limits.marks import limits_of, promises_of
-    from pytest_kernelprof.plugin.fixture import KernelProfile
+def _begin(item: pytest.Item) -> MeasuredTest:
+    """What the test's measurements depend on, and the ledger that they go to."""
+    from pytest_kernelprof.plugin.ledger import Ledger
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.report.progress import measuring
+    from pytest_kernelprof.schema.run import Place
 
-    settings = item.config.stash[_settings]
-    device: DeviceKind = "cpu" if settings.disable else _resolve_device(item)
-    progress = measuring(item.config, item.name)
-    item.stash[_test] = KernelProfile(
-        settings,
-        device,
-        limits_of(item),
-        _options_of(item),
-        progress,
-        item.nodeid,
-        promises_of(item),
+    settings, marks = item.config.stash[SETTINGS], known_marks(item)
+    path, line = item.reportinfo()[:2]
+    item.stash[TEST] = test = MeasuredTest(
+        id=item.nodeid,
+        place=Place(str(path), (line or 0) + 1),
+        device="cpu" if settings.disable else _resolve_device(item),
+        settings=settings,
+        options=options_of(marks.options),
+        ledger=Ledger(marks, settings.undecided),
+        measuring=measuring(item.config, item.name),
     )
-    return item.stash[_test]
+    return test
 
 
 @pytest.fixture
 def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
     """Profile GPU code: kernel_profile(fn, *args) warms up, profiles and measures it, and returns
     fn(*args); limits come from markers or kernel_profile.limit(...)."""
-    return _new_profile(request.node)
+    from pytest_kernelprof.plugin.fixture import KernelProfile
+
+    return KernelProfile(_begin(request.node))
 
 
 @pytest.fixture
@@ -184,11 +168,11 @@ def kernel_benchmark(kernel_profile: KernelProfile) -> None:
 def kernelprof_device(request: pytest.FixtureRequest) -> str:
     """The device to run on, "cuda" or "cpu". A test that asks for it runs without a GPU too, where
     compute operators are counted instead of kernels."""
-    settings = request.config.stash[_settings]
+    settings = request.config.stash[SETTINGS]
     if settings.disable:
         from pytest_kernelprof.device.inventory import usual_kind
 
-        asked = _options_of(request.node).device or settings.device
+        asked = options_of(known_marks(request.node).options).device or settings.device
         return "cpu" if asked == "cpu" else usual_kind()
     return _resolve_device(request.node)
 
@@ -197,21 +181,22 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     from pytest_kernelprof.plugin.benchmark import has_benchmark, refuse_whole_call
 
-    settings = item.config.stash[_settings]
-    if _test not in item.stash and _whole_call_is_profiled(item, settings):
-        with _new_profile(item).whole_call():
+    if TEST not in item.stash and _whole_call_is_profiled(item):
+        from pytest_kernelprof.plugin.measuring import measure_block
+
+        with measure_block(_begin(item)):
             outcome = yield
         if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
-            item.stash[_test].dismiss()
-            refuse_whole_call(item)
+            item.stash[TEST].ledger.dismiss()
+            refuse_whole_call(known_marks(item))
         _conclude(item)
         return outcome
     try:
         outcome = yield
     except BaseException:
-        _note_rows(item)  # the test's own failure wins over a limit
-        if _test in item.stash:
-            item.stash[_test].dismiss()
+        _note_taken(item)  # the test's own failure wins over a limit
+        if TEST in item.stash:
+            item.stash[TEST].ledger.dismiss()
         raise
     _conclude(item)
     return outcome
@@ -220,33 +205,41 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     yield
-    if _test in item.stash and item.stash[_test].new_profiles:  # taken while fixtures ended
+    if TEST in item.stash and item.stash[TEST].ledger.unconcluded:  # taken as fixtures ended
         _conclude(item)
 
 
-def _whole_call_is_profiled(item: pytest.Item, settings: Settings) -> bool:
-    from pytest_kernelprof.limits.marks import limits_of
+def _whole_call_is_profiled(item: pytest.Item) -> bool:
     from pytest_kernelprof.plugin.benchmark import timed_by_benchmark
 
-    wanted = not settings.disable and (settings.all or bool(limits_of(item)))
+    settings = item.config.stash[SETTINGS]
+    wanted = not settings.disable and (settings.all or bool(known_marks(item).limits))
     return wanted and not timed_by_benchmark(item)
 
 
 def _conclude(item: pytest.Item) -> None:
-    from pytest_kernelprof.limits.marks import is_marked, limits_of, promises_of
-
+    """Judge what the test took; raise or warn as that says."""
     __tracebackhide__ = True
-    if _test not in item.stash:
+    if TEST not in item.stash:
         if is_marked(item):
             _refuse_late_markers(item)
         return
+    from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
     from pytest_kernelprof.plugin.fixture import KernelprofWarning
+    from pytest_kernelprof.plugin.ledger import conclude
 
-    # The test may have added markers to itself.
-    item.stash[_test].also(limits_of(item), promises_of(item))
-    _note_rows(item)
-    for text in item.stash[_test].conclude():
-        item.warn(KernelprofWarning(text))
+    test = item.stash[TEST]
+    test.ledger.add(known_marks(item))  # the test may have added markers to itself
+    _note_taken(item)
+    found = conclude(test.ledger.records(disabled=test.settings.disable))
+    if found.failure:
+        raise LimitExceeded(found.failure, pytrace=False)
+    if found.error:
+        raise IncompleteProfile(found.error)
+    if found.skip:
+        pytest.skip(found.skip)
+    for words in found.warnings:
+        item.warn(KernelprofWarning(words))
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:
@@ -254,16 +247,14 @@ def _refuse_late_markers(item: pytest.Item) -> None:
 
     Raises:
         IncompleteProfile: it got its limit when it ran already.
-        MarkerError: it got a promise, which needs the fixture.
+        MarkerError: it got a limit that compares, which needs the fixture.
     """
     from pytest_kernelprof.errors import IncompleteProfile
-    from pytest_kernelprof.limits.marks import limits_of, promises_of
     from pytest_kernelprof.plugin.benchmark import timed_by_benchmark
 
-    if item.config.stash[_settings].disable or timed_by_benchmark(item):
+    if item.config.stash[SETTINGS].disable or timed_by_benchmark(item):
         return
-    promises_of(item)
-    names = ", ".join(limit.name for limit in limits_of(item))
+    names = ", ".join(limit.name for limit in known_marks(item).limits)
     if names:
         raise IncompleteProfile(
             f"{names} was not judged: its marker came when the test ran already; add it in a "
@@ -271,17 +262,19 @@ def _refuse_late_markers(item: pytest.Item) -> None:
         )
 
 
-def _note_rows(item: pytest.Item) -> None:
-    test = item.stash.get(_test, None)
-    if test is None:
+def _note_taken(item: pytest.Item) -> None:
+    """Keep what the test took for its report, where anybody reads it."""
+    if TEST not in item.stash or not _is_reported(item.config):
         return
-    item.stash[_test_rows] = test.rows(item.nodeid)
-    item.stash[_test_tables] = test.new_tables()
-    folder = item.config.stash[_settings].trace_dir
-    if folder:
-        from pytest_kernelprof.report.traces import save_traces
+    taken = item.stash[TEST].ledger.report(item.nodeid)
+    if taken is not None:
+        item.stash.setdefault(TAKEN, []).append(taken)
 
-        save_traces(folder, item.nodeid, test.new_profiles)
+
+def _is_reported(config: pytest.Config) -> bool:
+    from pytest_kernelprof.plugin import benchmark
+
+    return config.stash[SETTINGS].report or config.pluginmanager.hasplugin(benchmark.PLUGIN)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -289,21 +282,11 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if call.when != "setup":
-        # Subtests report while their test still runs; the rows are there only once it is judged.
-        rows = item.stash.get(_test_rows, None)
-        if rows:
-            from pytest_kernelprof.plugin.collect import expected_to_fail
-
-            xfailed = report.skipped and hasattr(report, "wasxfail")
-            report.kernelprof = expected_to_fail(rows) if xfailed else rows  # type: ignore[attr-defined]
-            del item.stash[_test_rows]  # a rerun of the test brings its own
-        tables = item.stash.get(_test_tables, None)
-        if tables:
-            report.kernelprof_tables = tables  # type: ignore[attr-defined]
-            del item.stash[_test_tables]
-    if call.when == "teardown" and _test in item.stash:
-        del item.stash[_test]  # profiles must not outlive their test
+    # Subtests report while their test still runs; there is nothing to tell until it is judged.
+    if call.when != "setup" and TAKEN in item.stash:
+        _attach_taken(item, report)
+    if call.when == "teardown" and TEST in item.stash:
+        del item.stash[TEST]  # profiles must not outlive their test
     if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[0] == __file__:
         # Skipped by us: the place to look at is the test.
         path, line = item.reportinfo()[:2]
@@ -314,6 +297,17 @@ def pytest_runtest_makereport(
         if call.excinfo.errisinstance((IncompleteProfile, MarkerError)):
             _make_error(report, call.excinfo)
     return report
+
+
+def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
+    from pytest_kernelprof.plugin.collect import attach
+    from pytest_kernelprof.schema.run import Test
+
+    taken = item.stash[TAKEN]
+    del item.stash[TAKEN]  # a rerun of the test brings its own
+    profiles = tuple(profile for one in taken for profile in one.profiles)
+    comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
+    attach(report, Test(item.nodeid, profiles, comparisons))
 
 
 def _make_error(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -338,25 +332,6 @@ def pytest_report_teststatus(
     return None
 
 
-class _Gatherer:
-    """Collects the rows of all reports, this process's own or those that xdist workers sent."""
-
-    def __init__(self, rows: list[dict[str, Any]], tables: list[tuple[str, str]]) -> None:
-        self._rows = rows
-        self._tables = tables
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._rows.extend(getattr(report, "kernelprof", ()))
-        for table in getattr(report, "kernelprof_tables", ()):
-            self._tables.append((report.nodeid, table))
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    config = session.config
-    gatherer = _Gatherer(config.stash[_rows], config.stash[_tables])
-    config.pluginmanager.register(gatherer, "kernelprof-gatherer")
-
-
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
@@ -364,24 +339,24 @@ def pytest_terminal_summary(
     try:
         yield
     finally:  # after pytest-benchmark's table, also where its comparison fails the run
-        config = terminalreporter.config
-        rows = _rows_to_show(config)
-        tables = config.stash[_tables] if config.stash[_settings].report else []
-        if rows or tables:
+        tests = _tests_to_show(terminalreporter.config)
+        if tests:
             from pytest_kernelprof.report.terminal import write_comparisons, write_report
 
-            if rows:
-                write_report(terminalreporter, rows)
-            if tables:
-                write_comparisons(terminalreporter, tables)
+            write_report(terminalreporter, tests)
+            write_comparisons(terminalreporter, tests)
 
 
-def _rows_to_show(config: pytest.Config) -> list[dict[str, Any]]:
-    """All with --kernelprof-report; else those of the tests in pytest-benchmark's table."""
+def _tests_to_show(config: pytest.Config) -> list[Test]:
+    """All with --kernelprof-report; else those in pytest-benchmark's table, comparisons apart."""
     from pytest_kernelprof.plugin import benchmark
 
-    rows = config.stash[_rows]
-    if config.stash[_settings].report:
-        return rows
+    collector = config.stash[COLLECTOR]
+    if config.stash[SETTINGS].report:
+        return list(collector.tests())
     bridge = config.pluginmanager.getplugin(benchmark.PLUGIN)
-    return [row for row in rows if bridge is not None and row["test"] in bridge.shown]
+    if bridge is None or not bridge.shown:
+        return []
+    from pytest_kernelprof.schema.run import Test
+
+    return [Test(one.id, one.profiles) for one in collector.tests() if one.id in bridge.shown]

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.measure.progress import Progress, no_progress
+from pytest_kernelprof.schema.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

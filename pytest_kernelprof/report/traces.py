@@ -1,33 +1,53 @@
-"""Writes the profiles' traces into the folder of ``--kernelprof-trace-dir``."""
+"""Where the traces of ``--kernelprof-trace-dir`` lie, and how they get there whole."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytest_kernelprof.analysis.profile import Profile
+    from collections.abc import Callable, Iterable
 
 _LONGEST = 150
 
 
-def save_traces(folder: str, test: str, profiles: Iterable[Profile]) -> list[str]:
-    """Write one gzip Chrome trace a profile, named after the test; hands back the paths.
+def trace_path(folder: str, test: str, index: int, label: str = "") -> str:
+    """The file of one of a test's profiles, whose ``index`` counts from 1: a gzip Chrome trace."""
+    name = f"{test}-{index}-{label}" if label else f"{test}-{index}"
+    return os.path.join(folder, f"{_file_name(name)}.json.gz")
 
-    Each is written beside its place and moved there, so that a reader never sees half a file.
+
+def save_trace(path: str, write: Callable[[str], object]) -> None:
+    """Have a trace written beside its place and move it there: no reader ever sees half a file.
+
+    Args:
+        write: writes the trace to the path that it is given, which ends in ``.gz``.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
     """
-    os.makedirs(folder, exist_ok=True)
-    paths = []
-    for i, profile in enumerate(profiles, 1):
-        label = f"{i}-{profile.label}" if profile.label else str(i)
-        path = os.path.join(folder, f"{_file_name(f'{test}-{label}')}.json.gz")
-        beside = f"{path}.{os.getpid()}.gz"
-        profile.save_trace(beside)
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    beside = f"{path}.{os.getpid()}.gz"
+    try:
+        write(beside)
         os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def save_traces(
+    folder: str, test: str, traces: Iterable[tuple[str, Callable[[str], object]]]
+) -> list[str]:
+    """Save the traces of a test's profiles, each its label and what writes it; their paths."""
+    paths = []
+    for index, (label, write) in enumerate(traces, 1):
+        path = trace_path(folder, test, index, label)
+        save_trace(path, write)
         paths.append(path)
     return paths
 

@@ -1,12 +1,26 @@
-"""What unprofiled calls told: plain numbers that capture hands to the profile."""
+"""What capture notes beside a trace: the names it annotates with, and ``Recording``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+
+from pytest_kernelprof.schema.run import Conditions
+
+DeviceKind = Literal["cuda", "cpu"]
+
+PREFIX = "kernelprof::"
+"""What the names of our own annotations in a trace begin with."""
+ROUND = PREFIX + "round#"
+"""Followed by the round's number: one call of the wrapped function."""
+FIRST_SENTINEL = PREFIX + "sentinel#first"
+LAST_SENTINEL = PREFIX + "sentinel#last"
+LINE = PREFIX + "line#"
+"""Followed by ``file:line``: a source line of the user, in attribution runs only."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostTimings:
+class HostTimings(msgspec.Struct, frozen=True):
     """Host-side measurements of calls that were not profiled; one value a round.
 
     Attributes:
@@ -28,7 +42,7 @@ class HostTimings:
 
     def followed_by(self, more: HostTimings) -> HostTimings:
         """These rounds and those of ``more``, as one series."""
-        return replace(
+        return msgspec.structs.replace(
             self,
             latency_us=self.latency_us + more.latency_us,
             dispatch_us=self.dispatch_us + more.dispatch_us,
@@ -36,8 +50,7 @@ class HostTimings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(msgspec.Struct, frozen=True):
     """Memory of warmed-up calls that were not profiled; one value a round.
 
     Attributes:
@@ -47,3 +60,60 @@ class MemoryUse:
 
     peak_bytes: tuple[int, ...]
     device_allocations: tuple[int, ...]
+
+
+class Roofline(msgspec.Struct, frozen=True):
+    """The verdict on a call: "compute" or "memory" (None if neither can be said), and why."""
+
+    roof: Literal["compute", "memory"] | None
+    reason: str
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What our capture noted beside a trace. All fields of a trace from elsewhere are empty.
+
+    Attributes:
+        schema: version of this record; ``codec`` reads the older ones. 0: nothing was noted.
+        device_kind, device, capability, versions: where it ran; see ``run.Environment``.
+        rounds: how many rounds were annotated, so that a reader can see whether one is missing.
+        one_shot: a block as it stood, once: no warm-up, no second try.
+        collection_stopped: the profiler ran out of buffers and stopped collecting.
+        retakes: sessions that were incomplete and taken again.
+        settled: whether the code became warm; False leaves cold records in the profile.
+        recompiles: compilations of torch.compile during the profiled calls.
+        compute_operators: of a CPU session, the operators in the trace that compute.
+        compiled_kernels_hidden: Inductor may have compiled C++ kernels that no trace shows.
+        host_timings, memory: of calls that were not profiled.
+        memory_why: why memory could not be watched, in words.
+        second_look: a second, separate measurement of the host's times.
+        more_rounds: the rounds of further sessions, by metric.
+        roofline: which roof limits the call, from a session that recorded shapes.
+        in_place: the arguments that the call changed.
+        conditions: what the GPU was like while it was timed.
+    """
+
+    schema: int = 0
+    device_kind: DeviceKind | None = None
+    device: str = ""
+    capability: str = ""
+    versions: dict[str, str] = {}
+    rounds: int | None = None
+    one_shot: bool = False
+    collection_stopped: bool = False
+    retakes: int = 0
+    settled: bool = True
+    recompiles: int | None = None
+    compute_operators: tuple[str, ...] | None = None
+    compiled_kernels_hidden: bool = False
+    host_timings: HostTimings | None = None
+    second_look: HostTimings | None = None
+    memory: MemoryUse | None = None
+    memory_why: str = ""
+    more_rounds: dict[str, tuple[float, ...]] = {}
+    roofline: Roofline | None = None
+    in_place: tuple[str, ...] = ()
+    conditions: Conditions | None = None
+
+
+NOTHING_NOTED = Recording()
+"""Of a trace from elsewhere."""

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+FEWEST_ROUNDS = 8
+"""Fewer values have no interval at 99 %."""
+
 FEWEST_FOR_BLOCKS = 12
 """Fewer values tell nothing of how alike neighbours are."""
 

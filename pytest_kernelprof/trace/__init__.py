@@ -1,7 +1,1 @@
-"""What was recorded: the Chrome trace, its links, its completeness. Pure: no torch here."""
-
-from pytest_kernelprof.trace.completeness import Integrity, check_integrity
-from pytest_kernelprof.trace.model import Trace
-from pytest_kernelprof.trace.reader import read_trace
-
-__all__ = ["Integrity", "Trace", "check_integrity", "read_trace"]
+"""What was recorded: a Chrome trace as columns, its joins, its completeness. Pure: no torch."""

@@ -1,4 +1,4 @@
-"""Who caused what: activity -> call -> operator -> enclosing operators -> source line."""
+"""Who caused what: activity -> call -> operator -> enclosing operators."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.schema.annotations import LINE
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.model import KERNEL, NO_ID
+from pytest_kernelprof.trace.vocabulary import LAUNCH, NO_KERNEL, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_kernelprof.trace.model import Ints, Trace
+    from pytest_kernelprof.trace.model import Bools, Ints, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,42 +98,19 @@ def ancestors(links: Links, operator: int) -> Iterator[int]:
         operator = int(links.parent[operator])
 
 
-def source_lines(trace: Trace, links: Links) -> dict[int, str]:
-    """``file:line`` of each operator for which an attribution run left one.
-
-    A backward operator takes the line of the forward operator that autograd's flow events name:
-    the line of ``backward()`` would be the same for all. Any other takes the innermost line
-    annotation around it.
-    """
-    forward = _forward_of_backward(trace)
-    lines: dict[int, str] = {}
-    for operator in range(len(trace.operators)):
-        origin = next((forward[i] for i in ancestors(links, operator) if i in forward), operator)
-        line = _line_around(trace, links, origin) or _line_around(trace, links, operator)
-        if line is not None:
-            lines[operator] = line
-    return lines
+def launch_calls(trace: Trace, links: Links) -> Bools:
+    """Which calls are kernel launches: those that share a correlation id with a kernel, and those
+    named like one (host functions, memcpys and memsets apart). One graph launch is one."""
+    calls = trace.calls
+    launches = matches(calls.name, LAUNCH) & ~matches(calls.name, NO_KERNEL)
+    with_kernel = links.call_of_activity[trace.activities.kind == KERNEL]
+    launches[with_kernel[with_kernel != NO_ID]] = True
+    return launches
 
 
-def _line_around(trace: Trace, links: Links, operator: int) -> str | None:
-    for above in ancestors(links, operator):
-        name: str = trace.operators.name[above]
-        if name.startswith(LINE):
-            return name[len(LINE) :]
-    return None
-
-
-def _forward_of_backward(trace: Trace) -> dict[int, int]:
-    ops, flows = trace.operators, trace.flows
-    at = {
-        (int(thread), int(start)): i
-        for i, (thread, start) in enumerate(zip(ops.thread, ops.start, strict=True))
-        if not ops.annotation[i]
-    }
-    pairs: dict[int, int] = {}
-    for row in range(len(flows.forward_at)):
-        forward = at.get((int(flows.forward_thread[row]), int(flows.forward_at[row])))
-        backward = at.get((int(flows.backward_thread[row]), int(flows.backward_at[row])))
-        if forward is not None and backward is not None:
-            pairs[backward] = forward
-    return pairs
+def calls_with(trace: Trace, links: Links, kind: int) -> Bools:
+    """Which calls have an activity of a kind (``KERNEL``, ``MEMCPY``, ``MEMSET``)."""
+    found = np.zeros(len(trace.calls), np.bool_)
+    calls = links.call_of_activity[trace.activities.kind == kind]
+    found[calls[calls != NO_ID]] = True
+    return found

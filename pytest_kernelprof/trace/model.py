@@ -5,10 +5,12 @@ All times are int64 nanoseconds on the trace's own clock; every table is sorted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +141,7 @@ class Trace:
     flows: Flows
     threads: tuple[int | str, ...]
     devices: tuple[Mapping[str, Any], ...] = ()
-    recording: Mapping[str, Any] = field(default_factory=dict)
+    recording: Recording = NOTHING_NOTED
     base_ns: int = 0
 
     @property

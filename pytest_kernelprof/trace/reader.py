@@ -18,10 +18,9 @@ import msgspec
 import numpy as np
 
 from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace.model import (
-    KERNEL,
-    MEMCPY,
-    MEMSET,
     NO_ID,
     Activities,
     Calls,
@@ -33,6 +32,12 @@ from pytest_kernelprof.trace.model import (
     Trace,
     Waits,
 )
+from pytest_kernelprof.trace.vocabulary import (
+    ACTIVITY_KINDS,
+    ANNOTATION,
+    FORWARD_BACKWARD,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.trace.model import Ints, Strings
 
-_ACTIVITY_KINDS = {"kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET}
 _DECIMALS_US = re.compile(rb"(?:-?\d{1,15}\.\d{3} ?)+")
 
 
@@ -91,7 +95,7 @@ class _Document(msgspec.Struct):
     deviceProperties: list[dict[str, Any]] = []  # noqa: N815
     baseTimeNanoseconds: int = 0  # noqa: N815
     record_shapes: int = 0
-    kernelprof: dict[str, Any] = {}
+    kernelprof: dict[str, Any] | None = None
 
 
 _document = msgspec.json.Decoder(_Document)
@@ -346,9 +350,22 @@ def _trace(columns: _AllColumns, document: _Document, source: str) -> Trace:
         flows=columns.flows,
         threads=columns.threads,
         devices=tuple(document.deviceProperties),
-        recording=document.kernelprof,
+        recording=_recording(document.kernelprof, source),
         base_ns=document.baseTimeNanoseconds,
     )
+
+
+def _recording(noted: dict[str, Any] | None, source: str) -> Recording:
+    """Our own notes beside the events; nothing is noted in a trace from elsewhere."""
+    if noted is None:
+        return NOTHING_NOTED
+    try:
+        return codec.from_builtins(noted, Recording)
+    except ValueError as error:
+        raise TraceError(
+            f"{source}: the notes under 'kernelprof' are none of ours: {error}; take them out to "
+            "read the events alone"
+        ) from None
 
 
 def _decode_chunk(
@@ -367,35 +384,14 @@ def _decode_chunk(
 def _sort_out(events: list[_Event]) -> dict[str, list[_Event]]:
     """The events of each table; what we do not read (launch arrows, metadata) is dropped."""
     tables: dict[str, list[_Event]] = {table: [] for table in (*_COLUMNS, "flow", "")}
-    add = {category: tables[_table_of(category)].append for category in {e.cat for e in events}}
+    add = {category: tables[table_of(category)].append for category in {e.cat for e in events}}
     for event in events:
         if event.ph == "X":
             add[event.cat](event)
-        elif event.cat == "fwdbwd":
+        elif event.cat == FORWARD_BACKWARD:
             tables["flow"].append(event)
     del tables[""]
     return tables
-
-
-def _table_of(category: str) -> str:
-    known = _TABLES.get(category)
-    if known is None:
-        # Other back ends name their calls after themselves: xpu_runtime, mtia_runtime, ...
-        known = "call" if category.endswith(("_runtime", "_driver")) else ""
-        _TABLES[category] = known
-    return known
-
-
-_TABLES = {
-    "cpu_op": "operator",
-    "user_annotation": "operator",
-    "kernel": "activity",
-    "gpu_memcpy": "activity",
-    "gpu_memset": "activity",
-    "cuda_sync": "wait",
-    "overhead": "overhead",
-    "python_function": "frame",
-}
 
 
 # What each table holds beside name, start and end.
@@ -428,10 +424,10 @@ def _chunk(table: str, events: list[_Event], threads: _Codes, names: _Interned) 
         if column == "thread":
             columns[column] = threads.column(events)
         elif column == "annotation":
-            flags = [event.cat == "user_annotation" for event in events]
+            flags = [event.cat == ANNOTATION for event in events]
             columns[column] = np.array(flags, np.bool_)
         elif column == "kind":
-            kinds = [_ACTIVITY_KINDS[event.cat] for event in events]
+            kinds = [ACTIVITY_KINDS[event.cat] for event in events]
             columns[column] = np.array(kinds, np.int64)
         elif column in ("grid", "block"):
             flat = itertools.chain.from_iterable(arguments[column])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.schema.annotations import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.schema.recording import FIRST_SENTINEL, LAST_SENTINEL, ROUND
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ import torch
 
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.device.lock import gpu_lock
-from pytest_kernelprof.device.nvml import Sample, gpu_uuids, sample, watch
-from pytest_kernelprof.schema.conditions import Conditions
+from pytest_kernelprof.device.nvml import Sample, gpu_uuids, sample
+from pytest_kernelprof.device.telemetry import watch
+from pytest_kernelprof.report.words import conditions_words
+from pytest_kernelprof.schema.run import Conditions
 
 NEIGHBOUR = """
 import sys, time, torch
@@ -102,8 +104,7 @@ def test_a_watched_block_knows_its_clock(device: Device) -> None:
     assert seen.blocks == 1
     assert seen.sm_clock_mhz_low is not None
     assert seen.why_unknown == ""
-    assert seen.words().startswith("SM clock ")
-    assert Conditions.from_plain(seen.plain()) == seen
+    assert conditions_words(seen).startswith("SM clock ")
 
 
 @pytest.mark.parametrize("seconds", [0.5, 0.001])

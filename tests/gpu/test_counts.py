@@ -9,14 +9,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pytest_kernelprof.analysis.profile import Profile
-from pytest_kernelprof.measure.runner import Measurement, Plan, measure, measure_once
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
 
 
 def take(fn: Callable[[], object], **plan: object) -> Profile:
     _, measurement = measure(fn, Plan("cuda", **plan))  # type: ignore[arg-type]
     assert measurement.profile.integrity.complete, measurement.profile.integrity
-    return measurement.profile
+    return Profile.of(measurement)
 
 
 @pytest.fixture
@@ -96,10 +98,10 @@ def test_a_capture_inside_executes_only_its_replay(x: torch.Tensor) -> None:
 def test_compiled_code_is_warm_when_it_is_counted(x: torch.Tensor) -> None:
     torch.compiler.reset()
     compiled = torch.compile(lambda t: F.gelu(t * 2) + 1)
-    _, measurement = measure(compiled, Plan("cuda"), (x,))
-    assert measurement.settled
+    _, measurement = measure(compiled, Plan("cuda"), Arguments((x,)))
+    assert measurement.profile.integrity.settled
     assert measurement.profile.kernel_count == 1
-    assert measurement.profile.recompiles == 0
+    assert measurement.profile.metrics["recompiles"].value == 0
 
 
 @pytest.mark.parametrize(
@@ -179,18 +181,16 @@ def test_a_recompilation_in_the_measured_calls_is_counted() -> None:
     x = torch.randn(20_000, device="cuda")
     with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=1000):
         _, measurement = measure(lambda: compiled(x, next(sizes)), Plan("cuda"))
-    assert not measurement.settled
-    assert (measurement.profile.recompiles or 0) > 0
+    assert not measurement.profile.integrity.settled
+    assert (measurement.profile.metrics["recompiles"].value or 0) > 0
     torch.compiler.reset()
 
 
 def test_host_times_come_from_unprofiled_rounds_and_overhead_from_both() -> None:
     x = torch.randn(64, 64, device="cuda")
     profile = take(lambda: F.gelu(x @ x) + 1, rounds=12, host_rounds=12)
-    timings = profile.host_timings
-    assert timings is not None
-    assert len(timings.latency_us) == 12
-    assert timings.cupti_ratio > 0
+    assert len(profile.metrics["latency"].rounds) == 12
+    assert (profile.record.cupti_ratio or 0) > 0
     assert profile.latency > profile.gpu_busy > 0  # type: ignore[operator]
     overhead = profile.metrics["launch_overhead"]
     assert overhead.low is not None
@@ -210,7 +210,7 @@ def test_setup_runs_outside_the_region(x: torch.Tensor) -> None:
     def fresh() -> tuple[torch.Tensor]:
         return (x.clone().mul_(2),)
 
-    _, measurement = measure(lambda t: t.add_(1), Plan("cuda"), setup=fresh)
+    _, measurement = measure(lambda t: t.add_(1), Plan("cuda"), Arguments(setup=fresh))
     assert measurement.profile.kernel_count == 1
 
 

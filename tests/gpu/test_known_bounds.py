@@ -7,33 +7,26 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.analysis.bound import Bound
-from pytest_kernelprof.analysis.profile import Profile
 from pytest_kernelprof.analysis.roofline.model import Rate, rates, work_of
 from pytest_kernelprof.analysis.roofline.peaks import peaks_of
-from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.measure.runner import TIMED_ROUNDS, Plan, measure
-from pytest_kernelprof.trace import read_trace
+from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
+from pytest_kernelprof.measure.runner import measure
+from pytest_kernelprof.measure.sessions import profile_rounds
+from pytest_kernelprof.schema.run import Bound
 
 
-def with_shapes(call: Callable[[], object]) -> Profile:
-    session = Session(current_device("cuda"), stacks=False, shapes=True)
-    with session, session.round():
-        call()
-    recording = session.recording()
-    return Profile(read_trace(recording.path), keeps=recording)
-
-
-def achieved(profile: Profile) -> tuple[Rate, ...]:
-    kernels = profile.kernels
+def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
+    device = current_device("cuda")
+    taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
+    kernels = taken.facts.kernels
     works = work_of(
-        profile.trace,
-        profile.links,
-        profile.operators_of("kernel"),
+        taken.trace,
+        taken.links,
+        taken.facts.operators["kernel"],
         [kernel.name for kernel in kernels],
     )
-    peaks = peaks_of(current_device("cuda").name)
+    peaks = peaks_of(device.name)
     return rates(works, [kernel.duration_us for kernel in kernels], peaks)
 
 
@@ -107,7 +100,7 @@ def test_empty_kernels_are_overhead_bound() -> None:
 def test_no_rate_lies_far_above_a_peak() -> None:
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.float16)
     big = torch.randn(1 << 27, device="cuda", dtype=torch.float16)
-    found = achieved(with_shapes(lambda: (a @ a, big + 1, big.sum(), torch.softmax(a, -1))))
+    found = achieved(lambda: (a @ a, big + 1, big.sum(), torch.softmax(a, -1)))
     assert len(found) >= 4
     assert all((rate.of_compute or 0) < 1.05 for rate in found)
     assert all((rate.of_memory or 0) < 1.05 for rate in found if rate.work.bytes > 2e8)

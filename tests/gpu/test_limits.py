@@ -17,73 +17,73 @@ CASES = {
         "max_kernels(3)",
         "max_kernels(2)",
         "mlp",
-        "max_kernels: 3 kernels launched, limit 2",
+        "max_kernels: 3 > 2",
     ),
     "match": (
         'max_kernels(1, match="gelu")',
         'max_kernels(0, match="gelu")',
         "mlp",
-        "max_kernels(match='gelu'): 1 kernel matches, limit 0",
+        "max_kernels(match='gelu'): 1 > 0",
     ),
     "launches": (
         "max_launches(3)",
         "max_launches(1)",
         "mlp",
-        "max_launches: 3 launch calls, limit 1",
+        "max_launches: 3 > 1",
     ),
     "cuda_time": (
         'max_cuda_time("1s")',
         'max_cuda_time("10ns")',
         "mlp",
-        "max_cuda_time: *us, limit 0.0us (x*, 99 % CI *..*us, * rounds*)",
+        "max_cuda_time: *us > 0.0us (x*, 99 % CI *..*us, * rounds*)",
     ),
     "overhead": (
         'max_launch_overhead("1s")',
         'max_launch_overhead("10ns")',
         "mlp",
-        "max_launch_overhead: *us, limit 0.0us (*",
+        "max_launch_overhead: *us > 0.0us (*",
     ),
     "overhead_share": (
         'max_launch_overhead("100%")',
         'max_launch_overhead("0%")',
         "mlp",
-        "max_launch_overhead: *us, limit 0% of the latency *us*",
+        "max_launch_overhead: *us > 0.0us (0% of the latency *us*",
     ),
     "latency": (
         'max_latency("1s")',
         "max_latency(us=0.1)",
         "mlp",
-        "max_latency: *us, limit 0.1us (*99 % CI*",
+        "max_latency: *us > 0.1us (*99 % CI*",
     ),
     "syncs": (
         "max_syncs(0)",
         "max_syncs(0)",
         ("mlp", "lambda: x.sum().item()"),
-        "max_syncs: 1 wait for the device, limit 0",
+        "max_syncs: 1 > 0",
     ),
     "memcpys": (
         'max_memcpys(0, direction="h2d")',
         'max_memcpys(0, direction="d2h")',
         "lambda: x.cpu()",
-        "max_memcpys(d2h): 1 memory copy, limit 0",
+        "max_memcpys(d2h): 1 > 0",
     ),
     "memcpy_bytes": (
         'max_memcpy_bytes("1 MB")',
         'max_memcpy_bytes("1 KB")',
         "lambda: x.cpu()",
-        "max_memcpy_bytes: 524 KB copied, limit 1 KB",
+        "max_memcpy_bytes: 524 KB > 1 KB",
     ),
     "peak_memory": (
         'max_peak_memory("2 MB")',
         'max_peak_memory("1 KB")',
         "mlp",
-        "max_peak_memory: 1.05 MB peak memory, limit 1 KB",
+        "max_peak_memory: 1.05 MB > 1 KB",
     ),
     "allocations": (
         "max_allocations(0)",
         "max_allocations(0)",
         ("mlp", "lambda: (torch.cuda.empty_cache(), torch.empty(1 << 27, device='cuda'))"),
-        "max_allocations: * device allocations and frees, limit 0*",
+        "max_allocations: * > 0*",
     ),
     "expect": (
         'expect_kernels("aten::mm", "gelu", ..., "aten::mm")',
@@ -145,7 +145,7 @@ def test_workers_give_the_same_verdicts_table_and_exit_code(pytester: pytest.Pyt
         rows = sorted(
             " ".join([*row[:5], row[-1]])
             for line in result.outlines
-            if len(row := line.split()) > 6 and row[-1] in ("pass", "FAIL")
+            if len(row := line.split()) > 6 and row[-1] in ("kept", "over")
         )
         outcomes.append((result.ret, result.parseoutcomes(), rows))
     for ret, counts, rows in outcomes:
@@ -171,8 +171,8 @@ def test_host_time():
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*max_latency: latency not measured*kernel_profile(fn)*",
-            "max_kernels: 3 kernels launched*",
+            "*max_latency: not measured*kernel_profile(fn)*",
+            "max_kernels: 3 > 1",
         ]
     )
 

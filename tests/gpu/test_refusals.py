@@ -11,7 +11,8 @@ import torch
 
 from pytest_kernelprof.capture.canary import canary_seen
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure.runner import Plan, measure, measure_once
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure, measure_once
 
 
 def run_python(code: str) -> str:

@@ -109,6 +109,7 @@ class Seen:
     def pytest_configure(self, config: pytest.Config) -> None:
         self._config = config
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         del data["node"]  # the controller's own: the worker that sent it

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import pytest_kernelprof
+from pytest_kernelprof import Profile, api
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.cli.noise import lines_of, report_of
-from pytest_kernelprof.measure import runner as measure
-from pytest_kernelprof.schema.conditions import Conditions, Contender
+from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 
@@ -122,13 +123,13 @@ def test_noise_of_one_process_says_why_there_is_no_margin(
 @pytest.fixture
 def contended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every profile is taken as it is, and says that another process worked meanwhile."""
-    seen = Conditions(blocks=1, contenders=(Contender(7, 60),)).plain()
+    seen = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
 
-    def taken(*args: Any, **kwargs: Any) -> Any:
-        return profile(*args, **kwargs).with_recording({"conditions": seen})
+    def taken(*args: Any, **kwargs: Any) -> Profile:
+        return Profile(replace(profile(*args, **kwargs).record, conditions=seen))
 
-    profile = measure.profile
-    monkeypatch.setattr(measure, "profile", taken)
+    profile = api.profile
+    monkeypatch.setattr(api, "profile", taken)
 
 
 @pytest.mark.usefixtures("contended")

@@ -112,13 +112,12 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "in *profile 2*:",
-            "max_kernels: 1 compute operator, limit 0",
-            "in region 'backward':",
-            "max_kernels: 3 compute operators, limit 0",
+            "max_kernels: 1 > 0",
+            "  in profile 2, at test_it.py:10",
+            "max_kernels: 3 > 0",
+            "  in region 'backward', at test_it.py:11",
         ]
     )
-    result.stdout.no_fnmatch_line("in region 'profile 2':")  # a call is no region
 
 
 def test_a_limit_holds_for_profiles_taken_before_it_was_set(run) -> None:
@@ -156,7 +155,7 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "max_kernels(match='gelu'): 1 kernel matches, limit 0",
+            "max_kernels(match='gelu'): 1 > 0",
             "forbid_kernels: 1 forbidden: #3 aten::add ('add')",
         ]
     )

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_kernelprof.limits import marks as limits
+from pytest_kernelprof.plugin import marks
+
 Run = Callable[..., pytest.RunResult]
 
 
@@ -56,7 +59,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
+    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 > 0"])
 
 
 def test_the_same_limit_twice_on_one_function_is_an_error_of_that_test(run: Run) -> None:
@@ -114,9 +117,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines_random(
-        ["max_kernels: 3 compute operators, limit 2", "forbid_kernels: 1 forbidden: *"]
-    )
+    result.stdout.fnmatch_lines_random(["max_kernels: 3 > 2", "forbid_kernels: 1 forbidden: *"])
 
 
 def test_another_match_at_an_outer_level_stays(run: Run) -> None:
@@ -130,7 +131,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 kernel matches, limit 0"])
+    result.stdout.fnmatch_lines(["max_kernels(match='gelu'): 1 > 0"])
 
 
 @pytest.mark.parametrize(
@@ -184,4 +185,30 @@ def test_kept(request, kernel_profile, kernelprof_device):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*max_kernels: 3 compute operators, limit 1*"])
+    result.stdout.fnmatch_lines(["*max_kernels: 3 > 1*"])
+
+
+@pytest.mark.parametrize(
+    ("adds", "times"), [("pass", 1), ("request.node.add_marker(pytest.mark.max_launches(9))", 2)]
+)
+def test_markers_are_evaluated_once_and_again_only_if_there_are_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch, adds: str, times: int
+) -> None:
+    evaluated = []
+
+    def counted(item: pytest.Item) -> limits.Marks:
+        evaluated.append(item.name)
+        return limits.marks_of(item)
+
+    monkeypatch.setattr(marks, "marks_of", counted)
+    result = run(
+        f"""
+@pytest.mark.max_kernels(3)
+@pytest.mark.kernelprof(warmup=2)
+def test_it(kernel_profile, kernelprof_device, request):
+    kernel_profile(three)
+    {adds}
+"""
+    )
+    result.assert_outcomes(passed=1)
+    assert evaluated == ["test_it"] * times

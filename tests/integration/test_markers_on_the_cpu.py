@@ -7,11 +7,11 @@ import pytest
 CASES = {
     "max_kernels": (
         "max_kernels(3)", "max_kernels(2)",
-        ["max_kernels: 3 compute operators, limit 2"],
+        ["max_kernels: 3 > 2"],
     ),
     "max_kernels_match": (
         'max_kernels(1, match="GELU")', 'max_kernels(0, match="gelu|mm")',
-        ["max_kernels(match='gelu|mm'): 2 kernels match, limit 0"],
+        ["max_kernels(match='gelu|mm'): 2 > 0"],
     ),
     "expect_kernels": (
         'expect_kernels("aten::mm", "gelu", "add")', 'expect_kernels("mm", "relu", "add")',
@@ -24,7 +24,7 @@ CASES = {
     ),
     "max_latency": (
         'max_latency("100s")', "max_latency(us=0.001)",
-        ["max_latency: *s, limit 0.0us (x*, 99 % CI *..*us, * rounds*; a second look: *s)"],
+        ["max_latency: *s > 0.0us (x*, 99 % CI *..*us, * rounds*; a second look: *s)"],
     ),
 }  # fmt: skip
 
@@ -82,7 +82,7 @@ def test_never_settles(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["max_recompiles: 2 compilations, limit 0"])
+    result.stdout.fnmatch_lines(["max_recompiles: 2 > 0"])
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,9 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_kernels: 3 compute operators, limit 0",
+            "max_kernels: 3 > 0",
             "forbid_kernels: 1 forbidden*",
-            "in region 'second':",
-            "max_kernels: 1 compute operator, limit 0",
+            "max_kernels: 1 > 0",
         ]
     )
 
@@ -166,8 +165,8 @@ def test_a_marked_test_without_the_fixture_has_its_call_phase_profiled(
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "IncompleteProfile: max_latency: latency not measured*kernel_profile(fn)*",
-            "max_kernels: 3 compute operators, limit 2",
+            "IncompleteProfile: max_latency: not measured*kernel_profile(fn)*",
+            "max_kernels: 3 > 2",
         ]
     )
 

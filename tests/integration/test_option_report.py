@@ -38,9 +38,9 @@ def test_every_profile_is_a_row_the_worst_first(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setenv("COLUMNS", "120")
     result = run(ONE_OF_EACH, "--kernelprof-report")
     assert rows_of(result) == [
-        "test_it.py::test_b_broken 3 - - - - - - ✗ FAIL",
-        "test_it.py::test_d_not_measured 3 - - - - - - ! none",
-        "test_it.py::test_a_kept 3 - - - - - - ✓ pass",
+        "test_it.py::test_b_broken 3 - - - - - - ✗ over",
+        "test_it.py::test_d_not_measured 3 - - - - - - ! incomplete",
+        "test_it.py::test_a_kept 3 - - - - - - ✓ kept",
         "test_it.py::test_c_without_limit 3 - - - - - - -",
     ]
 
@@ -69,7 +69,7 @@ def {name}(kernel_profile):
         "--kernelprof-report",
     )
     header = next(line for line in result.outlines if line.startswith("test  "))
-    row = next(line for line in result.outlines if line.endswith("✓ pass"))
+    row = next(line for line in result.outlines if line.endswith("✓ kept"))
     assert columns - 10 <= max(len(header), len(row)) <= columns
 
 
@@ -127,7 +127,7 @@ def test_it(kernel_profile):
 """,
         "--kernelprof-report",
     )
-    assert rows_of(result) == ["test_it.py::test_it 3 - - - - - - ✓ pass"]
+    assert rows_of(result) == ["test_it.py::test_it 3 - - - - - - ✓ kept"]
 
 
 def test_without_it_nothing_is_printed(run: Run) -> None:

@@ -11,7 +11,7 @@ Run = Callable[..., pytest.RunResult]
 
 def kept(pytester: pytest.Pytester) -> dict[str, int]:
     """The kernels of each kept trace, by its file name."""
-    from pytest_kernelprof.analysis.profile import Profile
+    from pytest_kernelprof.api import Profile
 
     files = sorted((pytester.path / "traces").iterdir())
     return {file.name: Profile.from_trace(file).kernel_count for file in files}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.analysis.profile import Profile
+from pytest_kernelprof.api import Profile
 
 ONE_OF_EACH = """
 @pytest.mark.max_kernels(2)
@@ -46,8 +46,8 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
     result.assert_outcomes(passed=3, failed=1)
     assert result.ret == 1
     assert table_of(result) == [
-        "test_it.py::test_broken 3 - - - - - - ✗ FAIL",
-        "test_it.py::test_kept 3 - - - - - - ✓ pass",
+        "test_it.py::test_broken 3 - - - - - - ✗ over",
+        "test_it.py::test_kept 3 - - - - - - ✓ kept",
         "test_it.py::test_without_limit 3 - - - - - - -",
     ]
     result.stdout.fnmatch_lines(

@@ -102,7 +102,7 @@ def test_the_kernel_table_is_in_the_junit_file(run, pytester: pytest.Pytester) -
         "--junitxml=out.xml",
     )
     text = Path(pytester.path / "out.xml").read_text()
-    assert "max_kernels: 3 compute operators, limit 0" in text
+    assert "max_kernels: 3 &gt; 0" in text
     assert "aten::gelu" in text
 
 
@@ -110,14 +110,14 @@ def test_an_undecided_time_warns_and_does_not_fail(run, monkeypatch: pytest.Monk
     result = run(
         """
 import time
-waits = iter([0.0] * 2 + [0.0] * 12 + [0.001, 0.02] * 100)
-@pytest.mark.max_latency("8ms")
+waits = iter([0.0] * 2 + [0.0] * 12 + [0.0, 0.04] * 100)
+@pytest.mark.max_latency("20ms")  # a short wait may take long on a busy machine
 def test_it(kernel_profile):
     kernel_profile(lambda: time.sleep(next(waits)))
 """
     )
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency: *INCONCLUSIVE*"])
+    result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency: *UNDECIDED*"])
 
 
 def test_an_exception_of_the_measured_code_is_the_tests_own_and_harms_no_other(run) -> None:
@@ -192,7 +192,7 @@ class TestIt(unittest.TestCase):
 def test_subtests_do_not_make_a_limit_forgotten(run, test: str) -> None:
     result = run(test)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
 
 
 @SUBTESTS
@@ -277,7 +277,7 @@ def test_it():
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
 
 
 def test_a_limit_is_a_failure_that_users_can_name(run) -> None:
@@ -301,7 +301,7 @@ def test_it(kernel_profile):
 """,
         "--tb=long",
     )
-    result.stdout.fnmatch_lines(["max_kernels: 3 compute operators, limit 2"])
+    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
     result.stdout.no_fnmatch_line("*plugin.py*")
 
 

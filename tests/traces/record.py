@@ -21,9 +21,11 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
+from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.canary import prime
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.measure.runner import Plan, measure, measure_once
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure, measure_once
 
 PATHS = (
     (re.compile(r"/[^\s\"()]*?/(site-packages|dist-packages)/"), r"\1/"),
@@ -187,11 +189,11 @@ def record_odd(folder: Path) -> None:
     plain.export_chrome_trace(str(folder / "syncs_nosync.json.gz"))
     with torch.no_grad(), measure_once(Plan("cuda", stacks=True)) as found:
         mlp(x)
-    found[0].profile.save_trace(folder / "stack.json.gz")
+    Profile.of(found[0]).save_trace(folder / "stack.json.gz")
     cold = torch.randn(64, device="cuda").abs() + 2
     with measure_once(Plan("cuda")) as found:
         torch.special.zeta(cold, cold)
-    found[0].profile.save_trace(folder / "cold_add.json.gz")
+    Profile.of(found[0]).save_trace(folder / "cold_add.json.gz")
 
 
 def main(folder: Path) -> None:
@@ -199,7 +201,7 @@ def main(folder: Path) -> None:
     prime(current_device("cuda"))
     for name, call in cases().items():
         _, measurement = measure(call, Plan("cuda", rounds=2, memory=True))
-        profile = measurement.profile
+        profile = Profile.of(measurement)
         profile.save_trace(folder / f"{name}.json.gz")
         print(f"{name:24} {profile} syncs={profile.syncs} memcpys={profile.memcpys}")
     record_odd(folder)

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelprof.analysis.profile import Profile
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.reading import Reading, reading_of
 
 Event = dict[str, Any]
 
@@ -58,8 +60,17 @@ def launched(name: str, ts: float, correlation: int, **where: Any) -> list[Event
     ]
 
 
+def reading_of_events(folder: Path, *events: Event | list[Event], **beside: Any) -> Reading:
+    return reading_of(read_trace(written(folder, *events, **beside)))
+
+
 def profile_of(folder: Path, *events: Event | list[Event], **beside: Any) -> Profile:
+    return Profile.from_trace(written(folder, *events, **beside))
+
+
+def written(folder: Path, *events: Event | list[Event], **beside: Any) -> Path:
+    """A trace file of these events."""
     flat = [one for each in events for one in (each if isinstance(each, list) else [each])]
     path = folder / "built.json"
     path.write_text(json.dumps({"traceEvents": flat, **beside}))
-    return Profile.from_trace(path)
+    return path

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelprof.analysis.profile import Profile
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.schema import run
+from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.reading import Reading, reading_of
 
 FOLDER = Path(__file__).parents[1] / "traces"
 NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
@@ -19,6 +22,16 @@ Document = dict[str, Any]
 
 def recorded(name: str) -> Profile:
     return Profile.from_trace(FOLDER / f"{name}.json.gz")
+
+
+def record(name: str) -> run.Profile:
+    """The profile of a recorded trace as reports and limits see it."""
+    return recorded(name).record
+
+
+def reading(name: str) -> Reading:
+    """A recorded trace with its joins."""
+    return reading_of(read_trace(FOLDER / f"{name}.json.gz"))
 
 
 def document(name: str) -> Document:

@@ -60,7 +60,7 @@ status = pytest.main([sys.argv[2], "--rootdir", sys.argv[2], "--capture=sys", *o
 ANSWER = """
 linux = [path for path in opened if path.startswith(("/proc", "/dev/shm", "/sys/"))]
 print()
-print(json.dumps([found.kernel_count, found.place, int(status), linux]))
+print(json.dumps([found.kernel_count, found.environment.device, int(status), linux]))
 """
 TEST = """
 import pytest, torch

@@ -67,7 +67,7 @@ def test_a_copy_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 def test_importing_the_package_looks_nothing_up_and_loads_nothing() -> None:
     code = (
-        "import importlib, sys, typing\n"
+        "import __future__, importlib, sys, typing\n"
         "known = set(sys.modules)\n"
         "import pytest_kernelprof\n"
         "print(set(sys.modules) - known)"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.analysis.roofline.work import amount_of
+from pytest_kernelprof.schema.recording import Roofline
 from pytest_kernelprof.trace.correlation import ancestors
 
 if TYPE_CHECKING:
@@ -76,14 +77,6 @@ class Rate:
         if max(compute, self.of_memory) < _NEAR:
             return None
         return "compute" if compute > self.of_memory else "memory"
-
-
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """The verdict on a call: "compute" or "memory" (None if neither can be said), and why."""
-
-    roof: Roof | None
-    reason: str
 
 
 def work_of(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.analysis.bound import Bound, bound_of
-from pytest_kernelprof.analysis.metrics import count, timed
+from pytest_kernelprof.analysis.bound import bound_of
+from pytest_kernelprof.analysis.metrics import metric_of
 from pytest_kernelprof.schema.recording import HostTimings
+from pytest_kernelprof.schema.run import Bound
 
 
 def bound(
     in_a_row: float | None, busy: float = 100.0, *, syncs: int = 0, cupti: float = 0.0
 ) -> Bound:
     metrics = {
-        "gpu_busy": timed("gpu_busy", [busy]),
-        "syncs": count("syncs", [syncs]),
-        "launches": count("launches", [5]),
+        "gpu_busy": metric_of("gpu_busy", [busy]),
+        "syncs": metric_of("syncs", [syncs]),
+        "launches": metric_of("launches", [5]),
     }
     timings = HostTimings((1.0,), (1.0,), (1.0,), in_a_row, cupti)
     return bound_of(metrics, timings)

@@ -1,21 +1,42 @@
-"""What recorded traces mean: kernels, metrics, and files that give the same profile back."""
+"""What recorded traces mean, and what a session's facts and notes make together."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from built import launched, operator, profile_of, round_of
-from corpus import NAMES, Event, document, edited, recorded
+from built import (
+    call,
+    copy,
+    kernel,
+    launched,
+    operator,
+    profile_of,
+    reading_of_events,
+    round_of,
+)
+from corpus import NAMES, Event, document, edited, reading, record, recorded
+from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.profile import (
-    Profile,
-    copy_table,
-    kernel_table,
-    shorten,
-    wait_table,
+    Lines,
+    device_kind,
+    lines_of,
+    same_work,
+    session_facts,
+    with_lines,
 )
+from pytest_kernelprof.analysis.profile import profile_of as profile_of_facts
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.recording import (
+    NOTHING_NOTED,
+    HostTimings,
+    MemoryUse,
+    Recording,
+    Roofline,
+)
+from pytest_kernelprof.schema.run import Conditions, Integrity
+from pytest_kernelprof.trace.source_lines import frame_lines
 
 EXPECTED = {
     #                       kernels launches memcpys syncs memsets
@@ -52,82 +73,6 @@ def test_counts_of_recorded_work(name: str) -> None:
     assert all(metric.stable for metric in profile.metrics.values() if metric.kind == "exact")
 
 
-@pytest.mark.parametrize("name", ["mlp", "decode", "backward", "graph", "copies", "two_streams"])
-def test_device_times_are_ordered_as_their_definitions_say(name: str) -> None:
-    profile = recorded(name)
-    spans = zip(
-        profile.metrics["gpu_busy"].rounds,
-        profile.metrics["gpu_span"].rounds,
-        profile.metrics["gpu_idle"].rounds,
-        strict=True,
-    )
-    for busy, span, idle in spans:
-        assert 0 < busy <= span
-        assert idle == pytest.approx(span - busy)
-    alone = sum(kernel.duration_us for kernel in profile.kernels)
-    assert any(alone == pytest.approx(total) for total in profile.metrics["cuda_time"].rounds)
-
-
-def test_kernels_come_in_launch_order_with_their_operators() -> None:
-    profile = recorded("mlp")
-    assert [kernel.operators[0] for kernel in profile.kernels] == [
-        "aten::mm", "aten::gelu", "aten::mm", "aten::mul", "aten::mm",
-    ]  # fmt: skip
-    assert profile.kernels[0].operators == ("aten::mm", "aten::matmul", "aten::linear")
-
-
-def test_a_kernel_carries_its_launch_and_its_resources() -> None:
-    gemm = recorded("linear").kernels[0]
-    assert gemm.launch == "cuLaunchKernelEx"
-    assert gemm.short_name.startswith("nvjet_sm90")
-    assert min(*gemm.grid, *gemm.block, gemm.registers, gemm.shared_memory) > 0
-
-
-def test_backward_kernels_belong_to_their_own_operators() -> None:
-    chains = [kernel.operators for kernel in recorded("backward").kernels]
-    assert sum("MmBackward0" in chain for chain in chains) >= 5
-    assert any(chain[0] == "aten::gelu_backward" for chain in chains)
-
-
-def test_copies_are_told_apart_by_direction_size_and_memory() -> None:
-    profile = recorded("copies")
-    assert [copy.direction for copy in profile.copies] == ["h2d", "h2d", "d2h", "d2d", "d2h", "d2d"]
-    assert profile.memcpy_bytes == sum(copy.bytes for copy in profile.copies) == 20_975_616
-    assert profile.memcpys_d2h == 2
-    assert profile.memcpys_pageable == 2
-    assert "4.19 MB" in copy_table(profile, 120)[1]
-
-
-def test_each_wait_is_told_with_its_operator() -> None:
-    profile = recorded("syncs")
-    operators = [wait.operators[0] if wait.operators else "" for wait in profile.waits]
-    assert operators == [
-        "aten::_local_scalar_dense", "", "", "", "aten::nonzero", "aten::copy_",
-        "aten::_local_scalar_dense",
-    ]  # fmt: skip
-    assert len(wait_table(profile, 100)) == 1 + 7
-
-
-def test_polling_an_event_is_no_wait(tmp_path: Path) -> None:
-    def only_polling(events: list[Event]) -> list[Event]:
-        return [
-            e
-            for e in events
-            if e.get("cat") != "cuda_runtime"
-            or not re.search("Synchronize|Memcpy", e["name"])
-            or "External id" not in e["args"]
-        ]
-
-    calls = [w.call for w in edited(tmp_path, "syncs", only_polling).waits]
-    assert "cudaEventQuery" not in calls
-    assert "cudaEventSynchronize" in calls
-
-
-def test_the_profilers_own_last_synchronisation_is_no_wait_of_a_foreign_trace() -> None:
-    calls = [wait.call for wait in recorded("memory").waits]
-    assert calls == ["cudaDeviceSynchronize"]  # the recorded program's own, just before
-
-
 def test_a_trace_without_our_annotations_is_one_region(tmp_path: Path) -> None:
     def strip(events: list[Event]) -> list[Event]:
         return [e for e in events if "kernelprof" not in e["name"] and "spin_" not in e["name"]]
@@ -138,50 +83,10 @@ def test_a_trace_without_our_annotations_is_one_region(tmp_path: Path) -> None:
     assert whole.kernel_count == 5 * rounds
 
 
-@pytest.mark.parametrize("suffix", ["json", "json.gz"])
-def test_a_saved_profile_reads_back_the_same(tmp_path: Path, suffix: str) -> None:
-    before = recorded("backward")
-    path = tmp_path / f"saved.{suffix}"
-    before.save_trace(path)
-    after = Profile.from_trace(path)
-    assert after.kernels == before.kernels
-    assert after.metrics == before.metrics
-    assert after.place == before.place == "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0"
-
-
-def test_what_was_not_measured_is_none_and_says_why() -> None:
-    profile = recorded("mlp")
-    assert profile.latency is None
-    assert "kernel_profile(fn)" in profile.metrics["latency"].why
-    with pytest.raises(AttributeError, match="no attribute or metric 'kernal_count'"):
-        _ = profile.kernal_count
-
-
 def test_memory_was_measured_beside_the_trace() -> None:
     # Three hidden layers of 8192 x 3072 bf16 numbers live at once.
     assert recorded("mlp").peak_memory == 3 * 8192 * 3072 * 2
     assert recorded("mlp").allocations == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("void at::native::reduce_kernel<512, 1>(int)", "reduce_kernel"),
-        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", None),
-        ("void (anonymous namespace)::softmax<float>(float*)", "softmax"),
-        ("aten::mm", None),
-        ("triton_poi_fused_gelu_mul_0", None),
-    ],
-)
-def test_short_names_drop_what_is_common(name: str, short: str | None) -> None:
-    assert shorten(name) == (short or name)
-
-
-def test_the_table_names_kernels_operators_and_times() -> None:
-    lines = recorded("mlp").table(100).splitlines()
-    assert len(lines) == 6
-    assert max(map(len, lines)) <= 100
-    assert "aten::mm < aten::linear" in lines[1]
 
 
 def test_kernels_are_those_of_the_round_that_had_most(tmp_path: Path) -> None:
@@ -192,59 +97,12 @@ def test_kernels_are_those_of_the_round_that_had_most(tmp_path: Path) -> None:
     assert [kernel.name for kernel in profile.kernels] == ["two", "three"]
 
 
-def test_kernels_of_two_streams_come_in_the_order_of_their_launches(tmp_path: Path) -> None:
-    late, early = launched("launched_first", 10, 1), launched("launched_second", 20, 2)
-    late[1]["ts"] = 90.0
-    profile = profile_of(tmp_path, round_of(0, 0, 99), late, early)
-    assert [kernel.name for kernel in profile.kernels] == ["launched_first", "launched_second"]
-
-
-def test_our_own_annotations_are_in_no_chain() -> None:
-    chains = {name for kernel in recorded("mlp").kernels for name in kernel.operators}
-    assert not any(name.startswith("kernelprof::") for name in chains)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_recorded_profile_saves_and_reads_back_the_same(tmp_path: Path, name: str) -> None:
-    before = recorded(name)
-    before.save_trace(tmp_path / "saved.json")
-    after = Profile.from_trace(tmp_path / "saved.json")
-    assert after.kernels == before.kernels
-    assert after.metrics == before.metrics
-    assert after.integrity == before.integrity
-    assert after.recording == before.recording
-
-
-def test_what_is_noted_later_is_saved_too(tmp_path: Path) -> None:
-    noted = recorded("mlp").with_recording({"recompiles": 3})
-    noted.save_trace(tmp_path / "saved.json.gz")
-    assert Profile.from_trace(tmp_path / "saved.json.gz").recompiles == 3
-
-
-def test_the_same_profile_saves_to_the_same_bytes(tmp_path: Path) -> None:
-    for path in (tmp_path / "a.json.gz", tmp_path / "b.json.gz"):
-        recorded("linear").save_trace(path)
-    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
-
-
 def test_lines_belong_to_kernels_copies_and_waits_by_their_number() -> None:
-    lines = {("kernel", 1): "a.py:1", ("copy", 0): "b.py:2", ("wait", 6): "c.py:3"}
-    profile = recorded("syncs").with_lines(lines)  # type: ignore[arg-type]
+    lines: Lines = {("kernel", 1): "a.py:1", ("copy", 0): "b.py:2", ("wait", 6): "c.py:3"}
+    profile = with_lines(record("syncs"), lines)
     assert [kernel.source for kernel in profile.kernels] == ["", "a.py:1", "", "", "", ""]
     assert [copy.source for copy in profile.copies] == ["b.py:2", "", "", ""]
     assert [wait.source for wait in profile.waits][-1] == "c.py:3"
-
-
-def test_a_line_that_is_not_known_says_so_in_the_table() -> None:
-    table = recorded("linear").with_lines({("kernel", 0): "some/where/mlp.py:31"}).table(120)
-    assert "mlp.py:31" in table
-    assert "line unknown" in recorded("linear").table(120)
-
-
-def test_a_foreign_trace_knows_its_device_by_the_file() -> None:
-    foreign = recorded("memory")
-    assert (foreign.device_kind, foreign.place) == ("cuda", "NVIDIA H200")
-    assert foreign.recompiles is None
 
 
 def test_a_foreign_trace_without_a_device_is_incomplete_and_not_zero_kernels(
@@ -255,58 +113,6 @@ def test_a_foreign_trace_without_a_device_is_incomplete_and_not_zero_kernels(
     assert "no device and no table of compute operators" in profile.integrity.problems[0]
 
 
-def test_a_cpu_trace_counts_the_outermost_computing_operators(tmp_path: Path) -> None:
-    beside = {
-        "kernelprof": {
-            "device_kind": "cpu",
-            "compute_operators": ["aten::mm", "aten::native_layer_norm", "aten::copy_"],
-        }
-    }
-    profile = profile_of(
-        tmp_path, round_of(0, 0, 99), operator("aten::linear", 1, 20), operator("aten::mm", 2, 10),
-        operator("aten::native_layer_norm", 30, 20), operator("aten::copy_", 35, 5),
-        operator("aten::copy_", 150, 5), **beside,
-    )  # fmt: skip
-    assert [kernel.operators for kernel in profile.kernels] == [
-        ("aten::mm", "aten::linear"),
-        ("aten::native_layer_norm",),
-    ]
-    assert profile.cuda_time is None
-    assert profile.metrics["syncs"].why == "not applicable on the CPU"
-
-
-def test_a_long_table_keeps_its_ends(tmp_path: Path) -> None:
-    events = [launched(f"k{i}", 10 * i, i) for i in range(100)]
-    lines = kernel_table(profile_of(tmp_path, *events), 100, most=20)
-    assert len(lines) == 1 + 20 + 1
-    assert [line.split()[1] for line in lines[1:16]] == [f"k{i}" for i in range(15)]
-    assert "... 80 more ..." in lines[16]
-    assert [line.split()[1] for line in lines[17:]] == [f"k{i}" for i in range(95, 100)]
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
-@pytest.mark.parametrize("name", ["backward", "syncs", "compiled"])
-def test_tables_fit_the_width(name: str, width: int) -> None:
-    profile = recorded(name)
-    for lines in (f(profile, width) for f in (kernel_table, copy_table, wait_table)):
-        assert max(map(len, lines)) <= width
-
-
-def test_recorded_python_frames_are_read_with_their_thread() -> None:
-    frames = recorded("stack").trace.frames
-    assert any("record.py(" in name for name in frames.name)
-    assert len(set(frames.thread.tolist())) > 1
-
-
-def test_a_profile_says_what_it_is() -> None:
-    assert repr(recorded("mlp")).startswith("<Profile : 5 kernels, complete, NVIDIA H200, torch")
-
-
-def test_private_names_are_no_metrics() -> None:
-    with pytest.raises(AttributeError, match="_nothing"):
-        _ = recorded("empty")._nothing
-
-
 @pytest.mark.parametrize(
     ("name", "stranger"), [("memory", "[memory]"), ("mlp", "kernelprof::round#0")]
 )
@@ -315,3 +121,263 @@ def test_memory_events_and_annotations_on_the_device_are_no_kernels(
 ) -> None:
     assert any(event["name"] == stranger for event in document(name)["traceEvents"])
     assert recorded(name).kernel_count == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_profile_has_all_metrics_in_the_order_of_their_table(name: str) -> None:
+    metrics = record(name).metrics
+    assert list(metrics) == list(METRICS)
+    for found, spec in zip(metrics.values(), METRICS.values(), strict=True):
+        assert (found.name, found.kind, found.unit) == (spec.name, spec.kind, spec.unit)
+        assert found.value is not None or found.why
+
+
+def test_what_cannot_be_had_on_the_cpu_says_so(tmp_path: Path) -> None:
+    metrics = profile_of(tmp_path, operator("aten::mm", 0, 10)).metrics
+    assert list(metrics) == list(METRICS)
+    for spec in METRICS.values():
+        if not spec.on_cpu:
+            only = spec.name in ("launch_overhead", "overhead_per_launch")
+            assert metrics[spec.name].value is None
+            assert only or metrics[spec.name].why == "not applicable on the CPU"
+
+
+def test_a_trace_is_of_the_device_that_was_noted_else_of_the_one_that_it_records(
+    tmp_path: Path,
+) -> None:
+    noted = {"kernelprof": {"schema": 1, "device_kind": "cpu"}}
+    assert device_kind(reading_of_events(tmp_path, launched("k", 1, 1), **noted)) == "cpu"
+    assert device_kind(reading_of_events(tmp_path, launched("k", 1, 1))) == "cuda"
+    assert device_kind(reading_of_events(tmp_path, operator("aten::mm", 1, 1))) == "cpu"
+
+
+def under(name: str, ts: float, correlation: int, tid: int = 1) -> list[Event]:
+    """A kernel ``k`` that is launched inside an operator of this name."""
+    return [operator(name, ts, 20, tid), *launched("k", ts + 5, correlation, tid=tid)]
+
+
+def test_rounds_whose_operators_differ_are_variants_though_their_kernels_are_named_alike(
+    tmp_path: Path,
+) -> None:
+    profile = profile_of(
+        tmp_path,
+        *([round_of(i, 100.0 * i, 90), *under(name, 100.0 * i + 5, i + 1)]
+          for i, name in enumerate(("aten::add", "aten::mul", "aten::add", "aten::mul"))),
+    )  # fmt: skip
+    assert [[one.operators for one in kernels] for kernels in profile.variants] == [
+        [("aten::add",)],
+        [("aten::mul",)],
+    ]
+    assert profile.variants[0] == profile.kernels
+    assert profile.metrics["kernels"].stable
+
+
+def test_rounds_whose_outer_operators_differ_are_variants(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        [round_of(0, 0, 90), operator("outer", 1, 50), *under("aten::add", 5, 1)],
+        [round_of(1, 100, 90), *under("aten::add", 105, 2)],
+    )
+    assert [kernels[0].operators for kernels in profile.variants] == [
+        ("aten::add", "outer"),
+        ("aten::add",),
+    ]
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in an operator", "in none"])
+def test_the_same_kernels_launched_by_another_thread_are_no_variant(
+    tmp_path: Path, inside: bool
+) -> None:
+    """Our annotation of the round lies around the launches of one thread alone."""
+    rounds = [
+        [round_of(i, 100.0 * i, 90)]
+        + (
+            under("aten::add", 100.0 * i + 5, i + 1, tid=i + 1)
+            if inside
+            else launched("k", 100.0 * i + 5, i + 1, tid=i + 1)
+        )
+        for i in range(2)
+    ]
+    profile = profile_of(tmp_path, *rounds)
+    assert profile.kernels[0].operators == (("aten::add",) if inside else ())
+    assert profile.variants == (profile.kernels,)
+
+
+def test_rounds_with_more_or_other_kernels_are_variants_once_each(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        [round_of(0, 0, 90), *launched("a", 5, 1)],
+        [round_of(1, 100, 90), *launched("a", 105, 2), *launched("b", 125, 3)],
+        [round_of(2, 200, 90), *launched("c", 205, 4)],
+        [round_of(3, 300, 90), *launched("a", 305, 5)],
+    )
+    named = [[one.name for one in kernels] for kernels in profile.variants]
+    assert named == [["a", "b"], ["a"], ["c"]]
+
+
+def test_rounds_of_the_cpu_have_variants_too(tmp_path: Path) -> None:
+    noted = {"schema": 1, "device_kind": "cpu", "compute_operators": ["aten::mm", "aten::add"]}
+    profile = profile_of(
+        tmp_path,
+        [round_of(0, 0, 90), operator("aten::linear", 5, 40), operator("aten::mm", 10, 20)],
+        [round_of(1, 100, 90), operator("aten::mm", 110, 20)],
+        [round_of(2, 200, 90), operator("aten::add", 210, 20)],
+        [round_of(3, 300, 90), operator("aten::mm", 310, 20)],
+        kernelprof=noted,
+    )
+    assert [kernels[0].operators for kernels in profile.variants] == [
+        ("aten::mm", "aten::linear"),
+        ("aten::mm",),
+        ("aten::add",),
+    ]
+
+
+def test_a_trace_read_once_gives_kernels_copies_and_waits_with_their_lines(
+    tmp_path: Path,
+) -> None:
+    found = reading_of_events(
+        tmp_path,
+        round_of(0, 0, 99),
+        operator("aten::mm", 10, 10, external_id=1),
+        launched("gemm", 12, 1, external_id=1),
+        operator("aten::copy_", 30, 20, external_id=2),
+        call("cudaMemcpyAsync", 32, 2, external_id=2),
+        copy("Memcpy DtoH (Device -> Pageable)", 35, 2),
+        launched("nobodys", 60, 3),
+    )
+    facts = session_facts(found)
+    rows = {name: row for row, name in enumerate(found.trace.operators.name)}
+    lines = lines_of(facts, {rows["aten::mm"]: "a.py:1", rows["aten::copy_"]: "b.py:2"})
+    assert lines == {("kernel", 0): "a.py:1", ("copy", 0): "b.py:2", ("wait", 0): "b.py:2"}
+    placed = with_lines(profile_of_facts(facts, NOTHING_NOTED), lines)
+    assert [(one.name, one.source) for one in placed.kernels] == [
+        ("gemm", "a.py:1"),
+        ("nobodys", ""),
+    ]
+    assert [one.source for one in placed.copies] == ["b.py:2"]
+    assert [(one.call, one.source) for one in placed.waits] == [("cudaMemcpyAsync", "b.py:2")]
+
+
+def test_the_kernels_of_a_recorded_trace_with_frames_get_their_lines() -> None:
+    found = reading("stack")
+    facts = session_facts(found)
+    lines = lines_of(facts, frame_lines(found.trace, facts.operators["kernel"]))
+    placed = with_lines(profile_of_facts(facts, found.trace.recording), lines)
+    assert all("record.py:" in one.source for one in placed.kernels)
+    bare = tuple(replace(one, source="") for one in placed.kernels)
+    assert replace(placed, kernels=bare) == record("stack")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_kernel_copy_and_wait_has_one_operator_or_none(name: str) -> None:
+    facts = session_facts(reading(name))
+    numbers = {what: len(rows) for what, rows in facts.operators.items()}
+    assert numbers == {
+        "kernel": len(facts.kernels),
+        "copy": len(facts.copies),
+        "wait": len(facts.waits),
+    }
+
+
+def test_the_same_work_is_told_by_names_kernels_copies_and_waits_each_by_themselves() -> None:
+    facts, profile = session_facts(reading("syncs")), record("syncs")
+    assert same_work(profile, facts) == {"kernel", "copy", "wait"}
+    other = replace(profile, kernels=profile.kernels[::-1], waits=profile.waits[:-1])
+    assert same_work(other, facts) == {"copy"}
+    assert same_work(record("mlp"), facts) == set()
+
+
+def test_the_rounds_of_further_sessions_join_the_metrics_and_leave_the_kernels() -> None:
+    facts = session_facts(reading("mlp"))
+    more: dict[str, tuple[float, ...]] = {"kernels": (5.0, 7.0), "cuda_time": (1.0, 2.0)}
+    before = profile_of_facts(facts, NOTHING_NOTED)
+    after = profile_of_facts(facts, Recording(more_rounds=more))
+    for name, rounds in more.items():
+        assert after.metrics[name].rounds == (*before.metrics[name].rounds, *rounds)
+    assert after.kernel_count == 7
+    assert (after.kernels, after.rounds) == (before.kernels, before.rounds)
+    assert after.metrics["launches"] == before.metrics["launches"]
+
+
+def test_what_skewed_clocks_took_away_further_sessions_do_not_bring_back(tmp_path: Path) -> None:
+    facts = session_facts(
+        reading_of_events(
+            tmp_path, round_of(0, 0, 99), call("cudaLaunchKernel", 20, 1), kernel("a", 10, 1)
+        )
+    )
+    more: dict[str, tuple[float, ...]] = {
+        "gpu_span": (8.0, 9.0),
+        "gpu_idle": (1.0, 2.0),
+        "gpu_busy": (7.0, 7.0),
+    }
+    metrics = profile_of_facts(facts, Recording(more_rounds=more)).metrics
+    for name in ("gpu_span", "gpu_idle"):
+        assert (metrics[name].value, metrics[name].rounds) == (None, ())
+        assert "clocks" in metrics[name].why
+    assert metrics["gpu_busy"].rounds == (10.0, 7.0, 7.0)
+
+
+def test_what_was_noted_goes_into_the_profile() -> None:
+    timings = HostTimings((300.0,) * 3, (90.0,) * 3, (5.0,) * 3, 100.0, cupti_ratio=1.2)
+    noted = Recording(
+        one_shot=True,
+        retakes=2,
+        settled=False,
+        recompiles=4,
+        host_timings=timings,
+        second_look=replace(timings, latency_us=(400.0,) * 3),
+        memory=MemoryUse((7, 9), (0, 1)),
+        roofline=Roofline("memory", "near it"),
+        in_place=("x",),
+        conditions=Conditions(blocks=3),
+    )
+    facts = session_facts(reading("mlp"))
+    profile = profile_of_facts(facts, noted, "region")
+    values = {name: metric.value for name, metric in profile.metrics.items()}
+    assert (profile.label, profile.one_shot, profile.in_place) == ("region", True, ("x",))
+    assert profile.integrity == replace(facts.integrity, retakes=2, settled=False)
+    assert (values["latency"], values["dispatch_time"], values["recompiles"]) == (300, 90, 4)
+    assert (values["peak_memory"], values["allocations"]) == (9, 1)
+    assert profile.second_look["latency"].value == 400
+    assert set(profile.second_look) == {
+        "dispatch_time", "latency", "launch_overhead", "overhead_per_launch",
+    }  # fmt: skip
+    assert (profile.bound.verdict, profile.bound.reason.endswith("near it")) == ("memory", True)
+    assert (profile.conditions, profile.cupti_ratio) == (Conditions(blocks=3), 1.2)
+
+
+def test_of_what_was_not_noted_nothing_is_claimed() -> None:
+    profile = profile_of_facts(session_facts(reading("memory")), NOTHING_NOTED)
+    assert (profile.label, profile.one_shot, profile.in_place) == ("", False, ())
+    assert (profile.second_look, profile.cupti_ratio) == ({}, None)
+    assert (profile.bound.verdict, profile.conditions) == ("unknown", Conditions())
+    assert profile.metrics["recompiles"].why == "not recorded with the trace"
+    assert "with a memory limit" in profile.metrics["peak_memory"].why
+
+
+def test_why_memory_could_not_be_watched_is_told() -> None:
+    facts = session_facts(reading("mlp"))
+    metrics = profile_of_facts(facts, Recording(memory_why="another allocator")).metrics
+    assert metrics["peak_memory"].why == metrics["allocations"].why == "another allocator"
+
+
+def cpu_integrity(folder: Path, **noted: object) -> Integrity:
+    """Of a call of a compiled graph on the CPU."""
+    beside = {"schema": 1, "device_kind": "cpu", **noted}
+    events = [round_of(0, 0, 99), operator("CompiledFxGraph abc", 5, 50)]
+    return profile_of(folder, *events, kernelprof=beside).integrity
+
+
+@pytest.mark.parametrize("computing", [["aten::mm"], []], ids=["some", "none"])
+def test_a_compiled_graph_whose_kernels_may_be_hidden_is_incomplete(
+    tmp_path: Path, computing: list[str]
+) -> None:
+    assert cpu_integrity(tmp_path, compute_operators=computing).complete
+    hidden = cpu_integrity(tmp_path, compute_operators=computing, compiled_kernels_hidden=True)
+    (problem,) = hidden.problems
+    assert "enable_kernel_profile" in problem
+
+
+def test_a_missing_round_makes_a_cpu_session_incomplete(tmp_path: Path) -> None:
+    integrity = cpu_integrity(tmp_path, compute_operators=["aten::mm"], rounds=2)
+    assert any("1 of 2 rounds are in the trace" in problem for problem in integrity.problems)

@@ -5,38 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import Event, call, kernel, operator, profile_of, span
-from corpus import recorded
+from built import Event, call, kernel, operator, reading_of_events, span
+from corpus import reading, recorded
 
 from pytest_kernelprof.analysis.bound import bound_of
-from pytest_kernelprof.analysis.metrics import count, timed
-from pytest_kernelprof.analysis.profile import Profile
-from pytest_kernelprof.analysis.roofline.model import (
-    Rate,
-    Roofline,
-    Work,
-    rates,
-    roofline_of,
-    work_of,
-)
+from pytest_kernelprof.analysis.metrics import metric_of
+from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.roofline.model import Rate, Work, rates, roofline_of, work_of
 from pytest_kernelprof.analysis.roofline.peaks import Peaks, peaks_of
-from pytest_kernelprof.schema.recording import HostTimings
+from pytest_kernelprof.schema.recording import HostTimings, Roofline
+from pytest_kernelprof.trace.reading import Reading
 
 PEAKS = Peaks(1000.0, {"16": 100.0, "tf32": 50.0, "32": 10.0}, "made up")
 H200 = peaks_of("NVIDIA H200")
 
 
-def works(profile: Profile) -> tuple[Work | None, ...]:
-    names = [one.name for one in profile.kernels]
-    return work_of(profile.trace, profile.links, profile.operators_of("kernel"), names)
+def works(session: Reading) -> tuple[Work | None, ...]:
+    facts = session_facts(session)
+    names = [one.name for one in facts.kernels]
+    return work_of(session.trace, session.links, facts.operators["kernel"], names)
 
 
-def rates_of(profile: Profile) -> tuple[Rate, ...]:
-    return rates(works(profile), [one.duration_us for one in profile.kernels], H200)
+def rates_of(session: Reading, peaks: Peaks | None = H200) -> tuple[Rate, ...]:
+    durations = [one.duration_us for one in session_facts(session).kernels]
+    return rates(works(session), durations, peaks)
 
 
 def test_the_recorded_mlp_products_are_near_compute_and_pointwise_ones_near_memory() -> None:
-    found = rates_of(recorded("memory"))
+    found = rates_of(reading("memory"))
     assert [(rate.work.operator, rate.roof) for rate in found] == [
         ("aten::mm", "compute"),
         ("aten::gelu", "memory"),
@@ -51,20 +47,18 @@ def test_the_recorded_mlp_products_are_near_compute_and_pointwise_ones_near_memo
 
 
 def test_the_verdict_on_the_recorded_mlp() -> None:
-    profile = recorded("memory")
-    verdict = roofline_of(rates_of(profile), profile.metrics["gpu_busy"].value or 0, H200)
+    busy = recorded("memory").gpu_busy or 0
+    verdict = roofline_of(rates_of(reading("memory")), busy, H200)
     assert verdict == Roofline("compute", "716 TFLOP/s, 72% of the peak, in 71% of the GPU time")
 
 
 def test_a_trace_without_shapes_tells_no_work() -> None:
-    profile = recorded("mlp")
-    assert works(profile) == (None,) * 5
+    assert works(reading("mlp")) == (None,) * 5
     assert roofline_of((), 100.0, H200).reason == "no shapes of a known operator were recorded"
 
 
 def test_an_unknown_gpu_has_rates_but_no_shares_and_no_verdict() -> None:
-    profile = recorded("memory")
-    found = rates(works(profile), [one.duration_us for one in profile.kernels], None)
+    found = rates_of(reading("memory"), None)
     assert found[0].tflops > 600
     assert (found[0].of_compute, found[0].of_memory, found[0].roof) == (None, None, None)
     assert roofline_of(found, 200.0, None).roof is None
@@ -124,7 +118,7 @@ def with_inputs(event: Event, *shapes: list[int], dtype: str = "float") -> Event
 def test_a_copy_inside_a_matmul_is_a_copy_and_the_product_keeps_its_own_operator(
     tmp_path: Path,
 ) -> None:
-    profile = profile_of(
+    session = reading_of_events(
         tmp_path,
         with_inputs(operator("aten::matmul", 0, 90, external_id=1), [8, 4], [4, 2]),
         with_inputs(operator("aten::copy_", 1, 20, external_id=2), [8, 4], [8, 4]),
@@ -140,7 +134,7 @@ def test_a_copy_inside_a_matmul_is_a_copy_and_the_product_keeps_its_own_operator
         ),
         record_shapes=1,
     )
-    assert [one and one.operator for one in works(profile)] == ["aten::copy_", "aten::mm", None]
+    assert [one and one.operator for one in works(session)] == ["aten::copy_", "aten::mm", None]
 
 
 @pytest.mark.parametrize(
@@ -156,14 +150,14 @@ def test_a_copy_inside_a_matmul_is_a_copy_and_the_product_keeps_its_own_operator
 def test_the_kernels_name_tells_what_float32_is_multiplied_in(
     tmp_path: Path, kernel_name: str, precision: str
 ) -> None:
-    profile = profile_of(
+    session = reading_of_events(
         tmp_path,
         with_inputs(operator("aten::mm", 0, 20, external_id=1), [8, 4], [4, 2]),
         call("cudaLaunchKernel", 1, 1, external_id=1),
         span("kernel", kernel_name, 9, 3, 7, correlation=1, stream=7),
         record_shapes=1,
     )
-    (found,) = works(profile)
+    (found,) = works(session)
     assert found is not None
     assert found.precision == precision
 
@@ -181,9 +175,9 @@ def test_only_a_call_that_the_device_limits_gets_a_roof(
     roofline: Roofline | None, verdict: str
 ) -> None:
     metrics = {
-        "gpu_busy": timed("gpu_busy", [100.0]),
-        "syncs": count("syncs", [0]),
-        "launches": count("launches", [5]),
+        "gpu_busy": metric_of("gpu_busy", [100.0]),
+        "syncs": metric_of("syncs", [0]),
+        "launches": metric_of("launches", [5]),
     }
     bound = bound_of(metrics, HostTimings((1.0,), (1.0,), (1.0,), 105.0), roofline)
     assert bound.verdict == verdict

@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from pytest_kernelprof.analysis.roofline.work import Amount, amount_of
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.trace import read_trace
 from pytest_kernelprof.trace.model import Input
+from pytest_kernelprof.trace.reader import read_trace
 
 
 def tensor(*shape: int, dtype: str = "c10::BFloat16", strides: Sequence[int] = ()) -> Input:
@@ -91,8 +91,8 @@ def recorded_inputs(call: Callable[[], object], operator: str) -> list[Sequence[
     session = Session(current_device("cpu"), stacks=False, shapes=True)
     with session, session.round():
         call()
-    recording = session.recording()
-    operators = read_trace(recording.path).operators
+    file = session.export()
+    operators = read_trace(file.path).operators
     assert operators.inputs is not None
     pairs = zip(operators.name, operators.inputs, strict=True)
     return [inputs for name, inputs in pairs if name == operator]

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from compiled import fused
 
 from pytest_kernelprof.capture.attribution import annotate_lines
+from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.runner import Plan, measure
 
 X = torch.ones(4, 4)
@@ -32,7 +34,7 @@ def lines_of(call: Callable[[], object]) -> list[tuple[str, int]]:
 
 def sources(call: Callable[..., object], **measuring: Any) -> list[str]:
     """``file:line`` of each operator of a call."""
-    _, measurement = measure(call, Plan("cpu"), **measuring)
+    _, measurement = measure(call, Plan("cpu"), Arguments(**measuring))
     assert measurement.attribute is not None
     return [kernel.source for kernel in measurement.attribute().kernels]
 
@@ -260,9 +262,7 @@ def test_compiled_code_has_the_line_of_the_function_that_was_compiled() -> None:
 
 
 def test_attribution_compiles_nothing_anew() -> None:
-    torch.compiler.reset()
-    compiled = torch.compile(lambda x: (x * 2).relu() + 1)
-    _, measurement = measure(compiled, Plan("cpu"), (X,))
+    _, measurement = measure(fused(), Plan("cpu"), Arguments((X,)))
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     assert measurement.attribute is not None
     measurement.attribute()

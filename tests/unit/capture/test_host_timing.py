@@ -1,4 +1,4 @@
-"""Timings and counts of calls that are not profiled."""
+"""Times of calls that are not profiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from pytest_kernelprof.capture.host_timing import L2Flush, compilations, time_calls, watch_memory
+from pytest_kernelprof.capture.host_timing import time_calls
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.schema.recording import HostTimings
 
@@ -74,21 +74,3 @@ def test_an_exception_of_the_call_passes_through() -> None:
 
 def test_calls_in_a_row_are_timed_on_a_device_only() -> None:
     assert timings().back_to_back_us is None
-
-
-def test_the_cpu_has_no_memory_to_watch_and_no_cache_to_flush() -> None:
-    calls: list[int] = []
-    assert watch_memory(CPU, lambda: lambda: calls.append(1), 2) is None
-    L2Flush(CPU)()
-    assert calls == []
-
-
-@pytest.mark.parametrize("fullgraph", [False, True])
-def test_compilations_are_counted(fullgraph: bool) -> None:
-    torch.compiler.reset()
-    compiled = torch.compile(lambda x: x * 3 - 1, backend="eager", fullgraph=fullgraph)
-    before = compilations()
-    compiled(torch.ones(2))
-    assert compilations() == before + 1
-    compiled(torch.ones(2))
-    assert compilations() == before + 1

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure.runner import Plan, measure, measure_once
-from pytest_kernelprof.measure.taking import require_complete
+from pytest_kernelprof.measure.completeness import require_complete
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure, measure_once
 
 X = torch.ones(4)
 
@@ -81,14 +83,14 @@ def test_an_exception_in_a_region_passes_through() -> None:
     assert not running()
 
 
-def test_the_recorded_file_lives_as_long_as_its_recording() -> None:
+def test_a_trace_file_lives_as_long_as_somebody_holds_it() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session, session.round():
         X + 1
-    recording = session.recording()
-    path = recording.path
+    file = session.export()
+    path = file.path
     assert os.path.getsize(path) > 0
-    del recording
+    del file
     assert not os.path.exists(path)
 
 
@@ -96,6 +98,16 @@ def test_a_session_holds_the_rounds_that_were_run_in_it() -> None:
     _, measurement = measure(lambda: X + 1, Plan("cpu", rounds=3))
     assert measurement.profile.rounds == 3
     assert measurement.profile.metrics["kernels"].rounds == (1, 1, 1)
+
+
+def test_a_trace_file_says_how_many_rounds_there_are() -> None:
+    session = Session(current_device("cpu"), stacks=False)
+    with session:
+        for _ in range(3):
+            with session.round():
+                X + 1
+    file = session.export()
+    assert (file.rounds, file.collection_stopped) == (3, False)
 
 
 def test_a_gpu_is_refused_with_the_reason_where_there_is_none() -> None:
@@ -125,7 +137,7 @@ def test_a_profiler_that_the_measured_code_leaves_running_is_an_error() -> None:
             with contextlib.suppress(RuntimeError):  # torch 2.11: ours has ended it already
                 profiler.stop()
     with pytest.raises(IncompleteProfile, match="another profiler was started"):
-        require_complete(found[0].profile, 0)
+        require_complete(found[0].profile)
     assert not running()
 
 
@@ -161,10 +173,12 @@ def test_the_users_own_profiler_works_after_ours() -> None:
 
 def test_a_profile_keeps_its_file_for_saving_and_no_longer(tmp_path: Path) -> None:
     _, measurement = measure(lambda: X + 1, Plan("cpu"))
-    path = measurement.profile.trace.source
-    measurement.profile.save_trace(tmp_path / "kept.json")
-    assert os.path.exists(path)
+    path = measurement.file.path
+    profile = Profile.of(measurement)
     del measurement
+    profile.save_trace(tmp_path / "kept.json")
+    assert os.path.exists(path)
+    del profile
     assert not os.path.exists(path)
 
 
@@ -172,15 +186,15 @@ def test_a_forked_child_does_not_remove_the_file_of_its_parent() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session, session.round():
         X + 1
-    recording = session.recording()
+    file = session.export()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads
         child = os.fork()
     if child == 0:
-        del recording
+        del file
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.path.exists(recording.path)
+    assert os.path.exists(file.path)
 
 
 def test_an_interrupt_passes_through_and_closes_the_profiler() -> None:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.limits.kinds import KINDS, parse_keyword, parse_limit
+from pytest_kernelprof.limits.kinds import (
+    COMPARISONS,
+    KINDS,
+    parse_assertion,
+    parse_keyword,
+    parse_limit,
+)
+
+
+def eager() -> None:
+    """A reference to compare with."""
+
+
+def other() -> None:
+    """Another one."""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +53,10 @@ from pytest_kernelprof.limits.kinds import KINDS, parse_keyword, parse_limit
         ("max_cuda_time", ("0us",), {}, 0),
         ("max_launch_overhead", (), {"ms": 2}, 2000),
         ("max_launch_overhead", (" 30 % ",), {}, 0.3),
+        ("min_speedup", (1.5,), {"over": eager}, 1.5),
+        ("min_speedup", (), {"times": 2, "over": eager}, 2),
+        ("not_slower", (), {"than": eager}, 0.02),
+        ("not_slower", (), {"than": eager, "by": "5%", "metric": "latency"}, 0.05),
     ],
 )
 def test_a_well_formed_limit_has_its_bound(
@@ -90,20 +111,33 @@ def test_a_well_formed_limit_has_its_bound(
         ("max_cuda_time", (), {"us": -1}, "zero or more"),
         ("max_cuda_time", (), {"ms": float("inf")}, "finite"),
         ("max_cuda_time", (), {"us": "200"}, "not a number"),
-        ("max_cuda_time", (), {"s": 1}, "takes one time"),
+        ("max_cuda_time", (), {"s": 1}, "unknown argument 's'"),
         ("max_cuda_time", (True,), {}, "has no unit"),
         ("max_cuda_time", ("30%",), {}, "no known time unit"),
         ("max_latency", ("1us", "2us"), {}, "takes one time"),
         ("max_latency", ("",), {}, "not a time"),
         ("max_launch_overhead", (40,), {}, "has no unit"),
         ("max_launch_overhead", ("-1%",), {}, "zero or more"),
-        ("max_launch_overhead", ("30%",), {"us": 1}, "unknown argument 'us'"),
+        ("max_launch_overhead", ("30%",), {"us": 1}, "takes one time, got 2"),
         ("max_memcpys", (0,), {"direction": "D2H"}, "none of h2d"),
         ("max_memcpys", (-1,), {}, "negative"),
         ("max_memcpy_bytes", ("1 MB",), {"direction": "up"}, "none of h2d"),
         ("max_memcpy_bytes", ("-1 MB",), {}, "zero or more"),
         ("max_memcpy_bytes", ("1 MBit",), {}, "no known size unit"),
         ("max_peak_memory", (True,), {}, "has no unit"),
+        ("forbid_kernels", ("a",), {"patterns": "b"}, "unknown argument 'patterns'"),
+        ("min_speedup", (1.5,), {}, "over=None is no callable"),
+        ("min_speedup", (), {"over": eager}, "expected one number above zero, got 0"),
+        ("min_speedup", ("fast",), {"over": eager}, "'fast': expected a number above zero"),
+        ("min_speedup", (10**400,), {"over": eager}, "expected a number above zero"),
+        ("min_speedup", (True,), {"over": eager}, "True: expected a number above zero"),
+        ("min_speedup", (2,), {"than": eager}, "unknown argument 'than'"),
+        ("min_speedup", (2,), {"over": eager, "metric": "speed"}, "metric='speed' is none of"),
+        ("not_slower", (3,), {}, "takes keyword arguments only"),
+        ("not_slower", (), {"than": 3}, "than=3 is no callable"),
+        ("not_slower", (), {"than": eager, "by": 0.5}, "by=0.5 has no unit"),
+        ("not_slower", (), {"than": eager, "by": "2"}, "by: '2' is no"),
+        ("not_slower", (), {"than": eager, "by": "200%"}, "by: '200%' is no percentage"),
     ],
 )
 def test_a_malformed_limit_is_refused_with_reason_and_form(
@@ -114,20 +148,94 @@ def test_a_malformed_limit_is_refused_with_reason_and_form(
     assert KINDS[name].form in str(error.value)
 
 
-def test_keywords_take_several_arguments_as_tuple_or_dict() -> None:
-    assert parse_keyword("max_kernels", 3) == parse_limit("max_kernels", (3,), {})
-    expected = parse_limit("expect_kernels", ("mm", ..., "gelu"), {})
-    assert parse_keyword("expect_kernels", ("mm", ..., "gelu")) == expected
-    directed = parse_limit("max_memcpys", (0,), {"direction": "d2h"})
-    assert parse_keyword("max_memcpys", {"n": 0, "direction": "d2h"}) == directed
-    with pytest.raises(MarkerError, match="unknown limit 'max_kernel'; there are: max_kernels"):
+@pytest.mark.parametrize(
+    ("name", "value", "args", "kwargs"),
+    [
+        ("max_kernels", 3, (3,), {}),
+        ("expect_kernels", ("mm", ..., "gelu"), ("mm", ..., "gelu"), {}),
+        ("forbid_kernels", ["mm", "gelu"], ("mm", "gelu"), {}),
+        ("max_memcpys", {"n": 0, "direction": "d2h"}, (0,), {"direction": "d2h"}),
+        ("max_cuda_time", {"us": 3}, (), {"us": 3}),
+    ],
+)
+def test_a_keyword_takes_one_argument_or_several_as_tuple_or_dict(
+    name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    assert parse_keyword(name, value) == parse_limit(name, args, kwargs)
+
+
+def test_an_unknown_keyword_is_refused_with_all_that_there_are_and_the_near_one() -> None:
+    with pytest.raises(MarkerError) as error:
         parse_keyword("max_kernel", 3)
+    assert str(error.value).startswith("unknown limit 'max_kernel'; there are: max_kernels, max_")
+    assert str(error.value).endswith("; max_kernels was probably meant")
 
 
-def test_limits_are_the_same_by_name_with_match_or_direction() -> None:
-    plain, gelu = (parse_limit("max_kernels", (1,), k) for k in ({}, {"match": "gelu"}))
-    assert plain.key != gelu.key
-    assert plain.key == parse_limit("max_kernels", (9,), {}).key
+def test_an_unknown_keyword_that_is_near_none_is_not_guessed_at() -> None:
+    with pytest.raises(MarkerError) as error:
+        parse_keyword("speed", 3)
+    assert "meant" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_a_keyword_that_compares_is_refused_with_the_way_to_compare(name: str) -> None:
+    with pytest.raises(MarkerError, match=rf"kernel_profile.compare\(f, g, \*args\).{name}"):
+        parse_keyword(name, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound", "qualifier"),
+    [("min_speedup", 1.5, 1.5, "1.5"), ("not_slower", "5%", 0.05, 'by="5%"')],
+)
+def test_what_is_asserted_of_a_comparison_is_a_limit(
+    name: str, value: Any, bound: float, qualifier: str
+) -> None:
+    found = parse_assertion(name, value)
+    assert (found.name, found.bound, found.qualifier) == (name, bound, qualifier)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("min_speedup", True, "min_speedup(True): expected a number above zero, as in min_speed"),
+        ("min_speedup", 10**400, "expected a number above zero"),
+        ("not_slower", 0.5, "not_slower: by=0.5 has no unit. The form is: not_slower("),
+        ("not_slower", "2", "not_slower: by: '2' is no percentage"),
+    ],
+)
+def test_a_malformed_assertion_is_refused_with_the_right_form(
+    name: str, value: Any, words: str
+) -> None:
+    with pytest.raises(MarkerError) as error:
+        parse_assertion(name, value)
+    assert words in str(error.value)
+
+
+def test_limits_of_one_name_are_the_same() -> None:
+    assert parse_limit("max_kernels", (1,), {}).key == parse_limit("max_kernels", (9,), {}).key
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "others"),
+    [
+        ("max_kernels", 1, {"match": "gelu"}),
+        ("max_memcpys", 1, {"direction": "d2h"}),
+    ],
+)
+def test_limits_with_another_match_or_direction_are_others(
+    name: str, value: Any, others: dict[str, Any]
+) -> None:
+    assert parse_limit(name, (value,), {}).key != parse_limit(name, (value,), others).key
+
+
+def compared(over: Callable[..., Any], times: float = 1.5, metric: str | None = None) -> Any:
+    return parse_limit("min_speedup", (times,), {"over": over, "metric": metric}).key
+
+
+def test_comparisons_are_the_same_by_reference_and_metric_whatever_they_ask() -> None:
+    assert compared(eager, 1.5) == compared(eager, 2.0)
+    assert compared(eager) != compared(other)
+    assert compared(eager) != compared(eager, metric="latency")
 
 
 EXAMPLES: dict[str, Any] = {
@@ -148,7 +256,7 @@ EXAMPLES: dict[str, Any] = {
 
 
 def test_these_are_all_limits_that_there_are() -> None:
-    assert set(EXAMPLES) == set(KINDS)
+    assert set(EXAMPLES) | set(COMPARISONS) == set(KINDS)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -176,3 +284,42 @@ def test_each_limit_knows_what_has_to_be_measured_for_it(need: str, limits: set[
 
 def test_an_ellipsis_among_patterns_stands_for_any_run() -> None:
     assert parse_limit("expect_kernels", ("a", ..., "b"), {}).patterns == ("a", None, "b")
+
+
+@pytest.mark.parametrize("need", ["host_time", "device_time", "memory"])
+def test_a_profile_needs_nothing_for_what_compares(need: str) -> None:
+    found = parse_limit("min_speedup", (2,), {"over": eager, "metric": "latency"})
+    assert not getattr(found, need)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_only_comparisons_compare(name: str) -> None:
+    if name in COMPARISONS:
+        found = parse_assertion(name, 2.0 if name == "min_speedup" else "2%")
+    else:
+        found = parse_keyword(name, EXAMPLES[name])
+    assert found.compares == (name in COMPARISONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [
+        ("max_kernels", "max_kernels(3)"),
+        ("max_cuda_time", 'max_cuda_time("200us")'),
+        ("expect_kernels", 'expect_kernels("mm", "gelu", ..., "mm")'),
+        ("min_speedup", "min_speedup(1.5, over=eager)"),
+        ("not_slower", "not_slower(than=eager)"),
+    ],
+)
+def test_an_example_is_the_first_of_the_forms(name: str, example: str) -> None:
+    assert KINDS[name].example == example
+
+
+def test_limits_and_marks_load_without_anything_heavy() -> None:
+    """Set-up looks at every test of every user."""
+    code = (
+        "import sys, pytest_kernelprof.limits.kinds, pytest_kernelprof.limits.marks;"
+        "print([m for m in ('torch', 'numpy', 'msgspec') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,38 +1,111 @@
-"""A comparison's rounds, of series that are written out; the turns are a stand-in."""
+"""Callables in turn: whose value each is, and when more of them are taken. Sessions are a stand-in:
+a call hands back the time that it takes."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
+import torch
+from compiled import hidden
+from records import GELU, kernel, profile
 
-from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.measure.clocks import Clock
-from pytest_kernelprof.measure.comparison import Comparison, Rounds
-from pytest_kernelprof.measure.turns import Turns
+from pytest_kernelprof.capture import memory
+from pytest_kernelprof.device.inventory import Device
+from pytest_kernelprof.device.telemetry import Watch
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.measure import comparison, sessions
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
+from pytest_kernelprof.schema.recording import MemoryUse
+from pytest_kernelprof.schema.run import Conditions, Neighbour
+
+GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
+TIMES = {"a": 10.0, "b": 20.0, "c": 30.0}
 
 
-def rounds_of(candidate: Callable[[int], float], taken: int, clock: Clock = "cuda_time") -> Rounds:
+class Gpu(Watch):
+    """A GPU that throttles in the blocks that are told, or on which others work."""
+
+    def __init__(self) -> None:
+        super().__init__(None, Conditions())
+        self.throttles: Iterator[bool] = iter(())
+        self.contended = False
+        self.discarded = 0
+
+    def block(self, rounds: int) -> bool:
+        throttled = next(self.throttles, False)
+        self.discarded += rounds * throttled
+        return not throttled
+
+    def conditions(self) -> Conditions:
+        neighbours = (Neighbour(7, 60),) if self.contended else ()
+        return Conditions(blocks=1, contenders=neighbours, discarded_rounds=self.discarded)
+
+
+class Stage:
+    """What is asked of a session, and what it answers."""
+
+    def __init__(self) -> None:
+        self.gpu = Gpu()
+        self.sessions = 0
+        self.ran: list[str] = []
+        self.lost: Iterator[bool] = iter(())
+        self.kernels: Callable[[int], float] = lambda i: 1.0
+
+    def session(self, device: Device, prepare: Any, rounds: int, *, flush_l2: bool) -> Any:
+        self.sessions += 1
+        times = [prepare()() for _ in range(rounds)]
+        problems = ("a kernel is missing",) if next(self.lost, False) else ()
+        metrics = {
+            "cuda_time": SimpleNamespace(rounds=times),
+            "kernels": SimpleNamespace(rounds=[self.kernels(i) for i in range(rounds)]),
+        }
+        integrity = SimpleNamespace(problems=problems)
+        return SimpleNamespace(facts=SimpleNamespace(integrity=integrity, metrics=metrics))
+
+    @contextlib.contextmanager
+    def alone(self, device: Device, lock_timeout_s: float, who: str) -> Iterator[Watch]:
+        yield self.gpu
+
+    def timed(self, name: str) -> Callable[[], float]:
+        def call() -> float:
+            self.ran.append(name)
+            return TIMES[name]
+
+        return call
+
+    def named(self, *names: str, **more: Any) -> Contest:
+        return contest_of({name: self.timed(name) for name in names}, **more)
+
+
+@pytest.fixture(autouse=True)
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    made = Stage()
+    monkeypatch.setattr(sessions, "profile_rounds", made.session)
+    monkeypatch.setattr(comparison, "alone", made.alone)
+    return made
+
+
+def contest_of(
+    calls: dict[str, Callable[[], float]], metric: CompareBy = "cuda_time", **more: Any
+) -> Contest:
+    plan = ContestPlan("cuda", metric, 12, True, 1.0)
+    profiles = {name: profile([kernel(GELU)]) for name in calls}
+    prepares = {name: (lambda call=call: call) for name, call in calls.items()}
+    return Contest(GPU, plan, list(calls)[-1], prepares, profiles, **more)
+
+
+def pairs_of(candidate: Callable[[int], float], taken: int) -> Contest:
     """So many rounds of a candidate by their number, and of a reference that always takes 10 us."""
     turn = itertools.count()
-
-    def take(turns: int) -> dict[str, list[float]]:
-        return {
-            "candidate": [candidate(next(turn)) for _ in range(turns)],
-            "reference": [10.0] * turns,
-        }
-
-    profile = SimpleNamespace(
-        kernel_count=1, metrics={"kernels": SimpleNamespace(rounds=(1.0, 1.0))}
-    )
-    profiles: Any = {"candidate": profile, "reference": profile}
-    turns = cast(Turns, SimpleNamespace(take=take, kernels={}, doubts=set()))
-    rounds = Rounds(turns, clock, profiles)
-    rounds.take(taken)
-    return rounds
+    found = contest_of({"candidate": lambda: candidate(next(turn)), "reference": lambda: 10.0})
+    found.take(taken)
+    return found
 
 
 def scattered(i: int) -> float:
@@ -43,6 +116,81 @@ def slow_for_a_while(i: int) -> float:
     return 20.0 if i // 6 % 2 else 5.0
 
 
+# Turns.
+
+
+def test_the_order_turns_round_each_time_also_from_one_look_to_the_next(stage: Stage) -> None:
+    two = stage.named("a", "b")
+    two.take(3)
+    two.take(2)
+    assert "".join(stage.ran) == "abbaab" + "baab"
+    assert two.pairs == 5
+
+
+def test_each_value_goes_to_its_callable(stage: Stage) -> None:
+    three = stage.named("a", "b", "c")
+    three.take(4)
+    assert {name: three.values(name) for name in "abc"} == {
+        name: (TIMES[name],) * 4 for name in "abc"
+    }
+
+
+def test_a_callable_whose_kernels_differ_is_told_of(stage: Stage) -> None:
+    """In turns a b, b a: the first and the fourth call are of one callable."""
+    stage.kernels = lambda i: 3.0 if i == 3 else 1.0
+    two = stage.named("a", "b")
+    two.take(2)
+    assert {one.name: one.unstable for one in two.record().contestants} == {"a": (1, 3), "b": ()}
+
+
+def test_progress_is_told_of_each_round(stage: Stage) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def progress(what: str, done: int, of: int, reason: str = "") -> None:
+        told.append((what, done, of))
+
+    stage.named("a", "b", measuring=lambda: contextlib.nullcontext(progress)).take(2)
+    assert told == [("comparing", i, 4) for i in range(4)]
+
+
+# Sessions that are incomplete, a GPU that throttles.
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_an_incomplete_session_is_taken_again(stage: Stage, lost: int) -> None:
+    stage.lost = iter([True] * lost)
+    two = stage.named("a", "b")
+    two.take(2)
+    assert stage.sessions == lost + 1
+    assert two.values("a") == (10.0, 10.0)
+
+
+@pytest.mark.parametrize("throttled", [[], [True]], ids=["", "throttled before"])
+def test_three_incomplete_sessions_are_an_error(stage: Stage, throttled: list[bool]) -> None:
+    stage.gpu.throttles = iter(throttled)
+    stage.lost = itertools.chain([False] * len(throttled), itertools.repeat(True))
+    with pytest.raises(IncompleteProfile, match="incomplete 3 times: a kernel is missing"):
+        stage.named("a", "b").take(2)
+    assert stage.sessions == 3 + len(throttled)
+
+
+@pytest.mark.parametrize("throttled", [0, 1, 2, 3])
+def test_rounds_of_a_gpu_that_throttles_are_taken_three_times_and_then_kept(
+    stage: Stage, throttled: int
+) -> None:
+    stage.gpu.throttles = iter([True] * throttled)
+    two = stage.named("a", "b")
+    two.take(2)
+    assert stage.sessions == min(throttled + 1, 3)
+    assert two.pairs == 2
+    assert two.disturbed == (throttled == 3)
+    kept = [one.kept_throttled_rounds for one in two.record().conditions]
+    assert kept == ([4] if throttled == 3 else [])
+
+
+# More pairs.
+
+
 @pytest.mark.parametrize(
     ("candidate", "begun", "taken"),
     [(scattered, 12, 12), (slow_for_a_while, 12, 48), (slow_for_a_while, 13, 52)],
@@ -51,53 +199,120 @@ def slow_for_a_while(i: int) -> float:
 def test_pairs_are_added_until_there_is_an_interval(
     candidate: Callable[[int], float], begun: int, taken: int
 ) -> None:
-    rounds = rounds_of(candidate, begun)
-    rounds.take_until_sure("reference")
-    assert rounds.taken == taken
-    assert Comparison(rounds, "candidate", "reference", print).interval is not None
+    found = pairs_of(candidate, begun)
+    found.take_until_sure()
+    assert found.pairs == taken
+    assert found.ratio("candidate").low is not None
 
 
 def test_who_begins_with_few_pairs_gets_no_more() -> None:
-    rounds = rounds_of(slow_for_a_while, 7)
-    rounds.take_until_sure("reference")
-    assert rounds.taken == 7
-    assert Comparison(rounds, "candidate", "reference", print).interval is None
+    found = pairs_of(slow_for_a_while, 7)
+    found.take_until_sure()
+    assert found.pairs == 7
+    assert found.ratio("candidate").low is None
 
 
-def test_a_speedup_whose_interval_holds_the_asked_one_is_not_reached() -> None:
-    """Its median lies above: that is no proof."""
-    rounds, undecided = rounds_of(scattered, 96), list[str]()
-    found = Comparison(rounds, "candidate", "reference", undecided.append)
-    low, high = found.interval or (0.0, 0.0)
-    asked = (low + found.speedup) / 2
-    assert low < asked < found.speedup < high
-    found.min_speedup(asked)
-    assert "INCONCLUSIVE" in undecided[0]
-
-
-@pytest.mark.parametrize("asked", [1.1, 3.0], ids=["would pass", "would fail"])
-def test_a_disturbed_gpu_decides_nothing(asked: float) -> None:
-    rounds, undecided = rounds_of(scattered, 12), list[str]()
-    rounds._turns.doubts.add("CONTENDED")
-    Comparison(rounds, "candidate", "reference", undecided.append).min_speedup(asked)
-    assert "CONTENDED" in undecided[0]
-
-
-def test_a_call_that_allocates_nothing_is_taken_for_a_byte() -> None:
-    rounds = rounds_of(lambda i: 0.0, 12, clock="peak_memory")
-    assert Comparison(rounds, "candidate", "reference", print).speedup == pytest.approx(10.0)
-
-
-def test_a_disturbed_gpu_is_asked_for_no_more_pairs() -> None:
+def test_a_disturbed_gpu_is_asked_for_no_more_pairs(stage: Stage) -> None:
     """More of them could not decide: the doubt stays."""
-    rounds, undecided = rounds_of(scattered, 12), list[str]()
-    rounds._turns.doubts.add("CONTENDED")
-    Comparison(rounds, "candidate", "reference", undecided.append).min_speedup(1.8)
-    assert rounds.taken == 12
-    assert "CONTENDED" in undecided[0]
+    stage.gpu.contended = True
+    found = pairs_of(slow_for_a_while, 12)
+    found.take_until_sure()
+    assert found.pairs == 12
+    assert found.disturbed
+    assert [one.contended for one in found.record().conditions] == [True]
+
+
+def test_a_doubt_of_some_rounds_stays_with_quiet_ones(stage: Stage) -> None:
+    two = stage.named("a", "b")
+    stage.gpu.contended = True
+    two.take(2)
+    stage.gpu.contended = False
+    two.take(2)
+    assert two.disturbed
+    assert len(two.record().conditions) == 1
+
+
+# Ratios and records.
 
 
 def test_what_takes_no_time_at_all_cannot_be_compared() -> None:
-    rounds = rounds_of(lambda i: 0.0, 12)
+    found = pairs_of(lambda i: 0.0, 12)
     with pytest.raises(MarkerError, match="candidate cannot be compared with reference: a round"):
-        rounds.take_until_sure("reference")
+        found.take_until_sure()
+
+
+@pytest.fixture
+def peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is what a call hands back."""
+
+    def watch_memory(device: Device, prepare: Any, rounds: int) -> MemoryUse:
+        return MemoryUse((prepare()(),), (0,))
+
+    monkeypatch.setattr(memory, "watch_memory", watch_memory)
+
+
+@pytest.mark.usefixtures("peaks")
+def test_a_call_that_allocates_nothing_is_taken_for_a_byte(stage: Stage) -> None:
+    found = contest_of({"candidate": lambda: 0, "reference": lambda: 10}, "peak_memory")
+    found.take(12)
+    assert found.ratio("candidate").median == pytest.approx(10.0)
+    assert found.values("candidate") == (0.0,) * 12
+    assert stage.sessions == 0
+
+
+def test_memory_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "watch_memory", lambda *_: None)
+    found = contest_of({"candidate": lambda: 0, "reference": lambda: 10}, "peak_memory")
+    with pytest.raises(IncompleteProfile, match="peak_memory could not be had"):
+        found.take(2)
+
+
+def test_a_record_has_the_ratio_of_each_with_the_reference(stage: Stage) -> None:
+    three = stage.named("a", "b", "c")
+    three.take(12)
+    record = three.record()
+    assert (record.metric, record.reference, record.pairs) == ("cuda_time", "c", 12)
+    speedups = [(one.name, one.value, one.speedup, one.kernels) for one in record.contestants]
+    assert speedups == [
+        ("a", 10.0, pytest.approx(3.0), 1),
+        ("b", 20.0, pytest.approx(1.5), 1),
+        ("c", 30.0, None, 1),
+    ]
+    assert [one.name for one in three.record(["c", "a"]).contestants] == ["a", "c"]
+
+
+# From warming up on, on the CPU.
+
+
+def on_cpu(*calls: Callable[..., object], args: Sequence[Any] = (), pairs: int = 3) -> Contest:
+    plan = ContestPlan("cpu", "latency", pairs, True, 1.0)
+    named = {f"call {i}": call for i, call in enumerate(calls)}
+    return contest(named, plan, Arguments(args), reference="call 0")
+
+
+def test_each_callable_is_warmed_up_and_profiled_before_the_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()
+    ran: list[str] = []
+    found = on_cpu(lambda: ran.append("a"), lambda: ran.append("b"))
+    assert "".join(ran) == "aaa" + "bbb" + "abbaab"
+    assert found.pairs == 3
+    assert {name: one.label for name, one in found.profiles.items()} == {
+        "call 0": "call 0",
+        "call 1": "call 1",
+    }
+
+
+def test_arguments_that_a_callable_changes_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    x = torch.zeros(2)
+    assert on_cpu(lambda x: x + 1, lambda x: x.add_(1), args=(x,)).in_place == ("argument 1",)
+    assert on_cpu(lambda x: x + 1, lambda x: x * 2, args=(x,)).in_place == ()
+
+
+def test_a_profile_that_stays_incomplete_ends_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    words = r"profile incomplete \(taken \d times\)"
+    with hidden() as call, pytest.raises(IncompleteProfile, match=words):
+        on_cpu(lambda: None, call)

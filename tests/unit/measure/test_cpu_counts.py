@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pytest_kernelprof.measure.runner import Plan, measure
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure
 
 X = torch.randn(8, 16)
 Q = torch.randn(2, 4, 8, 16)

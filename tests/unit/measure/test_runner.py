@@ -5,25 +5,37 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
-from corpus import recorded
+from compiled import fused, hidden
+from corpus import FOLDER, reading
 
-from pytest_kernelprof import profile
-from pytest_kernelprof.analysis.bound import Bound
-from pytest_kernelprof.analysis.profile import Profile
-from pytest_kernelprof.device.conditions import Quiet
+from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.capture.session import TraceFile
+from pytest_kernelprof.device.conditions import unwatched
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure import runner as measuring
-from pytest_kernelprof.measure import taking
-from pytest_kernelprof.measure.runner import Plan, _Rounds, measure, measure_once
-from pytest_kernelprof.measure.taking import TRIES, require_complete
+from pytest_kernelprof.device.telemetry import Watch
+from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
+from pytest_kernelprof.measure import policy, runner, sessions
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.completeness import require_complete
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import TRIES, Shown
+from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
+from pytest_kernelprof.schema.run import Bound, Conditions, Integrity, Profile, Verdict
+from pytest_kernelprof.schema.steps import RecordShapes, Step, WarmUp
 
 X = torch.ones(4)
+GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
+
+
+def recompiles_of(measurement: Measurement) -> float:
+    return measurement.profile.metrics["recompiles"].value or 0.0
 
 
 def test_the_first_calls_result_is_handed_back() -> None:
@@ -82,17 +94,23 @@ def test_progress_says_why_code_is_profiled_again() -> None:
 )
 def test_setup_hands_back_the_arguments_of_each_call(fresh: Any, expected: Any) -> None:
     seen = []
-    measure(lambda a, b: seen.append((a, b)), Plan("cpu"), ("a", "b"), setup=lambda: fresh)
+    measure(
+        lambda a, b: seen.append((a, b)),
+        Plan("cpu"),
+        Arguments(("a", "b"), setup=lambda: fresh),
+    )
     assert seen == [expected] * 3
 
 
 def test_a_setup_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="setup returned int; expected the arguments as a tuple"):
-        measure(lambda: None, Plan("cpu"), setup=lambda: 3)
+        measure(lambda: None, Plan("cpu"), Arguments(setup=lambda: 3))
 
 
 def test_work_of_setup_does_not_count() -> None:
-    _, measurement = measure(lambda x: x.add_(1), Plan("cpu"), setup=lambda: (X.clone() * 2,))
+    _, measurement = measure(
+        lambda x: x.add_(1), Plan("cpu"), Arguments(setup=lambda: (X.clone() * 2,))
+    )
     assert measurement.profile.kernel_count == 1
 
 
@@ -108,78 +126,48 @@ def test_host_times_are_taken_in_unprofiled_calls() -> None:
 
 
 def test_compiled_code_is_warm_before_it_is_counted() -> None:
-    torch.compiler.reset()
-    compiled = torch.compile(lambda x: (x * 2).relu() + 1)
-    _, measurement = measure(compiled, Plan("cpu"), (X,))
-    assert measurement.settled
-    assert measurement.profile.recompiles == 0
+    _, measurement = measure(fused(), Plan("cpu"), Arguments((X,)))
+    assert measurement.profile.integrity.settled
+    assert recompiles_of(measurement) == 0
     assert measurement.profile.kernel_count == 1
 
 
 def test_code_that_compiles_at_every_call_never_settles_and_says_so() -> None:
     torch.compiler.reset()
     sizes = iter(range(2, 100))
-    compiled = torch.compile(lambda x, n: x[:n] * n, dynamic=False)
+    compiled = torch.compile(lambda x, n: x[:n] * n, dynamic=False, backend="eager")
     x = torch.ones(200)
     with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=1000):
         _, measurement = measure(lambda: compiled(x, next(sizes)), Plan("cpu"))
-    assert not measurement.settled
-    assert (measurement.profile.recompiles or 0) >= 2
+    assert not measurement.profile.integrity.settled
+    assert recompiles_of(measurement) >= 2
 
 
 def test_kernels_that_a_compiled_graph_may_hide_make_the_profile_incomplete() -> None:
-    torch.compiler.reset()
-    import torch._inductor.config as config
-
-    with config.patch({"cpp.enable_kernel_profile": False}):
-        compiled = torch.compile(lambda x: (x @ x).relu() + 3)
-        _, measurement = measure(compiled, Plan("cpu"), (torch.ones(4, 4),))
+    with hidden() as call:
+        _, measurement = measure(call, Plan("cpu"))
     assert "enable_kernel_profile" in measurement.profile.integrity.problems[0]
 
 
-def test_without_pytest_a_profile_is_one_call() -> None:
-    found = profile(torch.mm, torch.ones(4, 4), torch.ones(4, 4), device="cpu", rounds=2)
-    assert found.kernel_count == 1
-    assert found.latency is not None
-
-
-def hidden_kernels() -> Callable[[], object]:
-    """A compiled call whose kernels no trace shows: each of its profiles is incomplete."""
-    compiled = torch.compile(lambda x: (x @ x).relu() + 5)
-    x = torch.ones(4, 4)
-    return lambda: compiled(x)
-
-
 def test_an_incomplete_profile_is_taken_again_and_then_handed_back_as_it_is() -> None:
-    torch.compiler.reset()
     calls: list[int] = []
-    with torch._inductor.config.patch({"cpp.enable_kernel_profile": False}):
-        hidden = hidden_kernels()
-        hidden()
-        _, measurement = measure(lambda: (calls.append(1), hidden()), Plan("cpu"))
-    assert measurement.retakes == TRIES - 1
+    with hidden() as call:
+        call()
+        _, measurement = measure(lambda: (calls.append(1), call()), Plan("cpu"))
+    assert measurement.profile.integrity.retakes == TRIES - 1
     assert len(calls) == 1 + 2 * TRIES
     with pytest.raises(IncompleteProfile, match=r"profile incomplete \(taken 3 times\)"):
-        require_complete(measurement.profile, measurement.retakes)
+        require_complete(measurement.profile)
 
 
 def test_a_complete_profile_is_not_taken_again() -> None:
     _, measurement = measure(lambda: X + 1, Plan("cpu"))
-    assert measurement.retakes == 0
-    require_complete(measurement.profile, measurement.retakes)
-
-
-def test_without_pytest_an_incomplete_profile_is_an_error() -> None:
-    torch.compiler.reset()
-    with (
-        torch._inductor.config.patch({"cpp.enable_kernel_profile": False}),
-        pytest.raises(IncompleteProfile, match="profile incomplete"),
-    ):
-        profile(hidden_kernels(), device="cpu", rounds=1)
+    assert measurement.profile.integrity.retakes == 0
+    require_complete(measurement.profile)
 
 
 def test_keyword_arguments_reach_the_call() -> None:
-    result, _ = measure(lambda a, *, b: (a, b), Plan("cpu"), (1,), {"b": 2})
+    result, _ = measure(lambda a, *, b: (a, b), Plan("cpu"), Arguments((1,), {"b": 2}))
     assert result == (1, 2)
 
 
@@ -189,7 +177,7 @@ def test_setup_may_mutate_its_arguments_afresh_for_each_call() -> None:
     def in_place(x: torch.Tensor) -> None:
         seen.append(x.add_(1)[0].item())
 
-    measure(in_place, Plan("cpu", host_rounds=2), setup=lambda: (torch.zeros(2),))
+    measure(in_place, Plan("cpu", host_rounds=2), Arguments(setup=lambda: (torch.zeros(2),)))
     assert set(seen) == {1.0}
 
 
@@ -198,21 +186,21 @@ def test_an_exception_of_setup_passes_through() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        measure(lambda: None, Plan("cpu"), setup=fails)
+        measure(lambda: None, Plan("cpu"), Arguments(setup=fails))
     assert not torch.autograd.profiler._is_profiler_enabled
 
 
 def test_the_profile_carries_device_versions_and_label() -> None:
     _, measurement = measure(lambda: X + 1, Plan("cpu"), label="forward")
     assert measurement.profile.label == "forward"
-    assert measurement.profile.place.startswith("CPU (")
-    assert f"torch {torch.__version__}" in measurement.profile.place
+    assert measurement.profile.environment.device.startswith("CPU (")
+    assert measurement.profile.environment.versions["torch"] == torch.__version__
 
 
 def test_the_arguments_do_not_outlive_the_measurement() -> None:
     argument = torch.ones(3)
     alive = weakref.ref(argument)
-    _, measurement = measure(lambda x: None, Plan("cpu"), (argument,))
+    _, measurement = measure(lambda x: None, Plan("cpu"), Arguments((argument,)))
     found = measurement.profile
     del argument, measurement
     assert found.kernel_count == 0
@@ -231,16 +219,16 @@ def test_a_block_is_profiled_once_as_it_stands() -> None:
 
 def test_a_block_that_compiles_counts_its_compilations() -> None:
     torch.compiler.reset()
-    compiled = torch.compile(lambda x: x * 7 + 2)
+    compiled = torch.compile(lambda x: x * 7 + 2, backend="eager")
     with measure_once(Plan("cpu")) as found:
         compiled(X)
-    assert found[0].profile.recompiles == 1
+    assert recompiles_of(found[0]) == 1
 
 
 def test_a_block_has_no_host_times_and_says_why() -> None:
     with measure_once(Plan("cpu", host_rounds=5)) as found:
         X.exp()
-    assert found[0].profile.latency is None
+    assert found[0].profile.metrics["latency"].value is None
     assert "one-shot" in found[0].profile.metrics["latency"].why
 
 
@@ -260,40 +248,142 @@ def test_recompilations_of_the_measured_calls_are_counted() -> None:
     with measure_once(Plan("cpu")) as found:
         for _ in range(3):
             compiled(torch.ones(next(sizes)))
-    assert found[0].profile.recompiles == 3
-
-
-def test_without_a_gpu_asking_for_one_is_refused_before_the_code_runs() -> None:
-    calls: list[int] = []
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    with pytest.raises(ProfilerUnavailable, match="no GPU"):
-        profile(lambda: calls.append(1), device="cuda")
-    assert calls == []
+    assert recompiles_of(found[0]) == 3
 
 
 @pytest.mark.parametrize("verdict", ["gpu", "overhead", "sync", "mixed", "unknown"])
 def test_shapes_are_recorded_only_where_the_device_is_the_limit_and_while_it_is_ours(
     verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone: list[bool] = []
+    held: list[bool] = []
     taken: list[bool] = []
 
     @contextlib.contextmanager
-    def quiet(*_: object) -> Iterator[Quiet]:
-        alone.append(True)
-        yield Quiet(None)
-        alone.clear()
+    def alone(*_: object) -> Iterator[Watch]:
+        held.append(True)
+        yield unwatched()
+        held.clear()
 
-    def roofline(_: _Rounds) -> dict[str, Any]:
-        taken.append(bool(alone))
-        return {"roof": "memory", "reason": "near it"}
+    def record_shapes(_: _Run, step: RecordShapes) -> Shown:
+        taken.append(bool(held))
+        return Shown(step)
 
-    monkeypatch.setattr(measuring, "quiet", quiet)
-    monkeypatch.setattr(_Rounds, "roofline", roofline)
-    monkeypatch.setattr(Profile, "bound", Bound(verdict, ""))
+    def bound(*given: Any) -> Profile:
+        return msgspec.structs.replace(profile_of(*given), bound=Bound(verdict, ""))
+
+    monkeypatch.setattr(runner, "alone", alone)
+    monkeypatch.setattr(_Run, "_record_shapes", record_shapes)
+    monkeypatch.setattr(runner, "profile_of", bound)
     measure(lambda: None, Plan("cpu", rounds=8, host_rounds=8, roofline=True))
     assert taken == ([True] if verdict == "gpu" else [])
+
+
+@pytest.mark.parametrize(
+    ("plan", "locked"),
+    [
+        (Plan("cpu"), False),
+        (Plan("cpu", rounds=3), False),
+        (Plan("cpu", rounds=4), True),
+        (Plan("cpu", host_rounds=1), True),
+    ],
+)
+def test_the_gpu_is_asked_for_after_the_warm_up_and_for_times_only(
+    plan: Plan, locked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    @contextlib.contextmanager
+    def alone(device: Device, timeout_s: float, who: str) -> Iterator[Watch]:
+        raise GpuBusy(f"after {len(calls)} call")
+        yield
+
+    monkeypatch.setattr(runner, "alone", alone)
+    refused = pytest.raises(GpuBusy, match="after 1 call") if locked else contextlib.nullcontext()
+    with refused:
+        measure(lambda: calls.append(1), plan)
+
+
+def test_arguments_that_the_code_changes_are_noted() -> None:
+    def in_place(x: torch.Tensor, *, y: torch.Tensor) -> None:
+        y.add_(x)
+
+    given, plan = {"y": torch.zeros(4)}, Plan("cpu")
+    assert measure(in_place, plan, Arguments((X,), given))[1].profile.in_place == ("y",)
+    fresh = measure(in_place, plan, Arguments(setup=lambda: ((X,), {"y": torch.zeros(4)})))
+    assert fresh[1].profile.in_place == ()
+
+
+def test_verdicts_are_asked_for_only_where_the_plan_samples_on() -> None:
+    seen: list[Profile] = []
+
+    def judge(profile: Profile) -> list[Verdict]:
+        seen.append(profile)
+        return []
+
+    measure(lambda: None, Plan("cpu", rounds=2, host_rounds=2), judge=judge)
+    assert seen == []
+    measure(lambda: None, Plan("cpu", rounds=2, host_rounds=2, sample_on=True), judge=judge)
+    assert [len(one.metrics["latency"].rounds) for one in seen] == [2]
+
+
+def test_host_times_are_one_series_and_the_second_look_is_another() -> None:
+    """Undecided by 12 rounds and over by 24: so 24 are taken once more, apart from them."""
+    outcomes = iter(["undecided", "over", "over"])
+    seen: list[tuple[int, int]] = []
+
+    def judge(profile: Profile) -> list[Verdict]:
+        second = profile.second_look["latency"].rounds if profile.second_look else ()
+        seen.append((len(profile.metrics["latency"].rounds), len(second)))
+        return [Verdict(limit="max_latency", metric="latency", outcome=next(outcomes))]  # type: ignore[arg-type]
+
+    plan = Plan("cpu", rounds=2, host_rounds=12, sample_on=True)
+    _, measurement = measure(lambda: None, plan, judge=judge)
+    assert seen == [(12, 0), (24, 0), (24, 24)]
+    assert len(measurement.profile.metrics["latency"].rounds) == 24
+    assert len(measurement.profile.second_look["latency"].rounds) == 24
+
+
+# A device's sessions, recorded before, in place of new ones.
+
+
+class FakeWatch(Watch):
+    """A GPU that throttles in the blocks that are told."""
+
+    def __init__(self, throttled: Sequence[bool]) -> None:
+        super().__init__(None, Conditions())
+        self._throttled = iter(throttled)
+        self._discarded = 0
+
+    def block(self, rounds: int) -> bool:
+        throttled = next(self._throttled, False)
+        self._discarded += rounds * throttled
+        return not throttled
+
+    def conditions(self) -> Conditions:
+        return Conditions(discarded_rounds=self._discarded)
+
+
+def recorded_session(name: str, integrity: Integrity | None = None) -> sessions.Taken:
+    found = reading(name)
+    facts = session_facts(found)
+    facts = replace(facts, integrity=integrity or Integrity())
+    file = TraceFile(str(FOLDER / "none.json"), rounds=facts.rounds, collection_stopped=False)
+    recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
+    return sessions.Taken(file, found.trace, found.links, recording, facts)
+
+
+def nothing() -> None:
+    """A call that does nothing."""
+
+
+def a_run(plan: Plan, judge: Callable[[Profile], Sequence[Verdict]] | None = None) -> _Run:
+    return _Run(GPU, plan, nothing, Arguments(), "", judge)
+
+
+def finished(run: _Run) -> Measurement:
+    while (step := run.next_step()) is not None:
+        run.execute(step)
+    return run.measurement()
 
 
 @pytest.mark.parametrize("flush_l2", [True, False])
@@ -302,31 +392,100 @@ def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
 ) -> None:
     asked: dict[str, Any] = {}
 
-    def session(device: Device, prepare: Any, rounds: int, **options: Any) -> Profile:
+    def session(device: Device, prepare: Any, rounds: int, **options: Any) -> sessions.Taken:
         asked.update(options, rounds=rounds)
-        return recorded("memory")
+        return recorded_session("memory")
 
-    monkeypatch.setattr(taking, "profile_rounds", session)
-    gpu = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
-    plan = Plan("cuda", flush_l2=flush_l2, roofline=True)
-    prepare = taking.preparer(lambda: None, (), {}, None)
-    rounds = _Rounds(gpu, plan, prepare, False, {}, Quiet(None), "", lambda *_: None)
-    assert rounds.roofline()["roof"] == "compute"
-    assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True, "label": ""}
+    monkeypatch.setattr(sessions, "profile_rounds", session)
+    run = a_run(Plan("cuda", flush_l2=flush_l2, roofline=True))
+    run.execute(RecordShapes())
+    assert run._noted["roofline"].roof == "compute"
+    assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True}
 
 
-@pytest.mark.parametrize("rounds", [0, -1, True, 1.5, float("nan"), "2", "many", None])
-def test_nonsense_in_rounds_without_pytest(rounds: Any) -> None:
-    with pytest.raises(ValueError, match=r"rounds=.*: expected a whole number of one or more"):
-        profile(lambda: None, device="cpu", rounds=rounds)
+LOST = Integrity(("a kernel is missing",))
 
 
-@pytest.mark.parametrize("device", ["tpu", "", "auto", 3])
-def test_nonsense_in_device_without_pytest(device: Any) -> None:
-    with pytest.raises(ValueError, match=r'device=.*: expected "cuda", "cpu" or None'):
-        profile(lambda: None, device=device)
+def undecided_once() -> Callable[[Profile], list[Verdict]]:
+    outcomes = iter(["undecided"])
+
+    def judge(profile: Profile) -> list[Verdict]:
+        outcome: Any = next(outcomes, "kept")
+        return [Verdict(limit="max_cuda_time", metric="cuda_time", outcome=outcome)]
+
+    return judge
 
 
-def test_a_result_in_place_of_a_callable_without_pytest() -> None:
-    with pytest.raises(TypeError, match="profile takes a callable, got Tensor; write profile"):
-        profile(X + 1, device="cpu")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("integrities", "throttled", "batches", "kept", "discarded"),
+    [
+        ([None, None], [], 2, 0, 0),
+        ([None, LOST, None], [], 2, 0, 0),
+        ([None, LOST, LOST, LOST], [], 1, 0, 0),
+        ([None, None, None], [False, True], 2, 0, 12),
+        ([None, None, None, None], [False, True, True, True], 2, 12, 24),
+        ([None, None, LOST, LOST, LOST], [False, True], 1, 0, 12),
+    ],
+    ids=[
+        "at once",
+        "incomplete once",
+        "stays incomplete",
+        "throttled once",
+        "stays throttled",
+        "throttled, then incomplete",
+    ],
+)
+def test_only_the_try_of_a_further_batch_that_stands_joins_the_first(
+    integrities: list[Integrity | None],
+    throttled: list[bool],
+    batches: int,
+    kept: int,
+    discarded: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = iter(integrities)
+
+    def session(*_: object, **__: object) -> sessions.Taken:
+        return recorded_session("memory", next(taken))
+
+    monkeypatch.setattr(sessions, "profile_rounds", session)
+    run = a_run(Plan("cuda", rounds=12, sample_on=True), undecided_once())
+    run.watch = FakeWatch(throttled)
+    profile = finished(run).profile
+    first = len(recorded_session("memory").facts.metrics["cuda_time"].rounds)
+    assert len(profile.metrics["cuda_time"].rounds) == first * batches
+    assert len(profile.metrics["latency"].rounds) == 0
+    assert next(taken, "none left") == "none left"
+    assert profile.conditions.kept_throttled_rounds == kept
+    assert profile.conditions.discarded_rounds == discarded
+
+
+def test_the_profile_is_of_the_last_try_and_tells_of_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cold = Integrity(cold=("lazy loading",))
+    taken = iter([LOST, cold, None])
+    monkeypatch.setattr(
+        sessions, "profile_rounds", lambda *_, **__: recorded_session("memory", next(taken))
+    )
+    integrity = finished(a_run(Plan("cuda"))).profile.integrity
+    assert integrity.complete
+    assert (integrity.retakes, integrity.settled) == (1, True)
+
+
+def test_the_record_of_each_step_is_what_the_policy_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Step] = []
+    next_step = policy.next_step
+
+    def noting(plan: Plan, history: Sequence[Shown]) -> Step | None:
+        step = next_step(plan, history)
+        if history:
+            told.append(history[-1].step)
+        return step
+
+    monkeypatch.setattr(policy, "next_step", noting)
+    measure(lambda: None, Plan("cpu", warmup=2))
+    assert told[:2] == [WarmUp(0, 2), WarmUp(1, 2)]
+    assert len(told) == 3

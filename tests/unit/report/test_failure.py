@@ -1,29 +1,38 @@
-"""The message of a failed limit, on profiles of a real GPU."""
+"""The message of a failed limit."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
-from corpus import recorded
+from records import MLP, around, counted, kernel, mlp, profile, timed
 
-from pytest_kernelprof.analysis.profile import Lines, Profile
-from pytest_kernelprof.limits.evaluate import judge
+from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.report.failure import failure_message, footing, integrity_words
+from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.schema.run import (
+    Conditions,
+    Copy,
+    HostShares,
+    Integrity,
+    Neighbour,
+    Place,
+    Profile,
+    Wait,
+)
 
 
-def message(profile: Profile, **limits: Any) -> list[str]:
-    verdicts = judge(profile, [parse_keyword(name, value) for name, value in limits.items()])
-    return failure_message(profile, verdicts).splitlines()
+def message(of: Profile, place: Place | None = None, **limits: Any) -> list[str]:
+    verdicts = evaluate(of, [parse_keyword(name, value) for name, value in limits.items()], place)
+    return failure_message(msgspec.structs.replace(of, verdicts=verdicts)).splitlines()
 
 
 def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
-    places: Lines = {("kernel", i): "src/mlp.py:31" for i in range(5)}
-    lines = message(recorded("mlp").with_lines(places), max_kernels=1, max_launches=4)
-    assert lines[0] == "max_kernels: 5 kernels launched, limit 1"
-    assert lines[1] == "max_launches: 5 launch calls, limit 4"
+    kernels = [msgspec.structs.replace(one, source="src/mlp.py:31") for one in MLP]
+    lines = message(profile(kernels), max_kernels=1, max_launches=4)
+    assert lines[0] == "max_kernels: 5 > 1"
+    assert lines[1] == "max_launches: 5 > 4"
     assert lines[2].split() == ["#", "kernel", "launched", "by", "line", "cuda", "time"]
     assert all("mlp.py:31" in line for line in lines[3:8])
     place = "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0"
@@ -32,61 +41,85 @@ def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
 
 
 def test_a_kept_limit_is_not_told() -> None:
-    lines = message(recorded("mlp"), max_kernels=1, max_syncs=0)
+    lines = message(mlp(counted("syncs", 0)), max_kernels=1, max_syncs=0)
     assert not any("max_syncs" in line for line in lines)
 
 
-def test_copies_are_shown_where_copies_are_the_violation() -> None:
-    text = "\n".join(message(recorded("copies"), max_memcpys=0))
-    assert "no kernels were launched" in text
-    assert "Memcpy DtoH (Device -> Pageable)" in text
+def test_an_undecided_limit_is_told_below_a_broken_one() -> None:
+    lines = message(mlp(around("cuda_time", 100.0)), max_cuda_time="105us", max_kernels=1)
+    assert lines[0] == "max_kernels: 5 > 1"
+    assert lines[1].endswith("UNDECIDED, the interval holds the limit")
 
 
-def test_waits_are_shown_where_waits_are_the_violation() -> None:
-    lines = message(recorded("syncs"), max_syncs=0)
-    assert any("waits in" in line for line in lines)
-    assert any("aten::_local_scalar_dense" in line for line in lines)
+def test_a_disturbed_time_says_by_what() -> None:
+    busy = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
+    lines = message(mlp(around("cuda_time", 100.0), conditions=busy), max_cuda_time="1us")
+    assert lines[0].endswith(
+        "UNDECIDED, CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)"
+    )
 
 
-@pytest.mark.parametrize("name", ["mlp", "backward", "copies", "syncs", "compiled"])
-def test_tables_fit_a_hundred_columns(name: str) -> None:
-    lines = message(recorded(name), max_kernels=0, max_memcpys=0, max_syncs=0)
-    assert max(len(line) for line in lines[:-1]) <= 100
-
-
-def test_a_profile_of_several_is_named() -> None:
-    profile = recorded("mlp")
-    profile.label = "profile 2"
-    assert message(profile, max_kernels=1)[0] == "in profile 2:"
-
-
-def test_a_violated_limit_of_an_incomplete_profile_says_so() -> None:
-    whole = recorded("mlp")
-    stopped = {**whole.recording, "collection_stopped": True}
-    profile = Profile(replace(whole.trace, recording=stopped))
-    assert "INCOMPLETE: the profiler stopped collecting" in message(profile, max_kernels=1)[-1]
+TEST = Place("tests/test_mlp.py", 31)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("more", "place", "origin"),
     [
-        ("linear", "complete: 2/2 launches matched in 2 rounds"),
-        ("stack", "complete: 5/5 launches matched"),
-        ("graph", "graph replay proved"),
-        ("cold_add", "COLD (Lazy Function Loading)"),
+        ({}, TEST, "  at test_mlp.py:31"),
+        ({"place": TEST}, None, "  at test_mlp.py:31"),
+        ({"label": "profile 2"}, None, "  in profile 2"),
+        ({"label": "profile 2"}, TEST, "  in profile 2, at test_mlp.py:31"),
+        ({"label": "mine", "one_shot": True}, TEST, "  in region 'mine', at test_mlp.py:31"),
     ],
+    ids=["limit's place", "profile's place", "one of several", "both", "region"],
 )
-def test_completeness_is_told_in_words(name: str, words: str) -> None:
-    assert words in integrity_words(recorded(name))
+def test_which_profile_it_is_and_where_it_was_taken_stands_below_the_verdicts(
+    more: dict[str, Any], place: Place | None, origin: str
+) -> None:
+    lines = message(mlp(**more), place, max_kernels=1)
+    assert lines[:2] == ["max_kernels: 5 > 1", origin]
 
 
-def test_what_bounds_the_call_is_told_where_it_was_measured() -> None:
-    timings = {
-        "latency_us": [300.0] * 12,
-        "dispatch_us": [200.0] * 12,
-        "floor_us": [5.0] * 12,
-        "back_to_back_us": 10_000.0,
-    }
-    profile = recorded("mlp").with_recording({"host_timings": timings})
-    assert "overhead-bound: yes (10.00ms a call in a row" in footing(profile)
-    assert "overhead-bound" not in footing(recorded("mlp"))
+def test_a_violated_limit_of_an_incomplete_profile_says_so() -> None:
+    lost = mlp(integrity=Integrity(("the profiler stopped collecting",)))
+    assert "INCOMPLETE: the profiler stopped collecting" in message(lost, max_kernels=1)[-1]
+
+
+COPIES = profile(
+    (),
+    [counted("memcpys", 1), counted("memcpy_bytes", 4)],
+    copies=(Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ()),),
+)
+
+
+@pytest.mark.parametrize("limits", [{"max_memcpys": 0}, {"max_memcpy_bytes": "0 B"}])
+def test_copies_are_shown_where_copies_are_the_violation(limits: dict[str, Any]) -> None:
+    text = "\n".join(message(COPIES, **limits))
+    assert "Memcpy DtoH (Device -> Pageable)" in text
+
+
+def test_where_no_kernels_were_launched_it_is_said() -> None:
+    assert "  no kernels were launched" in message(COPIES, max_memcpys=0)
+
+
+WAITING = mlp(counted("syncs", 1), waits=(Wait("cudaStreamSynchronize", ("aten::item",)),))
+
+
+def test_waits_are_shown_where_waits_are_the_violation() -> None:
+    assert any("cudaStreamSynchronize" in line for line in message(WAITING, max_syncs=0))
+
+
+def test_waits_are_not_shown_where_something_else_is_the_violation() -> None:
+    assert not any("cudaStreamSynchronize" in line for line in message(WAITING, max_kernels=0))
+
+
+def test_where_the_overhead_lies_is_shown_where_it_is_the_violation() -> None:
+    slow = mlp(timed("launch_overhead", [60.0]), host_shares=HostShares(0.6, 0.3, 0.1))
+    lines = message(slow, max_launch_overhead="1us")
+    assert any(line.startswith("  host, profiled: 60% operator dispatch") for line in lines)
+
+
+def test_tables_fit_a_hundred_columns() -> None:
+    long = [kernel("k" * 200, "o" * 200, "p" * 200, source="s" * 200)] * 3
+    lines = message(profile(long), max_kernels=0)
+    assert max(len(line) for line in lines[:-1]) == 100

@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from built import call, copy, kernel, launched, profile_of, round_of, span
-from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, recorded
+from built import call, copy, kernel, launched, profile_of, reading_of_events, round_of, span
+from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, reading, recorded
+from msgspec import structs
 
+from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.trace.completeness import check_integrity
+from pytest_kernelprof.trace.reading import reading_of
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,15 +108,11 @@ def test_a_kernel_before_its_launch_is_clock_skew_and_no_problem(tmp_path: Path)
     assert "clocks" in profile.metrics["gpu_idle"].why
 
 
-def test_full_buffers_are_a_problem(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from pytest_kernelprof.analysis.profile import Profile
-
-    whole = recorded("mlp")
-    stopped = {**whole.recording, "collection_stopped": True}
-    profile = Profile(replace(whole.trace, recording=stopped))
-    assert any("stopped collecting" in p for p in profile.integrity.problems)
+def test_full_buffers_are_a_problem() -> None:
+    whole = reading("mlp").trace
+    stopped = structs.replace(whole.recording, collection_stopped=True)
+    integrity = check_integrity(reading_of(replace(whole, recording=stopped)))
+    assert any("stopped collecting" in p for p in integrity.problems)
 
 
 def test_launches_during_a_graph_capture_execute_nothing_and_are_not_missed() -> None:
@@ -326,8 +325,9 @@ def test_a_copy_that_a_kernel_carries_out_is_not_missed(tmp_path: Path) -> None:
 def test_as_many_rounds_as_were_annotated_must_be_there_no_more_and_no_fewer(
     tmp_path: Path, noted: int, complete: bool
 ) -> None:
-    profile = profile_of(tmp_path, round_of(0, 0, 50), round_of(1, 60, 50), launched("k", 10, 1))
-    assert check_integrity(replace(profile.trace, recording={"rounds": noted})).complete is complete
+    events = [round_of(0, 0, 50), round_of(1, 60, 50), *launched("k", 10, 1)]
+    trace = replace(reading_of_events(tmp_path, *events).trace, recording=Recording(rounds=noted))
+    assert check_integrity(reading_of(trace)).complete is complete
 
 
 def test_replays_that_differ_are_noticed_though_their_sums_are_equal(tmp_path: Path) -> None:
@@ -367,3 +367,11 @@ def test_a_call_of_unknown_name_that_has_a_kernel_is_a_launch(tmp_path: Path) ->
         tmp_path, round_of(0, 0, 100), call("someVendorsCall", 10, 1), kernel("k", 15, 1)
     )
     assert (profile.integrity.launches, profile.integrity.matched) == (1, 1)
+
+
+def test_a_capture_without_an_end_exempts_no_launch(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 0, 99), call("cudaStreamBeginCapture", 10, 1),
+        call("cudaLaunchKernel", 40, 2),
+    )  # fmt: skip
+    assert not profile.integrity.complete

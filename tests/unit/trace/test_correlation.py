@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import call, kernel, launched, operator, profile_of
-from corpus import NAMES, recorded
+from built import call, kernel, launched, operator, profile_of, reading_of_events
+from corpus import NAMES, reading
 
 from pytest_kernelprof.trace.correlation import ancestors
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 
 def test_an_operator_lies_in_the_innermost_one_around_it(tmp_path: Path) -> None:
-    profile = profile_of(
+    found = reading_of_events(
         tmp_path, operator("outer", 0, 100), operator("middle", 10, 50), operator("inner", 20, 10),
         operator("sibling", 70, 10), operator("later", 200, 10),
     )  # fmt: skip
-    names = profile.trace.operators.name.tolist()
+    names = found.trace.operators.name.tolist()
     chains = {
-        names[i]: [names[above] for above in ancestors(profile.links, i)] for i in range(len(names))
+        names[i]: [names[above] for above in ancestors(found.links, i)] for i in range(len(names))
     }
     assert chains == {
         "outer": ["outer"],
@@ -35,20 +35,20 @@ def test_of_two_operators_that_start_together_the_longer_is_outside(
     tmp_path: Path, parent_first: bool
 ) -> None:
     events = [operator("long", 0, 100), operator("short", 0, 50)]
-    profile = profile_of(tmp_path, events if parent_first else events[::-1])
-    names = profile.trace.operators.name.tolist()
-    assert profile.links.parent[names.index("short")] == names.index("long")
-    assert profile.links.parent[names.index("long")] == NO_ID
+    found = reading_of_events(tmp_path, events if parent_first else events[::-1])
+    names = found.trace.operators.name.tolist()
+    assert found.links.parent[names.index("short")] == names.index("long")
+    assert found.links.parent[names.index("long")] == NO_ID
 
 
 def test_an_operator_of_another_thread_encloses_nothing(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, operator("a", 0, 100, tid=1), operator("b", 10, 10, tid=2))
-    assert profile.links.parent.tolist() == [NO_ID, NO_ID]
+    found = reading_of_events(tmp_path, operator("a", 0, 100, tid=1), operator("b", 10, 10, tid=2))
+    assert found.links.parent.tolist() == [NO_ID, NO_ID]
 
 
 def test_an_operator_that_ends_when_the_next_begins_does_not_enclose_it(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, operator("a", 0, 10), operator("b", 10, 10))
-    assert profile.links.parent.tolist() == [NO_ID, NO_ID]
+    found = reading_of_events(tmp_path, operator("a", 0, 10), operator("b", 10, 10))
+    assert found.links.parent.tolist() == [NO_ID, NO_ID]
 
 
 def test_a_launch_belongs_to_the_operator_of_its_external_id(tmp_path: Path) -> None:
@@ -95,14 +95,14 @@ def test_a_kernel_without_a_recorded_launch_has_no_operators(tmp_path: Path) -> 
 
 
 def test_events_without_ids_are_not_joined_to_each_other(tmp_path: Path) -> None:
-    profile = profile_of(tmp_path, call("cudaLaunchKernel", 0, -1), kernel("k", 50, -1))
-    assert profile.links.call_of_activity.tolist() == [NO_ID]
+    found = reading_of_events(tmp_path, call("cudaLaunchKernel", 0, -1), kernel("k", 50, -1))
+    assert found.links.call_of_activity.tolist() == [NO_ID]
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"triton_coop"}))
 def test_each_recorded_kernel_has_its_launch_before_it_runs(name: str) -> None:
-    profile = recorded(name)
-    trace, calls = profile.trace, profile.links.call_of_activity
+    found = reading(name)
+    trace, calls = found.trace, found.links.call_of_activity
     kernels = trace.activities.kind == KERNEL
     assert (calls[kernels] != NO_ID).all()
     assert (trace.calls.start[calls[kernels]] <= trace.activities.start[kernels]).all()

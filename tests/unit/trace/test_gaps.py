@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import Event, call, kernel, profile_of, round_of
-from corpus import NAMES, recorded
+from built import Event, call, kernel, profile_of, reading_of_events, round_of
+from corpus import NAMES, reading, recorded
 
-from pytest_kernelprof.analysis.profile import Profile
-from pytest_kernelprof.trace.gaps import Gaps, RoundGaps, gaps_of
-
-
-def gaps(profile: Profile) -> Gaps:
-    return gaps_of(profile.trace, profile.links, profile._layout, profile._ours)
+from pytest_kernelprof.schema.run import Gaps, RoundGaps
+from pytest_kernelprof.trace.gaps import gaps_of
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_classes_of_a_recorded_trace_sum_up_to_its_idle_time(name: str) -> None:
     profile = recorded(name)
-    found = gaps(profile)
+    found = profile.gaps
     if profile.integrity.clock_skew:
         assert found.rounds == ()
         assert "clocks" in found.why
@@ -30,13 +26,13 @@ def test_the_classes_of_a_recorded_trace_sum_up_to_its_idle_time(name: str) -> N
 
 
 def test_small_kernels_of_a_recorded_call_wait_for_the_host() -> None:
-    for one in gaps(recorded("decode")).rounds:
+    for one in gaps_of(reading("decode")).rounds:
         assert one.host_wait > 100
         assert one.kernel_wait + one.other < 1
 
 
 def test_kernels_of_a_recorded_graph_wait_for_each_other() -> None:
-    for one in gaps(recorded("graph")).rounds:
+    for one in gaps_of(reading("graph")).rounds:
         assert 3 < one.kernel_wait < 12
 
 
@@ -45,7 +41,7 @@ def launch(ts: float, correlation: int, dur: float = 2) -> Event:
 
 
 def rounds(folder: Path, *events: Event) -> tuple[RoundGaps, ...]:
-    return gaps(profile_of(folder, round_of(0, 0, 1000), *events)).rounds
+    return gaps_of(reading_of_events(folder, round_of(0, 0, 1000), *events)).rounds
 
 
 def test_a_launch_after_the_previous_end_is_a_wait_for_the_host(tmp_path: Path) -> None:
@@ -86,7 +82,7 @@ def test_overlapping_streams_leave_no_gap(tmp_path: Path) -> None:
 
 
 def test_gaps_between_rounds_are_none_of_theirs(tmp_path: Path) -> None:
-    profile = profile_of(
+    session = reading_of_events(
         tmp_path,
         round_of(0, 0, 5),
         launch(1, 1),
@@ -95,7 +91,7 @@ def test_gaps_between_rounds_are_none_of_theirs(tmp_path: Path) -> None:
         launch(101, 2),
         kernel("b", 110, 2),
     )
-    assert gaps(profile).rounds == (RoundGaps(0, 0, 0), RoundGaps(0, 0, 0))
+    assert gaps_of(session).rounds == (RoundGaps(0, 0, 0), RoundGaps(0, 0, 0))
 
 
 def test_a_round_without_activities_has_no_gap(tmp_path: Path) -> None:
@@ -103,5 +99,6 @@ def test_a_round_without_activities_has_no_gap(tmp_path: Path) -> None:
 
 
 def test_with_skewed_clocks_nothing_is_claimed(tmp_path: Path) -> None:
-    found = gaps(profile_of(tmp_path, round_of(0, 0, 100), launch(20, 1), kernel("a", 10, 1)))
+    events = [launch(20, 1), kernel("a", 10, 1)]
+    found = profile_of(tmp_path, round_of(0, 0, 100), *events).gaps
     assert found == Gaps((), "not to be had: the clocks of host and device disagree in this trace")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from corpus import recorded
+from corpus import reading
 
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.trace import Trace, read_trace
-from pytest_kernelprof.trace.model import Input
+from pytest_kernelprof.trace.model import Input, Trace
+from pytest_kernelprof.trace.reader import read_trace
 
 
 def inputs_of(trace: Trace, name: str) -> list[tuple[Input, ...]]:
@@ -26,7 +26,7 @@ def inputs_of(trace: Trace, name: str) -> list[tuple[Input, ...]]:
 
 
 def test_a_recorded_trace_with_shapes() -> None:
-    first, *others = inputs_of(recorded("memory").trace, "aten::mm")
+    first, *others = inputs_of(reading("memory").trace, "aten::mm")
     assert first == (
         Input((8192, 768), (768, 1), "c10::BFloat16"),
         Input((768, 3072), (1, 768), "c10::BFloat16"),
@@ -37,7 +37,7 @@ def test_a_recorded_trace_with_shapes() -> None:
 
 @pytest.mark.parametrize("name", ["mlp", "stack", "empty"])
 def test_without_shapes_there_is_no_column(name: str) -> None:
-    assert recorded(name).trace.operators.inputs is None
+    assert reading(name).trace.operators.inputs is None
 
 
 def test_a_session_records_them_when_asked() -> None:
@@ -46,8 +46,8 @@ def test_a_session_records_them_when_asked() -> None:
     with session, session.round():
         torch.cat([x @ x.t(), torch.zeros(1, 3)])
         torch.add(x, 2.5)
-    recording = session.recording()
-    trace = read_trace(recording.path)
+    file = session.export()
+    trace = read_trace(file.path)
     assert inputs_of(trace, "aten::mm")[0][1] == Input((4, 3), (1, 4), "float")
     tensors, dim = inputs_of(trace, "aten::cat")[0]
     assert (tensors.shape, tensors.dtype) == ((), "TensorList")
@@ -60,8 +60,8 @@ def test_a_session_does_not_record_them_by_itself() -> None:
     session = Session(current_device("cpu"), stacks=False)
     with session, session.round():
         torch.ones(2) + 1
-    recording = session.recording()
-    assert read_trace(recording.path).operators.inputs is None
+    file = session.export()
+    assert read_trace(file.path).operators.inputs is None
 
 
 def document(args: object) -> str:

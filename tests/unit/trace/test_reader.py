@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from corpus import FOLDER, NAMES, document
+from corpus import FOLDER, NAMES, document, reading
 
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.trace import read_trace
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET
+from pytest_kernelprof.trace.reader import read_trace
 
 EVENT = '{"ph":"X","cat":"cpu_op","name":"a","tid":1,"ts":%s,"dur":1}'
 
@@ -299,3 +299,9 @@ def test_forward_and_backward_are_paired_by_their_flow(tmp_path: Path) -> None:
     )
     flows = read_trace(written(tmp_path / "t.json", events)).flows
     assert (flows.forward_at.tolist(), flows.backward_at.tolist()) == ([1500], [9000])
+
+
+def test_recorded_python_frames_are_read_with_their_thread() -> None:
+    frames = reading("stack").trace.frames
+    assert any("record.py(" in name for name in frames.name)
+    assert len(set(frames.thread.tolist())) > 1

@@ -76,3 +76,13 @@ def test_an_annotation_of_the_user_makes_no_round(tmp_path: Path) -> None:
 def test_an_operator_named_like_a_round_makes_no_round(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, operator("kernelprof::round#0", 0, 10), launched("k", 50, 1))
     assert profile.kernel_count == 1
+
+
+def test_a_session_with_one_sentinel_misses_the_other(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 100, 50), launched("k", 110, 2), annotation(LAST, 200, 20),
+        launched("spin", 205, 3),
+    )  # fmt: skip
+    assert profile.integrity.problems == (
+        "the first sentinel kernel of the session was not recorded",
+    )

@@ -1,13 +1,11 @@
-"""Conditions in words and as plain data."""
+"""The conditions of timed rounds in words."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
 
-from pytest_kernelprof.schema.conditions import Conditions, Contender
+from pytest_kernelprof.report.words import conditions_words, doubt_words
+from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 ROUGH = Conditions(
     blocks=4,
@@ -15,7 +13,7 @@ ROUGH = Conditions(
     discarded_rounds=24,
     throttle_reasons=("power brake", "thermal slowdown"),
     power_capped_blocks=1,
-    contenders=(Contender(17, 60), Contender(99, 5)),
+    contenders=(Neighbour(17, 60), Neighbour(99, 5)),
     sm_clock_mhz_low=1410,
     sm_clock_mhz_high=1980,
     sm_clock_mhz_max=1980,
@@ -23,7 +21,7 @@ ROUGH = Conditions(
 
 
 def test_words_say_clock_throttling_power_and_other_processes() -> None:
-    assert ROUGH.words() == (
+    assert conditions_words(ROUGH) == (
         "SM clock 1410 to 1980 MHz of 1980; THROTTLED (power brake, thermal slowdown) in 2 of 4 "
         "blocks, 24 rounds discarded; at the power limit in 1 of 4 blocks; CONTENDED: other "
         "processes worked on this GPU (pid 17 up to 60 %, pid 99 up to 5 %)"
@@ -45,25 +43,30 @@ def test_words_say_clock_throttling_power_and_other_processes() -> None:
         ),
         (Conditions(1, why_contention_unknown="refused"), "other processes unknown: refused"),
         (
-            Conditions(1, contenders=(Contender(7, 50),), why_contention_unknown="refused later"),
+            Conditions(1, contenders=(Neighbour(7, 50),), why_contention_unknown="refused later"),
             "CONTENDED: other processes worked on this GPU (pid 7 up to 50 %)",
         ),
     ],
 )
 def test_words_say_only_what_there_is_to_say(conditions: Conditions, words: str) -> None:
-    assert conditions.words() == words
+    assert conditions_words(conditions) == words
 
 
-def test_rounds_that_were_kept_were_not_discarded() -> None:
-    kept = replace(ROUGH, discarded_rounds=36).keeping_throttled(12)
-    assert (kept.discarded_rounds, kept.kept_throttled_rounds) == (24, 12)
+THROTTLED = Conditions(blocks=3, discarded_rounds=36, throttle_reasons=("power brake", "heat"))
 
 
-def test_contended_is_what_has_contenders() -> None:
-    assert ROUGH.contended
-    assert not Conditions(blocks=1).contended
-
-
-@pytest.mark.parametrize("conditions", [ROUGH, Conditions()])
-def test_plain_data_survives_json_and_comes_back(conditions: Conditions) -> None:
-    assert Conditions.from_plain(json.loads(json.dumps(conditions.plain()))) == conditions
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        (Conditions(blocks=3), ""),
+        (THROTTLED, ""),
+        (THROTTLED.keeping_throttled(12), "the GPU throttled (power brake, heat) in three tries"),
+        (
+            ROUGH,
+            "CONTENDED: other processes worked on this GPU (pid 17 up to 60 %, pid 99 up to 5 %)",
+        ),
+    ],
+    ids=["quiet", "throttled rounds discarded", "throttled rounds kept", "contended"],
+)
+def test_a_doubt_is_what_keeps_times_from_being_judged(conditions: Conditions, words: str) -> None:
+    assert doubt_words(conditions) == words

@@ -1,0 +1,90 @@
+"""The metrics that follow from a device trace alone: counts, copies, and the device's times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_kernelprof.analysis.metrics import metric_of
+from pytest_kernelprof.schema.metrics import DIRECTIONS
+from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
+from pytest_kernelprof.trace.vocabulary import DIRECTION, PAGEABLE, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.schema.run import Metric
+    from pytest_kernelprof.trace.model import Bools, Ints, Strings, Trace
+    from pytest_kernelprof.trace.reading import Reading
+
+
+def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str, Metric]:
+    """All metrics of the profiled rounds, by name. ``waits``: those of the host, in each round."""
+    acts = reading.trace.activities
+    kernels, copies = acts.kind == KERNEL, acts.kind == MEMCPY
+    spans = [_busy_and_span(reading, i) for i in range(reading.rounds)]
+    rounds: dict[str, list[float]] = {
+        "kernels": _per_round(reading, kernels),
+        "launches": _launches(reading),
+        "memsets": _per_round(reading, acts.kind == MEMSET),
+        "syncs": [len(of_round) for of_round in waits],
+        "cuda_time": [ns / 1e3 for ns in _per_round(reading, kernels, acts.end - acts.start)],
+        **_copies(reading, copies),
+        "memcpys_pageable": _per_round(reading, copies & matches(acts.name, PAGEABLE)),
+        "gpu_busy": [busy / 1e3 for busy, _ in spans],
+        "gpu_span": [span / 1e3 for _, span in spans],
+        "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
+    }
+    return {name: metric_of(name, values) for name, values in rounds.items()}
+
+
+def directions(trace: Trace) -> Strings:
+    """Direction of each memcpy: "h2d", "d2h", "d2d", "p2p"; empty for other activities."""
+    acts = trace.activities
+    found = np.full(len(acts), "", np.object_)
+    for i in np.flatnonzero(acts.kind == MEMCPY):
+        match = DIRECTION.search(acts.name[i])
+        found[i] = f"{match[1]}2{match[2]}".lower() if match else "?"
+    return found
+
+
+def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
+    size, direction = reading.trace.activities.bytes, directions(reading.trace)
+    which = {"": copies, **{f"_{d}": direction == d for d in DIRECTIONS}}
+    counts = {f"memcpys{suffix}": _per_round(reading, of) for suffix, of in which.items()}
+    sizes = {f"memcpy_bytes{suffix}": _per_round(reading, of, size) for suffix, of in which.items()}
+    return counts | sizes
+
+
+def _per_round(reading: Reading, chosen: Bools, weights: Ints | None = None) -> list[float]:
+    """Of each round, how many of the chosen activities it has, or the sum of their weights."""
+    ours = reading.round_of_activity
+    chosen = chosen & (ours != NO_ID)
+    values = np.bincount(
+        ours[chosen], None if weights is None else weights[chosen], minlength=reading.rounds
+    )
+    return [int(value) for value in values]
+
+
+def _launches(reading: Reading) -> list[float]:
+    """Launch calls of each round that ran something."""
+    ran = np.zeros(len(reading.trace.calls), np.bool_)
+    linked = reading.links.call_of_activity
+    ran[linked[linked != NO_ID]] = True
+    chosen = reading.launches & ran & (reading.round_of_call != NO_ID)
+    counts = np.bincount(reading.round_of_call[chosen], minlength=reading.rounds)
+    return [int(count) for count in counts]
+
+
+def _busy_and_span(reading: Reading, number: int) -> tuple[int, int]:
+    """Union and extent of the intervals of one round's activities, in ns."""
+    acts = reading.trace.activities
+    rows = np.flatnonzero(reading.round_of_activity == number)
+    if not len(rows):
+        return 0, 0
+    rows = rows[np.argsort(acts.start[rows], kind="stable")]
+    start, reached = acts.start[rows], np.maximum.accumulate(acts.end[rows])
+    gap = np.maximum(0, start[1:] - reached[:-1]).sum()
+    span = int(reached[-1] - start[0])
+    return span - int(gap), span

@@ -1,0 +1,81 @@
+"""The waits of the host for the device: which calls wait, one wait an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.rounds import round_of_time
+from pytest_kernelprof.trace.vocabulary import (
+    CLOSING_CALL,
+    NOT_A_HOST_WAIT,
+    POLLING,
+    TO_PAGEABLE,
+    WAIT_CALL,
+    matches,
+)
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.trace.model import Bools, Trace
+    from pytest_kernelprof.trace.reading import Reading
+
+
+def host_waits(reading: Reading) -> list[list[int]]:
+    """The waits of the host for the device, a list of calls for each round.
+
+    One wait an operator, however many calls it takes: the first stands for it. ``NO_ID`` stands
+    for a wait whose call the profiler does not record.
+    """
+    trace, links, of_round = reading.trace, reading.links, reading.round_of_call
+    waits: list[list[int]] = [[] for _ in range(reading.rounds)]
+    seen: set[int] = set()
+    closing = NO_ID if reading.layout.annotated else _closing_call(trace)
+    for call in np.flatnonzero(waiting_calls(reading)).tolist():
+        if call == closing:
+            continue
+        operator = int(links.operator_of_call[call])
+        is_operator = operator != NO_ID and not trace.operators.annotation[operator]
+        if of_round[call] == NO_ID or (is_operator and operator in seen):
+            continue
+        if is_operator:
+            seen.add(operator)
+        waits[of_round[call]].append(call)
+    unlinked = ~np.isin(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
+    for at in round_of_time(reading.layout.rounds, trace.waits.start[unlinked], late=False):
+        if at != NO_ID:
+            waits[at].append(NO_ID)
+    return waits
+
+
+def waiting_calls(reading: Reading) -> Bools:
+    """Calls in which the host waits for the device; polling is none.
+
+    Where the profiler records synchronisations (category ``cuda_sync``) they decide, else the
+    calls' names do. A copy to pageable memory returns when it is done, also without a
+    synchronising call: it waits too.
+    """
+    trace = reading.trace
+    calls = trace.calls
+    recorded = calls.correlation[
+        np.isin(calls.correlation, trace.waits.correlation[_is_host_wait(trace)])
+    ]
+    waits: Bools = np.isin(calls.correlation, recorded) & (calls.correlation != NO_ID)
+    waits = (waits | matches(calls.name, WAIT_CALL)) & ~matches(calls.name, POLLING)
+    to_pageable = matches(trace.activities.name, TO_PAGEABLE)
+    copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
+    waits[copies[copies != NO_ID]] = True
+    return waits
+
+
+def _closing_call(trace: Trace) -> int:
+    """The synchronisation with which the profiler ends every recording, where it is the last call
+    of the trace. In our own sessions it lies outside the rounds."""
+    last = len(trace.calls) - 1
+    closes = last >= 0 and CLOSING_CALL.search(trace.calls.name[last]) is not None
+    return last if closes else NO_ID
+
+
+def _is_host_wait(trace: Trace) -> Bools:
+    return np.logical_not(matches(trace.waits.name, NOT_A_HOST_WAIT))

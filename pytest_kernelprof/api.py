@@ -1,0 +1,263 @@
+"""What users hold in their hands without pytest: ``profile(fn)`` and the ``Profile`` it returns."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.units import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_kernelprof.measure.runner import Measurement
+    from pytest_kernelprof.schema.recording import DeviceKind
+
+
+class Profile:
+    """What one measurement recorded. Build one with ``profile(fn)``, the fixture, or
+    ``Profile.from_trace(path)``.
+
+    Every metric is in ``metrics`` under its name and, but for ``kernels``, an attribute:
+    ``profile.launches``, ``profile.cuda_time``, ... (None where it could not be had;
+    ``metrics[name].why`` says why). ``kernels`` is the tuple of kernels in launch order and
+    ``kernel_count`` their number.
+
+    Attributes:
+        record: all of it as one record, which reports are made of.
+    """
+
+    def __init__(
+        self,
+        record: run.Profile,
+        *,
+        trace: str = "",
+        recording: Recording = NOTHING_NOTED,
+        keeps: object = None,
+        no_kernels: str = "",
+        no_trace: str = "",
+    ) -> None:
+        """Use ``profile(fn)``, the fixture or ``from_trace`` instead.
+
+        Args:
+            trace: the file that it was read from. recording: what was noted beside it.
+            keeps: whatever has to live as long as the profile, such as its trace file.
+            no_kernels: why kernels, copies and waits are kept no more; empty where they are.
+            no_trace: likewise, of the trace file.
+        """
+        self.record = record
+        self._trace = trace
+        self._recording = recording
+        self._keeps = keeps
+        self._no_kernels = no_kernels
+        self._no_trace = no_trace
+
+    @classmethod
+    def from_trace(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read a Chrome trace, plain or gzip, of our own or from elsewhere.
+
+        Raises:
+            TraceError: the file cannot be read as one.
+        """
+        from pytest_kernelprof.analysis.profile import profile_of, session_facts
+        from pytest_kernelprof.trace.reader import read_trace
+        from pytest_kernelprof.trace.reading import reading_of
+
+        trace = read_trace(path)
+        record = profile_of(session_facts(reading_of(trace)), trace.recording)
+        return cls(record, trace=os.path.abspath(trace.source), recording=trace.recording)
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> Profile:
+        """The profile of a measurement, its trace file kept as long as it lives."""
+        file = measurement.file
+        return cls(
+            measurement.profile, trace=file.path, recording=measurement.recording, keeps=file
+        )
+
+    @property
+    def label(self) -> str:
+        """Which of a test's profiles this is (a region's name), empty for the only one."""
+        return self.record.label
+
+    @property
+    def device_kind(self) -> DeviceKind:
+        """Either "cuda" or "cpu"."""
+        return self.record.environment.kind
+
+    @property
+    def environment(self) -> run.Environment:
+        """The device and the software around it."""
+        return self.record.environment
+
+    @property
+    def rounds(self) -> int:
+        """How many calls were profiled."""
+        return self.record.rounds
+
+    @property
+    def integrity(self) -> run.Integrity:
+        """Whether the profile is complete, and what is missing if not."""
+        return self.record.integrity
+
+    @property
+    def kernel_count(self) -> int:
+        """Number of kernels of one call; the largest where rounds differ."""
+        return self.record.kernel_count
+
+    @property
+    def kernels(self) -> tuple[run.Kernel, ...]:
+        """The kernels of one call in launch order: of the round that had most of them.
+
+        Raises:
+            IncompleteProfile: they were dropped, since the test took very many profiles.
+        """
+        return self._whole().kernels
+
+    @property
+    def variants(self) -> tuple[tuple[run.Kernel, ...], ...]:
+        """The different sequences of kernels among the rounds, by name and operators; ``kernels``
+        comes first. Nearly always it is the only one."""
+        record = self._whole()
+        return (record.kernels, *record.variants)
+
+    def kernels_of_rounds(self) -> tuple[tuple[run.Kernel, ...], ...]:
+        """The kernels of each profiled round, in launch order, without source lines: read from the
+        trace again, which takes as long as it is large.
+
+        Raises:
+            IncompleteProfile: the trace was dropped, since the test took very many profiles.
+        """
+        from dataclasses import replace
+
+        from pytest_kernelprof.analysis.profile import kernels_of_rounds
+        from pytest_kernelprof.trace.reader import read_trace
+        from pytest_kernelprof.trace.reading import reading_of
+
+        trace = read_trace(self._whole_trace())
+        return kernels_of_rounds(reading_of(replace(trace, recording=self._recording)))
+
+    @property
+    def copies(self) -> tuple[run.Copy, ...]:
+        """The memory copies of one call in order; none on the CPU."""
+        return self._whole().copies
+
+    @property
+    def waits(self) -> tuple[run.Wait, ...]:
+        """The waits of the host for the device in one call, in order; none on the CPU."""
+        return self._whole().waits
+
+    @property
+    def metrics(self) -> dict[str, run.Metric]:
+        """All metrics by name."""
+        return self.record.metrics
+
+    @property
+    def bound(self) -> run.Bound:
+        """What the call is limited by, with the reason in words."""
+        return self.record.bound
+
+    @property
+    def gaps(self) -> run.Gaps:
+        """Why the device was idle between the activities of each round; none on the CPU."""
+        return self.record.gaps
+
+    @property
+    def host_shares(self) -> run.HostShares | None:
+        """Where the host's time went in the profiled rounds: dispatch, launch calls, waiting. None
+        on the CPU and for traces without our rounds."""
+        return self.record.host_shares
+
+    @property
+    def conditions(self) -> run.Conditions:
+        """What the GPU was like while it was timed; nothing known where it was not."""
+        return self.record.conditions
+
+    def __getattr__(self, name: str) -> float | None:
+        if name.startswith("_") or name == "record":
+            raise AttributeError(name)
+        try:
+            return self.record.metrics[name].value
+        except KeyError:
+            raise AttributeError(
+                f"a Profile has no attribute or metric {name!r}; metrics: {', '.join(self.metrics)}"
+            ) from None
+
+    def __repr__(self) -> str:
+        from pytest_kernelprof.report.words import place_words
+
+        state = "complete" if self.integrity.complete else "INCOMPLETE"
+        place = place_words(self.environment)
+        return f"<Profile {self.label or ''}: {self.kernel_count} kernels, {state}, {place}>"
+
+    def table(self, width: int = 100) -> str:
+        """The kernels of one call as a text table: name, operators, source line, time."""
+        from pytest_kernelprof.report.kernel_tables import kernel_table
+
+        return "\n".join(kernel_table(self._whole(), width))
+
+    def save_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the Chrome trace (gzip if the name ends in ``.gz``), with what we know of it
+        beside the events, so that ``from_trace`` gives this profile back.
+
+        Raises:
+            IncompleteProfile: the trace was dropped, since the test took very many profiles.
+            OSError: it cannot be written.
+        """
+        from pytest_kernelprof.trace.writer import write_trace
+
+        write_trace(self._whole_trace(), self._recording, path)
+
+    def _whole_trace(self) -> str:
+        if self._no_trace:
+            raise IncompleteProfile(self._no_trace)
+        return self._trace
+
+    def _whole(self) -> run.Profile:
+        if self._no_kernels:
+            raise IncompleteProfile(self._no_kernels)
+        return self.record
+
+
+def profile(
+    fn: Callable[..., Any],
+    *args: Any,
+    device: DeviceKind | None = None,
+    rounds: int = 12,
+    **kwargs: Any,
+) -> Profile:
+    """Warm up, profile and measure ``fn(*args, **kwargs)`` without pytest.
+
+    Args:
+        device: "cuda" or "cpu"; by default "cuda" where there is a usable GPU.
+        rounds: profiled rounds, and as many unprofiled ones for host times.
+
+    Raises:
+        IncompleteProfile: the profile could not be taken completely.
+        TypeError: ``fn`` is no callable, or returns a generator or coroutine.
+        ValueError: ``device`` or ``rounds`` is none of the above.
+    """
+    if not callable(fn):
+        raise TypeError(
+            f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
+            "profile(fn(*args))"
+        )
+    try:
+        rounds = whole_number(rounds)
+    except ValueError as error:
+        raise ValueError(f"rounds={rounds!r}: {error}") from None
+    if device not in (None, "cuda", "cpu"):
+        raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
+    from pytest_kernelprof.device.inventory import usual_kind
+    from pytest_kernelprof.measure.arguments import Arguments
+    from pytest_kernelprof.measure.completeness import require_complete
+    from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
+    from pytest_kernelprof.measure.runner import measure
+
+    plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
+    _, measurement = measure(fn, plan, Arguments(args, kwargs))
+    require_complete(measurement.profile)
+    return Profile.of(measurement)

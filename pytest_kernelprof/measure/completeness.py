@@ -1,0 +1,34 @@
+"""Refuses profiles that are known not to hold everything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.errors import IncompleteProfile
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.run import Profile
+
+
+def require_complete(profile: Profile) -> None:
+    """Raise unless the profile is complete.
+
+    Raises:
+        IncompleteProfile: with what is missing and how often it was tried.
+    """
+    why = incomplete_words(profile)
+    if why:
+        raise IncompleteProfile(why)
+
+
+def incomplete_words(profile: Profile) -> str:
+    """What is missing and how often it was tried; empty where nothing is."""
+    integrity = profile.integrity
+    if integrity.complete:
+        return ""
+    tries = integrity.retakes + 1
+    tried = "once" if tries == 1 else f"{tries} times"
+    return (
+        f"profile incomplete (taken {tried}): {'; '.join(integrity.problems)}. A count from it "
+        "could be too low, so nothing is judged by it"
+    )

@@ -1,0 +1,105 @@
+"""What to take of a callable, from the settings and from what its limits need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.recording import DeviceKind
+
+
+EXACT_ROUNDS = 2
+"""Rounds of a session whose counts alone are wanted: enough to see that they differ."""
+PROVING_ROUNDS = 3
+"""Replays of a CUDA graph that must have equal numbers of children. Beyond it rounds are timed."""
+TIMED_ROUNDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What has to be taken for a set of limits, or for a report.
+
+    Attributes:
+        device_times: rounds enough for an interval of the device's times.
+        host_times: unprofiled calls, timed.
+        memory: unprofiled calls whose memory is watched.
+    """
+
+    device_times: bool = False
+    host_times: bool = False
+    memory: bool = False
+
+
+EVERYTHING = Needs(device_times=True, host_times=True, memory=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        device: "cuda" or "cpu".
+        warmup: calls before the first profiled one; more follow until the code is warm.
+        rounds: profiled calls in the first session.
+        host_rounds: unprofiled calls for host times; 0 measures none.
+        memory: whether to watch memory in unprofiled calls.
+        flush_l2: whether the L2 cache is flushed before each timed call.
+        stacks: whether Python frames are recorded.
+        roofline: whether shapes are recorded, for the work behind each kernel, where the device is
+            the limit.
+        sample_on: whether rounds are added while a verdict on a time is not reached.
+        lock_timeout_s: how long to wait for another process that times on the same GPU.
+        who: what that process is told of this one, a test for example.
+    """
+
+    device: DeviceKind
+    warmup: int = 1
+    rounds: int = EXACT_ROUNDS
+    host_rounds: int = 0
+    memory: bool = False
+    flush_l2: bool = True
+    stacks: bool = False
+    roofline: bool = False
+    sample_on: bool = False
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    who: str = ""
+
+    @property
+    def timed(self) -> bool:
+        """Whether any time is measured: that wants the GPU alone, and a cold L2."""
+        return self.rounds > PROVING_ROUNDS or self.host_rounds > 0
+
+
+def plan_of(
+    device: DeviceKind,
+    needs: Needs,
+    *,
+    rounds: int | None = None,
+    warmup: int | None = None,
+    flush_l2: bool = True,
+    stacks: bool = False,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+    who: str = "",
+) -> Plan:
+    """The plan that takes what is needed, and no more.
+
+    Who asks for a number of rounds gets that number, decided or not, and host times with it.
+    """
+    timed = needs.device_times or needs.host_times
+    host = needs.host_times or rounds is not None
+    return Plan(
+        device,
+        warmup=warmup or 1,
+        rounds=rounds or (TIMED_ROUNDS if timed else EXACT_ROUNDS),
+        host_rounds=(rounds or TIMED_ROUNDS) if host else 0,
+        memory=needs.memory,
+        flush_l2=flush_l2,
+        stacks=stacks,
+        roofline=host,
+        sample_on=timed and rounds is None,
+        lock_timeout_s=lock_timeout_s,
+        who=who,
+    )

@@ -1,0 +1,123 @@
+"""One profiler session of rounds, and what its trace tells."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
+from pytest_kernelprof.schema.codec import VERSION
+from pytest_kernelprof.schema.recording import Recording
+from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.reading import reading_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_kernelprof.capture.session import TraceFile
+    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.measure.arguments import Prepare
+    from pytest_kernelprof.trace.correlation import Links
+    from pytest_kernelprof.trace.model import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """A session that was taken and read.
+
+    Attributes:
+        file: its trace file. trace, links: what was read of it; gone with this.
+        recording: what was noted beside it. facts: what it tells.
+    """
+
+    file: TraceFile
+    trace: Trace
+    links: Links
+    recording: Recording
+    facts: SessionFacts
+
+
+def prime(device: Device) -> dict[str, float]:
+    """Bring the profiler up, once a process; what an attached CUPTI costs launches."""
+    if device.kind != "cuda":
+        return {}
+    from pytest_kernelprof.capture import canary
+
+    return asdict(canary.prime(device))
+
+
+def profile_rounds(
+    device: Device,
+    prepare: Prepare,
+    rounds: int,
+    *,
+    flush_l2: bool,
+    stacks: bool = False,
+    shapes: bool = False,
+    told: Callable[[int], None] = lambda done: None,
+) -> Taken:
+    """One session of so many rounds, as it is: complete or not, warm or not."""
+    from pytest_kernelprof.capture.compilations import compilations
+    from pytest_kernelprof.capture.l2 import flusher
+    from pytest_kernelprof.capture.session import Session
+    from pytest_kernelprof.device.inventory import synchronize
+
+    flush = flusher(device, wanted=flush_l2)
+    before = compilations()
+    session = Session(device, stacks=stacks, shapes=shapes)
+    with session:
+        for done in range(rounds):
+            told(done)
+            call = prepare()
+            flush()
+            synchronize(device)
+            with session.round():
+                call()
+    return read(device, session.export(), recompiles=compilations() - before)
+
+
+def read(device: Device, file: TraceFile, *, recompiles: int) -> Taken:
+    """What a finished session's trace tells, read, linked and worked out once."""
+    trace = read_trace(file.path)
+    on_cpu = device.kind == "cpu"
+    recording = Recording(
+        schema=VERSION,
+        device_kind=device.kind,
+        device=device.name,
+        capability=device.capability,
+        versions=device.versions,
+        rounds=file.rounds,
+        collection_stopped=file.collection_stopped,
+        recompiles=recompiles,
+        compute_operators=_compute_operators(trace) if on_cpu else None,
+        compiled_kernels_hidden=on_cpu and _compiled_kernels_hidden(),
+    )
+    reading = reading_of(replace(trace, recording=recording))
+    return Taken(file, reading.trace, reading.links, recording, session_facts(reading))
+
+
+def _compute_operators(trace: Trace) -> tuple[str, ...]:
+    from pytest_kernelprof.capture.operators import compute_operators
+
+    return tuple(compute_operators(trace.operators.name.tolist()))
+
+
+def _compiled_kernels_hidden() -> bool:
+    from pytest_kernelprof.capture.operators import compiled_kernels_hidden
+
+    return compiled_kernels_hidden()
+
+
+def refuse_blind(device: Device, facts: SessionFacts) -> None:
+    """Zero activities is not zero kernels: ask the canary which it is.
+
+    Raises:
+        ProfilerUnavailable: the profiler does not see the device; the message names the cause.
+    """
+    if device.kind != "cuda" or facts.activities:
+        return
+    from pytest_kernelprof.capture.canary import canary_seen, why_blind
+    from pytest_kernelprof.errors import ProfilerUnavailable
+
+    if not canary_seen():
+        raise ProfilerUnavailable(why_blind())

@@ -1,0 +1,313 @@
+"""What ``kernel_profile.compare`` hands out: how many times as fast, and how sure."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.errors import LimitExceeded, MarkerError
+from pytest_kernelprof.limits.evaluate import evaluate_comparison
+from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
+from pytest_kernelprof.measure.plan import TIMED_ROUNDS
+from pytest_kernelprof.measure.policy import more_pairs
+from pytest_kernelprof.plugin.ledger import in_place_words
+from pytest_kernelprof.plugin.measuring import place_of_call, run_plainly
+from pytest_kernelprof.plugin.settings import check_option
+from pytest_kernelprof.report.comparison import (
+    WIDTH,
+    comparison_line,
+    comparison_message,
+    comparison_table,
+    headline,
+)
+from pytest_kernelprof.schema import run
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.schema.recording import DeviceKind
+
+_NO_TRUTH = (
+    "a comparison is neither true nor false: assert what it is to keep, as in "
+    'compare(f, g, x).min_speedup(1.5) or .not_slower(by="2%")'
+)
+_DISABLED = "--kernelprof-disable: there is no comparison to look at"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One of the callables: its values, one a round, and the profile of its warmed-up call.
+
+    Attributes:
+        rounds: the values, in the order in which they were taken.
+        value: median, in microseconds or bytes. low, high: its interval at 99 %, or None.
+    """
+
+    name: str
+    rounds: tuple[float, ...]
+    profile: Profile
+    value: float
+    low: float | None
+    high: float | None
+
+
+class _Measured:
+    """The rounds behind comparisons, and what was asserted of them; without rounds
+    (--kernelprof-disable) whatever is asked of them skips the test."""
+
+    def __init__(self, test: MeasuredTest, rounds: Contest | None) -> None:
+        self.test = test
+        self._rounds = rounds
+        self.verdicts: list[run.Verdict] = []
+
+    @property
+    def is_there(self) -> bool:
+        return self._rounds is not None
+
+    @property
+    def rounds(self) -> Contest:
+        if self._rounds is None:
+            pytest.skip(_DISABLED)
+        return self._rounds
+
+    def record(self) -> run.Comparison:
+        return self.rounds.record(verdicts=self.verdicts)
+
+
+class Comparison:
+    """A candidate and a reference, measured in turn in one run.
+
+    Attributes are those of the rounds so far; an assertion that is not decided takes more.
+    """
+
+    def __init__(self, measured: _Measured, candidate: str) -> None:
+        self._measured = measured
+        self._candidate = candidate
+        self._asserted = False
+
+    def __bool__(self) -> bool:
+        if self._measured.rounds and not self._asserted:
+            raise TypeError(_NO_TRUTH)
+        return True
+
+    @property
+    def speedup(self) -> float:
+        """The reference's time over the candidate's: 2.0 is twice as fast. Of pairs of rounds, the
+        median; of ``peak_memory``, the reference's bytes over the candidate's."""
+        return self._measured.rounds.ratio(self._candidate).median
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 99 % interval of the speedup; None with fewer than 8 pairs."""
+        found = self._measured.rounds.ratio(self._candidate)
+        return None if found.low is None or found.high is None else (found.low, found.high)
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of rounds there are."""
+        return self._measured.rounds.pairs
+
+    @property
+    def candidate(self) -> Contender:
+        """The candidate's values and profile."""
+        return self._contender(self._candidate)
+
+    @property
+    def reference(self) -> Contender:
+        """The reference's values and profile."""
+        return self._contender(self._measured.rounds.reference)
+
+    def min_speedup(self, times: float) -> Comparison:
+        """Assert that the candidate is at least so many times as fast as the reference.
+
+        Rounds are added, up to 96 pairs, while the interval holds ``times``; what is undecided
+        then warns, fails or passes by ``--kernelprof-undecided``.
+
+        Raises:
+            LimitExceeded: the interval of the speedup lies below ``times``.
+            MarkerError: ``times`` is no number above zero.
+        """
+        __tracebackhide__ = True
+        return self._assert(parse_assertion("min_speedup", times))
+
+    def not_slower(self, by: str = "2%") -> Comparison:
+        """Assert that the candidate takes at most so much longer than the reference.
+
+        Raises:
+            LimitExceeded: the interval of the slowdown lies above ``by``.
+            MarkerError: ``by`` is no percentage.
+        """
+        __tracebackhide__ = True
+        return self._assert(parse_assertion("not_slower", by))
+
+    def __str__(self) -> str:
+        if not self._measured.is_there:
+            return _DISABLED
+        return f"{headline(self._record(), self._candidate)}\n{self.table()}"
+
+    __repr__ = __str__
+
+    def table(self, width: int = WIDTH) -> str:
+        """Both as a text table."""
+        return "\n".join(comparison_table(self._record(), width))
+
+    def _record(self, *verdicts: run.Verdict) -> run.Comparison:
+        rounds = self._measured.rounds
+        return rounds.record((self._candidate, rounds.reference), verdicts)
+
+    def _contender(self, name: str) -> Contender:
+        rounds = self._measured.rounds
+        (one,) = rounds.record((name,)).contestants
+        profile = Profile(rounds.profiles[name], no_trace="comparisons keep no traces")
+        return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
+
+    def _assert(self, limit: Limit) -> Comparison:
+        __tracebackhide__ = True
+        message = judge(self, limit)
+        if message:
+            raise LimitExceeded(message, pytrace=False)
+        return self
+
+
+def judge(comparison: Comparison, limit: Limit) -> str:
+    """Take rounds until the limit is decided, or there are 96 pairs; the message of a failure, or
+    nothing."""
+    comparison._asserted = True
+    measured, candidate = comparison._measured, comparison._candidate
+    rounds, ledger, place = measured.rounds, measured.test.ledger, place_of_call()
+    while True:
+        verdict = evaluate_comparison(
+            limit,
+            rounds.ratio(candidate),
+            metric=rounds.metric,
+            disturbed=rounds.disturbed,
+            device=measured.test.device,
+            candidate=candidate,
+            place=place,
+        )
+        decided = verdict.outcome != "undecided"
+        more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
+        if not more:
+            break
+        rounds.take(more)
+    measured.verdicts.append(verdict)
+    record = comparison._record(verdict)
+    if verdict.outcome == "over" or (not decided and ledger.fails_undecided):
+        return comparison_message(record)
+    if not decided:
+        ledger.note_undecided(comparison_line(record, verdict))
+    return ""
+
+
+class Comparisons(Mapping[str, Comparison]):
+    """Several candidates and one reference, measured in turn, by the candidate's name."""
+
+    def __init__(self, measured: _Measured, names: Sequence[str], reference: str) -> None:
+        self._measured = measured
+        self._found = {name: Comparison(measured, name) for name in names if name != reference}
+
+    def __getitem__(self, name: str) -> Comparison:
+        return self._found[name]
+
+    def __bool__(self) -> bool:
+        raise TypeError(_NO_TRUTH)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __str__(self) -> str:
+        return self.table() if self._measured.is_there else _DISABLED
+
+    __repr__ = __str__
+
+    def table(self, width: int = WIDTH) -> str:
+        """All of them as a text table, the reference included."""
+        return "\n".join(comparison_table(self._measured.record(), width))
+
+
+def compare(
+    test: MeasuredTest,
+    callables: Mapping[str, Callable[..., Any]],
+    arguments: Arguments,
+    *,
+    reference: str,
+    metric: str | None = None,
+    rounds: int | None = None,
+) -> Comparisons:
+    """Measure callables in turn, and have the test's report tell of it."""
+    __tracebackhide__ = True
+    _check_callables(callables, reference)
+    plan = ContestPlan(
+        device=test.device,
+        metric=_metric_of(metric, test.device),
+        pairs=TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
+        flush_l2=test.flush_l2,
+        lock_timeout_s=test.settings.lock_timeout,
+        who=test.id,
+    )
+    test.ledger.compared = True
+    if test.settings.disable:
+        for fn in callables.values():
+            run_plainly(fn, arguments)
+        return Comparisons(_Measured(test, None), list(callables), reference)
+    found = contest(callables, plan, arguments, reference=reference, measuring=test.measuring)
+    if found.in_place:
+        test.ledger.notes.append(in_place_words(found.in_place))
+    measured = _Measured(test, found)
+    test.ledger.comparisons.append(measured.record)
+    return Comparisons(measured, list(callables), reference)
+
+
+def names_of(candidate: object, reference: object) -> tuple[str, str]:
+    """What the callables are called in tables; told apart where both have one name."""
+    names = [
+        str(getattr(fn, "__name__", None) or type(fn).__name__) for fn in (candidate, reference)
+    ]
+    if names[0] == names[1]:
+        names = [f"{names[0]} (candidate)", f"{names[1]} (reference)"]
+    return names[0], names[1]
+
+
+def _check_callables(callables: object, reference: object) -> None:
+    """Raise MarkerError unless these are callables by name, and the reference one of them."""
+    form = 'compare_all({"eager": f, "fused": g}, x, reference="eager")'
+    if not isinstance(callables, Mapping) or len(callables) < 2:
+        raise MarkerError(f"expected two callables or more, by name. The form is: {form}")
+    for name, fn in callables.items():
+        if not isinstance(name, str):
+            raise MarkerError(f"{name!r}: expected a name as text. The form is: {form}")
+        if not callable(fn):
+            raise MarkerError(
+                f"{name}: expected a callable, got {type(fn).__name__} {reprlib.repr(fn)}; write "
+                "compare(f, g, x), not compare(f(x), g(x))"
+            )
+    if not isinstance(reference, str) or reference not in callables:
+        names = ", ".join(map(repr, callables))
+        raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
+
+
+def _metric_of(metric: str | None, device: DeviceKind) -> CompareBy:
+    """What to compare by; by default the device's usual metric.
+
+    Raises:
+        MarkerError: there is no such metric, or none on this device.
+    """
+    if metric is None:
+        return "latency" if device == "cpu" else "cuda_time"
+    if metric not in COMPARED:
+        raise MarkerError(f"metric={metric!r}: expected one of {', '.join(COMPARED)}")
+    if device == "cpu" and metric != "latency":
+        raise MarkerError(
+            f"metric={metric!r}: on the CPU there is latency alone; leave metric out to get "
+            "cuda_time on a GPU and latency elsewhere"
+        )
+    return metric  # type: ignore[return-value]

@@ -1,0 +1,25 @@
+"""The keys under which the plugin keeps its things on pytest's own objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.limits.marks import Marks
+    from pytest_kernelprof.plugin.collect import Collector
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.schema.run import Test
+
+# On the config.
+SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
+
+# On an item.
+MARKS: pytest.StashKey[tuple[tuple[int, ...], Marks]] = pytest.StashKey()
+"""What its markers say, and which markers that was read of."""
+TEST: pytest.StashKey[MeasuredTest] = pytest.StashKey()
+TAKEN: pytest.StashKey[list[Test]] = pytest.StashKey()
+"""What it took and no report has yet."""

@@ -1,0 +1,422 @@
+"""What a test took, and what follows from it: ``Ledger`` keeps, ``conclude`` decides."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from _pytest.outcomes import OutcomeException
+from msgspec.structs import replace
+
+from pytest_kernelprof.api import Profile
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.measure.completeness import incomplete_words
+from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.words import doubt_words, integrity_words, verdict_line
+from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_kernelprof.capture.session import TraceFile
+    from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.limits.marks import Marks
+    from pytest_kernelprof.measure.runner import Measurement
+
+MOST_KERNELS = 100_000
+"""Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
+
+MOST_TRACES = 100
+"""Trace files that are kept of a test, for ``save_trace``: those of its newest profiles."""
+
+_NO_KERNELS = (
+    "the kernels of this profile are kept no more: of a test's profiles only the newest have them, "
+    f"up to {MOST_KERNELS:,} in all; look at kernel_profile.last right after the call"
+)
+_NO_TRACE = (
+    f"the trace of this profile is kept no more: only the newest {MOST_TRACES} of a test are; save "
+    "it right after the call, or write all with --kernelprof-trace-dir=DIR"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a test took since it was last judged: all that ``conclude`` looks at.
+
+    Attributes:
+        profiles: with their verdicts.
+        profiled: whether the test has profiled anything, then or before.
+        compared: whether it has compared anything.
+        disabled: whether the run profiles nothing (--kernelprof-disable), and the test asked.
+        limits: the names of the limits that stand on the test.
+        unmeasured: regions that were not measured to their end, each with its limits.
+        unheld: the limits that compare and were not judged.
+        broken: the messages of comparisons that are over their limit.
+        notes: what is to be warned of, besides the verdicts.
+        undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
+    """
+
+    profiles: tuple[run.Profile, ...] = ()
+    profiled: bool = False
+    compared: bool = False
+    disabled: bool = False
+    limits: tuple[str, ...] = ()
+    unmeasured: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    unheld: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    undecided: str = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What becomes of a test: of the first three at most one has words.
+
+    Attributes:
+        failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
+        warnings: what the user should know all the same.
+    """
+
+    failure: str = ""
+    error: str = ""
+    skip: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def conclude(records: Records) -> Conclusion:
+    """What follows from what a test took. A violated limit comes first: it is certain, whatever
+    else could not be had."""
+    failing = {"over", "undecided"} if records.undecided == "fail" else {"over"}
+    broken = [
+        failure_message(profile)
+        for profile in records.profiles
+        if any(verdict.outcome in failing for verdict in profile.verdicts)
+    ]
+    broken += records.broken
+    if broken:
+        return Conclusion(failure="\n".join(broken))
+    error = _nothing_measured(records) or _not_judged(records)
+    if error:
+        return Conclusion(error=error)
+    skip = "" if records.compared else _none_applies(records.profiles)
+    if skip:
+        return Conclusion(skip=skip)
+    error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
+    if error:
+        return Conclusion(error=error)
+    return Conclusion(warnings=(*_warnings(records), *records.notes))
+
+
+def _nothing_measured(records: Records) -> str:
+    if records.profiled or records.compared or records.disabled:
+        return ""
+    return (
+        "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, *args), "
+        "use kernel_profile.region(...), or drop the fixture"
+    )
+
+
+def _not_judged(records: Records) -> str:
+    """A limit about nothing would pass."""
+    if records.disabled:
+        return ""
+    if records.limits and not records.profiled:
+        return (
+            f"{', '.join(records.limits)} was not judged: the test only compares, and a "
+            "comparison's profiles are exempt from limits; call kernel_profile(fn, *args) for what "
+            "the limit is about"
+        )
+    for name, limits in records.unmeasured:
+        if limits:
+            return (
+                f"{', '.join(limits)} was not judged: region {name!r} was not measured to its end; "
+                "enter it in a with statement, and catch what is expected to be raised inside of it"
+            )
+    if records.unheld:
+        return (
+            f"{', '.join(records.unheld)} was not judged: it compares what is handed to "
+            "kernel_profile(fn, *args), and nothing was; compare in the test, "
+            "kernel_profile.compare(f, g, *args), or hand it over"
+        )
+    return ""
+
+
+def _none_applies(profiles: Sequence[run.Profile]) -> str:
+    """As a test skips whose markers need a GPU: its limits came as it ran."""
+    verdicts = [verdict for profile in profiles for verdict in profile.verdicts]
+    if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
+        return ""
+    names = ", ".join(dict.fromkeys(verdict.limit for verdict in verdicts))
+    return f"not applicable on the CPU: {names}"
+
+
+def _could_not_be_had(profile: run.Profile) -> str:
+    incomplete = [one for one in profile.verdicts if one.outcome == "incomplete"]
+    return incomplete_words(profile) or "; ".join(map(verdict_line, incomplete))
+
+
+def _warnings(records: Records) -> list[str]:
+    profiles = records.profiles
+    told = [
+        f"the code never became warm: {integrity_words(profile)}"
+        for profile in profiles
+        if not profile.integrity.settled and not profile.one_shot
+    ]
+    timed = [profile for profile in profiles if any(map(_is_timed, profile.verdicts))]
+    told += [in_place_words(profile.in_place) for profile in timed if profile.in_place]
+    told += [_unstable_words(profile) for profile in timed if not profile.metrics["kernels"].stable]
+    if records.undecided != "pass":
+        told += [
+            verdict_line(verdict, doubt_words(profile.conditions))
+            for profile in profiles
+            for verdict in profile.verdicts
+            if verdict.outcome == "undecided"
+        ]
+    return told
+
+
+def _is_timed(verdict: run.Verdict) -> bool:
+    return verdict.metric in METRICS and METRICS[verdict.metric].kind == "timed"
+
+
+def _unstable_words(profile: run.Profile) -> str:
+    counts = profile.metrics["kernels"].rounds
+    return (
+        f"UNSTABLE: the code launches {min(counts):.0f} to {max(counts):.0f} kernels a call, so "
+        "its times are those of different work"
+    )
+
+
+def in_place_words(names: Sequence[str]) -> str:
+    """The warning that rounds had different inputs."""
+    return (
+        f"the code changes {', '.join(names)} in place, so each round has other inputs: give fresh "
+        "ones, kernel_profile.run(fn, setup=make_arguments)"
+    )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A measurement that is kept.
+
+    Attributes:
+        record: the profile with its verdicts. limits: what these are by, one by one.
+        own: the limits given to it alone.
+        recording, file: of its trace, as long as that is kept.
+        whole: whether the record has its kernels still.
+        shown: the profile as users see it, one object as long as nothing of it is dropped.
+    """
+
+    record: run.Profile
+    limits: tuple[Limit, ...]
+    own: dict[Key, Limit]
+    recording: Recording
+    file: TraceFile | None
+    whole: bool = True
+    shown: Profile | None = None
+
+    @property
+    def size(self) -> int:
+        """Kernels, copies and waits that it holds."""
+        record = self.record
+        several = (record.kernels, *record.variants, record.copies, record.waits)
+        return sum(len(one) for one in several)
+
+    def profile(self) -> Profile:
+        """The profile as users see it."""
+        if self.shown is None:
+            self.shown = Profile(
+                self.record,
+                trace=self.file.path if self.file else "",
+                recording=self.recording,
+                keeps=self.file,
+                no_kernels="" if self.whole else _NO_KERNELS,
+                no_trace="" if self.file else _NO_TRACE,
+            )
+        return self.shown
+
+    def drop_kernels(self) -> None:
+        self.shown = None
+        self.record = replace(self.record, kernels=(), variants=(), copies=(), waits=())
+        self.whole = False
+
+    def drop_trace(self) -> None:
+        self.shown = None
+        self.file, self.recording = None, NOTHING_NOTED
+
+
+class Ledger:
+    """The limits of one test, and all that it took.
+
+    Attributes:
+        compared: whether anything was compared.
+        ran_disabled: whether anything was asked to be profiled in a run that profiles nothing.
+        comparisons: what gives the records of comparisons that no report has yet.
+        broken: the messages of comparisons over their limit, which no conclusion has told yet.
+        notes: what a conclusion is to warn of, besides the verdicts.
+        unmeasured: regions that have begun and not ended, each with its own limits.
+    """
+
+    def __init__(self, marks: Marks, undecided: str) -> None:
+        self._limits: dict[Key, Limit] = {}
+        self._comparing: dict[Key, Limit] = {}
+        self._undecided = undecided
+        self._entries: list[_Entry] = []
+        self._concluded = 0
+        self._reported = 0
+        self._held: set[Key] = set()
+        self._kernels = 0
+        self._first_whole = 0
+        self.compared = False
+        self.ran_disabled = False
+        self.comparisons: list[Callable[[], run.Comparison]] = []
+        self.broken: list[str] = []
+        self.notes: list[str] = []
+        self.unmeasured: list[tuple[str, dict[Key, Limit]]] = []
+        self.add(marks)
+
+    def add(self, marks: Marks) -> None:
+        """Judge by these, too, where none of the same key is known."""
+        for limit in marks.limits:
+            self._limits.setdefault(limit.key, limit)
+        for limit in marks.comparisons:
+            self._comparing.setdefault(limit.key, limit)
+
+    def set_limit(self, limit: Limit) -> None:
+        """Judge by this in place of any of the same key."""
+        self._limits[limit.key] = limit
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """What every profile of the test is judged by."""
+        return tuple(self._limits.values())
+
+    @property
+    def comparing(self) -> tuple[Limit, ...]:
+        """What is compared with each callable that the test hands over."""
+        return tuple(self._comparing.values())
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """All profiles so far, in order."""
+        return tuple(entry.profile() for entry in self._entries)
+
+    @property
+    def last(self) -> Profile | None:
+        """The newest profile, if there is one."""
+        return self._entries[-1].profile() if self._entries else None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def keep(
+        self,
+        measurement: Measurement,
+        own: dict[Key, Limit] | None = None,
+        place: run.Place | None = None,
+    ) -> Profile:
+        """Judge a measurement and keep it; if a limit is over, learn the source lines while the
+        arguments live."""
+        limits = self._limits_with(own or {})
+        verdicts = evaluate(measurement.profile, limits, place)
+        record = measurement.profile
+        if measurement.attribute and any(verdict.outcome == "over" for verdict in verdicts):
+            # The verdict stands without lines: an error of the extra run must not hide it.
+            with contextlib.suppress(Exception, OutcomeException):
+                record = measurement.attribute()
+        record = replace(record, verdicts=verdicts, place=place)
+        entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
+        self._entries.append(entry)
+        self._keep_memory_flat(entry)
+        return entry.profile()
+
+    def hold(self, limit: Limit) -> None:
+        """Note that a limit that compares was judged."""
+        self._held.add(limit.key)
+
+    def note_undecided(self, words: str) -> None:
+        """What becomes of a comparison's limit that is not decided."""
+        if self._undecided == "fail":
+            self.broken.append(words)
+        elif self._undecided == "warn":
+            self.notes.append(words)
+
+    @property
+    def fails_undecided(self) -> bool:
+        """Whether what is not decided fails the test."""
+        return self._undecided == "fail"
+
+    @property
+    def unconcluded(self) -> bool:
+        """Whether there are profiles that no conclusion was drawn from."""
+        return self._concluded < len(self._entries)
+
+    def records(self, *, disabled: bool) -> Records:
+        """What was taken since the last call, judged by the limits that stand now."""
+        new, self._concluded = self._entries[self._concluded :], len(self._entries)
+        broken, self.broken = self.broken, []
+        notes, self.notes = self.notes, []
+        return Records(
+            profiles=tuple(self._judged(entry) for entry in new),
+            profiled=bool(self._entries),
+            compared=self.compared,
+            disabled=disabled and (self.ran_disabled or self.compared),
+            limits=_names(self._limits.values()),
+            unmeasured=tuple(
+                (name, _names({**self._limits, **own}.values())) for name, own in self.unmeasured
+            ),
+            unheld=_names(limit for key, limit in self._comparing.items() if key not in self._held),
+            broken=tuple(broken),
+            notes=tuple(notes),
+            undecided=self._undecided,
+        )
+
+    def dismiss(self) -> None:
+        """Draw no conclusion from what was taken so far: the test has failed by itself."""
+        self._concluded = len(self._entries)
+
+    def report(self, test: str) -> run.Test | None:
+        """What was taken since the last call, for the report; None if that is nothing."""
+        new, self._reported = self._entries[self._reported :], len(self._entries)
+        comparisons, self.comparisons = self.comparisons, []
+        if not new and not comparisons:
+            return None
+        profiles = tuple(self._judged(entry) for entry in new)
+        return run.Test(test, profiles, tuple(record() for record in comparisons))
+
+    def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
+        return tuple({**self._limits, **own}.values())
+
+    def _judged(self, entry: _Entry) -> run.Profile:
+        """The profile with its verdicts; judged again only by limits that it was not judged by."""
+        limits = self._limits_with(entry.own)
+        if limits != entry.limits:
+            known = dict(zip(entry.limits, entry.record.verdicts, strict=True))
+            verdicts = tuple(known.get(limit) or _late(entry, limit) for limit in limits)
+            entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
+        return entry.record
+
+    def _keep_memory_flat(self, newest: _Entry) -> None:
+        """Of old profiles only metrics and verdicts stay."""
+        self._kernels += newest.size
+        while self._kernels > MOST_KERNELS and self._first_whole < len(self._entries) - 1:
+            oldest = self._entries[self._first_whole]
+            self._kernels -= oldest.size
+            oldest.drop_kernels()
+            self._first_whole += 1
+        if len(self._entries) > MOST_TRACES:
+            self._entries[-1 - MOST_TRACES].drop_trace()
+
+
+def _late(entry: _Entry, limit: Limit) -> run.Verdict:
+    """The verdict of a limit that came after the profile."""
+    if limit.patterns and not entry.whole:
+        return run.Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
+    return evaluate(entry.record, [limit], entry.record.place)[0]
+
+
+def _names(limits: Iterable[Limit]) -> tuple[str, ...]:
+    return tuple(limit.name for limit in limits)

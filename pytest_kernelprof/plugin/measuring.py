@@ -1,0 +1,160 @@
+"""How a test's measurements are made: its settings and limits become a plan, its profiles go into
+the ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
+from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
+from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.report.traces import save_trace, trace_path
+from pytest_kernelprof.schema import run
+from pytest_kernelprof.trace.writer import write_trace
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.api import Profile
+    from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.plugin.settings import Options, Settings
+    from pytest_kernelprof.schema.progress import Progress
+    from pytest_kernelprof.schema.recording import DeviceKind
+
+    OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
+
+R = TypeVar("R")
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTest:
+    """One test, and all that its measurements depend on.
+
+    Attributes:
+        id: its node id. place: where it stands.
+        device: where its code is measured.
+        measuring: opens a progress line for one measurement.
+    """
+
+    id: str
+    place: run.Place
+    device: DeviceKind
+    settings: Settings
+    options: Options
+    ledger: Ledger
+    measuring: OpenProgress
+
+    @property
+    def flush_l2(self) -> bool:
+        """Whether the L2 cache is flushed before each timed round."""
+        asked = self.options.flush_l2
+        return self.settings.flush_l2 if asked is None else asked
+
+    @property
+    def rounds(self) -> int | None:
+        """The number of rounds that somebody asked for."""
+        return self.options.rounds or self.settings.rounds
+
+    def plan(
+        self,
+        needs: Needs,
+        *,
+        warmup: int | None = None,
+        rounds: int | None = None,
+        flush_l2: bool | None = None,
+    ) -> Plan:
+        """What to take: what the call says, else the test's marker, else the run's settings."""
+        return plan_of(
+            self.device,
+            needs,
+            rounds=rounds or self.rounds,
+            warmup=warmup or self.options.warmup or self.settings.warmup,
+            flush_l2=self.flush_l2 if flush_l2 is None else flush_l2,
+            stacks=bool(self.options.stacks or self.settings.stacks),
+            lock_timeout_s=self.settings.lock_timeout,
+            who=self.id,
+        )
+
+    def needs(self) -> Needs:
+        """Everything where nothing says less, else what the limits need."""
+        limits = self.ledger.limits
+        if not limits or self.settings.report:
+            return EVERYTHING
+        return Needs(
+            device_times=any(limit.device_time for limit in limits),
+            host_times=any(limit.host_time for limit in limits),
+            memory=any(limit.memory for limit in limits),
+        )
+
+
+def measure_call(
+    test: MeasuredTest,
+    plan: Plan,
+    fn: Callable[..., R],
+    arguments: Arguments,
+) -> R:
+    """Measure a callable and keep its profile; hands back the first call's result."""
+    __tracebackhide__ = True
+    ledger = test.ledger
+    label = f"profile {len(ledger) + 1}" if len(ledger) else ""
+    place = place_of_call() or test.place
+    with test.measuring() as progress:
+        result, measurement = measure(
+            fn,
+            plan,
+            arguments,
+            label=label,
+            judge=lambda profile: evaluate(profile, ledger.limits),
+            progress=progress,
+        )
+        _keep(test, measurement, place)
+    return result  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def measure_block(
+    test: MeasuredTest,
+    name: str = "",
+    own: dict[Key, Limit] | None = None,
+    place: run.Place | None = None,
+) -> Iterator[list[Profile]]:
+    """Measure a block as it stands, once; its profile is in the list after the block."""
+    kept: list[Profile] = []
+    with measure_once(test.plan(test.needs()), name) as found:
+        yield kept
+    kept.append(_keep(test, found[0], place or test.place, own))
+
+
+def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
+    """Call once, and measure nothing (--kernelprof-disable)."""
+    return preparer(fn, arguments)()()  # type: ignore[no-any-return]
+
+
+def place_of_call() -> run.Place | None:
+    """The line outside of this package that the running call came from."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    return None if file.startswith(_PACKAGE) else run.Place(file, frame.f_lineno)
+
+
+def _keep(
+    test: MeasuredTest,
+    measurement: Measurement,
+    place: run.Place,
+    own: dict[Key, Limit] | None = None,
+) -> Profile:
+    profile = test.ledger.keep(measurement, own, place)
+    folder = test.settings.trace_dir
+    if folder:
+        path = trace_path(folder, test.id, len(test.ledger), profile.label)
+        save_trace(path, lambda to: write_trace(measurement.file.path, measurement.recording, to))
+    return profile

@@ -1,0 +1,295 @@
+"""Facts in words: verdicts, places, completeness and conditions, each in one form everywhere."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
+from pytest_kernelprof.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.schema.run import (
+        Conditions,
+        Environment,
+        Mismatch,
+        Place,
+        Profile,
+        Verdict,
+    )
+
+_MOST_HITS = 4
+_REASONS = {
+    "interval": "the interval holds the limit",
+    "alike": "neighbouring rounds are too alike",
+    "few": "too few rounds for an interval",
+    "second look": "the second look does not confirm it",
+    "disturbed": "the GPU was disturbed",
+}
+
+
+def verdict_line(verdict: Verdict, doubt: str = "") -> str:
+    """One limit and how it fared, for example ``max_kernels: 5 > 1``.
+
+    Args:
+        doubt: what disturbed the GPU, if it was; see ``doubt_words``.
+    """
+    if verdict.outcome in ("incomplete", "not judged"):
+        return f"{title(verdict)}: {verdict.why}"
+    if not verdict.metric:
+        return f"{title(verdict)}: {_names(verdict)}"
+    if verdict.unit == "times":
+        told = f"{verdict.measured:.3f} times as good ({spread_of_ratio(verdict)})"
+    else:
+        told = _values(verdict)
+    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}"
+
+
+def title(verdict: Verdict) -> str:
+    """A limit as it was written, for example ``max_memcpys(d2h)``."""
+    if not verdict.qualifier or verdict.limit == "forbid_kernels":
+        return verdict.limit
+    if verdict.limit == "max_kernels":
+        return f"max_kernels(match={verdict.qualifier!r})"
+    return f"{verdict.limit}({verdict.qualifier})"
+
+
+def undecided_words(verdict: Verdict, doubt: str = "") -> str:
+    """What follows a verdict that was not reached; empty where it was."""
+    if verdict.outcome != "undecided":
+        return ""
+    disturbed = doubt if verdict.reason == "disturbed" else ""
+    return f": UNDECIDED, {disturbed or _REASONS.get(verdict.reason, 'not told why')}"
+
+
+def spread_of_ratio(verdict: Verdict) -> str:
+    """How sure a ratio is, for example ``99 % CI 1.190..1.215, 12 pairs``."""
+    return ratio_spread(verdict.low, verdict.high, verdict.rounds, verdict.block)
+
+
+def ratio_spread(low: float | None, high: float | None, pairs: int, block: int = 1) -> str:
+    """The same of a ratio's numbers."""
+    sure = "too few pairs for an interval" if pairs < FEWEST_ROUNDS else "no interval"
+    if low is not None and high is not None:
+        sure = f"99 % CI {low:.3f}..{high:.3f}"
+    return f"{sure}, {pairs} pairs" + (f" in blocks of {block}" if block > 1 else "")
+
+
+def place_words(environment: Environment) -> str:
+    """Device and versions, for example ``NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0``."""
+    versions = environment.versions
+    named = [f"{key} {versions[key]}" for key in ("torch", "triton") if key in versions]
+    return ", ".join([environment.device, *named])
+
+
+def line_words(place: Place) -> str:
+    """A line of a test file, for example ``test_mlp.py:31``."""
+    return f"{os.path.basename(place.file)}:{place.line}"
+
+
+def footing(profile: Profile) -> str:
+    """Device, versions, completeness and bound, in one line."""
+    parts = [place_words(profile.environment), integrity_words(profile)]
+    if profile.environment.kind == "cpu" and not profile.integrity.complete:
+        parts.append("counts are of compute operators of the CPU")
+    if profile.bound.verdict != "unknown":
+        overhead = "yes" if profile.bound.verdict == "overhead" else "no"
+        parts.append(f"overhead-bound: {overhead} ({profile.bound.reason})")
+    if profile.conditions.disturbed or profile.conditions.throttled_blocks:
+        parts.append(conditions_words(profile.conditions))
+    return "; ".join(parts)
+
+
+def integrity_words(profile: Profile) -> str:
+    """What is known of the profile's completeness."""
+    integrity = profile.integrity
+    if not integrity.complete:
+        return "INCOMPLETE: " + ", ".join(integrity.problems)
+    parts = [_matched(profile)]
+    if integrity.graph_replays != "none":
+        parts.append(f"graph replay {integrity.graph_replays}")
+    if integrity.unknown_launches:
+        parts.append(f"{integrity.unknown_launches} kernels without a recorded launch call")
+    if integrity.leaked:
+        parts.append(f"{integrity.leaked} activities of earlier work left out")
+    if integrity.cold:
+        parts.append(f"COLD ({', '.join(integrity.cold)})")
+    recompiles = profile.metrics.get("recompiles")
+    if recompiles is not None and recompiles.value:
+        parts.append(f"compilations during the profiled calls: {recompiles.value:.0f}")
+    return ", ".join(parts)
+
+
+def _matched(profile: Profile) -> str:
+    if profile.environment.kind == "cpu":
+        return "complete: compute operators of the CPU, no kernels"
+    integrity = profile.integrity
+    words = f"complete: {integrity.matched}/{integrity.launches} launches matched"
+    return f"{words} in {profile.rounds} rounds" if profile.rounds > 1 else words
+
+
+def overhead_words(profile: Profile) -> list[str]:
+    """Where the overhead lies, as far as the trace tells: the host's time, the device's gaps."""
+    lines, shares = [], profile.host_shares
+    one = profile.metrics.get("overhead_per_launch")
+    if one is not None and one.value is not None:
+        lines.append(f"overhead of each launch: {format_time(one.value)}")
+    if shares is not None:
+        lines.append(
+            f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
+            f"launch calls, {shares.waiting:.0%} waiting"
+        )
+    rounds = profile.gaps.rounds
+    if rounds:
+        classes = {
+            "waits for the host": [one.host_wait for one in rounds],
+            "between queued kernels": [one.kernel_wait for one in rounds],
+            "other": [one.other for one in rounds],
+        }
+        told = [f"{format_time(statistics.median(us))} {name}" for name, us in classes.items()]
+        lines.append(f"device idle between activities, profiled: {', '.join(told)}")
+    return lines
+
+
+def conditions_words(conditions: Conditions) -> str:
+    """What the GPU was like while it was timed; empty where nothing was looked at."""
+    if not conditions.blocks and not conditions.why_unknown:
+        return ""
+    parts = [_clock(conditions), _throttling(conditions), _power(conditions), _others(conditions)]
+    return "; ".join(part for part in parts if part)
+
+
+def doubt_words(conditions: Conditions) -> str:
+    """Why no timed verdict can stand on these rounds; empty where one can."""
+    if conditions.contended:
+        return _others(conditions)
+    if conditions.kept_throttled_rounds:
+        return f"the GPU throttled ({', '.join(conditions.throttle_reasons)}) in three tries"
+    return ""
+
+
+def _clock(conditions: Conditions) -> str:
+    if conditions.why_unknown:
+        return f"clock and throttling unknown: {conditions.why_unknown}"
+    low, high = conditions.sm_clock_mhz_low, conditions.sm_clock_mhz_high
+    if low is None or high is None:
+        return ""
+    clock = f"SM clock {low} MHz" if low == high else f"SM clock {low} to {high} MHz"
+    most = conditions.sm_clock_mhz_max
+    return f"{clock} of {most}" if most else clock
+
+
+def _throttling(conditions: Conditions) -> str:
+    if not conditions.throttled_blocks:
+        return ""
+    return (
+        f"THROTTLED ({', '.join(conditions.throttle_reasons)}) in {conditions.throttled_blocks} of "
+        f"{conditions.blocks} blocks, {conditions.discarded_rounds} rounds discarded"
+    )
+
+
+def _power(conditions: Conditions) -> str:
+    if not conditions.power_capped_blocks:
+        return ""
+    return f"at the power limit in {conditions.power_capped_blocks} of {conditions.blocks} blocks"
+
+
+def _others(conditions: Conditions) -> str:
+    if conditions.contenders:
+        named = ", ".join(f"pid {c.pid} up to {c.utilisation} %" for c in conditions.contenders)
+        return f"CONTENDED: other processes worked on this GPU ({named})"
+    why = conditions.why_contention_unknown
+    return f"other processes unknown: {why}" if why and why != conditions.why_unknown else ""
+
+
+def _values(verdict: Verdict) -> str:
+    """The value beside its limit, and how sure it is."""
+    if verdict.measured is None or verdict.allowed is None:
+        return "not measured"
+    value, allowed = _shown(verdict.unit, verdict.measured, verdict.allowed)
+    spread = _spread(verdict) if verdict.unit == "us" else _stability(verdict)
+    if verdict.outcome == "undecided":
+        return f"{value}, limit {allowed}{spread}"
+    return f"{value} {'<=' if verdict.outcome == 'kept' else '>'} {allowed}{spread}"
+
+
+def _shown(unit: str, value: float, allowed: float) -> tuple[str, str]:
+    if unit == "us":
+        return format_time(value), format_time(allowed)
+    if unit == "bytes":
+        pair = format_bytes(value), format_bytes(allowed)
+        if pair[0] != pair[1] or value == allowed:
+            return pair
+        return f"{value:.0f} B", f"{allowed:.0f} B"
+    return f"{value:.0f}", f"{allowed:.0f}"
+
+
+def _stability(verdict: Verdict) -> str:
+    if not verdict.values:
+        return ""
+    values = ", ".join(f"{value:.0f}" for value in verdict.values)
+    state = verdict.note or "UNSTABLE"
+    return f" ({state}: {values} in {len(verdict.values)} rounds, the largest counts)"
+
+
+def _spread(verdict: Verdict) -> str:
+    parts = [_share(verdict), _excess(verdict), _interval(verdict)]
+    told = ", ".join(part for part in parts if part)
+    if verdict.note:
+        told += f"; {verdict.note}"
+    if verdict.second_look is not None:
+        told += f"; a second look: {format_time(verdict.second_look)}"
+    return f" ({told})"
+
+
+def _share(verdict: Verdict) -> str:
+    if verdict.share is None:
+        return ""
+    return f"{verdict.share * 100:g}% of the latency {format_time(verdict.share_of)}"
+
+
+def _excess(verdict: Verdict) -> str:
+    if not verdict.allowed or verdict.measured is None:
+        return ""
+    ratio = verdict.measured / verdict.allowed
+    return f"x{ratio:.3g}" if ratio > 10 else f"{(ratio - 1) * 100:+.1f} %"
+
+
+def _interval(verdict: Verdict) -> str:
+    rounds = "one round" if verdict.rounds == 1 else f"{verdict.rounds} rounds"
+    if verdict.low is None or verdict.high is None:
+        few = verdict.rounds < FEWEST_ROUNDS
+        return f"{rounds}, {'too few for an interval' if few else 'no interval'}"
+    blocks = f" in blocks of {verdict.block}" if verdict.block > 1 else ""
+    return f"99 % CI {verdict.low:.1f}..{verdict.high:.1f}us, {rounds}{blocks}"
+
+
+def _names(verdict: Verdict) -> str:
+    if verdict.mismatch is not None:
+        return _mismatch(verdict.mismatch, verdict.patterns)
+    kernels = f"{verdict.measured or 0:.0f}"
+    if verdict.limit == "expect_kernels":
+        return f"all {kernels} as expected"
+    if not verdict.hits:
+        return f"none of {kernels} kernels"
+    told = [f"#{hit.position} {hit.kernel} ({hit.pattern!r})" for hit in verdict.hits[:_MOST_HITS]]
+    left = len(verdict.hits) - len(told)
+    more = f" and {left} more" if left else ""
+    return f"{len(verdict.hits)} forbidden: {', '.join(told)}{more}"
+
+
+def _mismatch(found: Mismatch, patterns: Sequence[str | None]) -> str:
+    wanted = ", ".join("..." if p is None else repr(p) for p in patterns) or "no kernels"
+    return f"{found.kernels} kernels, expected {wanted}; {_where(found)}"
+
+
+def _where(found: Mismatch) -> str:
+    named = [repr(pattern) for pattern in found.wanted]
+    if not found.position:
+        return f"nothing is left for {', '.join(named)}"
+    chain = " < ".join(found.operators[:2]) or "no operator"
+    instead = f"not {' or '.join(named)}" if named else "where no more were expected"
+    return f"kernel {found.position} is {found.kernel} ({chain}), {instead}"

@@ -1,0 +1,112 @@
+"""Records to bytes and back: versions, canonical JSON, files that are whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+VERSION = 1
+
+# From each older version to the next: none yet, since this is the first.
+_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """Canonical JSON: equal records are equal bytes.
+
+    What is no text (a lone surrogate of an odd file name, in a user's pattern) becomes an escape.
+    """
+    plain = msgspec.to_builtins(record)
+    try:
+        return _canonical(plain, type(record))
+    except UnicodeEncodeError:
+        return _canonical(_as_text(plain), type(record))
+
+
+def _canonical(plain: Any, kind: type[msgspec.Struct]) -> bytes:
+    # A count may hold 5 or, read back, 5.0, which are equal: the fields' types decide.
+    return msgspec.json.encode(msgspec.convert(plain, kind), order="deterministic")
+
+
+def _as_text(plain: Any) -> Any:
+    if isinstance(plain, str):
+        return text(plain)
+    if isinstance(plain, dict):
+        return {_as_text(key): _as_text(value) for key, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_as_text(value) for value in plain]
+    return plain
+
+
+def decode(data: bytes | msgspec.Raw, kind: type[R]) -> R:
+    """A record from its JSON.
+
+    Raises:
+        ValueError: no such record, or of a newer version than this one; the message says which.
+    """
+    return from_builtins(msgspec.json.decode(data), kind)
+
+
+def from_builtins(plain: object, kind: type[R]) -> R:
+    """A record from what ``msgspec.to_builtins`` made of it, older versions included.
+
+    Raises:
+        ValueError: as ``decode``.
+    """
+    if isinstance(plain, dict) and "schema" in kind.__struct_fields__:
+        plain = _upgraded(plain)
+    return msgspec.convert(plain, kind)
+
+
+def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
+    version = plain.get("schema")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise ValueError(f"schema: expected a version number from 1 to {VERSION}, got {version!r}")
+    if version > VERSION:
+        raise ValueError(
+            f"schema: version {version} was written by a newer pytest-kernelprof than this one, "
+            f"which reads up to {VERSION}: upgrade it"
+        )
+    for older in range(version, VERSION):
+        plain = _UPGRADES[older](plain)
+    return {**plain, "schema": VERSION}
+
+
+def text(words: str) -> str:
+    """Words that any encoder takes: lone surrogates (from odd file names) become escapes."""
+    return str(words).encode("utf-8", "backslashreplace").decode()
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file beside its place and move it there: readers see the old one or the new one.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    where = os.path.abspath(os.fspath(path))
+    handle, beside = tempfile.mkstemp(dir=os.path.dirname(where), prefix=".kernelprof-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(beside, 0o666 & ~_umask())
+        os.replace(beside, where)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
+def _umask() -> int:
+    """The process's umask, which can be read by setting it only."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

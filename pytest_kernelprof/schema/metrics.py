@@ -1,0 +1,62 @@
+"""The metrics that there are: one table, which analysis fills and limits and reports refer to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["exact", "timed", "shown"]
+Unit = Literal["count", "us", "bytes"]
+Source = Literal["profiled", "unprofiled", "memory", "compiler"]
+
+DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One metric: what it is, and what has to be taken to have it.
+
+    Attributes:
+        name: as in ``Profile.metrics``.
+        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
+        unit: "count", "us" or "bytes".
+        sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, or the
+            "compiler"'s own count.
+        on_cpu: whether it can be had on the CPU.
+    """
+
+    name: str
+    kind: Kind
+    unit: Unit
+    sources: tuple[Source, ...]
+    on_cpu: bool = False
+
+
+def _counts(*names: str, unit: Unit = "count") -> list[MetricSpec]:
+    return [MetricSpec(name, "exact", unit, ("profiled",)) for name in names]
+
+
+def _directed(name: str, unit: Unit = "count") -> list[MetricSpec]:
+    return _counts(name, *(f"{name}_{direction}" for direction in DIRECTIONS), unit=unit)
+
+
+_TABLE = (
+    MetricSpec("kernels", "exact", "count", ("profiled",), on_cpu=True),
+    *_counts("launches", "memsets", "syncs"),
+    MetricSpec("cuda_time", "timed", "us", ("profiled",)),
+    *_directed("memcpys"),
+    *_directed("memcpy_bytes", "bytes"),
+    *_counts("memcpys_pageable"),
+    MetricSpec("gpu_busy", "timed", "us", ("profiled",)),
+    MetricSpec("gpu_span", "shown", "us", ("profiled",)),
+    MetricSpec("gpu_idle", "shown", "us", ("profiled",)),
+    MetricSpec("dispatch_time", "timed", "us", ("unprofiled",), on_cpu=True),
+    MetricSpec("latency", "timed", "us", ("unprofiled",), on_cpu=True),
+    MetricSpec("launch_overhead", "timed", "us", ("profiled", "unprofiled")),
+    MetricSpec("overhead_per_launch", "shown", "us", ("profiled", "unprofiled")),
+    MetricSpec("peak_memory", "exact", "bytes", ("memory",)),
+    MetricSpec("allocations", "exact", "count", ("memory",)),
+    MetricSpec("recompiles", "exact", "count", ("compiler",), on_cpu=True),
+)
+
+METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _TABLE}

@@ -1,0 +1,197 @@
+"""What is gathered around blocks of timed rounds."""
+
+from __future__ import annotations
+
+import time
+
+import pynvml
+import pytest
+from nvml_double import CPU, GPU, ME, OTHER, THIRD, UUID, Driver, forget
+
+from pytest_kernelprof.device import nvml
+from pytest_kernelprof.device.inventory import why_no_gpu
+from pytest_kernelprof.device.nvml import Unknown, sample
+from pytest_kernelprof.device.telemetry import watch
+from pytest_kernelprof.report.words import conditions_words
+from pytest_kernelprof.schema.run import Conditions, Neighbour
+
+
+def watched(*, rounds: int = 12, seconds: float = 0.03) -> Conditions:
+    with watch(GPU) as looking:
+        time.sleep(seconds)
+        looking.block(rounds)
+    return looking.conditions()
+
+
+@pytest.mark.parametrize("reasons", [0x0, 0x1, 0x2, 0x4, 0x10, 0x100, 0x200, 0x400])
+def test_idle_settings_and_the_power_cap_are_no_throttling(driver: Driver, reasons: int) -> None:
+    driver.reasons = reasons
+    seen = watched()
+    assert seen.throttled_blocks == seen.discarded_rounds == 0
+    assert seen.power_capped_blocks == (reasons == 0x4)
+
+
+@pytest.mark.parametrize("reasons", [0x8, 0x20, 0x40, 0x80])
+def test_a_block_that_ends_throttled_is_discarded_and_counted(driver: Driver, reasons: int) -> None:
+    with watch(GPU) as looking:
+        assert looking.block(12)
+        driver.reasons = reasons
+        assert not looking.block(24)
+        driver.reasons = 0
+        assert not looking.block(48)  # it began throttled
+        assert looking.block(96)
+    seen = looking.conditions()
+    assert (seen.blocks, seen.throttled_blocks, seen.discarded_rounds) == (4, 2, 72)
+    assert len(seen.throttle_reasons) == 1
+
+
+@pytest.mark.parametrize("counter", [75, 269, 270, 271])
+def test_throttling_that_came_and_went_between_two_looks_is_found(
+    driver: Driver, counter: int
+) -> None:
+    with watch(GPU) as looking:
+        driver.counters[counter] += 1_000_000
+        assert not looking.block(12)
+        assert looking.block(12)
+    assert looking.conditions().throttled_blocks == 1
+
+
+def test_lowest_and_highest_clock_are_kept(driver: Driver) -> None:
+    with watch(GPU) as looking:
+        for driver.clock in (1800, 1410, 1980):
+            looking.block(1)
+    seen = looking.conditions()
+    assert (seen.sm_clock_mhz_low, seen.sm_clock_mhz_high) == (1410, 1980)
+
+
+def test_a_process_that_works_is_a_contender(driver: Driver) -> None:
+    driver.processes, driver.use = {ME, OTHER}, {ME: 40, OTHER: 50}
+    assert watched().contenders == (Neighbour(OTHER, 50),)
+
+
+def test_a_process_that_is_merely_there_is_none(driver: Driver) -> None:
+    driver.processes, driver.use = {ME, OTHER, THIRD}, {ME: 90, OTHER: 1}
+    seen = watched()
+    assert not seen.contended
+    assert not seen.why_contention_unknown
+
+
+def test_alone_on_the_gpu_nothing_waits(driver: Driver) -> None:
+    driver.use = {ME: 99}
+    watched()
+    assert driver.pulses == 0
+
+
+def test_work_of_others_that_has_ended_before_is_no_contention(driver: Driver) -> None:
+    driver.processes, driver.use = {ME, OTHER}, {OTHER: 99}
+    driver.stops_at = time.time()
+    assert not watched(seconds=0.01).contended
+
+
+def test_a_short_block_waits_for_the_sample_that_holds_it(driver: Driver) -> None:
+    driver.processes = {ME, OTHER}
+    with watch(GPU) as looking:
+        looking.block(12)
+        assert not looking.conditions().contended
+        driver.use = {OTHER: 70}
+    assert looking.conditions().contenders == (Neighbour(OTHER, 70),)
+
+
+def test_waiting_ends_where_no_sample_comes(driver: Driver) -> None:
+    driver.processes = {ME, OTHER}
+    start = time.time()
+    assert not watched(seconds=0).contended
+    assert 0.1 <= time.time() - start < 5
+    assert driver.pulses > 0
+
+
+@pytest.mark.parametrize(
+    ("use", "contenders"),
+    [
+        ({OTHER: 90}, ()),  # this process, as the host numbers it
+        ({OTHER: 90, THIRD: 1}, ()),
+        ({OTHER: 50, THIRD: 40}, (Neighbour(OTHER, 50), Neighbour(THIRD, 40))),
+        ({ME: 0, OTHER: 40}, (Neighbour(OTHER, 40),)),  # numbered as here after all
+    ],
+)
+def test_in_a_container_one_working_process_is_taken_to_be_this_one(
+    driver: Driver,
+    monkeypatch: pytest.MonkeyPatch,
+    use: dict[int, int],
+    contenders: tuple[Neighbour, ...],
+) -> None:
+    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
+    driver.processes, driver.use = set(), use
+    assert watched().contenders == contenders
+
+
+def test_contention_is_unknown_where_the_work_of_processes_is_not_told(driver: Driver) -> None:
+    driver.processes = {ME, OTHER}
+    driver.refuses = {"nvmlDeviceGetProcessUtilization": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    seen = watched()
+    assert not seen.contended
+    assert seen.why_contention_unknown == "NVML could not be had: Not Supported"
+    assert seen.sm_clock_mhz_low == 1980
+
+
+def test_a_refused_query_is_a_reason_and_keeps_the_rounds(driver: Driver) -> None:
+    driver.refuses = {"nvmlDeviceGetClockInfo": pynvml.NVML_ERROR_NO_PERMISSION}
+    assert sample(GPU) == Unknown("NVML could not be had: Insufficient Permissions")
+    with watch(GPU) as looking:
+        assert looking.block(12)
+    seen = looking.conditions()
+    assert seen.blocks == 1
+    words = conditions_words(seen)
+    assert words.startswith("clock and throttling unknown: NVML could not be had: Insuff")
+
+
+def test_a_gpu_that_is_lost_between_blocks_is_a_reason(driver: Driver) -> None:
+    with watch(GPU) as looking:
+        looking.block(12)
+        driver.refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_GPU_IS_LOST}
+        assert looking.block(12)
+        assert looking.block(12)
+    seen = looking.conditions()
+    assert (seen.blocks, seen.sm_clock_mhz_low) == (3, 1980)
+    assert "GPU is lost" in seen.why_unknown
+
+
+def test_an_older_driver_is_asked_by_the_older_name(driver: Driver) -> None:
+    driver.reasons = 0x40
+    driver.refuses = {
+        "nvmlDeviceGetCurrentClocksEventReasons": pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        "nvmlDeviceGetFieldValues": pynvml.NVML_ERROR_NOT_SUPPORTED,
+    }
+    assert watched().throttle_reasons == ("thermal slowdown by the hardware",)
+
+
+@pytest.mark.skipif(not why_no_gpu(), reason="there is a driver here")
+def test_a_missing_driver_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
+    forget()
+    seen = sample(GPU)
+    assert isinstance(seen, Unknown)
+    assert seen.why.startswith("NVML could not be had: NVML Shared Library Not Found")
+    conditions = watched()
+    assert conditions == Conditions(blocks=1, why_unknown=seen.why, why_contention_unknown=seen.why)
+    assert not conditions.contended
+
+
+def test_of_the_cpu_nothing_is_claimed() -> None:
+    with watch(CPU) as looking:
+        assert looking.block(12)
+    assert looking.conditions() == Conditions()
+    assert conditions_words(looking.conditions()) == ""
+
+
+def test_an_error_inside_passes_through_and_nothing_waits(driver: Driver) -> None:
+    driver.processes = {ME, OTHER}
+
+    def fail() -> None:
+        with watch(GPU) as looking:
+            looking.block(12)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fail()
+    assert driver.pulses == 0

@@ -1,0 +1,281 @@
+"""Which limits, comparisons and options the markers of a test give it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.limits.kinds import KINDS
+from pytest_kernelprof.limits.marks import (
+    Marks,
+    is_marked,
+    marker_lines,
+    marks_of,
+    refuse_misspelt,
+)
+
+# Without the plugin loaded no marker is registered.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnknownMarkWarning")
+
+HEAD = "import pytest\nmark = pytest.mark\ndef eager(): pass\n"
+
+
+def marks(pytester: pytest.Pytester, source: str, test: str = "test_it") -> Marks:
+    return marks_of(item(pytester, source, test))
+
+
+def item(pytester: pytest.Pytester, source: str, test: str = "test_it") -> pytest.Item:
+    found = pytester.getitems(HEAD + source)
+    return next(one for one in found if one.name == test)
+
+
+def bounds(found: Marks) -> list[tuple[str, str, float]]:
+    return [(limit.name, limit.qualifier, limit.bound) for limit in found.limits]
+
+
+def test_an_unmarked_test_has_nothing_of_ours(pytester: pytest.Pytester) -> None:
+    assert marks(pytester, "@mark.slow\ndef test_it(): pass") == Marks()
+
+
+def test_limits_of_all_levels_compose_the_innermost_first(pytester: pytest.Pytester) -> None:
+    source = """
+pytestmark = mark.max_syncs(1)
+@mark.max_launches(2)
+class TestAll:
+    @mark.max_kernels(3)
+    @mark.max_kernels(4, match="gelu")
+    @mark.parametrize("n", [pytest.param(1, marks=mark.max_memcpys(5))])
+    def test_it(self, n): pass
+"""
+    assert bounds(marks(pytester, source, "test_it[1]")) == [
+        ("max_memcpys", "", 5),
+        ("max_kernels", "", 3),
+        ("max_kernels", "gelu", 4),
+        ("max_launches", "", 2),
+        ("max_syncs", "", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "test"),
+    [
+        ("pytestmark = mark.max_kernels(0)\n@mark.max_kernels(3)\ndef test_it(): pass", "test_it"),
+        (
+            "@mark.max_kernels(0)\nclass TestAll:\n"
+            "    @mark.max_kernels(3)\n    def test_it(self): pass",
+            "test_it",
+        ),
+        (
+            "pytestmark = mark.max_kernels(0)\n@mark.max_kernels(3)\nclass TestAll:\n"
+            "    def test_it(self): pass",
+            "test_it",
+        ),
+        (
+            "@mark.max_kernels(0)\n"
+            "@mark.parametrize('n', [pytest.param(1, marks=mark.max_kernels(3))])\n"
+            "def test_it(n): pass",
+            "test_it[1]",
+        ),
+        (
+            "@mark.max_kernels(0)\nclass Base: pass\n"
+            "@mark.max_kernels(3)\nclass TestAll(Base):\n    def test_it(self): pass",
+            "test_it",
+        ),
+    ],
+    ids=["function", "method", "class", "parameter", "derived class"],
+)
+def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(
+    pytester: pytest.Pytester, source: str, test: str
+) -> None:
+    assert bounds(marks(pytester, source, test)) == [("max_kernels", "", 3)]
+
+
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        ("@mark.max_kernels(1)\n@mark.max_kernels(2)\ndef test_it(): pass", "max_kernels"),
+        (
+            "@mark.max_kernels(1, match='gelu')\n@mark.max_kernels(2, match='gelu')\n"
+            "def test_it(): pass",
+            "max_kernels(gelu)",
+        ),
+        (
+            "@mark.max_kernels(1)\n@mark.max_kernels(2)\nclass TestIt:\n"
+            "    def test_it(self): pass",
+            "max_kernels stands twice on TestIt",
+        ),
+        (
+            "pytestmark = [mark.max_kernels(1), mark.max_kernels(2)]\ndef test_it(): pass",
+            "max_kernels",
+        ),
+        (
+            "@mark.max_kernels(1)\n@mark.max_kernels(2)\nclass Base: pass\n"
+            "class TestIt(Base):\n    def test_it(self): pass",
+            "max_kernels stands twice on Base",
+        ),
+        (
+            "@mark.min_speedup(1.5, over=eager)\n@mark.min_speedup(2, over=eager)\n"
+            "def test_it(kernel_profile): pass",
+            "min_speedup stands twice on test_it",
+        ),
+        (
+            '@mark.not_slower(than=eager)\n@mark.not_slower(than=eager, by="5%")\n'
+            "def test_it(kernel_profile): pass",
+            "not_slower stands twice on test_it",
+        ),
+    ],
+    ids=["function", "match", "class", "module", "base class", "min_speedup", "not_slower"],
+)
+def test_the_same_limit_twice_on_one_level_is_refused(
+    pytester: pytest.Pytester, source: str, title: str
+) -> None:
+    with pytest.raises(MarkerError, match=r"stands twice on .*; keep one") as error:
+        marks(pytester, source)
+    assert title in str(error.value)
+
+
+def test_a_marker_that_was_added_beside_the_same_limit_is_refused(
+    pytester: pytest.Pytester,
+) -> None:
+    found = item(pytester, "@mark.max_kernels(3)\ndef test_it(): pass")
+    found.add_marker(pytest.mark.max_kernels(1))
+    with pytest.raises(MarkerError, match="max_kernels stands twice on test_it"):
+        marks_of(found)
+
+
+def test_one_marker_object_on_base_and_derived_class_is_no_double(
+    pytester: pytest.Pytester,
+) -> None:
+    source = """
+few = mark.max_kernels(3)
+@few
+class Base: pass
+@few
+class TestIt(Base):
+    def test_it(self): pass
+"""
+    assert bounds(marks(pytester, source)) == [("max_kernels", "", 3)]
+
+
+def test_a_derived_class_may_have_the_name_of_its_base(pytester: pytest.Pytester) -> None:
+    source = """
+@mark.max_kernels(0)
+class TestIt: pass
+@mark.max_kernels(3)
+class TestIt(TestIt):
+    def test_it(self): pass
+"""
+    assert bounds(marks(pytester, source)) == [("max_kernels", "", 3)]
+
+
+def test_stacked_parameters_may_each_bring_the_same_limit(pytester: pytest.Pytester) -> None:
+    source = """
+@mark.parametrize("a", [pytest.param(1, marks=mark.max_kernels(1))])
+@mark.parametrize("b", [pytest.param(2, marks=mark.max_kernels(2))])
+def test_it(a, b): pass
+"""
+    assert len(marks(pytester, source, "test_it[2-1]").limits) == 1
+
+
+def test_comparisons_stand_apart_from_limits(pytester: pytest.Pytester) -> None:
+    source = """
+@mark.max_kernels(3)
+@mark.min_speedup(1.5, over=eager)
+@mark.min_speedup(1.2, over=eager, metric="latency")
+def test_it(kernel_profile): pass
+"""
+    found = marks(pytester, source)
+    assert [limit.name for limit in found.limits] == ["max_kernels"]
+    assert [(one.bound, one.metric) for one in found.comparisons] == [(1.5, ""), (1.2, "latency")]
+
+
+def test_an_inner_comparison_replaces_an_outer_one(pytester: pytest.Pytester) -> None:
+    source = """
+@mark.min_speedup(100, over=eager)
+class TestAll:
+    @mark.min_speedup(2, over=eager)
+    def test_it(self, kernel_profile): pass
+"""
+    assert [one.bound for one in marks(pytester, source).comparisons] == [2]
+
+
+def test_a_comparison_without_the_fixture_is_refused(pytester: pytest.Pytester) -> None:
+    with pytest.raises(MarkerError, match="min_speedup compares what the test hands to"):
+        marks(pytester, "@mark.min_speedup(2, over=eager)\ndef test_it(): pass")
+
+
+@pytest.mark.parametrize("fixture", ["kernel_profile", "kernel_benchmark"])
+def test_a_comparison_with_either_fixture_is_taken(pytester: pytest.Pytester, fixture: str) -> None:
+    source = f"@mark.min_speedup(2, over=eager)\ndef test_it({fixture}): pass"
+    assert len(marks(pytester, source).comparisons) == 1
+
+
+def test_options_come_as_their_markers_the_innermost_first(pytester: pytest.Pytester) -> None:
+    source = """
+pytestmark = mark.kernelprof(rounds=24)
+@mark.kernelprof(warmup=3)
+def test_it(): pass
+"""
+    found = marks(pytester, source)
+    assert [mark.kwargs for mark in found.options] == [{"warmup": 3}, {"rounds": 24}]
+    assert found.ours
+
+
+def test_a_malformed_marker_is_refused_with_its_form(pytester: pytest.Pytester) -> None:
+    with pytest.raises(MarkerError, match=r"'many' is not a whole number\. The form is: max_"):
+        marks(pytester, "@mark.max_kernels('many')\ndef test_it(): pass")
+
+
+def test_a_malformed_marker_is_ours_all_the_same(pytester: pytest.Pytester) -> None:
+    assert is_marked(item(pytester, "@mark.max_kernels('many')\ndef test_it(): pass"))
+
+
+@pytest.mark.parametrize("name", ["slow", "max_kernel"])
+def test_a_marker_of_another_name_is_not_ours(pytester: pytest.Pytester, name: str) -> None:
+    assert not is_marked(item(pytester, f"@mark.{name}\ndef test_it(): pass"))
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("max_kernel", "max_kernels"),
+        ("max_sync", "max_syncs"),
+        ("forbid_kernel", "forbid_kernels"),
+        ("min_speed_up", "min_speedup"),
+    ],
+)
+def test_a_marker_that_is_nearly_ours_is_refused_with_the_right_form(
+    pytester: pytest.Pytester, written: str, meant: str
+) -> None:
+    found = item(pytester, f"@mark.{written}(1)\ndef test_it(): pass")
+    with pytest.raises(MarkerError) as error:
+        refuse_misspelt(found)
+    assert str(error.value) == (
+        f"@pytest.mark.{written} is no marker; {meant} was probably meant. The form is: "
+        f"{KINDS[meant].form}. (If {written} is a marker of your own, register it.)"
+    )
+
+
+def test_a_misspelt_options_marker_is_refused_with_the_form_of_the_options(
+    pytester: pytest.Pytester,
+) -> None:
+    found = item(pytester, "@mark.kernelproff(rounds=3)\ndef test_it(): pass")
+    with pytest.raises(MarkerError, match=r"The form is: kernelprof\(warmup=3\)"):
+        refuse_misspelt(found, "kernelprof(warmup=3)")
+
+
+def test_a_registered_marker_may_have_a_name_like_ours(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nmarkers = max_kernel(n): mine\n")
+    refuse_misspelt(item(pytester, "@mark.max_kernel(1)\ndef test_it(): pass"))
+
+
+def test_a_marker_that_is_not_near_ours_is_nobodys_business(pytester: pytest.Pytester) -> None:
+    refuse_misspelt(item(pytester, "@mark.slow\ndef test_it(): pass"))
+
+
+def test_every_marker_is_registered_with_a_form_and_what_it_says() -> None:
+    lines = marker_lines("kernelprof(rounds=24): how a test is profiled")
+    assert lines[0] == (
+        "max_kernels(3): at most n kernels a call (only those that match a regular expression)"
+    )
+    assert [line.partition("(")[0] for line in lines] == [*KINDS, "kernelprof"]

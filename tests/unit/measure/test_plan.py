@@ -1,0 +1,62 @@
+"""What a plan takes: what is needed, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
+from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
+
+
+@pytest.mark.parametrize(
+    ("needs", "plan"),
+    [
+        (Needs(), Plan("cuda")),
+        (Needs(memory=True), Plan("cuda", memory=True)),
+        (Needs(device_times=True), Plan("cuda", rounds=12, sample_on=True)),
+        (
+            Needs(host_times=True),
+            Plan("cuda", rounds=12, host_rounds=12, roofline=True, sample_on=True),
+        ),
+        (
+            EVERYTHING,
+            Plan("cuda", rounds=12, host_rounds=12, memory=True, roofline=True, sample_on=True),
+        ),
+    ],
+    ids=["counts", "memory", "device times", "host times", "everything"],
+)
+def test_a_plan_takes_what_is_needed_and_no_more(needs: Needs, plan: Plan) -> None:
+    assert plan_of("cuda", needs) == plan
+
+
+@pytest.mark.parametrize("needs", [Needs(), Needs(device_times=True), Needs(host_times=True)])
+def test_who_asks_for_rounds_gets_that_many_and_host_times_decided_or_not(needs: Needs) -> None:
+    assert plan_of("cuda", needs, rounds=7) == Plan(
+        "cuda", rounds=7, host_rounds=7, roofline=True, sample_on=False
+    )
+
+
+@pytest.mark.parametrize(("warmup", "calls"), [(None, 1), (1, 1), (5, 5)])
+def test_at_least_one_call_warms_up(warmup: int | None, calls: int) -> None:
+    assert plan_of("cpu", Needs(), warmup=warmup).warmup == calls
+
+
+def test_what_is_said_of_the_rounds_is_handed_on() -> None:
+    plan = plan_of("cpu", Needs(), flush_l2=False, stacks=True, lock_timeout_s=3.0, who="test_it")
+    assert (plan.device, plan.flush_l2, plan.stacks) == ("cpu", False, True)
+    assert (plan.lock_timeout_s, plan.who) == (3.0, "test_it")
+    assert plan_of("cpu", Needs()).lock_timeout_s == LOCK_TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    ("plan", "timed"),
+    [
+        (Plan("cuda"), False),
+        (Plan("cuda", rounds=3), False),  # enough to prove a graph's replays: counts still
+        (Plan("cuda", rounds=4), True),
+        (Plan("cuda", rounds=2, host_rounds=1), True),
+        (Plan("cuda", memory=True), False),
+    ],
+)
+def test_times_want_the_gpu_alone_and_counts_do_not(plan: Plan, timed: bool) -> None:
+    assert plan.timed == timed

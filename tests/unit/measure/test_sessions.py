@@ -1,0 +1,125 @@
+"""One session: what is called in which order, read once; and whether the profiler is blind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from corpus import reading
+
+from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.capture import canary, l2
+from pytest_kernelprof.capture.canary import Primed
+from pytest_kernelprof.device.inventory import Device, current_device
+from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.measure import sessions
+from pytest_kernelprof.schema.codec import VERSION
+
+CPU = current_device("cpu")
+GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
+X = torch.ones(4)
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What happened, in order; a flush among it."""
+    happened: list[str] = []
+
+    def flusher(device: Device, *, wanted: bool) -> Callable[[], None]:
+        return lambda: happened.append(f"flush {wanted}")
+
+    monkeypatch.setattr(l2, "flusher", flusher)
+    return happened
+
+
+@pytest.mark.parametrize("flush_l2", [True, False])
+def test_each_round_is_told_of_prepared_and_flushed_before_it_is_annotated(
+    flush_l2: bool, order: list[str]
+) -> None:
+    def prepare() -> Callable[[], None]:
+        order.append("prepare")
+        return lambda: order.append("call")
+
+    taken = sessions.profile_rounds(
+        CPU, prepare, 2, flush_l2=flush_l2, told=lambda done: order.append(f"told {done}")
+    )
+    assert order == [
+        *["told 0", "prepare", f"flush {flush_l2}", "call"],
+        *["told 1", "prepare", f"flush {flush_l2}", "call"],
+    ]
+    assert taken.facts.rounds == taken.file.rounds == 2
+
+
+def test_work_of_preparing_does_not_count() -> None:
+    def prepare() -> Callable[[], object]:
+        x = X * 2
+        return lambda: x + 1
+
+    taken = sessions.profile_rounds(CPU, prepare, 2, flush_l2=False)
+    assert [kernel.name for kernel in taken.facts.kernels] == ["aten::add"]
+
+
+def test_a_session_is_noted_with_its_device_and_rounds() -> None:
+    taken = sessions.profile_rounds(CPU, lambda: lambda: X + 1, 3, flush_l2=False)
+    noted = taken.recording
+    assert (noted.schema, noted.rounds, noted.recompiles) == (VERSION, 3, 0)
+    assert (noted.device_kind, noted.device, noted.versions) == ("cpu", CPU.name, CPU.versions)
+    assert "aten::add" in (noted.compute_operators or ())
+    assert taken.trace.recording is noted
+
+
+def test_compilations_of_the_rounds_are_noted() -> None:
+    torch.compiler.reset()
+    sizes = iter([3, 4])
+    compiled = torch.compile(lambda x: x * 2, dynamic=False, backend="eager")
+    taken = sessions.profile_rounds(
+        CPU, lambda: lambda: compiled(torch.ones(next(sizes))), 2, flush_l2=False
+    )
+    assert taken.recording.recompiles == 2
+
+
+def test_the_cpu_needs_no_priming() -> None:
+    assert sessions.prime(CPU) == {}
+
+
+def test_of_priming_a_gpu_the_cost_of_a_launch_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary, "prime", lambda device: Primed(1.5, 1.2))
+    assert sessions.prime(GPU) == {"cupti_us_per_launch": 1.5, "cupti_ratio": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("device", "activities", "sees", "asked", "refused"),
+    [
+        (GPU, 0, False, 1, True),
+        (GPU, 0, True, 1, False),  # code that launches nothing
+        (GPU, 1, False, 0, False),
+        (CPU, 0, False, 0, False),
+    ],
+)
+def test_zero_activities_are_zero_kernels_only_if_the_canary_is_seen(
+    device: Device,
+    activities: int,
+    sees: bool,
+    asked: int,
+    refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions: list[int] = []
+
+    def canary_seen() -> bool:
+        questions.append(1)
+        return sees
+
+    monkeypatch.setattr(canary, "canary_seen", canary_seen)
+    monkeypatch.setattr(canary, "why_blind", lambda: "the profiler is blind: it is a test")
+    facts = replace(session_facts(reading("memory")), activities=activities)
+    caught: Any = None
+    try:
+        sessions.refuse_blind(device, facts)
+    except ProfilerUnavailable as error:
+        caught = error
+    assert len(questions) == asked
+    assert ("the profiler is blind" in str(caught)) == refused

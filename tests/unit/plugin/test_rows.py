@@ -1,0 +1,99 @@
+"""What of a test leaves its process: text that any encoder takes, small, and the same on the other
+side."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from corpus import NAMES, record
+from msgspec.structs import replace
+from records import mlp
+
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
+from pytest_kernelprof.plugin.rows import row_of
+from pytest_kernelprof.schema.run import Outcome, Place, Profile, Test
+
+
+def judged(profile: Profile, **limits: Any) -> Profile:
+    found = evaluate(profile, [parse_keyword(name, value) for name, value in limits.items()])
+    return replace(profile, verdicts=found)
+
+
+def report_of(
+    test: Test, *, outcome: Any = "passed", wasxfail: str | None = None
+) -> pytest.TestReport:
+    report = pytest.TestReport("t", ("t", 1, "t"), {}, outcome, None, "call")
+    if wasxfail is not None:
+        report.wasxfail = wasxfail
+    attach(report, test)
+    return report
+
+
+def collected(*reports: pytest.TestReport) -> list[Test]:
+    collector = Collector()
+    for report in reports:
+        collector.pytest_runtest_logreport(report)
+    return list(collector.tests())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_report_carries_is_one_string_of_json(name: str) -> None:
+    report = report_of(Test("t", (judged(record(name), max_kernels=0, max_cuda_time="1us"),)))
+    sent = getattr(report, ATTRIBUTE)
+    assert type(sent) is str
+    assert json.loads(sent)["id"] == "t"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_the_same_on_the_other_side(name: str) -> None:
+    test = Test("t", (judged(record(name), max_kernels=0, max_syncs=0),))
+    assert collected(report_of(test)) == [row_of(test, expected=False)]
+
+
+def test_it_is_taken_off_the_report_which_pytest_keeps() -> None:
+    report = report_of(Test("t", (mlp(),)))
+    collected(report)
+    assert not hasattr(report, ATTRIBUTE)
+
+
+def test_a_report_of_a_test_that_took_nothing_is_left_alone() -> None:
+    assert collected(pytest.TestReport("t", ("t", 1, "t"), {}, "passed", None, "call")) == []
+
+
+def test_kernels_and_rounds_stay_behind_values_and_verdicts_do_not() -> None:
+    (profile,) = row_of(Test("t", (judged(record("mlp"), max_kernels=4),)), expected=False).profiles
+    assert profile.kernels == ()
+    assert profile.metrics["kernels"].rounds == ()
+    assert profile.kernel_count == 5
+    assert profile.outcome == "over"
+
+
+def test_what_could_not_be_had_is_left_out() -> None:
+    (profile,) = row_of(Test("t", (record("mlp"),)), expected=False).profiles
+    assert record("mlp").metrics["latency"].value is None
+    assert "latency" not in profile.metrics
+
+
+def test_a_name_with_a_lone_surrogate_becomes_text_that_can_be_sent() -> None:
+    place = Place("tests/\udcff.py", 3)
+    profile = replace(
+        judged(mlp(label="\udcff"), max_kernels={"n": 0, "match": "\udcff"}), place=place
+    )
+    (found,) = collected(report_of(Test("tests/\udcff.py::test_it", (profile,))))
+    assert found.id == "tests/\\udcff.py::test_it"
+    assert found.profiles[0].label == "\\udcff"
+    assert found.profiles[0].verdicts[0].qualifier == "\\udcff"
+    assert found.profiles[0].place == Place("tests/\\udcff.py", 3)
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [(4, "expected"), (5, "kept")], ids=["over", "kept"])
+def test_of_an_expected_failure_only_what_is_over_becomes_expected(
+    limit: int, outcome: Outcome
+) -> None:
+    test = Test("t", (judged(mlp(), max_kernels=limit),))
+    (found,) = collected(report_of(test, outcome="skipped", wasxfail="known"))
+    assert found.profiles[0].outcome == outcome

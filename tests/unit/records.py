@@ -1,0 +1,124 @@
+"""Profiles written down as records, without a trace: what limits and reports are told of."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import (
+    Comparison,
+    Conditions,
+    Contestant,
+    Environment,
+    Integrity,
+    Kernel,
+    Metric,
+    Profile,
+    Verdict,
+)
+from pytest_kernelprof.stats.confidence import median_interval
+
+H200 = Environment(
+    "cuda", "NVIDIA H200", "sm_90", {"torch": "2.11.0+cu130", "triton": "3.6.0", "python": "3.13"}
+)
+CPU = Environment("cpu", "CPU (x86_64)", versions={"torch": "2.11.0+cu130"})
+
+MIXED = (6, 1, 11, 4, 9, 2, 7, 0, 10, 3, 8, 5)
+"""The numbers below 12 as independent rounds would have them: neighbours are not alike."""
+
+
+def kernel(name: str, *operators: str, us: float = 10.0, source: str = "") -> Kernel:
+    return Kernel(
+        name, us, (1, 1, 1), (128, 1, 1), 32, 0, 0, 7, "cudaLaunchKernel", operators, source
+    )
+
+
+def counted(name: str, *rounds: float, why: str = "") -> Metric:
+    """A count: its largest round."""
+    spec = METRICS[name]
+    return Metric(name, spec.kind, spec.unit, rounds, max(rounds), why=why)
+
+
+def timed(name: str, rounds: Sequence[float], why: str = "") -> Metric:
+    """A time: the median, with its interval."""
+    spec, values = METRICS[name], tuple(map(float, rounds))
+    found = median_interval(values)
+    if found is None:
+        median = statistics.median(values)
+        return Metric(name, spec.kind, spec.unit, values, median, why=why)
+    low, high, block = found.low, found.high, found.block
+    return Metric(name, spec.kind, spec.unit, values, found.median, low, high, why, block)
+
+
+def around(name: str, us: float, why: str = "") -> Metric:
+    """A time of twelve rounds from ``us`` to ``us + 11``: its interval is us + 1 to us + 10."""
+    return timed(name, [us + i for i in MIXED], why)
+
+
+def absent(name: str, why: str = "not measured: nobody asked") -> Metric:
+    spec = METRICS[name]
+    return Metric(name, spec.kind, spec.unit, why=why)
+
+
+def profile(
+    kernels: Sequence[Kernel] = (),
+    metrics: Sequence[Metric] = (),
+    *,
+    environment: Environment = H200,
+    second_look: Sequence[Metric] = (),
+    **more: Any,
+) -> Profile:
+    """A complete profile of two rounds; metrics that are not given were not measured."""
+    counts = {"kernels": len(kernels), "launches": len(kernels)}
+    matched = 2 * len(kernels)
+    known: Mapping[str, Metric] = {
+        **{name: absent(name) for name in METRICS},
+        **{name: counted(name, count, count) for name, count in counts.items()},
+        **{metric.name: metric for metric in metrics},
+    }
+    more.setdefault("integrity", Integrity(launches=matched, matched=matched))
+    return Profile(
+        environment=environment,
+        metrics=dict(known),
+        rounds=more.pop("rounds", 2),
+        kernels=tuple(kernels),
+        second_look={metric.name: metric for metric in second_look},
+        **more,
+    )
+
+
+GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>(int)"
+MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor>(int)"
+GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
+LINEAR = ("aten::mm", "aten::matmul", "aten::linear")
+
+MLP = (
+    kernel(GEMM, *LINEAR),
+    kernel(GELU, "aten::gelu"),
+    kernel(GEMM, *LINEAR),
+    kernel(MUL, "aten::mul"),
+    kernel(GEMM, *LINEAR),
+)
+"""The kernels of a gated MLP."""
+
+
+def mlp(*metrics: Metric, **more: Any) -> Profile:
+    return profile(MLP, metrics, **more)
+
+
+def comparison(
+    *contestants: Contestant,
+    metric: str = "cuda_time",
+    conditions: tuple[Conditions, ...] = (),
+    verdicts: tuple[Verdict, ...] = (),
+) -> Comparison:
+    """Of ``fused``, 1.203 times as fast, with ``eager``, unless others are given."""
+    usual = (
+        Contestant("fused", 1, 100.0, 99.0, 101.0, 1.203, 1.19, 1.215),
+        Contestant("eager", 3, 120.3, 119.0, 121.0),
+    )
+    return Comparison(
+        metric, "eager", contestants or usual, 12, conditions=conditions, verdicts=verdicts
+    )

@@ -1,0 +1,152 @@
+"""Comparisons in words: a headline, a table, and what was asserted."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase as fnmatch
+from typing import Any
+
+import msgspec
+import pytest
+from records import comparison
+
+from pytest_kernelprof.report.comparison import (
+    comparison_line,
+    comparison_message,
+    comparison_table,
+    headline,
+)
+from pytest_kernelprof.schema.run import Conditions, Contestant, Neighbour, Verdict
+
+CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
+
+
+def asserted(outcome: Any = "over", **facts: Any) -> Verdict:
+    known: dict[str, Any] = {
+        "limit": "min_speedup",
+        "qualifier": "1.5",
+        "metric": "cuda_time",
+        "unit": "times",
+        "allowed": 1.5,
+        "measured": 1.203,
+        "low": 1.19,
+        "high": 1.215,
+        "rounds": 12,
+        **facts,
+    }
+    return Verdict(outcome=outcome, **known)
+
+
+HEADLINE = "fused over eager, GPU time: 1.203 times as good (99 % CI 1.190..1.215, 12 pairs)"
+
+
+def test_a_headline_says_what_over_what_by_what_and_how_sure() -> None:
+    assert headline(comparison()) == HEADLINE
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [("cuda_time", "GPU time"), ("latency", "latency"), ("peak_memory", "peak memory")],
+)
+def test_a_headline_names_the_metric_as_a_person_says_it(metric: str, words: str) -> None:
+    assert headline(comparison(metric=metric)).startswith(f"fused over eager, {words}: ")
+
+
+def test_a_headline_without_an_interval_says_so() -> None:
+    few = msgspec.structs.replace(
+        comparison(Contestant("a", 1, 1.0, speedup=2.0), Contestant("eager", 1, 2.0)), pairs=7
+    )
+    assert headline(few).endswith("2.000 times as good (too few pairs for an interval, 7 pairs)")
+
+
+def test_a_headline_says_which_callable_is_unstable() -> None:
+    jumping = Contestant("fused", 3, 1.0, speedup=2.0, unstable=(1, 3))
+    words = headline(comparison(jumping, Contestant("eager", 1, 2.0)))
+    assert words.endswith("; UNSTABLE: fused launched 1 to 3 kernels a call)")
+
+
+def test_a_headline_of_several_is_about_the_one_that_is_asked_for() -> None:
+    several = comparison(
+        Contestant("a", 1, 1.0, speedup=2.0),
+        Contestant("b", 1, 1.0, speedup=3.0),
+        Contestant("eager", 1, 2.0),
+    )
+    assert headline(several, "b").startswith("b over eager, GPU time: 3.000 times")
+
+
+def test_a_callable_that_was_not_compared_has_no_headline() -> None:
+    with pytest.raises(ValueError, match="'slow' is none of the compared callables: 'fused', 'e"):
+        headline(comparison(), "slow")
+
+
+def test_an_assertion_is_told_with_the_names_of_both() -> None:
+    assert comparison_line(comparison(), asserted()) == f"min_speedup(1.5): {HEADLINE}"
+
+
+def test_an_assertion_is_told_as_it_was_written() -> None:
+    verdict = asserted(limit="not_slower", qualifier='by="5%"')
+    assert comparison_line(comparison(), verdict) == f'not_slower(by="5%"): {HEADLINE}'
+
+
+def test_an_assertion_is_told_with_the_pairs_that_it_was_judged_by() -> None:
+    line = comparison_line(comparison(), asserted(rounds=48, block=2))
+    assert line.endswith("(99 % CI 1.190..1.215, 48 pairs in blocks of 2)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "conditions", "words"),
+    [
+        ("interval", (), "the interval holds the limit"),
+        ("disturbed", (CONTENDED, CONTENDED), "CONTENDED: other processes worked on this GPU (*"),
+    ],
+    ids=["interval", "disturbed"],
+)
+def test_an_undecided_assertion_says_why(
+    reason: str, conditions: tuple[Conditions, ...], words: str
+) -> None:
+    told = comparison_line(comparison(conditions=conditions), asserted("undecided", reason=reason))
+    assert fnmatch(told, f"min_speedup(1.5): {HEADLINE}: UNDECIDED, {words}")
+    assert told.count("CONTENDED") == bool(conditions)
+
+
+def test_an_assertion_that_was_not_judged_says_why() -> None:
+    verdict = asserted("not judged", measured=None, why="nothing was handed over")
+    assert comparison_line(comparison(), verdict) == "min_speedup(1.5): nothing was handed over"
+
+
+def rows(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
+
+
+def test_a_table_has_one_line_a_callable() -> None:
+    assert rows(comparison_table(comparison())) == [
+        "callable kernels GPU time speedup 99 % CI",
+        "fused 1 100.0us ±1.0% 1.203 1.190..1.215",
+        "eager 3 120.3us ±0.8% reference",
+    ]
+
+
+def test_a_table_of_memory_shows_sizes() -> None:
+    table = comparison_table(
+        comparison(
+            Contestant("a", 1, 5e6, 5e6, 5e6, speedup=2.0),
+            Contestant("eager", 1, 1e7),
+            metric="peak_memory",
+        )
+    )
+    assert rows(table)[1] == "a 1 5 MB 2.000"
+
+
+def test_a_table_says_which_callable_is_unstable() -> None:
+    jumping = Contestant("fused", 3, 1.0, speedup=2.0, unstable=(1, 3))
+    assert comparison_table(comparison(jumping, Contestant("eager", 1, 2.0)))[-1] == (
+        "UNSTABLE: fused launched 1 to 3 kernels a call"
+    )
+
+
+def test_a_message_says_what_is_over_then_what_is_undecided_then_all() -> None:
+    verdicts = (asserted("undecided", reason="interval"), asserted("kept"), asserted("over"))
+    lines = comparison_message(comparison(verdicts=verdicts)).splitlines()
+    assert lines[0] == f"min_speedup(1.5): {HEADLINE}"
+    assert lines[1].endswith("UNDECIDED, the interval holds the limit")
+    assert lines[2].startswith("callable")
+    assert len(lines) == 5

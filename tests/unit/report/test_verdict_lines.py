@@ -1,0 +1,218 @@
+"""One limit and how it fared, in one line that is the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_kernelprof.report.words import verdict_line
+from pytest_kernelprof.schema.run import Hit, Mismatch, Verdict
+
+
+def count(measured: float, allowed: float, limit: str = "max_kernels", **more: Any) -> Verdict:
+    outcome = more.pop("outcome", "over" if measured > allowed else "kept")
+    facts: dict[str, Any] = {"metric": "kernels", "unit": "count", "rounds": 2, **more}
+    return Verdict(limit=limit, outcome=outcome, measured=measured, allowed=allowed, **facts)
+
+
+def time(measured: float, allowed: float, **more: Any) -> Verdict:
+    outcome = more.pop("outcome", "over" if measured > allowed else "kept")
+    facts: dict[str, Any] = {"limit": "max_cuda_time", "metric": "cuda_time", "rounds": 24, **more}
+    return Verdict(outcome=outcome, unit="us", measured=measured, allowed=allowed, **facts)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (count(5, 1), "max_kernels: 5 > 1"),
+        (count(3, 4), "max_kernels: 3 <= 4"),
+        (count(2, 1, qualifier="elementwise"), "max_kernels(match='elementwise'): 2 > 1"),
+        (count(1, 0, "max_memcpys", qualifier="d2h"), "max_memcpys(d2h): 1 > 0"),
+        (count(5, 1, outcome="expected"), "max_kernels: 5 > 1"),
+        (count(7, 0, "max_syncs", metric="syncs"), "max_syncs: 7 > 0"),
+    ],
+)
+def test_a_count_stands_beside_its_limit(verdict: Verdict, line: str) -> None:
+    assert verdict_line(verdict) == line
+
+
+@pytest.mark.parametrize(
+    ("measured", "allowed", "line"),
+    [
+        (150_994_944, 10**6, "max_peak_memory: 151 MB > 1 MB"),
+        (10**6, 10**6, "max_peak_memory: 1 MB <= 1 MB"),
+        (150_994_944, 150_900_000, "max_peak_memory: 150994944 B > 150900000 B"),
+    ],
+    ids=["over", "equal", "alike when rounded"],
+)
+def test_a_size_is_told_in_units_that_tell_it_from_its_limit(
+    measured: float, allowed: float, line: str
+) -> None:
+    verdict = count(measured, allowed, "max_peak_memory", metric="peak_memory", unit="bytes")
+    assert verdict_line(verdict) == line
+
+
+@pytest.mark.parametrize(("note", "state"), [("", "UNSTABLE"), ("incomplete", "incomplete")])
+def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
+    assert verdict_line(count(5, 4, values=(4.0, 5.0), note=note)) == (
+        f"max_kernels: 5 > 4 ({state}: 4, 5 in 2 rounds, the largest counts)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (
+            time(234.9, 200.0, low=234.1, high=236.0),
+            "max_cuda_time: 234.9us > 200.0us (+17.5 %, 99 % CI 234.1..236.0us, 24 rounds)",
+        ),
+        (
+            time(180.0, 200.0, low=179.0, high=181.0),
+            "max_cuda_time: 180.0us <= 200.0us (-10.0 %, 99 % CI 179.0..181.0us, 24 rounds)",
+        ),
+        (
+            time(100.0, 1.0, low=99.0, high=101.0, rounds=12),
+            "max_cuda_time: 100.0us > 1.0us (x100, 99 % CI 99.0..101.0us, 12 rounds)",
+        ),
+        (
+            time(100.0, 90.0, low=99.0, high=101.0, block=3),
+            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds in blocks "
+            "of 3)",
+        ),
+        (
+            time(100.0, 90.0, rounds=1),
+            "max_cuda_time: 100.0us > 90.0us (+11.1 %, one round, too few for an interval)",
+        ),
+        (
+            time(100.0, 90.0, rounds=7),
+            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 7 rounds, too few for an interval)",
+        ),
+        (
+            time(100.0, 0.0, low=99.0, high=101.0),
+            "max_cuda_time: 100.0us > 0.0us (99 % CI 99.0..101.0us, 24 rounds)",
+        ),
+        (
+            time(100.0, 90.0, low=99.0, high=101.0, note="CUPTI is attached", second_look=95.0),
+            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds; CUPTI is "
+            "attached; a second look: 95.0us)",
+        ),
+        (
+            time(60.0, 54.0, low=59.0, high=61.0, share=0.3, share_of=180.0, limit="max_launch"),
+            "max_launch: 60.0us > 54.0us (30% of the latency 180.0us, +11.1 %, 99 % CI "
+            "59.0..61.0us, 24 rounds)",
+        ),
+        (
+            time(60.0, 54.0, rounds=1, share=0.125, share_of=432.0, limit="max_launch"),
+            "max_launch: 60.0us > 54.0us (12.5% of the latency 432.0us, +11.1 %, one round, too "
+            "few for an interval)",
+        ),
+    ],
+    ids=[
+        *("over", "kept", "many times over", "blocks", "one round", "few rounds", "limit zero"),
+        *("note and second look", "share", "share with a fraction"),
+    ],
+)
+def test_a_time_says_how_far_how_sure_and_of_how_many_rounds(verdict: Verdict, line: str) -> None:
+    assert verdict_line(verdict) == line
+
+
+@pytest.mark.parametrize(
+    ("reason", "doubt", "words"),
+    [
+        ("interval", "", "the interval holds the limit"),
+        ("alike", "", "neighbouring rounds are too alike"),
+        ("second look", "", "the second look does not confirm it"),
+        ("disturbed", "", "the GPU was disturbed"),
+        ("disturbed", "CONTENDED: by pid 7", "CONTENDED: by pid 7"),
+        ("interval", "CONTENDED: by pid 7", "the interval holds the limit"),
+    ],
+)
+def test_an_undecided_time_says_why(reason: Any, doubt: str, words: str) -> None:
+    verdict = time(199.8, 200.0, low=199.0, high=201.0, outcome="undecided", reason=reason)
+    assert verdict_line(verdict, doubt) == (
+        "max_cuda_time: 199.8us, limit 200.0us (-0.1 %, 99 % CI 199.0..201.0us, 24 rounds): "
+        f"UNDECIDED, {words}"
+    )
+
+
+def test_many_rounds_without_an_interval_are_not_called_few() -> None:
+    verdict = time(199.8, 200.0, rounds=12, outcome="undecided", reason="alike")
+    assert "(-0.1 %, 12 rounds, no interval)" in verdict_line(verdict)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [("incomplete", "not measured: it needs more"), ("not judged", "not applicable on the CPU")],
+)
+def test_what_was_not_judged_says_why(outcome: Any, why: str) -> None:
+    verdict = Verdict(limit="max_latency", outcome=outcome, why=why, metric="latency", unit="us")
+    assert verdict_line(verdict) == f"max_latency: {why}"
+
+
+def names(limit: str, **facts: Any) -> str:
+    facts.setdefault("outcome", "over")
+    return verdict_line(Verdict(limit=limit, measured=5.0, **facts))
+
+
+@pytest.mark.parametrize(
+    ("mismatch", "patterns", "words"),
+    [
+        (
+            Mismatch(5, 2, "gelu_kernel", ("aten::gelu", "aten::b", "aten::c"), ("relu",)),
+            ("mm", "relu", None),
+            "5 kernels, expected 'mm', 'relu', ...; kernel 2 is gelu_kernel (aten::gelu < aten::b)"
+            ", not 'relu'",
+        ),
+        (
+            Mismatch(5, 2, "gelu_kernel", (), ("a", "b")),
+            ("mm", "a"),
+            "5 kernels, expected 'mm', 'a'; kernel 2 is gelu_kernel (no operator), not 'a' or 'b'",
+        ),
+        (
+            Mismatch(5, 2, "gelu_kernel", ("aten::gelu",)),
+            ("mm",),
+            "5 kernels, expected 'mm'; kernel 2 is gelu_kernel (aten::gelu), where no more were "
+            "expected",
+        ),
+        (
+            Mismatch(5, 1, "gelu_kernel", ("aten::gelu",)),
+            (),
+            "5 kernels, expected no kernels; kernel 1 is gelu_kernel (aten::gelu), where no more "
+            "were expected",
+        ),
+        (
+            Mismatch(5, wanted=("add", "mul")),
+            (None, "add", "mul"),
+            "5 kernels, expected ..., 'add', 'mul'; nothing is left for 'add', 'mul'",
+        ),
+    ],
+)
+def test_the_first_unexpected_kernel_is_named(
+    mismatch: Mismatch, patterns: tuple[str | None, ...], words: str
+) -> None:
+    line = names("expect_kernels", patterns=patterns, mismatch=mismatch)
+    assert line == f"expect_kernels: {words}"
+
+
+def test_expected_kernels_that_came_are_counted() -> None:
+    assert names("expect_kernels", outcome="kept") == "expect_kernels: all 5 as expected"
+
+
+def test_a_forbidden_kernel_is_named_with_its_pattern() -> None:
+    hits = (Hit(2, "gelu_kernel", "gelu"),)
+    line = names("forbid_kernels", qualifier="gelu|relu", patterns=("gelu", "relu"), hits=hits)
+    assert line == "forbid_kernels: 1 forbidden: #2 gelu_kernel ('gelu')"
+
+
+def test_many_forbidden_kernels_are_cut_short() -> None:
+    hits = tuple(Hit(i, "k", ".") for i in range(1, 17))
+    line = names("forbid_kernels", qualifier=".", patterns=(".",), hits=hits)
+    assert line == (
+        "forbid_kernels: 16 forbidden: #1 k ('.'), #2 k ('.'), #3 k ('.'), #4 k ('.') and 12 more"
+    )
+
+
+def test_no_forbidden_kernels_are_counted_among_all() -> None:
+    line = names("forbid_kernels", outcome="kept", qualifier=".", patterns=(".",))
+    assert line == "forbid_kernels: none of 5 kernels"

@@ -1,0 +1,127 @@
+"""Which table an event goes to, and what the names of calls and activities tell."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from pytest_kernelprof.trace.vocabulary import (
+    ACTIVITY_KINDS,
+    CAPTURE_BEGINS,
+    CAPTURE_ENDS,
+    CLOSING_CALL,
+    COLD_CALL,
+    COLD_OVERHEAD,
+    COMPILATION,
+    DIRECTION,
+    GRAPH_LAUNCH,
+    LAUNCH,
+    MEMCPY_CALL,
+    NO_KERNEL,
+    NOT_A_HOST_WAIT,
+    PAGEABLE,
+    POLLING,
+    TO_PAGEABLE,
+    WAIT_CALL,
+    matches,
+    table_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("category", "table"),
+    [
+        ("cpu_op", "operator"),
+        ("user_annotation", "operator"),
+        ("cuda_runtime", "call"),
+        ("cuda_driver", "call"),
+        ("xpu_runtime", "call"),
+        ("mtia_runtime", "call"),
+        ("kernel", "activity"),
+        ("gpu_memcpy", "activity"),
+        ("gpu_memset", "activity"),
+        ("cuda_sync", "wait"),
+        ("overhead", "overhead"),
+        ("python_function", "frame"),
+        ("gpu_user_annotation", ""),
+        ("ac2g", ""),
+        ("Trace", ""),
+        ("", ""),
+    ],
+)
+def test_the_category_decides_on_the_table(category: str, table: str) -> None:
+    assert table_of(category) == table
+
+
+def test_each_kind_of_activity_has_a_code_of_its_own() -> None:
+    assert len(set(ACTIVITY_KINDS.values())) == len(ACTIVITY_KINDS) == 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hits", "others"),
+    [
+        (
+            LAUNCH,
+            ["cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "urEnqueueX"],
+            ["cudaMalloc", "cudaEventRecord"],
+        ),
+        (
+            NO_KERNEL,
+            ["cudaLaunchHostFunc", "cuLaunchHostFunc", "urEnqueueMemFill", "cudaMemsetAsync"],
+            ["cudaLaunchKernel", "cudaGraphLaunch"],
+        ),
+        (MEMCPY_CALL, ["cudaMemcpyAsync", "hipMemcpy"], ["cudaMemsetAsync"]),
+        (GRAPH_LAUNCH, ["cudaGraphLaunch", "cuGraphLaunch"], ["cudaGraphInstantiate"]),
+        (CAPTURE_BEGINS, ["cudaStreamBeginCapture"], ["cudaStreamEndCapture"]),
+        (CAPTURE_ENDS, ["cudaStreamEndCapture"], ["cudaStreamIsCapturing"]),
+        (POLLING, ["cudaEventQuery", "cudaStreamQuery"], ["cudaEventSynchronize"]),
+        (
+            WAIT_CALL,
+            ["cudaStreamSynchronize", "cuCtxSynchronize", "cudaMemcpy", "hipMemcpy2D"],
+            ["cudaMemcpyAsync", "hipMemcpyWithStreamAsync", "cudaMemcpyBatch", "cudaEventRecord"],
+        ),
+        (
+            CLOSING_CALL,
+            ["cudaDeviceSynchronize", "hipDeviceSynchronize"],
+            ["cudaStreamSynchronize"],
+        ),
+        (NOT_A_HOST_WAIT, ["Stream Wait Event"], ["Stream Sync", "Context Sync", "Event Sync"]),
+        (PAGEABLE, ["Memcpy HtoD (Pageable -> Device)"], ["Memcpy HtoD (Pinned -> Device)"]),
+        (
+            TO_PAGEABLE,
+            ["Memcpy DtoH (Device -> Pageable)"],
+            ["Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)"],
+        ),
+        (COLD_OVERHEAD, ["Lazy Function Loading", "Module Loading"], ["Buffer Flush"]),
+        (COLD_CALL, ["cuModuleLoadData", "cuLibraryLoadData", "cuLinkCreate"], ["cudaMalloc"]),
+        (
+            COMPILATION,
+            ["compile_fx (dynamo_timed)", "Torch-Compiled Region: compile_id=0/0"],
+            ["aten::compile", "epoch"],
+        ),
+    ],
+)
+def test_names_that_a_pattern_knows_and_names_that_it_does_not(
+    pattern: re.Pattern[str], hits: list[str], others: list[str]
+) -> None:
+    assert [name for name in (*hits, *others) if pattern.search(name)] == hits
+
+
+def test_a_direction_is_where_a_copy_comes_from_and_goes_to() -> None:
+    found = DIRECTION.search("Memcpy DtoH (Device -> Pageable)")
+    assert found is not None
+    assert found.groups() == ("D", "H")
+    assert DIRECTION.search("Memcpy (Unknown)") is None
+
+
+def test_names_are_matched_one_by_one() -> None:
+    names = np.array(["cudaMemcpy", "cudaFree", "cudaMemcpy", "x"], np.object_)
+    assert matches(names, MEMCPY_CALL).tolist() == [True, False, True, False]
+
+
+def test_no_names_match_nothing() -> None:
+    none = matches(np.empty(0, np.object_), MEMCPY_CALL)
+    assert none.tolist() == []
+    assert none.dtype == np.bool_
