@@ -413,7 +413,8 @@ class Ledger:
 
 def _late(entry: _Entry, limit: Limit) -> run.Verdict:
     """The verdict of a limit that came after the profile."""
-    if limit.patterns and not entry.whole:
+    looks_at_kernels = bool(limit.patterns) or not limit.metric
+    if looks_at_kernels and not entry.whole:
         return run.Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
     return evaluate(entry.record, [limit], entry.record.place)[0]
 

@@ -202,6 +202,15 @@ def test_a_limit_that_comes_after_the_kernels_are_gone_is_no_pass(tmp_path: Path
     assert outcomes == ["incomplete", "incomplete", "over"]
 
 
+def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> None:
+    book = ledger()
+    for _ in range(3):
+        book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
+    book.set_limit(parse_limit("expect_kernels", (), {}))
+    outcomes = [one.verdicts[0].outcome for one in book.records(disabled=False).profiles]
+    assert outcomes == ["incomplete", "incomplete", "over"]
+
+
 def test_a_limit_that_comes_later_judges_what_was_taken_before(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
     book.keep(measured(tmp_path, mlp()))
