@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 _LONGEST = 150
 
@@ -38,18 +38,6 @@ def save_trace(path: str, write: Callable[[str], object]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
-
-
-def save_traces(
-    folder: str, test: str, traces: Iterable[tuple[str, Callable[[str], object]]]
-) -> list[str]:
-    """Save the traces of a test's profiles, each its label and what writes it; their paths."""
-    paths = []
-    for index, (label, write) in enumerate(traces, 1):
-        path = trace_path(folder, test, index, label)
-        save_trace(path, write)
-        paths.append(path)
-    return paths
 
 
 def _file_name(name: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.report.traces import save_trace, save_traces, trace_path
+from pytest_kernelprof.report.traces import save_trace, trace_path
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,3 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="full"):
         save_trace(str(tmp_path / "one.json.gz"), write)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_traces_of_a_test_are_numbered(tmp_path: Path) -> None:
-    paths = save_traces(
-        str(tmp_path), "test_it", [(label, lambda p: Path(p).touch()) for label in ("", "b")]
-    )
-    assert [Path(path).name for path in paths] == ["test_it-1.json.gz", "test_it-2-b.json.gz"]
-    assert all(Path(path).exists() for path in paths)
