@@ -6,12 +6,18 @@ import gc
 import importlib
 import os
 import pkgutil
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 import pytest_kernelprof
 
 pytest_plugins = ["pytester"]
+
+Once = Callable[[str, Callable[[Path], None]], Path]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def load() -> None:
+    # The tensors are small: a second thread only waits, on a busy machine for tens of milliseconds.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Pytester forgets modules that an inner run loads. torch cannot be loaded twice, and our own
     # state (the profiler is brought up once per process) must not be lost: so all are loaded
     # before.
@@ -46,3 +54,23 @@ def _no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """An inner run is no worker's: in a worker pytest-benchmark, for one, disables itself."""
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """A folder that the first test to ask for it fills, for this whole run with all its workers."""
+    root = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        root = root.parent  # of which each worker has a part
+
+    def folder(name: str, fill: Callable[[Path], None]) -> Path:
+        path, done = root / name, root / f"{name}.done"
+        with FileLock(f"{path}.lock"):
+            if not done.exists():
+                shutil.rmtree(path, ignore_errors=True)
+                path.mkdir()
+                fill(path)
+                done.touch()
+        return path
+
+    return folder

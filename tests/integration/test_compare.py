@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from sleepers import SLEEPERS
 
 Run = Callable[..., pytest.RunResult]
-
-SLEEPERS = """
-import time
-def quick(*args): time.sleep(0.002)
-def slow(*args): time.sleep(0.008)
-def same(*args): time.sleep(0.002)
-"""
 
 
 @pytest.mark.project(
@@ -21,13 +15,13 @@ def same(*args): time.sleep(0.002)
     + """
 def test_it(kernel_profile, kernelprof_device):
     found = kernel_profile.compare(quick, slow, x)
-    assert 1.5 < found.speedup < 5
+    assert found.speedup > 1.5
     low, high = found.interval
     assert low <= found.speedup <= high
     assert found.min_speedup(1.5) is found
     found.not_slower(by="2%")
     assert found.pairs in (12, 24, 48, 96)
-    assert found.candidate.name == "quick" and found.reference.value > 7000
+    assert found.candidate.name == "quick" and found.reference.value > 29_000
 """
 )
 def test_speedup_interval_and_assertions_hold(result: pytest.RunResult) -> None:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from sleepers import SLEEPERS
 
 Run = Callable[..., pytest.RunResult]
-
-SLEEPERS = """
-import time
-def quick(*args, **kwargs): time.sleep(0.002)
-def slow(*args, **kwargs): time.sleep(0.008)
-"""
 
 
 @pytest.mark.project(
