@@ -30,9 +30,9 @@ demo: $(INSTALLED)
 	$(PY) -m pytest example_project --kernelprof-report $(ARGS)
 
 # Workers steal tests from each other, since a few take most of the time; what tests share they make
-# once for all workers. In the example, tests of a file share what is compiled: a file stays whole.
-# The tensors are small: more threads in each process would only wait for each other. Inductor's C++
-# without vector instructions has the same kernels, and the first compiles in 3 s, not in 18.
+# once for all workers. The tensors are small: more threads in each process would only wait for each
+# other. Inductor's C++ without vector instructions has the same kernels, and the first compiles in
+# 3 s, not in 18.
 test: export OMP_NUM_THREADS ?= 1
 test: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
 test: lint
@@ -41,7 +41,7 @@ test: lint
 	@# Each worker leaves a data file of its own.
 	@ls .coverage.* >/dev/null 2>&1 && $(PY) -m coverage combine --append --quiet || true
 	$(PY) -m coverage report --skip-covered
-	$(PY) -m pytest example_project -n $(WORKERS) --dist=loadfile --durations=10
+	$(PY) -m pytest example_project -n $(WORKERS) --dist=worksteal --durations=10
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

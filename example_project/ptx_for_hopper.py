@@ -1,4 +1,4 @@
-"""PTX of a kernel's launch for sm_90, compiled without a GPU, in a process of its own.
+"""PTX of kernels' launches for sm_90, compiled without a GPU, in a process of its own.
 
 Descriptors and plans are made from tensors, so the launch goes its usual way with tensors on the
 CPU, and a stand-in for the driver says that the GPU is a Hopper.
@@ -7,6 +7,7 @@ CPU, and a stand-in for the driver says that the GPU is a Hopper.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -68,18 +69,26 @@ def compile_for_hopper(name: str) -> str:
 
 
 @functools.cache
-def ptx(name: str) -> str:
+def compiled(script: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """What a script makes of each name, without the interpreter; all in one process, since loading
+    torch and Triton takes longer than compiling a kernel."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     run = subprocess.run(
-        [sys.executable, str(Path(__file__).resolve()), name],
+        [sys.executable, str(script.resolve()), *names],
         env=environment,
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert run.returncode == 0, run.stderr
-    return run.stdout
+    found: dict[str, str] = json.loads(run.stdout)
+    return found
+
+
+def ptx(name: str, names: tuple[str, ...]) -> str:
+    """PTX of one of some kernels, which are all compiled at the first call."""
+    return compiled(Path(__file__), names)[name]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(compile_for_hopper(sys.argv[1]))
+    json.dump({name: compile_for_hopper(name) for name in sys.argv[1:]}, sys.stdout)

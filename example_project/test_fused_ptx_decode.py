@@ -18,7 +18,7 @@ ONE, SIXTEEN = "decode, 1 row", "decode, 16 rows"
 @pytest.mark.parametrize(("name", "counts"), [(ONE, 1), (SIXTEEN, 2)])
 def test_a_barrier_stands_between_the_stores_and_each_release(name: str, counts: int) -> None:
     """Of h, of the pieces of a sum where hidden is cut into some, and of the program's end."""
-    seen = events(ptx(name))
+    seen = events(ptx(name, (ONE, SIXTEEN)))
     assert seen.count("release") == 1
     assert seen.count("both") == counts
     for place, event in enumerate(seen):
@@ -29,7 +29,7 @@ def test_a_barrier_stands_between_the_stores_and_each_release(name: str, counts:
 @pytest.mark.parametrize("name", [ONE, SIXTEEN])
 def test_after_the_acquire_a_barrier_comes_before_h_is_read(name: str) -> None:
     """One thread polls: the barrier tells the others. Loops read by copies to shared memory."""
-    text = ptx(name)
+    text = ptx(name, (ONE, SIXTEEN))
     (acquire,) = re.finditer(INTERESTING["acquire"], text)
     reader = re.compile(r"cp\.async\.c[ag]\.shared\.global|ld\.global").search(text, acquire.end())
     assert reader is not None
@@ -38,4 +38,4 @@ def test_after_the_acquire_a_barrier_comes_before_h_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", [ONE, SIXTEEN])
 def test_no_float_is_added_atomically(name: str) -> None:
-    assert not re.search(r"(?:atom|red)\.[\w.]*\.(?:f|bf)\d+", ptx(name))
+    assert not re.search(r"(?:atom|red)\.[\w.]*\.(?:f|bf)\d+", ptx(name, (ONE, SIXTEEN)))
