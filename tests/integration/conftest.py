@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from on_workers import Project, Wire, run_all, show
 
 HEAD = """
@@ -94,26 +92,6 @@ def _needs_workers(item: pytest.Item) -> bool:
     return "result_of_workers" in names or (
         "result" in names and parameters.get("workers") == "-n2"
     )
-
-
-@pytest.fixture(scope="session")
-def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """A folder that the first test to ask for it fills, for this whole run with all its workers."""
-    root = tmp_path_factory.getbasetemp()
-    if hasattr(request.config, "workerinput"):
-        root = root.parent  # of which each worker has a part
-
-    def folder(name: str, fill: Callable[[Path], None]) -> Path:
-        path, done = root / name, root / f"{name}.done"
-        with FileLock(f"{path}.lock"):
-            if not done.exists():
-                shutil.rmtree(path, ignore_errors=True)
-                path.mkdir()
-                fill(path)
-                done.touch()
-        return path
-
-    return folder
 
 
 @pytest.fixture

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,11 +27,25 @@ def test_slow(kernel_profile, kernelprof_device):
 def test_last(): pass
 """
 QUICK = "@pytest.mark.parametrize('n', range({count}))\ndef test_quick(n): pass"
-# Runs pytest once for each case, all on one terminal: to load torch each time would take longer.
+# Runs pytest for all cases at once, each in a process of its own on a terminal of its own, of which
+# it keeps what came, piece by piece. What takes long to load is loaded once, before.
 PYTESTS = """
-import json, os, sys, pytest
-terminal = os.dup(1)
-for case in json.load(open("cases.json")):
+import fcntl, gc, json, os, pty, struct, sys, termios, pytest, torch
+from concurrent.futures import ThreadPoolExecutor
+from pytest_kernelprof import profile
+
+profile(torch.ones, 1, device="cpu", rounds=1)
+gc.freeze()
+
+def start(case):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *case["size"], 0, 0))
+    child = os.fork()
+    if child:
+        os.close(theirs)
+        return child, ours
+    for output in (1, 2):
+        os.dup2(theirs, output)
     os.chdir(case["folder"])
     os.environ["TERM"] = case["term"]
     if case["piped"]:
@@ -45,12 +54,27 @@ for case in json.load(open("cases.json")):
         os.close(write)
     ended = pytest.main(case["arguments"])
     sys.stdout.flush()
-    os.dup2(terminal, 1)
     if case["piped"]:
-        with open(read) as pipe:
-            sys.stdout.write(pipe.read())
-    print(f"\\0{ended:d}\\0", end="", flush=True)
-    os.chdir("..")
+        os.close(1)
+        os.write(theirs, open(read, "rb").read())
+    os._exit(ended)
+
+def pieces(ours):
+    got = []
+    while True:
+        try:
+            data = os.read(ours, 1 << 16)
+        except OSError:  # so the end of the other side reads on Linux
+            return got
+        if not data:
+            return got
+        got.append(data.decode("latin-1"))
+
+started = [start(case) for case in json.load(open("cases.json"))]
+with ThreadPoolExecutor(len(started)) as pool:
+    seen = list(pool.map(pieces, [ours for _, ours in started]))
+ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child, _ in started]
+json.dump(list(zip(ends, seen)), open("seen.json", "w"))
 """
 
 
@@ -87,8 +111,6 @@ MIXED = {
 DUMB = Case(term="dumb")
 PIPED = Case(piped=True)
 CASES = [*SHOWN.values(), *MIXED.values(), DUMB, PIPED]
-# So many terminals at once, each with every so-manieth case: nearly all of their time is sleep.
-TERMINALS = 3
 
 
 @dataclass(frozen=True)
@@ -101,23 +123,15 @@ class Seen:
 
 
 def run_cases(folder: Path) -> None:
-    """Run pytest for all cases, and keep what the terminals were sent."""
-    with ThreadPoolExecutor(TERMINALS) as pool:
-        for terminal in range(TERMINALS):
-            (folder / str(terminal)).mkdir()
-        folders = [folder / str(terminal) for terminal in range(TERMINALS)]
-        list(pool.map(run_on_a_terminal, folders, [CASES[i::TERMINALS] for i in range(TERMINALS)]))
-
-
-def run_on_a_terminal(folder: Path, cases_here: Sequence[Case]) -> None:
-    """Run pytest for some cases on one terminal, and keep what it was sent, piece by piece."""
-    for number, case in enumerate(cases_here):
+    """Run pytest for all cases, and keep what their terminals were sent."""
+    for number, case in enumerate(CASES):
         (folder / f"case{number}").mkdir()
         file = folder / f"case{number}" / f"test_it{number}.py"
         file.write_text(SLOW.format(quick=QUICK.format(count=case.quick), sleep=case.sleep))
     cases = [
         {
             "folder": f"case{number}",
+            "size": (ROWS, COLUMNS),
             "term": case.term,
             "piped": case.piped,
             "arguments": [
@@ -125,33 +139,17 @@ def run_on_a_terminal(folder: Path, cases_here: Sequence[Case]) -> None:
                 *case.options,
             ],
         }
-        for number, case in enumerate(cases_here)
+        for number, case in enumerate(CASES)
     ]
     (folder / "cases.json").write_text(json.dumps(cases))
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "CI")}
-    process = subprocess.Popen(
+    subprocess.run(
         [sys.executable, "-c", PYTESTS],
         stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
         cwd=folder,
         env={**env, "PY_COLORS": "0"},
+        check=True,
     )
-    os.close(theirs)
-    pieces: list[bytes] = []
-    while True:
-        try:
-            data = os.read(ours, 1 << 16)
-        except OSError:  # so the end of the other side reads on Linux
-            break
-        if not data:
-            break
-        pieces.append(data)
-    os.close(ours)
-    assert process.wait() == 0, b"".join(pieces).decode()
-    (folder / "pieces.json").write_text(json.dumps([piece.decode("latin-1") for piece in pieces]))
 
 
 @pytest.fixture
@@ -159,33 +157,33 @@ def on_a_terminal(once: Once) -> Callable[[Case], Seen]:
     """What a case showed; all cases are run at the first call."""
 
     def seen(case: Case) -> Seen:
-        number, terminal = divmod(CASES.index(case), TERMINALS)
-        folder = once("progress", run_cases) / str(terminal)
-        return replay(json.loads((folder / "pieces.json").read_text()), number)
+        of_all = json.loads((once("progress", run_cases) / "seen.json").read_text())
+        return replay(*of_all[CASES.index(case)])
 
     return seen
 
 
-def replay(pieces: list[str], number: int) -> Seen:
-    """The part of one case, as it came, on a screen of its own; it must have ended well."""
+def replay(ended: int, pieces: list[str]) -> Seen:
+    """What came, as it came, on a screen; it must have ended well."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.ByteStream(screen)
     shown: list[str] = []
-    raw, ended = b"", ""
-    at = 0  # each case is followed by its exit code, between two zeros
     for piece in pieces:
-        for i, part in enumerate(piece.split("\0")):
-            at += i > 0
-            if at == 2 * number + 1:
-                ended += part
-            if at != 2 * number:
-                continue
-            raw += part.encode("latin-1")
-            stream.feed(part.encode("latin-1"))
-            shown += [line.rstrip() for line in screen.display if "test_slow: " in line]
-    assert ended == "0", raw.decode()
+        stream.feed(piece.encode("latin-1"))
+        shown += [line.rstrip() for line in screen.display if "test_slow: " in line]
+    raw = "".join(pieces).encode("latin-1").decode()
+    assert ended == 0, raw
     lines = [line.rstrip() for line in screen.display]
-    return Seen(list(dict.fromkeys(shown)), lines, raw.decode())
+    return Seen(list(dict.fromkeys(shown)), lines, raw)
+
+
+def as_without_it(raw: str) -> list[str]:
+    """The last screen of the same output without our part of it."""
+    screen = pyte.Screen(COLUMNS, ROWS)
+    parts = raw.split("\x1bD\x1b[A")
+    rest = [part.split("\x1b8", 1)[1] for part in parts[1:]]
+    pyte.Stream(screen).feed(parts[0] + "".join(rest))
+    return [line.rstrip() for line in screen.display]
 
 
 @pytest.mark.parametrize("case", SHOWN.values(), ids=SHOWN)
@@ -198,15 +196,6 @@ def test_a_long_measurement_shows_a_line_and_leaves_none_behind(
     assert seen.progress[-1].endswith("/15")
     assert not any("test_slow: " in line or "captured" in line for line in seen.lines)
     assert seen.lines == as_without_it(seen.raw)
-
-
-def as_without_it(raw: str) -> list[str]:
-    """The last screen of the same output without our part of it."""
-    screen = pyte.Screen(COLUMNS, ROWS)
-    parts = raw.split("\x1bD\x1b[A")
-    rest = [part.split("\x1b8", 1)[1] for part in parts[1:]]
-    pyte.Stream(screen).feed(parts[0] + "".join(rest))
-    return [line.rstrip() for line in screen.display]
 
 
 @pytest.mark.parametrize("case", MIXED.values(), ids=MIXED)
