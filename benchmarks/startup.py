@@ -31,8 +31,10 @@ def pytest_arguments(project: Path, variant: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    # Options that the user keeps for their own runs are none of ours.
-    return {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
+    # Options that the user keeps for their own runs are none of ours. Without bytecode, which an
+    # installation writes, each start would compile the plugin.
+    ours = ("PYTEST_ADDOPTS", "PYTHONDONTWRITEBYTECODE")
+    return {key: value for key, value in os.environ.items() if key not in ours}
 
 
 def run(command: list[str], project: Path) -> str:
