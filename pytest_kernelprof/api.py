@@ -251,6 +251,7 @@ def profile(
         raise ValueError(f"rounds={rounds!r}: {error}") from None
     if device not in (None, "cuda", "cpu"):
         raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
+    from pytest_kernelprof.capture.holder import held_by
     from pytest_kernelprof.device.inventory import usual_kind
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.completeness import require_complete
@@ -258,6 +259,7 @@ def profile(
     from pytest_kernelprof.measure.runner import measure
 
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
-    _, measurement = measure(fn, plan, Arguments(args, kwargs))
+    with held_by("pytest_kernelprof.profile"):
+        _, measurement = measure(fn, plan, Arguments(args, kwargs))
     require_complete(measurement.profile)
     return Profile.of(measurement)

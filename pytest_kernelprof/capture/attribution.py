@@ -47,7 +47,7 @@ def annotate_lines() -> Iterator[None]:
 class _LineTracer:
     def __init__(self) -> None:
         self._record: Any = load_torch().profiler.record_function
-        self._library = _library_folders()
+        self._library = library_folders()
         self._budget = _MAX_LINES
         self._followed: dict[str, bool] = {}
 
@@ -85,7 +85,8 @@ class _LineTracer:
         return not path.startswith(_PACKAGE) and not path.startswith(self._library)
 
 
-def _library_folders() -> tuple[str, ...]:
+def library_folders() -> tuple[str, ...]:
+    """Where code lies that is not the user's, each with a separator at its end."""
     folders = {*site.getsitepackages(), site.getusersitepackages()}
     folders |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     inductor = sys.modules.get("torch._inductor.runtime.cache_dir_utils")

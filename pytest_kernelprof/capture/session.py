@@ -9,6 +9,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.capture.holder import outer_holder
 from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.schema.recording import FIRST_SENTINEL, LAST_SENTINEL, ROUND
@@ -142,15 +143,30 @@ def refuse_to_nest() -> None:
     """
     torch = load_torch()
     # The first is this thread's state only, the second is set by any thread.
-    if torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled:
-        raise ProfilerUnavailable(
-            "a torch profiler is already running, and torch.profiler cannot nest: end it before "
-            "the measured code, or run with --kernelprof-disable to profile by hand"
-        )
+    here, anywhere = (
+        torch.autograd._profiler_enabled(),
+        torch.autograd.profiler._is_profiler_enabled,
+    )
+    if here or anywhere:
+        raise ProfilerUnavailable(_already_running("this thread" if here else "another thread"))
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"
         )
+
+
+def _already_running(thread: str) -> str:
+    holder = outer_holder()
+    if holder:
+        return (
+            f"{holder} is being profiled, and torch.profiler cannot nest: profile one after the "
+            "other, or only one of them"
+        )
+    return (
+        f"a torch profiler is already running, begun in {thread} by other code than "
+        "pytest-kernelprof, and torch.profiler cannot nest: end it before the measured code, or "
+        "run with --kernelprof-disable to profile by hand"
+    )
 
 
 def _experimental_config(torch: Any, device: Device) -> Any:

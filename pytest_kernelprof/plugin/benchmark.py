@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Metric
+    from pytest_kernelprof.schema.run import Metric, Place
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
@@ -141,19 +141,25 @@ class KernelBenchmark:
             MarkerError: timer or rounds are not of their form.
             RuntimeError: it was called before in this test.
         """
-        __tracebackhide__ = True
-        self._check(fn, timer)
-        if rounds is not None:
-            check_option("rounds", rounds)
+        from pytest_kernelprof.plugin.fixture import hold_comparisons
+        from pytest_kernelprof.plugin.measuring import asked_call
+        from pytest_kernelprof.plugin.places import place_of_call
+
+        place = place_of_call(self._test.place)
         arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
-        if self._disabled:
-            return self._run_disabled(fn, arguments, timer)
-        if timer == "cuda" and self._test.device != "cuda":
-            raise ProfilerUnavailable(
-                'timer="cuda": this test runs on the CPU, where there is no device time; use '
-                'timer="wall" (the default), or run it on a GPU'
-            )
-        result = self._measure(fn, arguments, rounds)
+        with self._test.ledger.asking(asked_call(place)):
+            self._check(fn, timer)
+            if rounds is not None:
+                check_option("rounds", rounds)
+            if self._disabled:
+                return self._run_disabled(fn, arguments, timer)
+            if timer == "cuda" and self._test.device != "cuda":
+                raise ProfilerUnavailable(
+                    'timer="cuda": this test runs on the CPU, where there is no device time; use '
+                    'timer="wall" (the default), or run it on a GPU'
+                )
+            result = self._measure(fn, arguments, rounds, place)
+        hold_comparisons(self._test, fn, arguments)
         profile = self._kernel_profile.last
         self._benchmark.extra_info["kernelprof"] = facts_of(profile, timer)
         if timer == "cuda":
@@ -164,17 +170,15 @@ class KernelBenchmark:
             self._time(fn, arguments, len(profile.metrics["kernels"].rounds))
         return result
 
-    def _measure(self, fn: Callable[..., R], arguments: Arguments, rounds: int | None) -> R:
+    def _measure(
+        self, fn: Callable[..., R], arguments: Arguments, rounds: int | None, place: Place
+    ) -> R:
         """As ``kernel_profile``, but every metric is taken, whatever the limits need."""
-        __tracebackhide__ = True
         from pytest_kernelprof.measure.plan import EVERYTHING
-        from pytest_kernelprof.plugin.fixture import hold_comparisons
         from pytest_kernelprof.plugin.measuring import measure_call
 
         test = self._test
-        result = measure_call(test, test.plan(EVERYTHING, rounds=rounds), fn, arguments)
-        hold_comparisons(test, fn, arguments)
-        return result
+        return measure_call(test, test.plan(EVERYTHING, rounds=rounds), fn, arguments, place)
 
     def _check(self, fn: object, timer: object) -> None:
         __tracebackhide__ = True

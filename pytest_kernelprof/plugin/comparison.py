@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.errors import LimitExceeded, MarkerError
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
@@ -17,8 +18,9 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS
 from pytest_kernelprof.measure.policy import more_pairs
-from pytest_kernelprof.plugin.ledger import in_place_words
-from pytest_kernelprof.plugin.measuring import place_of_call, run_plainly
+from pytest_kernelprof.plugin.ledger import Asked, in_place_words
+from pytest_kernelprof.plugin.measuring import run_plainly
+from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.comparison import (
     WIDTH,
@@ -27,6 +29,7 @@ from pytest_kernelprof.report.comparison import (
     comparison_table,
     headline,
 )
+from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.schema import run
 
 if TYPE_CHECKING:
@@ -180,7 +183,8 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     nothing."""
     comparison._asserted = True
     measured, candidate = comparison._measured, comparison._candidate
-    rounds, ledger, place = measured.rounds, measured.test.ledger, place_of_call()
+    rounds, ledger = measured.rounds, measured.test.ledger
+    place = place_of_call(measured.test.place)
     while True:
         verdict = evaluate_comparison(
             limit,
@@ -242,9 +246,27 @@ def compare(
     reference: str,
     metric: str | None = None,
     rounds: int | None = None,
+    judged: str = "the comparison",
 ) -> Comparisons:
-    """Measure callables in turn, and have the test's report tell of it."""
-    __tracebackhide__ = True
+    """Measure callables in turn, and have the test's report tell of it.
+
+    Args:
+        judged: what is to be judged by it, in words.
+    """
+    what = f"the comparison at {line_words(place_of_call(test.place))}"
+    remedy = "catch what is expected to be raised inside of the callables"
+    with test.ledger.asking(Asked(what, remedy, instead=judged)), held_by(what):
+        return _compare(test, callables, arguments, reference, metric, rounds)
+
+
+def _compare(
+    test: MeasuredTest,
+    callables: Mapping[str, Callable[..., Any]],
+    arguments: Arguments,
+    reference: str,
+    metric: str | None,
+    rounds: int | None,
+) -> Comparisons:
     _check_callables(callables, reference)
     plan = ContestPlan(
         device=test.device,
@@ -254,14 +276,15 @@ def compare(
         lock_timeout_s=test.settings.lock_timeout,
         who=test.id,
     )
-    test.ledger.compared = True
     if test.settings.disable:
+        test.ledger.ran_disabled = True
         for fn in callables.values():
             run_plainly(fn, arguments)
         return Comparisons(_Measured(test, None), list(callables), reference)
     found = contest(callables, plan, arguments, reference=reference, measuring=test.measuring)
     if found.in_place:
         test.ledger.notes.append(in_place_words(found.in_place))
+    test.ledger.compared = True
     measured = _Measured(test, found)
     test.ledger.comparisons.append(measured.record)
     return Comparisons(measured, list(callables), reference)

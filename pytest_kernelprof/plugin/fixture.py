@@ -11,18 +11,20 @@ from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
 from pytest_kernelprof.plugin.measuring import (
+    asked_call,
+    asked_region,
     measure_block,
     measure_call,
-    place_of_call,
     run_plainly,
 )
+from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.plugin.ledger import Asked
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.schema.run import Place
 
@@ -91,19 +93,20 @@ class KernelProfile:
             TypeError: ``fn`` is no callable, or returns a generator or coroutine: its body would
                 not be measured.
         """
-        __tracebackhide__ = True
-        if not callable(fn):
-            raise TypeError(
-                f"kernel_profile profiles a callable, got {type(fn).__name__}; "
-                "write kernel_profile(fn, *args), not kernel_profile(fn(*args))"
-            )
-        asked = {"warmup": warmup, "rounds": rounds, "flush_l2": flush_l2}
-        chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
-        if test.settings.disable:
-            test.ledger.ran_disabled = True
-            return run_plainly(fn, arguments)
-        result = measure_call(test, test.plan(test.needs(), **chosen), fn, arguments)
+        place = place_of_call(test.place)
+        with test.ledger.asking(asked_call(place)):
+            if not callable(fn):
+                raise TypeError(
+                    f"kernel_profile profiles a callable, got {type(fn).__name__}; "
+                    "write kernel_profile(fn, *args), not kernel_profile(fn(*args))"
+                )
+            asked = {"warmup": warmup, "rounds": rounds, "flush_l2": flush_l2}
+            chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
+            if test.settings.disable:
+                test.ledger.ran_disabled = True
+                return run_plainly(fn, arguments)
+            result = measure_call(test, test.plan(test.needs(), **chosen), fn, arguments, place)
         hold_comparisons(test, fn, arguments)
         return result
 
@@ -182,22 +185,24 @@ class KernelProfile:
             IncompleteProfile: the profiler cannot be used here; the message says why.
         """
         own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
+        ledger, place = self._test.ledger, place_of_call(self._test.place)
         if self._test.settings.disable:
-            self._test.ledger.ran_disabled = True
+            ledger.ran_disabled = True
             region = Region()
             region._profile = _skip_without_profile
             return contextlib.nullcontext(region)
-        begun = (name, own)
-        self._test.ledger.unmeasured.append(begun)
-        return self._region(begun, place_of_call())
+        asked = asked_region(name, own, place)
+        ledger.ask(asked)
+        return self._region(name, asked, place)
 
     @contextlib.contextmanager
-    def _region(self, begun: tuple[str, dict[Key, Limit]], place: Place | None) -> Iterator[Region]:
-        name, own = begun
+    def _region(self, name: str, asked: Asked, place: Place) -> Iterator[Region]:
         region = Region()
-        with measure_block(self._test, name, own, place) as kept:
+        with (
+            self._test.ledger.asking(asked),
+            measure_block(self._test, name, asked.own, place) as kept,
+        ):
             yield region
-        self._test.ledger.unmeasured.remove(begun)
         profile = kept[0]
         region._profile = lambda: profile
 
@@ -255,6 +260,7 @@ def hold_comparisons(
             arguments,
             reference=other,
             metric=limit.metric or None,
+            judged=limit.name,
         )[one]
         message = judge(found, limit)
         if message:

@@ -184,8 +184,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if TEST not in item.stash and _whole_call_is_profiled(item):
         from pytest_kernelprof.plugin.measuring import measure_block
 
-        with measure_block(_begin(item)):
-            outcome = yield
+        try:
+            with measure_block(_begin(item)):
+                outcome = yield
+        except BaseException:
+            _dismiss(item)
+            raise
         if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
             item.stash[TEST].ledger.dismiss()
             refuse_whole_call(known_marks(item))
@@ -194,9 +198,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         outcome = yield
     except BaseException:
-        _note_taken(item)  # the test's own failure wins over a limit
-        if TEST in item.stash:
-            item.stash[TEST].ledger.dismiss()
+        _dismiss(item)
         raise
     _conclude(item)
     return outcome
@@ -215,6 +217,13 @@ def _whole_call_is_profiled(item: pytest.Item) -> bool:
     settings = item.config.stash[SETTINGS]
     wanted = not settings.disable and (settings.all or bool(known_marks(item).limits))
     return wanted and not timed_by_benchmark(item)
+
+
+def _dismiss(item: pytest.Item) -> None:
+    """The test's own failure wins over what it took: that is told, and not judged."""
+    _note_taken(item)
+    if TEST in item.stash:
+        item.stash[TEST].ledger.dismiss()
 
 
 def _conclude(item: pytest.Item) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from _pytest.outcomes import OutcomeException
@@ -19,7 +19,7 @@ from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.limits.kinds import Key, Limit
@@ -43,6 +43,24 @@ _NO_TRACE = (
 
 
 @dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """What the test asked to have measured, and was not measured to its end.
+
+    Attributes:
+        what: which region, call or comparison.
+        limits: what was to be judged by it.
+        remedy: what to do where something is expected to be raised.
+        raised: the kind of exception that ended it, which the test has caught; empty for a region
+            that was never entered or left.
+    """
+
+    what: str
+    limits: tuple[str, ...] = ()
+    remedy: str = ""
+    raised: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
     """What a test took since it was last judged: all that ``conclude`` looks at.
 
@@ -52,7 +70,7 @@ class Records:
         compared: whether it has compared anything.
         disabled: whether the run profiles nothing (--kernelprof-disable), and the test asked.
         limits: the names of the limits that stand on the test.
-        unmeasured: regions that were not measured to their end, each with its limits.
+        unmeasured: what was not measured to its end.
         unheld: the limits that compare and were not judged.
         broken: the messages of comparisons that are over their limit.
         notes: what is to be warned of, besides the verdicts.
@@ -64,7 +82,7 @@ class Records:
     compared: bool = False
     disabled: bool = False
     limits: tuple[str, ...] = ()
-    unmeasured: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    unmeasured: tuple[Unmeasured, ...] = ()
     unheld: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -113,6 +131,8 @@ def conclude(records: Records) -> Conclusion:
 def _nothing_measured(records: Records) -> str:
     if records.profiled or records.compared or records.disabled:
         return ""
+    if records.unmeasured:
+        return f"the test profiled nothing: {_ended_early(records.unmeasured[0])}"
     return (
         "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, *args), "
         "use kernel_profile.region(...), or drop the fixture"
@@ -123,18 +143,15 @@ def _not_judged(records: Records) -> str:
     """A limit about nothing would pass."""
     if records.disabled:
         return ""
+    for one in records.unmeasured:
+        if one.limits:
+            return f"{', '.join(one.limits)} was not judged: {_ended_early(one)}"
     if records.limits and not records.profiled:
         return (
             f"{', '.join(records.limits)} was not judged: the test only compares, and a "
             "comparison's profiles are exempt from limits; call kernel_profile(fn, *args) for what "
             "the limit is about"
         )
-    for name, limits in records.unmeasured:
-        if limits:
-            return (
-                f"{', '.join(limits)} was not judged: region {name!r} was not measured to its end; "
-                "enter it in a with statement, and catch what is expected to be raised inside of it"
-            )
     if records.unheld:
         return (
             f"{', '.join(records.unheld)} was not judged: it compares what is handed to "
@@ -142,6 +159,11 @@ def _not_judged(records: Records) -> str:
             "kernel_profile.compare(f, g, *args), or hand it over"
         )
     return ""
+
+
+def _ended_early(one: Unmeasured) -> str:
+    raised = f" ({one.raised} was raised)" if one.raised else ""
+    return f"{one.what} was not measured to its end{raised}; {one.remedy}"
 
 
 def _none_applies(profiles: Sequence[run.Profile]) -> str:
@@ -248,6 +270,26 @@ class _Entry:
         self.file, self.recording = None, NOTHING_NOTED
 
 
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A measurement that the test asked for and that is not kept yet.
+
+    Attributes:
+        what, remedy: as of ``Unmeasured``.
+        own: limits of it alone, beside those of the test.
+        compares: whether the test's limits that compare are about it, too.
+        instead: what is to be judged by it in place of limits.
+        raised: the kind of exception that has ended it.
+    """
+
+    what: str
+    remedy: str
+    own: dict[Key, Limit] = field(default_factory=dict)
+    compares: bool = False
+    instead: str = ""
+    raised: str = ""
+
+
 class Ledger:
     """The limits of one test, and all that it took.
 
@@ -257,7 +299,6 @@ class Ledger:
         comparisons: what gives the records of comparisons that no report has yet.
         broken: the messages of comparisons over their limit, which no conclusion has told yet.
         notes: what a conclusion is to warn of, besides the verdicts.
-        unmeasured: regions that have begun and not ended, each with its own limits.
     """
 
     def __init__(self, marks: Marks, undecided: str) -> None:
@@ -275,7 +316,7 @@ class Ledger:
         self.comparisons: list[Callable[[], run.Comparison]] = []
         self.broken: list[str] = []
         self.notes: list[str] = []
-        self.unmeasured: list[tuple[str, dict[Key, Limit]]] = []
+        self._asked: dict[Asked, None] = {}
         self.add(marks)
 
     def add(self, marks: Marks) -> None:
@@ -311,6 +352,24 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def ask(self, asked: Asked) -> None:
+        """Note that something is to be measured: what it is judged by is not judged before."""
+        self._asked[asked] = None
+
+    @contextlib.contextmanager
+    def asking(self, asked: Asked) -> Iterator[None]:
+        """The same until the block has ended well. A test may catch what is raised there; the
+        conclusion does not."""
+        self.ask(asked)
+        try:
+            yield
+        except GeneratorExit:  # left open: Python ends it when nobody holds it any more
+            raise
+        except BaseException as error:
+            asked.raised = type(error).__name__
+            raise
+        self._asked.pop(asked, None)
 
     def keep(
         self,
@@ -351,23 +410,23 @@ class Ledger:
 
     @property
     def unconcluded(self) -> bool:
-        """Whether there are profiles that no conclusion was drawn from."""
-        return self._concluded < len(self._entries)
+        """Whether anything was asked for that no conclusion was drawn from."""
+        return self._concluded < len(self._entries) or bool(self._asked)
 
     def records(self, *, disabled: bool) -> Records:
         """What was taken since the last call, judged by the limits that stand now."""
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         notes, self.notes = self.notes, []
+        unmeasured = tuple(map(self._unmeasured, self._asked))
+        self._asked.clear()
         return Records(
             profiles=tuple(self._judged(entry) for entry in new),
             profiled=bool(self._entries),
             compared=self.compared,
             disabled=disabled and (self.ran_disabled or self.compared),
             limits=_names(self._limits.values()),
-            unmeasured=tuple(
-                (name, _names({**self._limits, **own}.values())) for name, own in self.unmeasured
-            ),
+            unmeasured=unmeasured,
             unheld=_names(limit for key, limit in self._comparing.items() if key not in self._held),
             broken=tuple(broken),
             notes=tuple(notes),
@@ -377,6 +436,7 @@ class Ledger:
     def dismiss(self) -> None:
         """Draw no conclusion from what was taken so far: the test has failed by itself."""
         self._concluded = len(self._entries)
+        self._asked.clear()
 
     def report(self, test: str) -> run.Test | None:
         """What was taken since the last call, for the report; None if that is nothing."""
@@ -386,6 +446,11 @@ class Ledger:
             return None
         profiles = tuple(self._judged(entry) for entry in new)
         return run.Test(test, profiles, tuple(record() for record in comparisons))
+
+    def _unmeasured(self, asked: Asked) -> Unmeasured:
+        limits = [*self._limits_with(asked.own), *(self.comparing if asked.compares else ())]
+        names = (asked.instead,) if asked.instead else _names(limits)
+        return Unmeasured(asked.what, names, asked.remedy, asked.raised)
 
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
         return tuple({**self._limits, **own}.values())
@@ -420,4 +485,4 @@ def _late(entry: _Entry, limit: Limit) -> run.Verdict:
 
 
 def _names(limits: Iterable[Limit]) -> tuple[str, ...]:
-    return tuple(limit.name for limit in limits)
+    return tuple(dict.fromkeys(limit.name for limit in limits))

@@ -4,18 +4,18 @@ the ledger."""
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
-from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.plugin.ledger import Asked, Ledger
 from pytest_kernelprof.report.traces import save_trace, trace_path
+from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.trace.writer import write_trace
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
 
 R = TypeVar("R")
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +97,16 @@ def measure_call(
     plan: Plan,
     fn: Callable[..., R],
     arguments: Arguments,
+    place: run.Place,
 ) -> R:
-    """Measure a callable and keep its profile; hands back the first call's result."""
-    __tracebackhide__ = True
+    """Measure a callable and keep its profile; hands back the first call's result.
+
+    Args:
+        place: the line that made the call.
+    """
     ledger = test.ledger
     label = f"profile {len(ledger) + 1}" if len(ledger) else ""
-    place = place_of_call() or test.place
-    with test.measuring() as progress:
+    with held_by(_call_words(place)), test.measuring() as progress:
         result, measurement = measure(
             fn,
             plan,
@@ -127,23 +128,38 @@ def measure_block(
 ) -> Iterator[list[Profile]]:
     """Measure a block as it stands, once; its profile is in the list after the block."""
     kept: list[Profile] = []
-    with measure_once(test.plan(test.needs()), name) as found:
+    with (
+        held_by(region_words(name, place) if place else f"the whole call of {test.id}"),
+        measure_once(test.plan(test.needs()), name) as found,
+    ):
         yield kept
     kept.append(_keep(test, found[0], place or test.place, own))
+
+
+def asked_call(place: run.Place) -> Asked:
+    """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
+    remedy = "catch what is expected to be raised inside of the callable"
+    return Asked(_call_words(place), remedy, compares=True)
+
+
+def asked_region(name: str, own: dict[Key, Limit], place: run.Place) -> Asked:
+    """What ``kernel_profile.region(name)`` asks for."""
+    remedy = "enter it in a with statement, and catch what is expected to be raised inside of it"
+    return Asked(region_words(name, place), remedy, own)
+
+
+def region_words(name: str, place: run.Place) -> str:
+    """A region, for example ``region 'backward' at test_mlp.py:31``."""
+    return f"region {name!r} at {line_words(place)}"
+
+
+def _call_words(place: run.Place) -> str:
+    return f"kernel_profile at {line_words(place)}"
 
 
 def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
     """Call once, and measure nothing (--kernelprof-disable)."""
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
-
-
-def place_of_call() -> run.Place | None:
-    """The line outside of this package that the running call came from."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    file = frame.f_code.co_filename
-    return None if file.startswith(_PACKAGE) else run.Place(file, frame.f_lineno)
 
 
 def _keep(

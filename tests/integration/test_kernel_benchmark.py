@@ -394,12 +394,16 @@ def test_device_times_reach_pytest_benchmark_unchanged(run: Run, pytester: pytes
     code = f"""
 from types import SimpleNamespace
 from pytest_kernelprof import Profile
+from pytest_kernelprof.limits.marks import Marks
+from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.schema.run import Place
 from pytest_kernelprof.plugin.benchmark import Clock, KernelBenchmark
 clock = Clock()
 profile = Profile.from_trace({str(TRACES / "mlp.json.gz")!r})
 @pytest.mark.benchmark(timer=clock)
 def test_it(benchmark, request):
-    recorded, on_a_gpu = SimpleNamespace(last=profile), SimpleNamespace(device="cuda")
+    recorded, on_a_gpu = SimpleNamespace(last=profile), SimpleNamespace(
+        device="cuda", place=Place("test_it.py", 1), ledger=Ledger(Marks(), "warn"))
     timed = KernelBenchmark(benchmark, recorded, on_a_gpu, clock, request.node, disabled=False)
     timed._measure = lambda fn, *args: "result"
     assert timed(three, timer="cuda") == "result"

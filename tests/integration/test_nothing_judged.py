@@ -38,7 +38,7 @@ def test_it(kernel_profile, kernelprof_device):
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*max_kernels was not judged: region 'r' was not measured to its*"]
+        ["*max_kernels was not judged: region 'r' at test_it.py:* was not measured to its*"]
     )
 
 

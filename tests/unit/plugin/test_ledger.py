@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import replace as replace_record
 from records import CPU, around, counted, kernel, mlp, profile
 
 from pytest_kernelprof.capture.session import TraceFile
@@ -18,9 +19,11 @@ from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.ledger import (
     MOST_KERNELS,
     MOST_TRACES,
+    Asked,
     Conclusion,
     Ledger,
     Records,
+    Unmeasured,
     conclude,
 )
 from pytest_kernelprof.schema.recording import Recording
@@ -29,12 +32,15 @@ from pytest_kernelprof.schema.run import Integrity, Place, Profile
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 
 
+STEP = Unmeasured("region 'step'", ("max_syncs",), "enter it")
+
+
 def limits(**given: Any) -> tuple[Limit, ...]:
     return tuple(parse_keyword(name, value) for name, value in given.items())
 
 
 def judged(profile: Profile, **given: Any) -> Profile:
-    return replace(profile, verdicts=evaluate(profile, limits(**given)))
+    return replace_record(profile, verdicts=evaluate(profile, limits(**given)))
 
 
 def of(*profiles: Profile, **more: Any) -> Conclusion:
@@ -110,17 +116,23 @@ def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
     ("records", "words"),
     [
         (Records(compared=True, limits=("max_kernels",)), "the test only compares"),
-        (Records(profiled=True, unmeasured=(("step", ("max_syncs",)),)), "region 'step'"),
+        (Records(profiled=True, unmeasured=(STEP,)), "max_syncs was not judged: region 'step' was"),
+        (Records(unmeasured=(STEP,)), "the test profiled nothing: region 'step' was not measured"),
         (Records(profiled=True, unheld=("min_speedup",)), "min_speedup was not judged"),
     ],
-    ids=["limits of a comparison", "a region that did not end", "a comparison not held"],
+    ids=["limits of a comparison", "a region that did not end", "alone", "a comparison not held"],
 )
 def test_a_limit_that_judged_nothing_is_an_error(records: Records, words: str) -> None:
     assert words in conclude(records).error
 
 
 def test_a_region_without_limits_may_end_early() -> None:
-    assert conclude(Records(profiled=True, unmeasured=(("step", ()),))) == Conclusion()
+    early = replace(STEP, limits=())
+    assert conclude(Records(profiled=True, unmeasured=(early,))) == Conclusion()
+
+
+def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
+    assert of(judged(mlp(), max_kernels=4), unmeasured=(STEP,)).failure.startswith("max_kernels: 5")
 
 
 def test_a_broken_comparison_is_a_failure() -> None:
@@ -249,3 +261,49 @@ def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> 
     book.keep(measured(tmp_path, mlp()))
     (one,) = book.records(disabled=False).profiles
     assert [v.outcome for v in one.verdicts] == ["kept", "kept"]
+
+
+# What is asked for.
+
+
+def asked_and_raised(book: Ledger, error: type[BaseException], **more: Any) -> None:
+    with pytest.raises(error), book.asking(Asked("the call", "catch it inside", **more)):
+        raise error
+
+
+def test_what_was_raised_is_named_with_what_was_to_be_judged(tmp_path: Path) -> None:
+    book = ledger(max_kernels=9)
+    book.keep(measured(tmp_path, mlp()))
+    (own,) = limits(max_syncs=0)
+    asked_and_raised(book, KeyError, own={own.key: own})
+    assert conclude(book.records(disabled=False)).error == (
+        "max_kernels, max_syncs was not judged: the call was not measured to its end (KeyError "
+        "was raised); catch it inside"
+    )
+
+
+def test_it_is_told_once_and_not_where_the_test_has_failed_by_itself() -> None:
+    book = ledger(max_kernels=9)
+    asked_and_raised(book, KeyError)
+    assert book.unconcluded
+    assert len(book.records(disabled=False).unmeasured) == 1
+    assert not book.unconcluded
+    asked_and_raised(book, KeyError)
+    book.dismiss()
+    assert book.records(disabled=False).unmeasured == ()
+
+
+def test_what_ended_well_is_asked_for_no_more() -> None:
+    book = ledger(max_kernels=9)
+    with book.asking(Asked("the call", "")):
+        assert book.unconcluded
+    assert book.records(disabled=False).unmeasured == ()
+
+
+def test_a_region_that_nobody_left_was_not_ended_by_anything_raised() -> None:
+    book = ledger(max_kernels=9)
+    opened = book.asking(Asked("region 'r'", ""))
+    opened.__enter__()
+    del opened
+    (one,) = book.records(disabled=False).unmeasured
+    assert one.raised == ""

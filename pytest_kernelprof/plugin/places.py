@@ -1,0 +1,52 @@
+"""Which line of the user's made a call."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.capture.attribution import library_folders
+from pytest_kernelprof.schema.run import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def place_of_call(test: Place) -> Place:
+    """The line that the running call came from, as the test's reader looks for it: the test
+    function's own, else the nearest of its file, else the nearest that is no library's (a helper's,
+    a fixture's); the test's first where there is none, as in a thread of a library.
+
+    Args:
+        test: where the test function begins, decorators included.
+    """
+    frames = list(_frames_outside())
+    libraries = library_folders()
+    wanted: tuple[Callable[[FrameType], bool], ...] = (
+        lambda frame: _begins(frame) == test,
+        lambda frame: frame.f_code.co_filename == test.file,
+        lambda frame: not os.path.abspath(frame.f_code.co_filename).startswith(libraries),
+    )
+    for is_it in wanted:
+        for frame in frames:
+            if is_it(frame):
+                return Place(frame.f_code.co_filename, frame.f_lineno)
+    return test
+
+
+def _frames_outside() -> Iterator[FrameType]:
+    """The frames of files outside of this package, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, "<")):
+            yield frame
+        frame = frame.f_back
+
+
+def _begins(frame: FrameType) -> Place:
+    return Place(frame.f_code.co_filename, frame.f_code.co_firstlineno)

@@ -1,0 +1,55 @@
+"""Who holds the profiler, as whoever is refused it is told."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from pytest_kernelprof.api import profile
+from pytest_kernelprof.capture.holder import held_by, outer_holder
+from pytest_kernelprof.capture.session import refuse_to_nest
+from pytest_kernelprof.errors import ProfilerUnavailable
+
+
+def test_the_outermost_holds_it_and_one_alone_is_in_nobodys_way() -> None:
+    assert outer_holder() == ""
+    with held_by("region 'a'"):
+        assert outer_holder() == ""
+        with held_by("region 'b'"), held_by("region 'c'"):
+            assert outer_holder() == "region 'a'"
+    assert outer_holder() == ""
+
+
+def test_it_is_let_go_whatever_is_raised() -> None:
+    with pytest.raises(KeyError), held_by("region 'a'"):
+        raise KeyError
+    with held_by("region 'b'"):
+        assert outer_holder() == ""
+
+
+def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
+    refused = []
+
+    def ask() -> None:
+        with pytest.raises(ProfilerUnavailable) as error:
+            refuse_to_nest()
+        refused.append(str(error.value))
+
+    with torch.profiler.profile():
+        ask()
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+    here, there = refused
+    assert "begun in this thread by other code than pytest-kernelprof" in here
+    assert "begun in another thread by other code" in there
+
+
+def test_without_pytest_it_is_told_too() -> None:
+    with pytest.raises(
+        ProfilerUnavailable,
+        match=r"^pytest_kernelprof\.profile is being profiled, and torch\.profiler cannot nest: ",
+    ):
+        profile(lambda: profile(lambda: torch.ones(2) + 1, device="cpu"), device="cpu")
