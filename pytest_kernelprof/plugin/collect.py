@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 # The records load late: every run of every user has a collector, few have anything to collect.
@@ -26,20 +27,58 @@ def attach(report: pytest.TestReport, test: run.Test) -> None:
     setattr(report, ATTRIBUTE, codec.encode(row_of(test, expected=expected)).decode())
 
 
+@dataclass(slots=True)
+class _Try:
+    """One execution of a test, until its last report, and how it ended so far."""
+
+    outcome: run.TestOutcome = "passed"
+
+
 class Collector:
-    """Gathers what all tests took, those of this process or those that xdist workers sent."""
+    """Gathers what all tests took, those of this process or those that xdist workers sent, and how
+    they ended: the call's own report does not know yet what teardown raises or a plugin repeats."""
 
     def __init__(self) -> None:
-        self._tests: list[bytes] = []
+        self._tests: list[tuple[bytes, _Try]] = []
+        self._running: dict[str, _Try] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take it off the report, which pytest keeps to the end of the run."""
+        """Take what the test took off the report, which pytest keeps to the end of the run."""
+        if report.when == "setup":
+            self._running.pop(report.nodeid, None)
+        this = self._running.setdefault(report.nodeid, _Try())
+        this.outcome = min(this.outcome, outcome_of(report), key=_WORST_FIRST.index)
+        if report.when == "teardown":
+            del self._running[report.nodeid]
         sent = report.__dict__.pop(ATTRIBUTE, None)
         if sent is not None:
-            self._tests.append(sent.encode())
+            self._tests.append((sent.encode(), this))
 
     def tests(self) -> Iterator[run.Test]:
         """What was gathered, in the order in which tests ended."""
+        if not self._tests:
+            return iter(())
+        from msgspec.structs import replace
+
         from pytest_kernelprof.schema import codec, run
 
-        return (codec.decode(sent, run.Test) for sent in self._tests)
+        return (
+            replace(codec.decode(sent, run.Test), outcome=this.outcome)
+            for sent, this in self._tests
+        )
+
+
+_WORST_FIRST: tuple[run.TestOutcome, ...] = (
+    *("failed", "error", "rerun", "skipped", "xfailed", "passed"),
+)
+
+
+def outcome_of(report: pytest.TestReport) -> run.TestOutcome:
+    """What the report of one phase says of the test."""
+    outcome: str = report.outcome  # plugins that repeat tests say "rerun"
+    if outcome == "failed":
+        is_error = report.when != "call" or getattr(report, "kernelprof_error", False)
+        return "error" if is_error else "failed"
+    if outcome == "skipped":
+        return "xfailed" if hasattr(report, "wasxfail") else "skipped"
+    return "rerun" if outcome == "rerun" else "passed"

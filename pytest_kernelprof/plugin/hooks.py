@@ -273,11 +273,20 @@ def _refuse_late_markers(item: pytest.Item) -> None:
 
 def _note_taken(item: pytest.Item) -> None:
     """Keep what the test took for its report, where anybody reads it."""
-    if TEST not in item.stash or not _is_reported(item.config):
+    if TEST not in item.stash:
         return
     taken = item.stash[TEST].ledger.report(item.nodeid)
-    if taken is not None:
+    if taken is not None and (_is_reported(item.config) or _any_unjudged(taken)):
         item.stash.setdefault(TAKEN, []).append(taken)
+
+
+def _any_unjudged(taken: Test) -> bool:
+    """Whether a limit says nothing of the device that was measured, which is always told."""
+    return any(
+        verdict.outcome == "not judged"
+        for profile in taken.profiles
+        for verdict in profile.verdicts
+    )
 
 
 def _is_reported(config: pytest.Config) -> bool:
@@ -336,7 +345,7 @@ def _make_error(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseExc
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, str] | None:
-    if getattr(report, "kernelprof_error", False):
+    if getattr(report, "kernelprof_error", False) and report.failed:  # no try to be repeated
         return "error", "E", "ERROR"
     return None
 
@@ -348,24 +357,31 @@ def pytest_terminal_summary(
     try:
         yield
     finally:  # after pytest-benchmark's table, also where its comparison fails the run
-        tests = _tests_to_show(terminalreporter.config)
-        if tests:
-            from pytest_kernelprof.report.terminal import write_comparisons, write_report
+        taken = list(terminalreporter.config.stash[COLLECTOR].tests())
+        if taken:
+            from pytest_kernelprof.report.terminal import (
+                write_comparisons,
+                write_report,
+                write_unjudged,
+            )
 
-            write_report(terminalreporter, tests)
-            write_comparisons(terminalreporter, tests)
+            shown = _tests_to_show(terminalreporter.config, taken)
+            write_report(terminalreporter, shown)
+            write_unjudged(terminalreporter, taken)
+            write_comparisons(terminalreporter, shown)
 
 
-def _tests_to_show(config: pytest.Config) -> list[Test]:
+def _tests_to_show(config: pytest.Config, taken: list[Test]) -> list[Test]:
     """All with --kernelprof-report; else those in pytest-benchmark's table, comparisons apart."""
     from pytest_kernelprof.plugin import benchmark
 
-    collector = config.stash[COLLECTOR]
     if config.stash[SETTINGS].report:
-        return list(collector.tests())
+        return taken
     bridge = config.pluginmanager.getplugin(benchmark.PLUGIN)
     if bridge is None or not bridge.shown:
         return []
     from pytest_kernelprof.schema.run import Test
 
-    return [Test(one.id, one.profiles) for one in collector.tests() if one.id in bridge.shown]
+    return [
+        Test(one.id, one.profiles, outcome=one.outcome) for one in taken if one.id in bridge.shown
+    ]

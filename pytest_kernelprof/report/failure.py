@@ -8,6 +8,8 @@ from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_tab
 from pytest_kernelprof.report.words import (
     doubt_words,
     footing,
+    judged_words,
+    limits_of,
     line_words,
     overhead_words,
     verdict_line,
@@ -29,7 +31,9 @@ def failure_message(profile: Profile) -> str:
         *(verdict for verdict in profile.verdicts if verdict.outcome == "undecided"),
     ]
     doubt = doubt_words(profile.conditions)
-    below = [*_origin(profile, told), *_tables(profile), footing(profile)]
+    unjudged = judged_words(limits_of([profile]))
+    below = [*_origin(profile, told), *filter(None, [unjudged]), *_tables(profile)]
+    below.append(footing(profile))
     return "\n".join(
         [*(verdict_line(verdict, doubt) for verdict in told), *(_INDENT + line for line in below)]
     )

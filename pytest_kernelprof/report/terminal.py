@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.comparison import comparison_table
+from pytest_kernelprof.report.comparison import comparison_line, comparison_table
 from pytest_kernelprof.report.tables import Column, render
-from pytest_kernelprof.report.words import place_words
-from pytest_kernelprof.schema.run import OUTCOMES
+from pytest_kernelprof.report.words import is_judged, judged_words, limits_of, place_words
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -15,7 +14,16 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.schema.run import Metric, Outcome, Profile, Test
+    from pytest_kernelprof.schema.run import (
+        Comparison,
+        Metric,
+        Outcome,
+        Profile,
+        Test,
+        TestOutcome,
+    )
+
+    Told = Outcome | TestOutcome
 
 _COLUMNS = (
     Column("test", shrinks=True, keep_end=True),
@@ -28,50 +36,88 @@ _COLUMNS = (
     Column("bound"),
     Column("verdict"),
 )
-_GLYPHS: dict[Outcome, str] = {
-    "over": "✗",
-    "incomplete": "!",
-    "undecided": "?",
-    "kept": "✓",
-    "expected": "x",
-    "not judged": "-",
+# What a row may say, worst first: how its limits fared, or how its test ended; with a glyph and a
+# colour.
+_TOLD: dict[Told, tuple[str, str]] = {
+    "over": ("✗", "red"),
+    "incomplete": ("!", "red"),
+    "failed": ("✗", "red"),
+    "error": ("!", "red"),
+    "undecided": ("?", "yellow"),
+    "kept": ("✓", "green"),
+    "expected": ("x", ""),
+    "xfailed": ("x", ""),
+    "rerun": ("-", ""),
+    "skipped": ("-", ""),
+    "not judged": ("-", ""),
 }
-_COLOURS: dict[Outcome, str] = {
-    "over": "red",
-    "incomplete": "red",
-    "undecided": "yellow",
-    "kept": "green",
-}
+_WORST_FIRST = list(_TOLD)
 
 
 def write_report(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
     """Write the table of all profiles, worst first, as wide as the terminal; nothing without."""
     rows = sorted(
-        ((test.id, profile) for test in tests for profile in test.profiles), key=_worst_first
+        ((test.id, profile, told_of(test, profile)) for test in tests for profile in test.profiles),
+        key=_worst_first,
     )
     if not rows:
         return
-    profiles = [profile for _, profile in rows]
+    profiles = [profile for _, profile, _ in rows]
     terminal.section("kernel profiles")
     lines = render(_COLUMNS, [_cells(*row) for row in rows], terminal._tw.fullwidth)
     terminal.write_line(lines[0], bold=True)
-    for profile, line in zip(profiles, lines[1:], strict=True):
-        terminal.write_line(line, **_markup(profile.outcome))
+    for (_, _, told), line in zip(rows, lines[1:], strict=True):
+        terminal.write_line(line, **_markup(told))
     for place in sorted({place_words(profile.environment) for profile in profiles}):
         terminal.write_line(f"on {place}")
     terminal.write_line(integrity_line(profiles))
 
 
+def write_unjudged(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
+    """Write how many limits were not judged beside others that were; nothing without."""
+    line = unjudged_line(tests)
+    if line:
+        terminal.write_line(f"kernelprof: {line}", yellow=True)
+
+
 def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
     """Write the tables of comparisons, each under the test that made it; nothing without."""
-    tables = [(test.id, comparison_table(one)) for test in tests for one in test.comparisons]
+    tables = [
+        (test.id, test.outcome, _comparison_lines(one))
+        for test in tests
+        for one in test.comparisons
+    ]
     if not tables:
         return
     terminal.section("comparisons")
-    for test, lines in sorted(tables):
-        terminal.write_line(_without_folders(test))
+    for test, outcome, lines in sorted(tables):
+        ended = "" if outcome == "passed" else f" ({outcome})"
+        terminal.write_line(_without_folders(test) + ended)
         for line in lines:
             terminal.write_line(f"  {line}")
+
+
+def _comparison_lines(comparison: Comparison) -> list[str]:
+    """The table, and below it what was asserted and how it fared."""
+    told = [
+        f"{_word(verdict.outcome)}: {comparison_line(comparison, verdict)}"
+        for verdict in comparison.verdicts
+    ]
+    return [*comparison_table(comparison), *told]
+
+
+def unjudged_line(tests: Sequence[Test]) -> str:
+    """How many limits were judged in tests of which others need a GPU; empty without such tests.
+    Those that have none but such skip, and say so themselves."""
+    concerned = [
+        (test.id, limits)
+        for test in tests
+        if any(map(is_judged, limits := limits_of(test.profiles)))
+        and not all(map(is_judged, limits))
+    ]
+    where = f" in {len(concerned)} tests" if len(concerned) > 1 else ""
+    words = judged_words([verdict for _, limits in concerned for verdict in limits], where)
+    return f"{words} ({_without_folders(concerned[0][0])})" if len(concerned) == 1 else words
 
 
 def integrity_line(profiles: Sequence[Profile]) -> str:
@@ -97,14 +143,27 @@ def integrity_line(profiles: Sequence[Profile]) -> str:
     return ", ".join([*always, *(f"{count} {what}" for what, count in where_any.items() if count)])
 
 
-def _worst_first(row: tuple[str, Profile]) -> tuple[int, str, int, str]:
+def told_of(test: Test, profile: Profile) -> Told | None:
+    """What a row says: how its limits fared, unless its test ended otherwise than by them, since a
+    limit that was kept is no pass there; None where there is nothing to say."""
+    if test.outcome in ("skipped", "rerun"):
+        return test.outcome
+    by_limits = {"over", "incomplete"}
+    fared = profile.outcome
+    if test.outcome == "passed" or fared in by_limits | {"expected"}:
+        return fared
+    another_says_why = any(one.outcome in by_limits for one in test.profiles)
+    return fared if another_says_why else test.outcome
+
+
+def _worst_first(row: tuple[str, Profile, Told | None]) -> tuple[int, str, int, str]:
     """Then by test, and "profile 2" before "profile 10"."""
-    test, profile = row
-    severity = len(OUTCOMES) if profile.outcome is None else OUTCOMES.index(profile.outcome)
+    test, profile, told = row
+    severity = len(_WORST_FIRST) if told is None else _WORST_FIRST.index(told)
     return severity, test, len(profile.label), profile.label
 
 
-def _cells(test: str, profile: Profile) -> list[str]:
+def _cells(test: str, profile: Profile, told: Told | None) -> list[str]:
     name, metrics = _without_folders(test), profile.metrics
     counts = [_count(metrics.get(key)) for key in ("kernels", "launches", "syncs", "memcpys")]
     return [
@@ -113,12 +172,21 @@ def _cells(test: str, profile: Profile) -> list[str]:
         _time_and_spread(metrics.get("cuda_time")),
         _time(metrics.get("launch_overhead")),
         "-" if profile.bound.verdict == "unknown" else profile.bound.verdict,
-        _outcome_words(profile.outcome),
+        _verdict_cell(profile, told),
     ]
 
 
-def _outcome_words(outcome: Outcome | None) -> str:
-    return "-" if outcome is None else f"{_GLYPHS[outcome]} {outcome}"
+def _verdict_cell(profile: Profile, told: Told | None) -> str:
+    """What the row says, with how many of its limits were judged where not all were."""
+    if told is None:
+        return "-"
+    judged = [is_judged(verdict) for verdict in profile.verdicts]
+    some = any(judged) and not all(judged)
+    return f"{_word(told)} {sum(judged)} of {len(judged)}" if some else _word(told)
+
+
+def _word(told: Told) -> str:
+    return f"{_TOLD[told][0]} {told}"
 
 
 def _without_folders(test: str) -> str:
@@ -141,6 +209,6 @@ def _time_and_spread(metric: Metric | None) -> str:
     return f"{_time(metric)} ±{(metric.high - metric.low) / 2 / metric.value * 100:.1f}%"
 
 
-def _markup(outcome: Outcome | None) -> dict[str, bool]:
-    colour = _COLOURS.get(outcome) if outcome else None
+def _markup(told: Told | None) -> dict[str, bool]:
+    colour = _TOLD[told][1] if told else ""
     return {colour: True} if colour else {}

@@ -10,7 +10,7 @@ from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.run import (
         Conditions,
@@ -55,6 +55,32 @@ def title(verdict: Verdict) -> str:
     if verdict.limit == "max_kernels":
         return f"max_kernels(match={verdict.qualifier!r})"
     return f"{verdict.limit}({verdict.qualifier})"
+
+
+def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
+    """One verdict for each limit of a test, however many of its profiles it judges."""
+    verdicts = [verdict for profile in profiles for verdict in profile.verdicts]
+    return list({(one.limit, one.qualifier): one for one in verdicts}.values())
+
+
+def judged_words(limits: Sequence[Verdict], where: str = "") -> str:
+    """How many limits were judged and which were not, for example ``1 of 3 limits judged:
+    max_syncs, max_launches need a GPU``; empty where all were.
+
+    Args:
+        where: in how many tests.
+    """
+    left = list(dict.fromkeys(title(one) for one in limits if not is_judged(one)))
+    if not left:
+        return ""
+    need = "needs" if len(left) == 1 else "need"
+    judged = sum(map(is_judged, limits))
+    return f"{judged} of {len(limits)} limits judged{where}: {', '.join(left)} {need} a GPU"
+
+
+def is_judged(verdict: Verdict) -> bool:
+    """Whether a limit says anything of the device that was measured."""
+    return verdict.outcome != "not judged"
 
 
 def undecided_words(verdict: Verdict, doubt: str = "") -> str:

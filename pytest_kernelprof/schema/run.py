@@ -467,14 +467,26 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     verdicts: tuple[Verdict, ...] = ()
 
 
+TestOutcome = Literal["failed", "error", "rerun", "skipped", "xfailed", "passed"]
+"""How pytest says that a test ended; "error" also where a number could not be had, "rerun" of a try
+that a plugin has repeated."""
+
+
 class Test(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one test took. ``id`` is its node id, with everything that is no text escaped."""
+    """What one test took.
+
+    Attributes:
+        id: its node id, with everything that is no text escaped.
+        outcome: how it ended, whatever its limits did: a failure of its own, a skip, another
+            fixture's error count as much.
+    """
 
     __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
 
     id: str
     profiles: tuple[Profile, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    outcome: TestOutcome = "passed"
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -127,7 +127,7 @@ def test_it(kernel_profile):
 """,
         "--kernelprof-report",
     )
-    assert rows_of(result) == ["test_it.py::test_it 3 - - - - - - ✓ kept"]
+    assert rows_of(result) == ["test_it.py::test_it 3 - - - - - - ✗ failed"]
 
 
 def test_without_it_nothing_is_printed(run: Run) -> None:

@@ -14,6 +14,7 @@ from records import mlp
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
+from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
 from pytest_kernelprof.plugin.rows import row_of
 from pytest_kernelprof.schema.run import Outcome, Place, Profile, Test
 
@@ -97,3 +98,62 @@ def test_of_an_expected_failure_only_what_is_over_becomes_expected(
     test = Test("t", (judged(mlp(), max_kernels=limit),))
     (found,) = collected(report_of(test, outcome="skipped", wasxfail="known"))
     assert found.profiles[0].outcome == outcome
+
+
+# How a test ended, which the report of its call does not know yet.
+
+
+def phase(when: Any, outcome: Any = "passed", **more: Any) -> pytest.TestReport:
+    report = pytest.TestReport("t", ("t", 1, "t"), {}, outcome, None, when)
+    vars(report).update(more)
+    return report
+
+
+def taken(report: pytest.TestReport) -> pytest.TestReport:
+    attach(report, Test("t", (mlp(),)))
+    return report
+
+
+@pytest.mark.parametrize(
+    ("reports", "outcome"),
+    [
+        ([taken(phase("call"))], "passed"),
+        ([taken(phase("call", "failed"))], "failed"),
+        ([taken(phase("call", "failed", kernelprof_error=True))], "error"),
+        ([taken(phase("call", "skipped"))], "skipped"),
+        ([taken(phase("call", "skipped", wasxfail=""))], "xfailed"),
+        ([taken(phase("call", wasxfail=""))], "passed"),
+        ([taken(phase("call", "rerun", kernelprof_error=True))], "rerun"),
+        ([taken(phase("call")), phase("teardown", "failed")], "error"),
+        ([taken(phase("call", "failed")), phase("teardown", "failed")], "failed"),
+        ([phase("call", "failed"), taken(phase("teardown"))], "failed"),
+        ([phase("setup"), taken(phase("call", "skipped")), phase("teardown")], "skipped"),
+    ],
+)
+def test_how_a_test_ended_is_told_by_the_worst_of_its_reports(
+    reports: list[pytest.TestReport], outcome: str
+) -> None:
+    assert [test.outcome for test in collected(*reports)] == [outcome]
+
+
+def test_each_try_of_a_test_has_its_own_end() -> None:
+    first = [phase("setup"), taken(phase("call", "rerun"))]
+    last = [phase("setup"), taken(phase("call")), phase("teardown")]
+    assert [test.outcome for test in collected(*first, *last)] == ["rerun", "passed"]
+
+
+def test_nothing_is_kept_of_tests_that_took_nothing() -> None:
+    collector = Collector()
+    for when in ("setup", "call", "teardown"):
+        collector.pytest_runtest_logreport(phase(when))
+    assert vars(collector) == {"_tests": [], "_running": {}}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"), [("failed", ("error", "E", "ERROR")), ("rerun", None)]
+)
+def test_an_error_of_ours_is_an_error_but_not_where_it_is_tried_again(
+    outcome: str, status: object
+) -> None:
+    report = phase("call", outcome, kernelprof_error=True)
+    assert pytest_report_teststatus(report) == status

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 from records import CPU, MLP, comparison, counted, mlp, profile, timed
 
-from pytest_kernelprof.report.terminal import integrity_line, write_comparisons, write_report
+from pytest_kernelprof.report.terminal import (
+    integrity_line,
+    unjudged_line,
+    write_comparisons,
+    write_report,
+)
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import (
     OUTCOMES,
@@ -97,6 +102,89 @@ def test_the_worst_come_first() -> None:
 def test_rows_are_coloured_by_their_outcome(outcome: str, colour: str) -> None:
     terminal = written(run.Test("test_it.py::test_it", (judged(outcome),)))
     assert terminal.markup[1] == {colour: True}
+
+
+@pytest.mark.parametrize(
+    ("fared", "ended", "told"),
+    [
+        ("kept", "passed", "✓ kept"),
+        ("kept", "failed", "✗ failed"),
+        ("kept", "error", "! error"),
+        ("kept", "skipped", "- skipped"),
+        ("kept", "xfailed", "x xfailed"),
+        ("kept", "rerun", "- rerun"),
+        ("over", "failed", "✗ over"),
+        ("over", "skipped", "- skipped"),
+        ("over", "rerun", "- rerun"),
+        ("expected", "xfailed", "x expected"),
+        ("incomplete", "error", "! incomplete"),
+        ("undecided", "failed", "✗ failed"),
+        ("not judged", "skipped", "- skipped"),
+    ],
+)
+def test_a_limit_that_was_kept_is_no_pass_where_the_test_ended_otherwise(
+    fared: str, ended: Any, told: str
+) -> None:
+    (row,) = rows(written(run.Test("test_it.py::test_it", (judged(fared),), outcome=ended)))
+    assert row.endswith(f" {told}")
+
+
+def test_a_profile_without_limits_says_how_its_test_ended() -> None:
+    (row,) = rows(written(run.Test("test_it.py::test_it", (mlp(),), outcome="failed")))
+    assert row.endswith(" ✗ failed")
+
+
+def test_beside_the_row_that_failed_the_test_the_others_say_how_they_fared() -> None:
+    profiles = (judged("kept"), judged("over"))
+    found = rows(written(run.Test("test_it.py::test_it", profiles, outcome="failed")))
+    assert [row.rsplit("- ", 1)[-1] for row in found] == ["✗ over", "✓ kept"]
+
+
+def limits(*outcomes: Any) -> Profile:
+    """One limit each, of another name."""
+    names = ("max_kernels", "max_syncs", "max_launches", "max_memcpys")
+    verdicts = (Verdict(limit=n, outcome=o) for n, o in zip(names, outcomes, strict=False))
+    return profile(MLP, verdicts=tuple(verdicts), environment=CPU)
+
+
+def test_a_row_says_how_many_of_its_limits_were_judged_where_not_all_were() -> None:
+    (row,) = rows(written(run.Test("a", (limits("kept", "not judged", "not judged"),))))
+    assert row.endswith(" ✓ kept 1 of 3")
+
+
+@pytest.mark.parametrize(
+    ("tests", "line"),
+    [
+        ([limits("kept", "kept")], ""),
+        ([limits("not judged", "not judged")], ""),
+        ([limits("kept", "not judged")], "1 of 2 limits judged: max_syncs needs a GPU (t.py::t0)"),
+        (
+            [limits("kept", "not judged"), limits("kept"), limits("over", "kept", "not judged")],
+            "3 of 5 limits judged in 2 tests: max_syncs, max_launches need a GPU",
+        ),
+    ],
+    ids=["all", "none", "one test", "several"],
+)
+def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
+    tests: list[Profile], line: str
+) -> None:
+    of = [run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests)]
+    assert unjudged_line(of) == line
+
+
+def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
+    broken = Verdict(
+        limit="min_speedup", qualifier="2", outcome="over", unit="times", metric="cuda_time",
+        measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
+    )  # fmt: skip
+    terminal: Any = Terminal()
+    test = run.Test("t", (), (comparison(verdicts=(broken,)),), outcome="failed")
+    write_comparisons(terminal, [test])
+    assert terminal.lines[0] == "t (failed)"
+    assert terminal.lines[-1] == (
+        "  ✗ over: min_speedup(2): fused over eager, GPU time: 1.200 times as good "
+        "(99 % CI 1.100..1.300, 12 pairs)"
+    )
 
 
 def test_profiles_of_one_test_stand_in_their_order() -> None:
