@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from _pytest.outcomes import Failed
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.run import Place
 
 
 class KernelprofError(Exception):
@@ -30,4 +35,14 @@ class TraceError(KernelprofError):
 
 
 class LimitExceeded(Failed):
-    """A measured value lies above its limit: a failure, as ``pytest.fail.Exception`` is."""
+    """A measured value lies above its limit: a failure, as ``pytest.fail.Exception`` is.
+
+    Attributes:
+        place: the line of the test that made the call, where no line of it raises this.
+    """
+
+    def __init__(
+        self, msg: str | None = None, pytrace: bool = True, place: Place | None = None
+    ) -> None:
+        super().__init__(msg, pytrace)
+        self.place = place

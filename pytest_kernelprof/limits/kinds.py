@@ -164,8 +164,8 @@ def parse_assertion(name: str, value: Any) -> Limit:
 def _unknown(name: str) -> str:
     names = [known for known in KINDS if known not in COMPARISONS]
     near = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
-    meant = f"; {near[0]} was probably meant" if near else ""
-    return f"unknown limit {name!r}; there are: {', '.join(names)}{meant}"
+    meant = f" ({near[0]} was probably meant)" if near else ""
+    return f"unknown limit {name!r}{meant}; there are: {', '.join(names)}"
 
 
 @functools.cache

@@ -105,7 +105,6 @@ class KernelBenchmark:
         Args:
             timer: see ``run``. A callable that takes a ``timer`` of its own needs ``run``.
         """
-        __tracebackhide__ = True
         return self.run(fn, args, kwargs, timer=timer)
 
     def run(
@@ -181,7 +180,6 @@ class KernelBenchmark:
         return measure_call(test, test.plan(EVERYTHING, rounds=rounds), fn, arguments, place)
 
     def _check(self, fn: object, timer: object) -> None:
-        __tracebackhide__ = True
         if not callable(fn):
             raise TypeError(
                 f"kernel_benchmark times a callable, got {type(fn).__name__}; "
@@ -202,7 +200,6 @@ class KernelBenchmark:
 
     def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
         """Let pytest-benchmark time live calls."""
-        __tracebackhide__ = True
         if arguments.setup is None:
             return self._benchmark(  # type: ignore[no-any-return]
                 fn, *arguments.args, **arguments.kwargs
@@ -220,7 +217,6 @@ class KernelBenchmark:
 
     def _run_disabled(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
         """With --kernelprof-disable: no profile, and thus no device times either."""
-        __tracebackhide__ = True
         if timer == "wall":
             return self._kernel_profile.run(
                 lambda: self._time(

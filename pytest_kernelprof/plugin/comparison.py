@@ -136,7 +136,6 @@ class Comparison:
             LimitExceeded: the interval of the speedup lies below ``times``.
             MarkerError: ``times`` is no number above zero.
         """
-        __tracebackhide__ = True
         return self._assert(parse_assertion("min_speedup", times))
 
     def not_slower(self, by: str = "2%") -> Comparison:
@@ -146,7 +145,6 @@ class Comparison:
             LimitExceeded: the interval of the slowdown lies above ``by``.
             MarkerError: ``by`` is no percentage.
         """
-        __tracebackhide__ = True
         return self._assert(parse_assertion("not_slower", by))
 
     def __str__(self) -> str:
@@ -171,7 +169,6 @@ class Comparison:
         return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
 
     def _assert(self, limit: Limit) -> Comparison:
-        __tracebackhide__ = True
         message = judge(self, limit)
         if message:
             raise LimitExceeded(message, pytrace=False)

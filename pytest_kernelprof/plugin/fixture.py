@@ -65,7 +65,6 @@ class KernelProfile:
 
     def __call__(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
         """Warm up, profile and measure ``fn(*args, **kwargs)``; returns the first call's result."""
-        __tracebackhide__ = True
         return self.run(fn, args, kwargs)
 
     def run(
@@ -136,7 +135,6 @@ class KernelProfile:
             IncompleteProfile: the profiler cannot be used here, or a profile stayed incomplete.
             MarkerError: an option is not of its form, or a round took none of what is compared.
         """
-        __tracebackhide__ = True
         first, second = names_of(candidate, reference)
         found = self.compare_all(
             {first: candidate, second: reference},
@@ -165,7 +163,6 @@ class KernelProfile:
 
         Args and errors are those of ``compare``.
         """
-        __tracebackhide__ = True
         return compare(
             self._test,
             callables,

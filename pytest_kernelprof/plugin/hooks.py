@@ -228,7 +228,6 @@ def _dismiss(item: pytest.Item) -> None:
 
 def _conclude(item: pytest.Item) -> None:
     """Judge what the test took; raise or warn as that says."""
-    __tracebackhide__ = True
     if TEST not in item.stash:
         if is_marked(item):
             _refuse_late_markers(item)
@@ -242,7 +241,7 @@ def _conclude(item: pytest.Item) -> None:
     _note_taken(item)
     found = conclude(test.ledger.records(disabled=test.settings.disable))
     if found.failure:
-        raise LimitExceeded(found.failure, pytrace=False)
+        raise LimitExceeded(found.failure, pytrace=False, place=found.place)
     if found.error:
         raise IncompleteProfile(found.error)
     if found.skip:
@@ -299,6 +298,11 @@ def _is_reported(config: pytest.Config) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    if call.excinfo is not None:
+        from pytest_kernelprof.plugin.failures import hide_our_frames
+
+        if not item.config.option.fulltrace:
+            hide_our_frames(call.excinfo)
     report = yield
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
     if call.when != "setup" and TAKEN in item.stash:
@@ -310,10 +314,9 @@ def pytest_runtest_makereport(
         path, line = item.reportinfo()[:2]
         report.longrepr = (str(path), (line or 0) + 1, report.longrepr[2])
     if call.excinfo is not None:
-        from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+        from pytest_kernelprof.plugin.failures import tell
 
-        if call.excinfo.errisinstance((IncompleteProfile, MarkerError)):
-            _make_error(report, call.excinfo)
+        tell(report, item, call.excinfo.value)
     return report
 
 
@@ -326,19 +329,6 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     profiles = tuple(profile for one in taken for profile in one.profiles)
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
     attach(report, Test(item.nodeid, profiles, comparisons))
-
-
-def _make_error(report: pytest.TestReport, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Not a verdict but a number that could not be had: an error, also under ``xfail``."""
-    report.outcome = "failed"
-    if hasattr(report, "wasxfail"):
-        del report.wasxfail
-    if report.when == "call":
-        report.kernelprof_error = True  # type: ignore[attr-defined]
-    # Raised by a hook, not by a line of the test: the traceback would only show plugin code.
-    inner = ("pytest_kernelprof", "_pytest", "pluggy", "contextlib")
-    if all(any(name in str(entry.path) for name in inner) for entry in excinfo.traceback):
-        report.longrepr = f"{type(excinfo.value).__name__}: {excinfo.value}"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -96,26 +96,29 @@ class Conclusion:
     Attributes:
         failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
         warnings: what the user should know all the same.
+        place: of a failure, the line of the test that made the call, where there is one.
     """
 
     failure: str = ""
     error: str = ""
     skip: str = ""
     warnings: tuple[str, ...] = ()
+    place: run.Place | None = None
 
 
 def conclude(records: Records) -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
     else could not be had."""
     failing = {"over", "undecided"} if records.undecided == "fail" else {"over"}
-    broken = [
-        failure_message(profile)
+    over = [
+        profile
         for profile in records.profiles
         if any(verdict.outcome in failing for verdict in profile.verdicts)
     ]
-    broken += records.broken
+    broken = [*map(failure_message, over), *records.broken]
     if broken:
-        return Conclusion(failure="\n".join(broken))
+        place = over[0].place if over else None
+        return Conclusion(failure="\n".join(broken), place=place)
     error = _nothing_measured(records) or _not_judged(records)
     if error:
         return Conclusion(error=error)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.tables import Column, render
+from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def kernel_table(profile: Profile, width: int = WIDTH, *, most: int = 40) -> lis
             str(i),
             kernel.short_name,
             _chain_words(kernel.operators[on_cpu:]),
-            _line_words(kernel.source),
+            _line_words(profile, kernel.source),
             format_time(kernel.duration_us),
         ]
         for i, kernel in enumerate(profile.kernels, 1)
@@ -54,7 +55,7 @@ def copy_table(profile: Profile, width: int = WIDTH) -> list[str]:
             copy.name,
             format_bytes(copy.bytes),
             _chain_words(copy.operators),
-            _line_words(copy.source),
+            _line_words(profile, copy.source),
             format_time(copy.duration_us),
         ]
         for i, copy in enumerate(profile.copies, 1)
@@ -73,7 +74,7 @@ def copy_table(profile: Profile, width: int = WIDTH) -> list[str]:
 def wait_table(profile: Profile, width: int = WIDTH) -> list[str]:
     """The lines of a table of the host's waits for the device."""
     rows = [
-        [str(i), wait.call, _chain_words(wait.operators), _line_words(wait.source)]
+        [str(i), wait.call, _chain_words(wait.operators), _line_words(profile, wait.source)]
         for i, wait in enumerate(profile.waits, 1)
     ]
     return render((_NUMBER, Column("waits in", shrinks=True), _CALLER, _LINE), rows, width)
@@ -85,5 +86,9 @@ def _chain_words(operators: tuple[str, ...]) -> str:
     return " < ".join(dict.fromkeys([called[0], called[-1]])) if called else "-"
 
 
-def _line_words(source: str) -> str:
-    return os.path.basename(source) or "line unknown"
+def _line_words(profile: Profile, source: str) -> str:
+    """The line that launched it; in parentheses that of the call, region or test that it was
+    launched in, where more is not known (code of a library alone, one-shot profiles)."""
+    if source:
+        return os.path.basename(source)
+    return f"({line_words(profile.place)})" if profile.place else "line unknown"

@@ -233,9 +233,11 @@ def test_kwargs(kernel_profile):
 def test_setup(kernel_profile, kernelprof_device, setup):
     with pytest.raises(TypeError, match="setup=.*: expected a callable that hands back"):
         kernel_profile.run(three, setup=setup)
-    with pytest.raises(TypeError, match="setup=.*: expected a callable that hands back"):
-        kernel_profile.compare(three, three, setup=setup)
     kernel_profile(three)
+@pytest.mark.parametrize("setup", [3, 0, "", True])
+def test_setup_of_a_comparison(kernel_profile, kernelprof_device, setup):
+    kernel_profile.compare(three, three, setup=setup)
 """
     )
-    result.assert_outcomes(passed=7)
+    result.assert_outcomes(passed=7, failed=4)
+    result.stdout.fnmatch_lines(["*TypeError: setup=3: expected a callable that hands back*"])

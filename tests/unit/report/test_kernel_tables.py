@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from records import CPU, MLP, kernel, mlp, profile
 
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
-from pytest_kernelprof.schema.run import Copy, Profile, Wait
+from pytest_kernelprof.schema.run import Copy, Place, Profile, Wait
 
 COPY = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_194_304, 80.0, ("aten::copy_", "aten::to"))
 WAIT = Wait("cudaStreamSynchronize", ("aten::_local_scalar_dense", "aten::item"), "a/b.py:2")
@@ -32,6 +34,20 @@ def test_a_chain_is_told_by_its_innermost_and_its_outermost_operator() -> None:
 def test_the_autograd_engine_called_nothing() -> None:
     one = kernel("k", "aten::mm", "autograd::engine::evaluate_function: MmBackward0")
     assert words(kernel_table(profile([one]))[1]) == "1 k aten::mm line unknown 10.0us"
+
+
+def test_where_the_line_is_unknown_that_of_the_call_stands_in_parentheses() -> None:
+    known, unknown = kernel("a", source="src/mlp.py:31"), kernel("b")
+    copy = Copy("Memcpy DtoH", "d2h", 4, 1.0, ())
+    called = profile(
+        [known, unknown], copies=(copy,), waits=(Wait("cudaStreamSynchronize", ()),),
+        place=Place("tests/test_mlp.py", 12),
+    )  # fmt: skip
+    tables = [*kernel_table(called)[1:], copy_table(called)[1], wait_table(called)[1]]
+    assert [re.findall(r"\S*\.py\S*", line) for line in tables] == [
+        ["mlp.py:31"],
+        *[["(test_mlp.py:12)"]] * 3,
+    ]
 
 
 def test_what_no_operator_launched_says_so() -> None:

@@ -1,0 +1,124 @@
+"""How pytest tells what was raised: without our frames, and ours at the line of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import _pytest
+import pluggy
+from _pytest._code.code import (
+    ReprEntry,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+    Traceback,
+)
+from _pytest.outcomes import OutcomeException
+
+from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, LimitExceeded, MarkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    import pytest
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INNER = (
+    _PACKAGE,
+    os.path.dirname(_pytest.__file__) + os.sep,
+    os.path.dirname(pluggy.__file__) + os.sep,
+    contextlib.__file__,
+)
+# Deliberate errors of ours; any other that our own code raises is a fault of it, told with frames.
+_DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
+
+
+def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Take our frames out of what was raised, so that no way to show it has them: of the user's
+    code that we called, and of our own errors, whose last frame is then the line that called us."""
+    for error in _chain(excinfo.value):
+        _without_our_frames(error)
+    excinfo.traceback = Traceback(excinfo.tb)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those before it; what only tells how we found our own error is cut off."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if before is None:
+            return
+        if isinstance(error, KernelprofError) and all(map(_is_ours, _entries(before))):
+            error.__cause__, error.__suppress_context__ = None, True
+            return
+        error = before
+
+
+def _without_our_frames(error: BaseException) -> None:
+    entries = _entries(error)
+    if not entries or (_is_ours(entries[-1]) and not isinstance(error, _DELIBERATE)):
+        return
+    ours = [_is_ours(entry) for entry in entries]
+    for i in reversed(range(len(entries))):  # our context managers come with frames of contextlib
+        beside = ours[i - 1 : i] + ours[i + 1 : i + 2]
+        ours[i] |= entries[i].tb_frame.f_code.co_filename == contextlib.__file__ and any(beside)
+    kept = [entry for entry, is_ours in zip(entries, ours, strict=True) if not is_ours]
+    if kept:
+        for entry, following in pairwise([*kept, None]):
+            if entry is not None:
+                entry.tb_next = following
+        error.__traceback__ = kept[0]
+
+
+def _entries(error: BaseException) -> list[TracebackType]:
+    found, entry = [], error.__traceback__
+    while entry is not None:
+        found.append(entry)
+        entry = entry.tb_next
+    return found
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
+    """Have a report tell an error of ours as what it is: one that could not be judged is an ERROR,
+    also under ``xfail``; its summary begins with what is wrong; its place is the test's line."""
+    if isinstance(error, (IncompleteProfile, MarkerError)):
+        report.outcome = "failed"
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail
+        if report.when == "call":
+            report.kernelprof_error = True  # type: ignore[attr-defined]
+    if not isinstance(error, (KernelprofError, LimitExceeded)) or not report.failed:
+        return
+    words = str(error) if isinstance(error, LimitExceeded) else f"{type(error).__name__}: {error}"
+    if _by_a_hook(error):
+        path, line = _place(item, error)
+        crash = ReprFileLocation(path, line, words)
+        entry = ReprEntry(words.splitlines(), None, None, None, "value")
+        report.longrepr = ReprExceptionInfo(ReprTraceback([entry], None, "value"), crash)
+    elif getattr(report.longrepr, "reprcrash", None) is not None:
+        report.longrepr.reprcrash.message = words  # type: ignore[union-attr]
+
+
+def _by_a_hook(error: BaseException) -> bool:
+    """Whether no line of the test raised it: its frames would only show pytest's code and ours."""
+    files = [entry.tb_frame.f_code.co_filename for entry in _entries(error)]
+    return all(file.startswith(_INNER) for file in files)
+
+
+def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
+    """The line that made the call, as far as the error knows it, else the test's first."""
+    place = error.place if isinstance(error, LimitExceeded) else None
+    if place is not None:
+        return place.file, place.line
+    path, line = item.reportinfo()[:2]
+    return str(path), (line or 0) + 1

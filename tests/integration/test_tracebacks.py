@@ -1,0 +1,133 @@
+"""What pytest shows of failures and errors: no frame of ours, the test's line, a short summary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+RAISES = """
+def breaks(*args): raise ValueError("mine")
+def cause(): raise KeyError("first")
+def breaks_for_a_cause():
+    try: cause()
+    except KeyError as error: raise ValueError("mine") from error
+class Breaks(torch.nn.Module):
+    def forward(self, x): breaks()
+def test_call(kernel_profile, kernelprof_device):
+    kernel_profile(breaks)
+def test_module(kernel_profile, kernelprof_device):
+    kernel_profile(Breaks(), x)
+def test_cause(kernel_profile, kernelprof_device):
+    kernel_profile(lambda: kernel_profile.run(breaks_for_a_cause))
+def test_setup(kernel_profile, kernelprof_device):
+    kernel_profile.run(three, setup=breaks)
+def test_region(kernel_profile, kernelprof_device):
+    with kernel_profile.region("r"): breaks()
+@pytest.mark.max_kernels(9)
+def test_whole():
+    breaks()
+def test_compare(kernel_profile, kernelprof_device):
+    kernel_profile.compare(three, breaks)
+@pytest.mark.min_speedup(1, over=breaks)
+def test_promise(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+def test_benchmark(kernel_benchmark, kernelprof_device):
+    kernel_benchmark(breaks)
+def test_argument(kernel_profile, kernelprof_device):
+    kernel_profile(three())
+def test_limit(kernel_profile, kernelprof_device):
+    kernel_profile.limit(max_kernels="many")
+def test_unknown(kernel_profile, kernelprof_device):
+    kernel_profile.limit(max_kernel=3)
+def test_region_limit(kernel_profile, kernelprof_device):
+    with kernel_profile.region("r", syncs=3): pass
+def test_option(kernel_profile, kernelprof_device):
+    kernel_profile.run(three, rounds="many")
+def test_nested(kernel_profile, kernelprof_device):
+    with kernel_profile.region("outer"):
+        with kernel_profile.region("inner"): pass
+def test_too_early(kernel_profile, kernelprof_device):
+    with kernel_profile.region("r") as region: region.profile
+def test_assertion(kernel_profile, kernelprof_device):
+    kernel_profile.compare(three, three).min_speedup(1000)
+"""
+
+
+@pytest.mark.parametrize("style", ["auto", "long", "short", "native"])
+def test_no_style_shows_a_frame_of_ours(run: Run, style: str) -> None:
+    result = run(RAISES, f"--tb={style}")
+    ours = [
+        line
+        for line in result.outlines
+        if re.search(r"pytest_kernelprof/\w+/\w+\.py|contextlib\.py", line)
+    ]
+    assert ours == []
+    result.stdout.fnmatch_lines(["*ValueError: mine"])
+    result.stdout.fnmatch_lines(["*KeyError: 'first'"])
+
+
+def test_all_frames_are_there_on_request(run: Run) -> None:
+    result = run(RAISES, "--full-trace", "-k", "test_call")
+    result.stdout.fnmatch_lines(["*pytest_kernelprof/plugin/fixture.py:*"])
+
+
+FAILS = """
+import time
+@pytest.mark.max_kernels(1)
+def test_of_a_rather_long_name(kernel_profile):
+    kernel_profile(three)  # over
+def test_a_promise_of_a_long_name(kernel_profile, kernelprof_device):
+    kernel_profile.compare(three, lambda: None).min_speedup(1000)  # promise
+@pytest.mark.max_latency("1s")
+def test_error_of_a_rather_long_name():  # error
+    three()
+@pytest.mark.max_kernels("many")
+def test_malformed_of_a_long_name(): pass
+def test_unknown_of_a_long_name(kernel_profile, kernelprof_device):
+    kernel_profile.limit(max_kernel=3)  # unknown
+"""
+
+
+def test_the_short_summary_begins_with_what_is_wrong(run: Run) -> None:
+    result = run(FAILS, "-rfE")
+    result.stdout.fnmatch_lines_random(
+        [
+            "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1",
+            "FAILED test_it.py::test_a_promise_of_a_long_name - min_speedup(1000): *",
+            "ERROR test_it.py::test_error_of_a_rather_long_name - IncompleteProfile: max_*",
+            "ERROR test_it.py::test_malformed_of_a_long_name - MarkerError: max_kernels: *",
+            "ERROR test_it.py::test_unknown_of_a_long_name - MarkerError: unknown limit*",
+        ]
+    )
+
+
+def test_the_place_of_a_failure_is_the_line_of_the_test(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    # What plugins that annotate lines read.
+    pytester.makeconftest(
+        "def pytest_runtest_logreport(report):\n"
+        "    if report.failed: print('crash', report.longrepr.reprcrash)\n"
+    )
+    result = run(FAILS, "-s", "--junitxml=out.xml")
+    written = (pytester.path / "test_it.py").read_text().splitlines()
+    line = {text.rpartition("# ")[2]: i for i, text in enumerate(written, 1) if "  # " in text}
+    result.stdout.fnmatch_lines_random(
+        [
+            f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1",
+            f"*crash */test_it.py:{line['promise']}: min_speedup(1000): *",
+            f"*crash */test_it.py:{line['error'] - 1}: IncompleteProfile: max_latency*",
+            f"*crash */test_it.py:{line['error'] + 2}: MarkerError: max_kernels: *",
+            f"*crash */test_it.py:{line['unknown']}: MarkerError: unknown limit 'max_kernel' "
+            "(max_kernels was probably meant)*",
+        ]
+    )
+    cases = ElementTree.fromstring(Path("out.xml").read_text()).iter("testcase")
+    told = {case.get("name"): one.get("message", "") for case in cases for one in case}
+    assert told["test_of_a_rather_long_name"].startswith("max_kernels: 3 > 1\n  at test_it.py:")
