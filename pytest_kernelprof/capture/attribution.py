@@ -9,6 +9,7 @@ they launch belongs to the user's line that called them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import site
 import sys
@@ -87,9 +88,15 @@ class _LineTracer:
 
 def library_folders() -> tuple[str, ...]:
     """Where code lies that is not the user's, each with a separator at its end."""
+    inductor = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+    if inductor is None:
+        return _installed()
+    # Code that torch.compile generated is nobody's line.
+    return (*_installed(), os.path.abspath(inductor.cache_dir()) + os.sep)
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
     folders = {*site.getsitepackages(), site.getusersitepackages()}
     folders |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    inductor = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
-    if inductor is not None:  # code that torch.compile generated is nobody's line
-        folders.add(inductor.cache_dir())
     return tuple(os.path.abspath(folder) + os.sep for folder in folders if folder)

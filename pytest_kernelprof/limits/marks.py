@@ -11,7 +11,8 @@ from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import KINDS, parse_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
+    from types import ModuleType
     from typing import Any
 
     import pytest
@@ -53,8 +54,13 @@ def is_marked(item: pytest.Item) -> bool:
     return any(mark.name in _OURS for mark in item.iter_markers())
 
 
-def marks_of(item: pytest.Item) -> Marks:
+def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
     """What the markers of a test say.
+
+    Args:
+        early: by identity, the markers that it had before its own set-up. Those of them that stand
+            nowhere in the source are hooks' (of a conftest.py), and defaults: what is written on
+            the test, its class or its module comes first.
 
     Raises:
         MarkerError: a marker is malformed, stands twice on one level, or compares on a test that
@@ -63,7 +69,7 @@ def marks_of(item: pytest.Item) -> Marks:
     found: dict[Key, Limit] = {}
     options: list[pytest.Mark] = []
     written: dict[tuple[int, Key], pytest.Mark] = {}
-    for level, mark in _marks(item):
+    for level, mark in _marks(item, early):
         if mark.name == OPTIONS_MARKER:
             options.append(mark)
         elif mark.name in KINDS:
@@ -103,6 +109,12 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
             )
 
 
+def names_in_vain(module: ModuleType) -> tuple[str, ...]:
+    """The markers of ours in the ``pytestmark`` of a module that pytest does not read it from."""
+    names = (getattr(mark, "name", "") for mark in _marks_on(module))
+    return tuple(dict.fromkeys(name for name in names if name in _OURS))
+
+
 @functools.cache
 def _nearly(name: str) -> str:
     """The name of ours that a marker's name nearly is, if any."""
@@ -114,17 +126,28 @@ def _registered(config: pytest.Config) -> set[str]:
     return {line.split(":")[0].split("(")[0].strip() for line in lines}
 
 
-def _marks(item: pytest.Item) -> Iterator[tuple[Node | type | None, pytest.Mark]]:
+def _marks(
+    item: pytest.Item, early: Collection[int]
+) -> Iterator[tuple[Node | type | None, pytest.Mark]]:
     """The markers of a test, the innermost level first, each with the level it was written on.
 
     ``get_closest_marker`` would put a decorator before a ``pytest.param`` mark and a base class
     before a derived one, and could not compose; so the levels are read here, each from its end.
+    Defaults come last. Several of them are no mistake, since each conftest.py of nested folders may
+    bring its own; pytest's order holds there: the first is the closest, as the innermost folder's
+    hook is called first.
     """
+    defaults: list[pytest.Mark] = []
     for node in reversed(item.listchain()):
         if any(mark.name in _OURS for mark in node.own_markers):
             within = _levels_within(node)
+            by_hooks = set(early) - within.keys() - set(map(id, _marks_on(_written(node))))
             for mark in reversed(node.own_markers):
-                yield within.get(id(mark), node), mark
+                if id(mark) not in by_hooks:
+                    yield within.get(id(mark), node), mark
+            defaults += [mark for mark in node.own_markers if id(mark) in by_hooks]
+    for mark in defaults:
+        yield None, mark
 
 
 def _levels_within(node: Node) -> dict[int, type | None]:
@@ -132,15 +155,24 @@ def _levels_within(node: Node) -> dict[int, type | None]:
     what ``pytest.param`` gives: None, since stacked parameters may each bring theirs."""
     parameters = getattr(getattr(node, "callspec", None), "marks", ())
     levels: dict[int, type | None] = {id(mark): None for mark in parameters}
-    written = getattr(node, "obj", None)
+    written = _written(node)
     if isinstance(written, type):
         for one in written.__mro__:
             levels |= {id(mark): one for mark in _marks_on(one)}
     return levels
 
 
-def _marks_on(written: type) -> list[pytest.Mark]:
-    marks = vars(written).get("pytestmark", ())
+def _written(node: Node) -> object:
+    """The function, class or module that a node is made of."""
+    return getattr(node, "obj", None)
+
+
+def _marks_on(written: object) -> list[pytest.Mark]:
+    """The markers that stand on it in the source; of a class without those of its bases."""
+    if isinstance(written, type):
+        marks = vars(written).get("pytestmark", ())
+    else:
+        marks = getattr(written, "pytestmark", ())
     each: Sequence[Any] = marks if isinstance(marks, (list, tuple)) else [marks]
     return [getattr(mark, "mark", mark) for mark in each]
 

@@ -90,7 +90,10 @@ def _is_ours(entry: TracebackType) -> bool:
 
 def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
     """Have a report tell an error of ours as what it is: one that could not be judged is an ERROR,
-    also under ``xfail``; its summary begins with what is wrong; its place is the test's line."""
+    also under ``xfail``; its summary begins with what is wrong; its place is the test's line, also
+    where we skip it."""
+    if isinstance(report.longrepr, tuple) and _by_a_hook(error):
+        report.longrepr = (*_place(item, error), report.longrepr[2])
     if isinstance(error, (IncompleteProfile, MarkerError)):
         report.outcome = "failed"
         if hasattr(report, "wasxfail"):

@@ -10,7 +10,12 @@ import pytest
 from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.keys import COLLECTOR, SETTINGS, TAKEN, TEST
-from pytest_kernelprof.plugin.marks import known_marks
+from pytest_kernelprof.plugin.marks import (
+    find_marks_in_vain,
+    known_marks,
+    note_defaults,
+    refuse_marks_in_vain,
+)
 from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
     OPTIONS_FORM,
@@ -64,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    find_marks_in_vain(config, items)
     if not config.stash[SETTINGS].only:
         return
     chosen = [item for item in items if _concerns_us(item)]
@@ -78,7 +84,9 @@ def _concerns_us(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    note_defaults(item)
     refuse_misspelt(item, OPTIONS_FORM)
+    refuse_marks_in_vain(item)
     settings = item.config.stash[SETTINGS]
     if TEST in item.stash:  # a plugin that retries calls the phases without reports between
         del item.stash[TEST]
@@ -237,7 +245,7 @@ def _conclude(item: pytest.Item) -> None:
     from pytest_kernelprof.plugin.ledger import conclude
 
     test = item.stash[TEST]
-    test.ledger.add(known_marks(item))  # the test may have added markers to itself
+    test.ledger.mark(known_marks(item))  # the test may have added markers to itself
     _note_taken(item)
     found = conclude(test.ledger.records(disabled=test.settings.disable))
     if found.failure:
@@ -301,7 +309,7 @@ def pytest_runtest_makereport(
     if call.excinfo is not None:
         from pytest_kernelprof.plugin.failures import hide_our_frames
 
-        if not item.config.option.fulltrace:
+        if not item.config.getoption("fulltrace", False):
             hide_our_frames(call.excinfo)
     report = yield
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
@@ -309,10 +317,6 @@ def pytest_runtest_makereport(
         _attach_taken(item, report)
     if call.when == "teardown" and TEST in item.stash:
         del item.stash[TEST]  # profiles must not outlive their test
-    if report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[0] == __file__:
-        # Skipped by us: the place to look at is the test.
-        path, line = item.reportinfo()[:2]
-        report.longrepr = (str(path), (line or 0) + 1, report.longrepr[2])
     if call.excinfo is not None:
         from pytest_kernelprof.plugin.failures import tell
 

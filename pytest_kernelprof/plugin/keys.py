@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.plugin.measuring import MeasuredTest
@@ -16,10 +18,14 @@ if TYPE_CHECKING:
 # On the config.
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
+IN_VAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()
+"""The files whose ``pytestmark`` nobody reads, each with the markers of ours in it."""
 
 # On an item.
 MARKS: pytest.StashKey[tuple[tuple[int, ...], Marks]] = pytest.StashKey()
 """What its markers say, and which markers that was read of."""
+EARLY: pytest.StashKey[Collection[int]] = pytest.StashKey()
+"""The markers, by identity, that it had before its set-up."""
 TEST: pytest.StashKey[MeasuredTest] = pytest.StashKey()
 TAKEN: pytest.StashKey[list[Test]] = pytest.StashKey()
 """What it took and no report has yet."""

@@ -305,13 +305,14 @@ class Ledger:
     """
 
     def __init__(self, marks: Marks, undecided: str) -> None:
-        self._limits: dict[Key, Limit] = {}
+        self._marked: dict[Key, Limit] = {}
+        self._set: dict[Key, Limit] = {}
         self._comparing: dict[Key, Limit] = {}
         self._undecided = undecided
         self._entries: list[_Entry] = []
         self._concluded = 0
         self._reported = 0
-        self._held: set[Key] = set()
+        self._held: set[tuple[Key, float]] = set()
         self._kernels = 0
         self._first_whole = 0
         self.compared = False
@@ -320,23 +321,21 @@ class Ledger:
         self.broken: list[str] = []
         self.notes: list[str] = []
         self._asked: dict[Asked, None] = {}
-        self.add(marks)
+        self.mark(marks)
 
-    def add(self, marks: Marks) -> None:
-        """Judge by these, too, where none of the same key is known."""
-        for limit in marks.limits:
-            self._limits.setdefault(limit.key, limit)
-        for limit in marks.comparisons:
-            self._comparing.setdefault(limit.key, limit)
+    def mark(self, marks: Marks) -> None:
+        """Judge by what the markers of the test say by now, where nothing else was set."""
+        self._marked = {limit.key: limit for limit in marks.limits}
+        self._comparing = {limit.key: limit for limit in marks.comparisons}
 
     def set_limit(self, limit: Limit) -> None:
         """Judge by this in place of any of the same key."""
-        self._limits[limit.key] = limit
+        self._set[limit.key] = limit
 
     @property
     def limits(self) -> tuple[Limit, ...]:
         """What every profile of the test is judged by."""
-        return tuple(self._limits.values())
+        return self._limits_with({})
 
     @property
     def comparing(self) -> tuple[Limit, ...]:
@@ -397,7 +396,7 @@ class Ledger:
 
     def hold(self, limit: Limit) -> None:
         """Note that a limit that compares was judged."""
-        self._held.add(limit.key)
+        self._held.add((limit.key, limit.bound))
 
     def note_undecided(self, words: str) -> None:
         """What becomes of a comparison's limit that is not decided."""
@@ -428,9 +427,13 @@ class Ledger:
             profiled=bool(self._entries),
             compared=self.compared,
             disabled=disabled and (self.ran_disabled or self.compared),
-            limits=_names(self._limits.values()),
+            limits=_names(self.limits),
             unmeasured=unmeasured,
-            unheld=_names(limit for key, limit in self._comparing.items() if key not in self._held),
+            unheld=_names(
+                limit
+                for key, limit in self._comparing.items()
+                if (key, limit.bound) not in self._held
+            ),
             broken=tuple(broken),
             notes=tuple(notes),
             undecided=self._undecided,
@@ -456,7 +459,7 @@ class Ledger:
         return Unmeasured(asked.what, names, asked.remedy, asked.raised)
 
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
-        return tuple({**self._limits, **own}.values())
+        return tuple({**self._marked, **self._set, **own}.values())
 
     def _judged(self, entry: _Entry) -> run.Profile:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""

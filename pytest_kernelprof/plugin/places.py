@@ -25,11 +25,10 @@ def place_of_call(test: Place) -> Place:
         test: where the test function begins, decorators included.
     """
     frames = list(_frames_outside())
-    libraries = library_folders()
     wanted: tuple[Callable[[FrameType], bool], ...] = (
         lambda frame: _begins(frame) == test,
         lambda frame: frame.f_code.co_filename == test.file,
-        lambda frame: not os.path.abspath(frame.f_code.co_filename).startswith(libraries),
+        lambda frame: not os.path.abspath(frame.f_code.co_filename).startswith(library_folders()),
     )
     for is_it in wanted:
         for frame in frames:

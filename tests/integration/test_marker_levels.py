@@ -182,9 +182,14 @@ def test_broken(request, kernel_profile, kernelprof_device):
 def test_kept(request, kernel_profile, kernelprof_device):
     kernel_profile(three)
     request.node.add_marker(pytest.mark.forbid_kernels("no such"))
+@pytest.mark.max_kernels(9)
+class TestIt:
+    def test_replaced(self, request, kernel_profile):
+        kernel_profile(three)
+        request.node.add_marker(pytest.mark.max_kernels(1))
 """
     )
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*max_kernels: 3 > 1*"])
 
 
@@ -196,9 +201,9 @@ def test_markers_are_evaluated_once_and_again_only_if_there_are_others(
 ) -> None:
     evaluated = []
 
-    def counted(item: pytest.Item) -> limits.Marks:
+    def counted(item: pytest.Item, early: frozenset[int]) -> limits.Marks:
         evaluated.append(item.name)
-        return limits.marks_of(item)
+        return limits.marks_of(item, early)
 
     monkeypatch.setattr(marks, "marks_of", counted)
     result = run(

@@ -143,6 +143,70 @@ def test_a_marker_that_was_added_beside_the_same_limit_is_refused(
         marks_of(found)
 
 
+def early(found: pytest.Item) -> list[int]:
+    return [id(mark) for node in found.listchain() for mark in node.own_markers]
+
+
+@pytest.mark.parametrize(
+    ("source", "test"),
+    [
+        ("@mark.max_kernels(3)\ndef test_it(): pass", "test_it"),
+        ("@mark.max_kernels(3)\nclass TestIt:\n    def test_it(self): pass", "test_it"),
+        ("pytestmark = mark.max_kernels(3)\ndef test_it(): pass", "test_it"),
+        (
+            "@mark.max_kernels(3)\nclass Base:\n    def test_it(self): pass\n"
+            "class TestIt(Base): pass",
+            "test_it",
+        ),
+        (
+            "@mark.parametrize('n', [pytest.param(1, marks=mark.max_kernels(3))])\n"
+            "def test_it(n): pass",
+            "test_it[1]",
+        ),
+        (
+            "import unittest\nclass TestIt(unittest.TestCase):\n"
+            "    @mark.max_kernels(3)\n    def test_it(self): pass",
+            "test_it",
+        ),
+    ],
+    ids=["function", "class", "module", "base class", "parameter", "unittest"],
+)
+@pytest.mark.parametrize("level", [-1, 1], ids=["on the test", "on the module"])
+@pytest.mark.parametrize("append", [True, False])
+def test_what_a_hook_adds_is_a_default(
+    pytester: pytest.Pytester, source: str, test: str, level: int, append: bool
+) -> None:
+    found = item(pytester, source, test)
+    module = next(node for node in found.listchain() if isinstance(node, pytest.Module))
+    node = found if level < 0 else module
+    node.add_marker(pytest.mark.max_kernels(1), append=append)
+    node.add_marker(pytest.mark.max_syncs(0), append=append)
+    assert bounds(marks_of(found, early(found))) == [("max_kernels", "", 3), ("max_syncs", "", 0)]
+
+
+def test_of_several_defaults_the_closest_wins(pytester: pytest.Pytester) -> None:
+    found = item(pytester, "def test_it(): pass")
+    for bound in (1, 2):  # the hook of an inner folder is called first
+        found.add_marker(pytest.mark.max_kernels(bound))
+    found.parent.add_marker(pytest.mark.max_kernels(3))
+    assert bounds(marks_of(found, early(found))) == [("max_kernels", "", 1)]
+
+
+def test_options_of_a_hook_are_defaults_too(pytester: pytest.Pytester) -> None:
+    found = item(pytester, "@mark.kernelprof(rounds=3)\nclass TestIt:\n  def test_it(self): pass")
+    found.add_marker(pytest.mark.kernelprof(rounds=9, warmup=2))
+    options = marks_of(found, early(found)).options
+    assert [mark.kwargs for mark in options] == [{"rounds": 3}, {"rounds": 9, "warmup": 2}]
+
+
+def test_what_comes_later_than_hooks_is_no_default(pytester: pytest.Pytester) -> None:
+    found = item(pytester, "def test_it(): pass")
+    found.add_marker(pytest.mark.max_kernels(9))
+    before = early(found)
+    found.add_marker(pytest.mark.max_kernels(1))
+    assert bounds(marks_of(found, before)) == [("max_kernels", "", 1)]
+
+
 def test_one_marker_object_on_base_and_derived_class_is_no_double(
     pytester: pytest.Pytester,
 ) -> None:

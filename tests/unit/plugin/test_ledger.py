@@ -256,11 +256,28 @@ def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
 
 
 def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> None:
-    book = ledger(max_kernels=5)
-    book.add(Marks(limits=limits(max_kernels=1, max_launches=5)))
+    book = ledger()
+    book.set_limit(parse_keyword("max_kernels", 5))
+    book.mark(Marks(limits=limits(max_kernels=1, max_launches=5)))
     book.keep(measured(tmp_path, mlp()))
     (one,) = book.records(disabled=False).profiles
     assert [v.outcome for v in one.verdicts] == ["kept", "kept"]
+
+
+def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Path) -> None:
+    book = ledger(max_kernels=5)
+    book.keep(measured(tmp_path, mlp()))
+    book.mark(Marks(limits=limits(max_kernels=4)))
+    (one,) = book.records(disabled=False).profiles
+    assert [v.outcome for v in one.verdicts] == ["over"]
+
+
+def test_a_promise_that_was_held_with_another_bound_is_not_held() -> None:
+    weak, strong = (parse_limit("min_speedup", (n,), {"over": len}) for n in (1, 100))
+    book = Ledger(Marks(comparisons=(weak,)), "warn")
+    book.hold(weak)
+    book.mark(Marks(comparisons=(strong,)))
+    assert book.records(disabled=False).unheld == ("min_speedup",)
 
 
 # What is asked for.
