@@ -11,45 +11,28 @@ from pytest_kernelprof.device.inventory import load_torch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Operators that compute nothing: allocation, metadata, and what only moves a scalar to the host.
-_NO_COMPUTE = frozenset(
-    {
-        "aten::_empty_affine_quantized",
-        "aten::_has_compatible_shallow_copy_type",
-        "aten::_local_scalar_dense",
-        "aten::_nested_tensor_size",
-        "aten::_reshape_alias",
-        "aten::_unsafe_view",
-        "aten::_version",
-        "aten::detach",
-        "aten::detach_",
-        "aten::empty",
-        "aten::empty_like",
-        "aten::empty_permuted",
-        "aten::empty_quantized",
-        "aten::empty_strided",
-        "aten::is_nonzero",
-        "aten::is_pinned",
-        "aten::item",
-        "aten::lift_fresh",
-        "aten::new_empty",
-        "aten::new_empty_strided",
-        "aten::record_stream",
-        "aten::requires_grad_",
-        "aten::resize_",
-        "aten::resize_as_",
-        "aten::resolve_conj",
-        "aten::resolve_neg",
-        "aten::set_",
-        "aten::set_data",
-        "aten::size",
-        "aten::storage_offset",
-        "aten::stride",
-        "aten::sym_numel",
-        "aten::sym_size",
-        "aten::sym_stride",
-    }
-)
+# Operators that compute nothing, and of which neither schema nor tags say so: allocation, views
+# without an alias annotation, metadata, and what only moves a scalar to the host.
+_IDLE = """
+    _assert_scalar _assert_tensor_metadata _coalesced_ _dimI _dimV _efficientzerotensor
+    _empty_affine_quantized _empty_per_channel_affine_quantized _functional_assert_scalar
+    _functional_sym_constrain_range _functional_sym_constrain_range_for_size _fused_sdp_choice
+    _has_compatible_shallow_copy_type _has_same_storage_numel _lazy_clone _local_scalar_dense
+    _make_dep_token _nested_get_jagged_dummy _nested_get_lengths _nested_get_max_seqlen
+    _nested_get_min_seqlen _nested_get_offsets _nested_get_ragged_idx _nested_tensor_size
+    _nested_tensor_storage_offsets _nested_tensor_strides _nnz _print _reshape_alias
+    _resize_output _resize_output_ _sparse_compressed_tensor_with_dims
+    _sparse_coo_tensor_with_dims _sparse_coo_tensor_with_dims_and_tensors _unsafe_view
+    _use_cudnn_ctc_loss _use_miopen_ctc_loss _version dense_dim detach detach_ empty empty_like
+    empty_permuted empty_quantized empty_strided is_coalesced is_nonzero is_pinned is_same_size
+    is_set_to item lift lift_fresh new_empty new_empty_strided q_per_channel_axis q_scale
+    q_zero_point qscheme record_stream rename rename_ requires_grad_ resize_ resize_as_
+    resize_as_sparse_ resolve_conj resolve_neg set set_ set_data size sparse_dim sparse_resize_
+    sparse_resize_and_clear_ storage_offset stride sym_constrain_range
+    sym_constrain_range_for_size sym_numel sym_size sym_stride unsafe_split
+    unsafe_split_with_sizes
+"""
+_NO_COMPUTE = frozenset(f"aten::{name}" for name in _IDLE.split())
 
 
 def compute_operators(names: Iterable[str]) -> list[str]:
@@ -102,7 +85,11 @@ def _is_composite(name: str, overload: str) -> bool:
 
 
 def _is_view(name: str, overload: str) -> bool:
-    schema: Any = load_torch()._C._get_schema(name, overload)
+    """Of a view in place (``unsqueeze_``) the schema is that of ``relu_``: its tag tells."""
+    torch = load_torch()
+    if torch.Tag.inplace_view in torch._C._get_operation_overload(name, overload)[2]:
+        return True
+    schema: Any = torch._C._get_schema(name, overload)
     returns = list(schema.returns)
     return bool(returns) and all(
         r.alias_info is not None and not r.alias_info.is_write for r in returns

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_kernelprof.capture.operators import compute_operators
-from pytest_kernelprof.measure.runner import Plan, measure
+from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.runner import measure
 
 X, Y = torch.randn(8, 16), torch.randn(8, 16)
 HEADS, IMAGE = torch.randn(2, 4, 8, 16), torch.randn(2, 3, 8, 8)
@@ -204,3 +208,77 @@ def test_the_dispatcher_knows_what_computes(name: str, computes: bool) -> None:
 
 def test_each_name_is_given_once_and_in_order() -> None:
     assert compute_operators(["aten::mm", "aten::add", "aten::mm"]) == ["aten::add", "aten::mm"]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.unsqueeze_(0).squeeze_(0),
+        lambda x: x.t_().t_(),
+        lambda x: x.transpose_(0, 1).swapaxes_(0, 1).swapdims_(0, 1).swapdims_(0, 1),
+        lambda x: x.as_strided_((16, 8), (1, 16)).as_strided_((8, 16), (16, 1)),
+        lambda x: x.detach_(),
+        lambda x: x.resize_(2, 64).resize_(8, 16),
+        lambda x: x.unsafe_split(4),
+        lambda x: x.unsafe_split_with_sizes([4, 4]),
+        lambda x: torch.ops.aten.lift(x),
+        lambda x: x.is_same_size(x),
+    ],
+    ids=lambda view: "",
+)
+def test_what_changes_or_asks_for_metadata_alone_computes_nothing(
+    view: Callable[[torch.Tensor], object],
+) -> None:
+    _, measurement = measure(lambda x: view(x), Plan("cpu"), Arguments((torch.ones(8, 16),)))
+    assert [kernel.name for kernel in measurement.profile.kernels] == []
+
+
+def in_place_overloads() -> Iterator[tuple[str, str]]:
+    """Every in-place operator of the installed torch, as (name, overload)."""
+    names = {schema.name for schema in torch._C._jit_get_all_schemas()}
+    for name in sorted(name for name in names if re.fullmatch(r"aten::[a-z]\w*_", name)):
+        _, overloads = torch._C._jit_get_operation(name)
+        yield from ((name, overload) for overload in overloads or () if "out" not in overload)
+
+
+SAMPLES: dict[str, Callable[[int], object]] = {
+    "Tensor": lambda position: torch.arange(6.0).reshape(2, 3).t(),
+    "int": lambda position: position - 1,
+    "SymInt": lambda position: position - 1,
+    "number": lambda position: 1,
+    "float": lambda position: 0.5,
+    "bool": lambda position: False,
+    "List[int]": lambda position: [1, 1],
+}
+
+
+def called_with_samples(name: str, overload: str) -> tuple[torch.Tensor, object]:
+    """The changed tensor, and what it was like before; an error where it wants other arguments."""
+    wanted = [
+        argument
+        for argument in torch._C._get_schema(name, overload).arguments
+        if argument.default_value is None and not argument.kwarg_only
+    ]
+    given = [SAMPLES[str(argument.type)](position) for position, argument in enumerate(wanted)]
+    changed = given[0]
+    assert isinstance(changed, torch.Tensor)
+    before = like(changed)
+    torch._C._get_operation_overload(name, overload)[0](*given)
+    return changed, before
+
+
+def like(x: torch.Tensor) -> object:
+    return x.shape, x.stride(), x.storage_offset(), x.dtype
+
+
+def test_no_operator_in_place_that_changes_metadata_is_taken_for_one_that_computes() -> None:
+    tried, views = 0, set()
+    for name, overload in in_place_overloads():
+        with contextlib.suppress(KeyError, TypeError, RuntimeError, IndexError, AssertionError):
+            changed, before = called_with_samples(name, overload)
+            tried += 1
+            if like(changed) != before:
+                views.add(name)
+    assert tried > 150
+    assert {"aten::unsqueeze_", "aten::t_", "aten::transpose_"} <= views
+    assert compute_operators(views) == []
