@@ -24,9 +24,9 @@ def operator_rows(reading: Reading) -> list[Ints]:
     ops, parent = reading.trace.operators, reading.links.parent
     compute_names = frozenset(reading.trace.recording.compute_operators or ())
     names = ops.name.tolist()
-    computes = np.array([name in compute_names for name in names], np.bool_)
+    computes = np.array([name in compute_names for name in names], np.bool_) & ~ops.annotation
     # What torch.compile runs while it traces is no work of the call.
-    covered = ops.name == "dynamo"
+    covered = (ops.name == "dynamo") & ~ops.annotation
     for i in np.lexsort((-ops.end, ops.start, ops.thread)):
         above = parent[i]
         covered[i] |= above != NO_ID and (covered[above] or computes[above])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pytest_kernelprof.analysis.device_metrics import directions
-from pytest_kernelprof.schema.recording import PREFIX
+from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Wait
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 
@@ -102,19 +102,28 @@ def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     """For each operator its name and those around it; our own annotations are left out."""
     # As lists: NumPy takes five times as long to hand out one at a time.
     names, parents = reading.trace.operators.name.tolist(), reading.links.parent.tolist()
+    ours = _own_annotations(reading)
     known: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal chains
     found = []
     for operator in operators:
         around = []
         while operator != NO_ID:
-            around.append(names[operator])
+            if not ours[operator]:
+                around.append(names[operator])
             operator = parents[operator]
-        whole = tuple(around)
-        chain = known.get(whole)
-        if chain is None:
-            chain = known[whole] = tuple(n for n in whole if not n.startswith(PREFIX))
-        found.append(chain)
+        chain = tuple(around)
+        found.append(known.setdefault(chain, chain))
     return found
+
+
+def _own_annotations(reading: Reading) -> list[bool]:
+    """Which rows of the operators are annotations of ours."""
+    ops = reading.trace.operators
+    prefix = OwnNames(reading.trace.recording.nonce).prefix
+    ours: list[bool] = ops.annotation.tolist()
+    for i in np.flatnonzero(ops.annotation).tolist():
+        ours[i] = ops.name[i].startswith(prefix)
+    return ours
 
 
 class Sequences:
@@ -123,7 +132,7 @@ class Sequences:
     def __init__(self, reading: Reading) -> None:
         names = reading.trace.operators.name.tolist()
         self._parent = np.append(reading.links.parent, NO_ID)  # NO_ID points to the last
-        self._ours = np.array([*(name.startswith(PREFIX) for name in names), False], np.bool_)
+        self._ours = np.array([*_own_annotations(reading), False], np.bool_)
         codes: dict[str, int] = {}
         coded = [codes.setdefault(name, len(codes)) for name in names]
         self._code = np.array([*coded, NO_ID], np.int64)

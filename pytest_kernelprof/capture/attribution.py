@@ -18,23 +18,24 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.device.inventory import load_torch
-from pytest_kernelprof.schema.recording import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
+
+    from pytest_kernelprof.schema.recording import OwnNames
 
 _MAX_LINES = 20_000
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @contextlib.contextmanager
-def annotate_lines() -> Iterator[None]:
-    """Follow the lines of this thread and of threads started meanwhile.
+def annotate_lines(names: OwnNames) -> Iterator[None]:
+    """Follow the lines of this thread and of threads started meanwhile, under names of the session.
 
     A tracer that is already set (a debugger, coverage) pauses until the end.
     """
-    tracer = _LineTracer()
+    tracer = _LineTracer(names.line)
     before, before_threads = sys.gettrace(), threading.gettrace()
     threading.settrace(tracer.on_call)
     sys.settrace(tracer.on_call)
@@ -46,7 +47,8 @@ def annotate_lines() -> Iterator[None]:
 
 
 class _LineTracer:
-    def __init__(self) -> None:
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
         self._record: Any = load_torch().profiler.record_function
         self._library = library_folders()
         self._budget = _MAX_LINES
@@ -67,12 +69,12 @@ class _LineTracer:
                 open_line.pop().__exit__(None, None, None)
             if event == "line" and self._budget > 0:
                 self._budget -= 1
-                annotation = self._record(f"{LINE}{file}:{frame.f_lineno}")
+                annotation = self._record(f"{self._prefix}{file}:{frame.f_lineno}")
                 annotation.__enter__()
                 open_line.append(annotation)
             elif event == "exception" and self._budget > 0:
                 # The line goes on: a ``try`` in this frame may handle it.
-                annotation = self._record(f"{LINE}{file}:{frame.f_lineno}")
+                annotation = self._record(f"{self._prefix}{file}:{frame.f_lineno}")
                 annotation.__enter__()
                 open_line.append(annotation)
             return on_event

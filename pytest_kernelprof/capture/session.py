@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.capture.holder import outer_holder
 from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.schema.recording import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.schema.recording import OwnNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +23,16 @@ class TraceFile:
 
     Attributes:
         path: the Chrome trace that torch exported.
+        nonce: of the names of our annotations.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
     """
 
-    def __init__(self, path: str, *, rounds: int, collection_stopped: bool) -> None:
+    def __init__(
+        self, path: str, *, nonce: str = "", rounds: int, collection_stopped: bool
+    ) -> None:
         self.path = path
+        self.nonce = nonce
         self.rounds = rounds
         self.collection_stopped = collection_stopped
         weakref.finalize(self, _remove, path, os.getpid())
@@ -47,6 +51,9 @@ class Session:
         stacks: record Python frames. shapes: record the shapes and types of operators' inputs.
             Both cost host time with every operator.
 
+    Attributes:
+        names: what its annotations are called.
+
     Raises:
         ProfilerUnavailable: on entry, when a profiler is already running.
         IncompleteProfile: on exit, when other code ended our profiler.
@@ -57,6 +64,7 @@ class Session:
         self._stacks = stacks
         self._shapes = shapes
         self._rounds = 0
+        self.names = OwnNames(os.urandom(8).hex())
         self._profiler: Any = None
         self._collection_stopped = False
 
@@ -80,14 +88,14 @@ class Session:
             warnings.simplefilter("ignore", UserWarning)
             profiler.start()
         self._profiler = profiler
-        self._sentinel(FIRST_SENTINEL)
+        self._sentinel(self.names.first_sentinel)
         return self
 
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
         """Annotate one call of the measured code; synchronises after it, outside the annotation."""
         torch = load_torch()
-        name = f"{ROUND}{self._rounds}"
+        name = f"{self.names.round}{self._rounds}"
         self._rounds += 1
         try:
             with torch.profiler.record_function(name):
@@ -100,7 +108,7 @@ class Session:
         ended_by_others = not torch.autograd.profiler._is_profiler_enabled
         try:
             if kind is None and not ended_by_others:
-                self._sentinel(LAST_SENTINEL)
+                self._sentinel(self.names.last_sentinel)
                 # torch 2.13 and later; before, full buffers show as missing kernels only.
                 is_stopped = getattr(torch.autograd, "_is_kineto_stopped", None)
                 self._collection_stopped = bool(is_stopped and is_stopped())
@@ -118,7 +126,12 @@ class Session:
         """Export the trace of the finished session."""
         handle, path = tempfile.mkstemp(prefix="kernelprof-", suffix=".json")
         os.close(handle)
-        file = TraceFile(path, rounds=self._rounds, collection_stopped=self._collection_stopped)
+        file = TraceFile(
+            path,
+            nonce=self.names.nonce,
+            rounds=self._rounds,
+            collection_stopped=self._collection_stopped,
+        )
         self._profiler.export_chrome_trace(path)
         self._profiler = None
         return file

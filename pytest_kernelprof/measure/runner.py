@@ -354,7 +354,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
 
     session = Session(device, stacks=False)
     call = prepare()
-    with session, session.round(), annotate_lines():
+    with session, session.round(), annotate_lines(session.names):
         call()
     again = sessions.read(device, session.export(), recompiles=0)
     of_operator = annotated_lines(again.trace, again.links)

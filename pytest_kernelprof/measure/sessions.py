@@ -86,6 +86,7 @@ def read(device: Device, file: TraceFile, *, recompiles: int) -> Taken:
         device=device.name,
         capability=device.capability,
         versions=device.versions,
+        nonce=file.nonce,
         rounds=file.rounds,
         collection_stopped=file.collection_stopped,
         recompiles=recompiles,

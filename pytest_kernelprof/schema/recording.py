@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -10,14 +11,42 @@ from pytest_kernelprof.schema.run import Conditions
 
 DeviceKind = Literal["cuda", "cpu"]
 
-PREFIX = "kernelprof::"
-"""What the names of our own annotations in a trace begin with."""
-ROUND = PREFIX + "round#"
-"""Followed by the round's number: one call of the wrapped function."""
-FIRST_SENTINEL = PREFIX + "sentinel#first"
-LAST_SENTINEL = PREFIX + "sentinel#last"
-LINE = PREFIX + "line#"
-"""Followed by ``file:line``: a source line of the user, in attribution runs only."""
+
+@dataclass(frozen=True, slots=True)
+class OwnNames:
+    """What our own annotations in a session's trace are called.
+
+    Attributes:
+        nonce: a random word, so that no annotation of the measured code has one of these names;
+            empty in traces that were recorded without.
+    """
+
+    nonce: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What all of them begin with."""
+        return f"kernelprof::{self.nonce}::" if self.nonce else "kernelprof::"
+
+    @property
+    def round(self) -> str:
+        """Followed by the round's number: one call of the wrapped function."""
+        return self.prefix + "round#"
+
+    @property
+    def first_sentinel(self) -> str:
+        """The kernel before all rounds."""
+        return self.prefix + "sentinel#first"
+
+    @property
+    def last_sentinel(self) -> str:
+        """The kernel after all rounds."""
+        return self.prefix + "sentinel#last"
+
+    @property
+    def line(self) -> str:
+        """Followed by ``file:line``: a source line of the user, in attribution runs only."""
+        return self.prefix + "line#"
 
 
 class HostTimings(msgspec.Struct, frozen=True):
@@ -75,6 +104,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         schema: version of this record; ``codec`` reads the older ones. 0: nothing was noted.
         device_kind, device, capability, versions: where it ran; see ``run.Environment``.
+        nonce: of the names of our annotations; see ``OwnNames``.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         one_shot: a block as it stood, once: no warm-up, no second try.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
@@ -97,6 +127,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     device: str = ""
     capability: str = ""
     versions: dict[str, str] = {}
+    nonce: str = ""
     rounds: int | None = None
     one_shot: bool = False
     collection_stopped: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.schema.recording import FIRST_SENTINEL, LAST_SENTINEL, ROUND
+from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 if TYPE_CHECKING:
@@ -48,25 +48,26 @@ class Layout:
 
 def lay_out(trace: Trace, links: Links) -> Layout:
     """Find our annotations in a trace."""
-    ops = trace.operators
-    ours = [i for i in np.flatnonzero(ops.annotation) if str(ops.name[i]).startswith(ROUND)]
+    ops, names = trace.operators, OwnNames(trace.recording.nonce)
+    prefix = names.round
+    ours = [i for i in np.flatnonzero(ops.annotation) if str(ops.name[i]).startswith(prefix)]
     if not ours:
         return Layout((Round(_BEGINNING, _END, _END),), False, None)
     steps = [int(ops.start[i]) for i in ours]
-    last = _named(trace, LAST_SENTINEL)
+    last = _named(trace, names.last_sentinel)
     steps.append(int(ops.start[last]) if last is not None else _END)
     rounds = tuple(
         Round(int(ops.start[i]), int(ops.end[i]), until)
         for i, until in zip(ours, steps[1:], strict=True)
     )
-    first = _named(trace, FIRST_SENTINEL)
+    first = _named(trace, names.first_sentinel)
     if first is None and last is None:
         return Layout(rounds, True, None)
     return Layout(rounds, True, (_has_kernel(trace, links, first), _has_kernel(trace, links, last)))
 
 
 def _named(trace: Trace, name: str) -> int | None:
-    found = np.flatnonzero(trace.operators.name == name)
+    found = np.flatnonzero((trace.operators.name == name) & trace.operators.annotation)
     return int(found[0]) if len(found) else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.recording import LINE
+from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.correlation import ancestors
 from pytest_kernelprof.trace.model import NO_ID
 
@@ -53,10 +53,11 @@ def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
 
 
 def _line_around(trace: Trace, links: Links, operator: int) -> str | None:
+    prefix = OwnNames(trace.recording.nonce).line
     for above in ancestors(links, operator):
         name: str = trace.operators.name[above]
-        if name.startswith(LINE):
-            return name[len(LINE) :]
+        if trace.operators.annotation[above] and name.startswith(prefix):
+            return name[len(prefix) :]
     return None
 
 

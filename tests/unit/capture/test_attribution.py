@@ -17,6 +17,7 @@ from compiled import fused
 from pytest_kernelprof.capture.attribution import annotate_lines
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.runner import Plan, measure
+from pytest_kernelprof.schema.recording import OwnNames
 
 X = torch.ones(4, 4)
 
@@ -293,7 +294,7 @@ def test_a_tracer_of_threads_comes_back_too() -> None:
     before = threading.gettrace()
     threading.settrace(mine)
     try:
-        with annotate_lines():
+        with annotate_lines(OwnNames()):
             assert threading.gettrace() is not mine
         assert threading.gettrace() is mine
     finally:
@@ -313,3 +314,11 @@ def test_lines_beyond_the_bound_of_a_long_run_are_unknown_rather_than_wrong() ->
         X.exp()
 
     assert sources(work) == [line(work, 1), ""]
+
+
+def test_an_annotation_of_the_user_in_the_form_of_a_line_is_no_line() -> None:
+    def work() -> None:
+        with torch.profiler.record_function("kernelprof::line#elsewhere.py:7"):
+            X.exp()
+
+    assert sources(work) == [line(work, 2)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from built import annotation, kernel, launched, operator, profile_of, round_of
+from corpus import reading
 
 FIRST, LAST = "kernelprof::sentinel#first", "kernelprof::sentinel#last"
 
@@ -86,3 +88,36 @@ def test_a_session_with_one_sentinel_misses_the_other(tmp_path: Path) -> None:
     assert profile.integrity.problems == (
         "the first sentinel kernel of the session was not recorded",
     )
+
+
+NOTED = {"kernelprof": {"schema": 1, "device_kind": "cuda", "nonce": "5eed", "rounds": 1}}
+
+
+def test_only_annotations_with_the_nonce_of_the_session_are_ours(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        annotation("kernelprof::5eed::sentinel#first", 0, 20),
+        launched("spin", 5, 1),
+        [round_of(0, 30, 5), annotation("kernelprof::f00d::round#0", 40, 5)],
+        [annotation("kernelprof::5eed::round#0", 100, 50), round_of(1, 101, 40)],
+        [*launched("k", 110, 2, external_id=3), annotation(LAST, 130, 5)],
+        annotation("kernelprof::5eed::sentinel#last", 200, 20),
+        launched("spin", 205, 3),
+        **NOTED,
+    )
+    assert profile.integrity.complete
+    assert profile.metrics["kernels"].rounds == (1,)
+    assert [one.operators for one in profile.kernels] == [("kernelprof::round#1",)]
+
+
+@pytest.mark.parametrize("name", [FIRST, LAST])
+def test_an_operator_named_like_a_sentinel_is_none(name: str, tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path, round_of(0, 100, 50), launched("k", 110, 2), operator(name, 200, 10)
+    )
+    assert profile.integrity.complete
+
+
+def test_sessions_recorded_before_there_were_nonces_have_their_rounds() -> None:
+    layout = reading("mlp").layout
+    assert (layout.annotated, len(layout.rounds), layout.sentinels_seen) == (True, 2, (True, True))
