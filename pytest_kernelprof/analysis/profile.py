@@ -287,4 +287,5 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
     if recording.compute_operators is None:
         return (_NO_TABLE,)
     compiled = any("CompiledFxGraph" in name for name in set(reading.trace.operators.name))
-    return (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
+    hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
+    return (*recording.unseen, *hidden)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.device.inventory import load_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
 # Operators that compute nothing, and of which neither schema nor tags say so: allocation, views
 # without an alias annotation, metadata, and what only moves a scalar to the host.
@@ -32,20 +31,35 @@ _IDLE = """
     sym_constrain_range_for_size sym_numel sym_size sym_stride unsafe_split
     unsafe_split_with_sizes
 """
+_SHIM = "aoti_torch_cpu_"
 _NO_COMPUTE = frozenset(f"aten::{name}" for name in _IDLE.split())
 
 
-def compute_operators(names: Iterable[str]) -> list[str]:
+def compute_operators(names: Iterable[str], compiled: Container[str] = ()) -> list[str]:
     """Those of the given operator names that compute: neither composite, nor a view, nor
-    allocation or metadata. Names that the dispatcher does not know are wrappers (autograd nodes,
-    annotations), but for the kernels of Inductor's C++ back end."""
-    return sorted(name for name in set(names) if _computes(name))
+    allocation or metadata.
+
+    Args:
+        compiled: what the kernels of compiled code are called. Other names that the dispatcher
+            does not know are wrappers (autograd nodes, ranges).
+    """
+    return sorted(
+        name
+        for name in set(names)
+        if (_computes(name) if "::" in name else name in compiled and _shim_computes(name))
+    )
+
+
+def _shim_computes(name: str) -> bool:
+    """Of operators that C++ wrappers call past the dispatcher (``aoti_torch_cpu_mm_out``)."""
+    if not name.startswith(_SHIM):
+        return True
+    operator = "aten::" + name.removeprefix(_SHIM).removesuffix("_out")
+    return _computes(operator) or not _overloads(operator)
 
 
 @functools.cache
 def _computes(name: str) -> bool:
-    if "::" not in name:
-        return "_cpp_fused" in name or name.startswith(("cpp_fused", "extern_kernel"))
     if name in _NO_COMPUTE:
         return False
     computing = [overload for overload in _overloads(name) if not _is_composite(name, overload)]
@@ -94,14 +108,3 @@ def _is_view(name: str, overload: str) -> bool:
     return bool(returns) and all(
         r.alias_info is not None and not r.alias_info.is_write for r in returns
     )
-
-
-def compiled_kernels_hidden() -> bool:
-    """Whether Inductor may have compiled C++ kernels that no trace shows.
-
-    They are operators of a trace only if ``config.cpp.enable_kernel_profile`` was on when they
-    were compiled, and a compiled graph does not tell. The environment variable that the plugin
-    sets turns it on; a process in which it is off all the same is not believed.
-    """
-    config = sys.modules.get("torch._inductor.config")
-    return config is not None and not config.cpp.enable_kernel_profile

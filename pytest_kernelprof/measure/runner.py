@@ -125,10 +125,10 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     found: list[Measurement] = []
     before = compilations()
     session = Session(device, stacks=plan.stacks)
-    with session, session.round():
+    with sessions.watched_calls(device) as watched, session, session.round():
         yield found
     file = session.export()
-    taken = sessions.read(device, file, recompiles=compilations() - before)
+    taken = sessions.read(device, file, recompiles=compilations() - before, watched=watched)
     recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
     profile = profile_of(taken.facts, recording, label)
     if plan.stacks:

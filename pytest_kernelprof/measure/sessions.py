@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
+from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of
+from pytest_kernelprof.trace.rounds import round_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_kernelprof.capture.session import TraceFile
+    from pytest_kernelprof.capture.watched_calls import WatchedCalls
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.trace.correlation import Links
     from pytest_kernelprof.trace.model import Trace
+    from pytest_kernelprof.trace.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +73,7 @@ def profile_rounds(
     flush = flusher(device, wanted=flush_l2)
     before = compilations()
     session = Session(device, stacks=stacks, shapes=shapes)
-    with session:
+    with watched_calls(device) as watched, session:
         for done in range(rounds):
             told(done)
             call = prepare()
@@ -73,13 +81,27 @@ def profile_rounds(
             synchronize(device)
             with session.round():
                 call()
-    return read(device, session.export(), recompiles=compilations() - before)
+    return read(device, session.export(), recompiles=compilations() - before, watched=watched)
 
 
-def read(device: Device, file: TraceFile, *, recompiles: int) -> Taken:
-    """What a finished session's trace tells, read, linked and worked out once."""
+def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:
+    """Watch the calls of compiled code on the CPU of which the trace does not tell."""
+    if device.kind != "cpu":
+        return contextlib.nullcontext()
+    from pytest_kernelprof.capture.watched_calls import watch_calls
+
+    return watch_calls()
+
+
+def read(
+    device: Device, file: TraceFile, *, recompiles: int, watched: WatchedCalls | None = None
+) -> Taken:
+    """What a finished session's trace tells, read, linked and worked out once.
+
+    Args:
+        watched: of a CPU session, the compiled code that was called.
+    """
     trace = read_trace(file.path)
-    on_cpu = device.kind == "cpu"
     recording = Recording(
         schema=VERSION,
         device_kind=device.kind,
@@ -90,23 +112,34 @@ def read(device: Device, file: TraceFile, *, recompiles: int) -> Taken:
         rounds=file.rounds,
         collection_stopped=file.collection_stopped,
         recompiles=recompiles,
-        compute_operators=_compute_operators(trace) if on_cpu else None,
-        compiled_kernels_hidden=on_cpu and _compiled_kernels_hidden(),
     )
     reading = reading_of(replace(trace, recording=recording))
+    if device.kind == "cpu":
+        recording = structs.replace(recording, **_of_the_cpu(reading, watched))
+        reading = replace(reading, trace=replace(trace, recording=recording))
     return Taken(file, reading.trace, reading.links, recording, session_facts(reading))
 
 
-def _compute_operators(trace: Trace) -> tuple[str, ...]:
+def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
+    """What has to be asked about operators while the process that ran them is there."""
+    from pytest_kernelprof.capture.compiled_code import code_of_graphs
     from pytest_kernelprof.capture.operators import compute_operators
 
-    return tuple(compute_operators(trace.operators.name.tolist()))
-
-
-def _compiled_kernels_hidden() -> bool:
-    from pytest_kernelprof.capture.operators import compiled_kernels_hidden
-
-    return compiled_kernels_hidden()
+    ops = reading.trace.operators
+    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
+    rounds: list[list[str]] = [
+        ops.name[(of_round == number) & ~ops.annotation].tolist()
+        for number in range(reading.rounds)
+    ]
+    annotations: list[str] = ops.name[(of_round != NO_ID) & ops.annotation].tolist()
+    operators = set(itertools.chain.from_iterable(rounds))
+    code = code_of_graphs(operators, set(annotations))
+    if watched is not None:
+        code |= watched.code(operators)
+    return {
+        "compute_operators": tuple(compute_operators(ops.name.tolist(), code.kernels)),
+        "unseen": code.all_unseen(rounds),
+    }
 
 
 def refuse_blind(device: Device, facts: SessionFacts) -> None:

@@ -112,7 +112,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         settled: whether the code became warm; False leaves cold records in the profile.
         recompiles: compilations of torch.compile during the profiled calls.
         compute_operators: of a CPU session, the operators in the trace that compute.
-        compiled_kernels_hidden: Inductor may have compiled C++ kernels that no trace shows.
+        unseen: of a CPU session, what ran that its operators do not tell of, in words.
+        compiled_kernels_hidden: likewise, noted before there was ``unseen``: Inductor may have
+            compiled C++ kernels that no trace shows.
         host_timings, memory: of calls that were not profiled.
         memory_why: why memory could not be watched, in words.
         second_look: a second, separate measurement of the host's times.
@@ -135,6 +137,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settled: bool = True
     recompiles: int | None = None
     compute_operators: tuple[str, ...] | None = None
+    unseen: tuple[str, ...] = ()
     compiled_kernels_hidden: bool = False
     host_timings: HostTimings | None = None
     second_look: HostTimings | None = None
