@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof import clock as _clock  # noqa: F401 (bound before any test runs)
+
 if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile, profile
     from pytest_kernelprof.errors import (

@@ -32,7 +32,7 @@ _NOT_WATCHED = (
 
 
 def host_metrics(
-    timings: HostTimings | None, busy: Metric | None, launches: Metric | None
+    timings: HostTimings | None, busy: Metric | None, launches: Metric | None, why: str = ""
 ) -> dict[str, Metric]:
     """``dispatch_time``, ``latency``, ``launch_overhead`` and ``overhead_per_launch``.
 
@@ -41,10 +41,11 @@ def host_metrics(
 
     Args:
         busy, launches: the metrics ``gpu_busy`` and ``launches``; None on the CPU.
+        why: why there are no timings, where it is not that none were taken.
     """
     if timings is None:
         names = ("dispatch_time", "latency", "launch_overhead", "overhead_per_launch")
-        return {name: absent(name, _NOT_TIMED) for name in names}
+        return {name: absent(name, why or _NOT_TIMED) for name in names}
     tax = timings.cupti_us_per_launch * (launches.value or 0 if launches else 0)
     latency = _allowing(metric_of("latency", timings.latency_us), tax, timings.cupti_ratio)
     dispatch = _allowing(metric_of("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)

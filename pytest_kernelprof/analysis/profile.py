@@ -36,6 +36,7 @@ from pytest_kernelprof.schema.run import (
 )
 from pytest_kernelprof.trace.completeness import check_integrity, check_rounds, cold_signs
 from pytest_kernelprof.trace.gaps import gaps_of
+from pytest_kernelprof.trace.host_clock import check_clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +117,8 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     on_cpu = facts.environment.kind == "cpu"
     more = recording.more_rounds
     found = {name: extended(metric, more.get(name, ())) for name, metric in facts.metrics.items()}
-    found |= _host(recording.host_timings, found, on_cpu)
+    timings = recording.host_timings if not facts.integrity.clock else None
+    found |= _host(timings, found, on_cpu, facts.integrity.clock)
     found |= memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = (
         absent("recompiles", _NOT_RECORDED)
@@ -134,12 +136,12 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
             facts.integrity, settled=recording.settled, retakes=recording.retakes
         ),
         metrics=metrics,
-        second_look=_host(second, metrics, on_cpu) if second else {},
+        second_look=_host(second, metrics, on_cpu) if second and timings else {},
         kernels=facts.kernels,
         variants=facts.variants,
         copies=facts.copies,
         waits=facts.waits,
-        bound=bound_of(metrics, recording.host_timings, recording.roofline),
+        bound=bound_of(metrics, timings, recording.roofline),
         gaps=facts.gaps,
         host_shares=facts.host_shares,
         conditions=recording.conditions or Conditions(),
@@ -186,11 +188,11 @@ def same_work(profile: Profile, other: SessionFacts) -> set[What]:
 
 
 def _host(
-    timings: HostTimings | None, metrics: Mapping[str, Metric], on_cpu: bool
+    timings: HostTimings | None, metrics: Mapping[str, Metric], on_cpu: bool, why: str = ""
 ) -> dict[str, Metric]:
     if on_cpu:
-        return host_metrics(timings, None, None)
-    return host_metrics(timings, metrics["gpu_busy"], metrics["launches"])
+        return host_metrics(timings, None, None, why)
+    return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why)
 
 
 def _device_facts(reading: Reading) -> SessionFacts:
@@ -239,7 +241,9 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
     return SessionFacts(
         environment=_environment(reading),
         rounds=reading.rounds,
-        integrity=Integrity(problems, cold=cold_signs(trace, reading.layout)),
+        integrity=Integrity(
+            problems, cold=cold_signs(trace, reading.layout), clock=check_clock(reading)
+        ),
         metrics={"kernels": count},
         kernels=cpu_operators.operators_as_kernels(reading, rows[fullest]),
         variants=tuple(

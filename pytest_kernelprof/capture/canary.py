@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import statistics
-import time
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.attached_tools import tools_of
 from pytest_kernelprof.device.inventory import Device, load_torch
 from pytest_kernelprof.device.permissions import profiling_is_refused
@@ -88,10 +88,10 @@ def _cost_of_a_launch() -> float:
     costs = []
     for _ in range(_PROBE_ROUNDS):
         torch.cuda.synchronize()
-        start = time.perf_counter_ns()
+        start = now_ns()
         for _ in range(_PROBE_LAUNCHES):
             cell.add_(1)
-        costs.append((time.perf_counter_ns() - start) / 1e3 / _PROBE_LAUNCHES)
+        costs.append((now_ns() - start) / 1e3 / _PROBE_LAUNCHES)
     return statistics.median(costs)
 
 

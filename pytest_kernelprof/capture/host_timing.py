@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import Device, synchronize
 from pytest_kernelprof.schema.recording import HostTimings
 
@@ -35,14 +35,14 @@ def time_calls(
         call = prepare()
         flush()
         synchronize(device)
-        start = time.perf_counter_ns()
+        start = now_ns()
         synchronize(device)
-        floor.append((time.perf_counter_ns() - start) / 1e3)
-        start = time.perf_counter_ns()
+        floor.append((now_ns() - start) / 1e3)
+        start = now_ns()
         result = call()
-        returned = time.perf_counter_ns()
+        returned = now_ns()
         synchronize(device)
-        finished = time.perf_counter_ns()
+        finished = now_ns()
         del result
         dispatch.append((returned - start) / 1e3)
         latency.append((finished - start) / 1e3)
@@ -56,8 +56,8 @@ def time_calls(
 
 def _in_a_row(device: Device, call: Callable[[], object], calls: int) -> float:
     synchronize(device)
-    start = time.perf_counter_ns()
+    start = now_ns()
     for _ in range(calls):
         call()
     synchronize(device)
-    return (time.perf_counter_ns() - start) / 1e3 / calls
+    return (now_ns() - start) / 1e3 / calls

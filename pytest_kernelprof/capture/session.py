@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture.holder import outer_holder
+from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.schema.recording import OwnNames
@@ -26,15 +27,23 @@ class TraceFile:
         nonce: of the names of our annotations.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
+        round_us: how long each round took by the clock that times calls, in microseconds.
     """
 
     def __init__(
-        self, path: str, *, nonce: str = "", rounds: int, collection_stopped: bool
+        self,
+        path: str,
+        *,
+        nonce: str = "",
+        rounds: int,
+        collection_stopped: bool,
+        round_us: tuple[float, ...] = (),
     ) -> None:
         self.path = path
         self.nonce = nonce
         self.rounds = rounds
         self.collection_stopped = collection_stopped
+        self.round_us = round_us
         weakref.finalize(self, _remove, path, os.getpid())
 
 
@@ -65,6 +74,7 @@ class Session:
         self._shapes = shapes
         self._rounds = 0
         self.names = OwnNames(os.urandom(8).hex())
+        self._round_us: list[float] = []
         self._profiler: Any = None
         self._collection_stopped = False
 
@@ -97,10 +107,12 @@ class Session:
         torch = load_torch()
         name = f"{self.names.round}{self._rounds}"
         self._rounds += 1
+        start = now_ns()
         try:
             with torch.profiler.record_function(name):
                 yield
         finally:
+            self._round_us.append((now_ns() - start) / 1e3)
             synchronize(self._device)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -131,6 +143,7 @@ class Session:
             nonce=self.names.nonce,
             rounds=self._rounds,
             collection_stopped=self._collection_stopped,
+            round_us=tuple(self._round_us),
         )
         self._profiler.export_chrome_trace(path)
         self._profiler = None

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.clock import now_s, sleep, unix_ns
 from pytest_kernelprof.device.inventory import gpu_uuid
 from pytest_kernelprof.errors import GpuBusy
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _FOLDER = "kernelprof-locks"
 _FOR_ALL_USERS = 0o666
 _LONGEST_NAME = 200
+_POLL_S = 0.05
 
 
 @contextlib.contextmanager
@@ -57,22 +59,20 @@ def lock_by_uuid(uuid: str, timeout_s: float, who: str = "", name: str = "GPU") 
     Raises:
         GpuBusy: as ``gpu_lock`` does.
     """
-    from filelock import Timeout
-
     folder = _folder()
     note = folder / f"{uuid}.holder"
     lock = _lock(os.getpid(), folder / f"{uuid}.lock")
     again = lock.is_locked
     try:
-        lock.acquire(timeout=timeout_s)
-    except Timeout:
+        had = _acquire(lock, timeout_s)
+    except (OSError, NotImplementedError) as error:
+        raise GpuBusy(_cannot_be_made(folder / f"{uuid}.lock", error)) from error
+    if not had:
         raise GpuBusy(
             f"{name} ({uuid}) was not free to be timed on within {timeout_s:g} s: held by "
             f"{_holder(note)}. Wait for that process or end it, allow more time with "
             "--kernelprof-lock-timeout=SECONDS, or choose another GPU with CUDA_VISIBLE_DEVICES"
-        ) from None
-    except (OSError, NotImplementedError) as error:
-        raise GpuBusy(_cannot_be_made(folder / f"{uuid}.lock", error)) from error
+        )
     try:
         if not again:
             _write(note, json.dumps(_myself(who)))
@@ -81,6 +81,27 @@ def lock_by_uuid(uuid: str, timeout_s: float, who: str = "", name: str = "GPU") 
         if not again:
             _write(note, "")
         lock.release()
+
+
+def _acquire(lock: BaseFileLock, timeout_s: float) -> bool:
+    """Wait for a lock, and say whether it was had in time: by our own clock, since the one that
+    filelock waits by may be stopped by a test."""
+    deadline = now_s() + timeout_s
+    while not _try(lock):
+        if now_s() >= deadline:
+            return False
+        sleep(_POLL_S)
+    return True
+
+
+def _try(lock: BaseFileLock) -> bool:
+    from filelock import Timeout
+
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    return True
 
 
 @functools.cache
@@ -122,7 +143,7 @@ def _myself(who: str) -> dict[str, str | int | float]:
     except (OSError, KeyError):  # a user id without a name, as in containers
         user = ""
     command = Path(sys.argv[0]).name if sys.argv else ""
-    return {"pid": os.getpid(), "who": who or command, "user": user, "since": time.time()}
+    return {"pid": os.getpid(), "who": who or command, "user": user, "since": unix_ns() / 1e9}
 
 
 def _write(note: Path, text: str) -> None:
@@ -147,7 +168,7 @@ def _holder(note: Path) -> str:
         said = json.loads(note.read_bytes())
         pid, since = int(said["pid"]), float(said["since"])
         who, user = _printable(str(said["who"])), _printable(str(said["user"]))
-        minutes, seconds = divmod(int(time.time() - since), 60)
+        minutes, seconds = divmod(int(unix_ns() / 1e9 - since), 60)
         clock = time.strftime("%H:%M:%S", time.localtime(since))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return f"a process that left no name (whoever has {note.with_suffix('.lock')} open)"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.clock import sleep, unix_ns
 from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, gpu_of, refused
 from pytest_kernelprof.schema.run import Conditions, Neighbour
@@ -152,7 +152,7 @@ class Watch:
         deadline = instant_us + _us(_SAMPLED_WITHIN_S)
         while _now_us() < deadline and not gpu.use_since(instant_us):
             self._pulse()  # a process that did nothing has no sample
-            time.sleep(_POLL_S)
+            sleep(_POLL_S)
 
 
 def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def _pulse(device: Device) -> None:
 
 def _now_us() -> int:
     """The clock that NVML stamps its samples with, in microseconds."""
-    return time.time_ns() // 1000
+    return unix_ns() // 1000
 
 
 def _us(seconds: float) -> int:

@@ -13,7 +13,7 @@ from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.completeness import require_complete
+from pytest_kernelprof.measure.completeness import require_clock, require_complete
 from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs
 from pytest_kernelprof.measure.runner import warm
 from pytest_kernelprof.measure.turns import order_of_turns
@@ -85,6 +85,8 @@ def contest(
     profiles = {name: warm(device, fn, arguments, name) for name, fn in callables.items()}
     for profile in profiles.values():
         require_complete(profile)
+        if plan.metric == "latency":
+            require_clock(profile)
     now = versions(arguments.args, arguments.kwargs)
     in_place = changed(before, now) if arguments.setup is None else []
     found = Contest(device, plan, reference, prepares, profiles, in_place, measuring)

@@ -21,6 +21,16 @@ def require_complete(profile: Profile) -> None:
         raise IncompleteProfile(why)
 
 
+def require_clock(profile: Profile) -> None:
+    """Raise where the host's times of this process are not to be believed.
+
+    Raises:
+        IncompleteProfile: with what is known of the clock.
+    """
+    if profile.integrity.clock:
+        raise IncompleteProfile(f"times {profile.integrity.clock}")
+
+
 def incomplete_words(profile: Profile) -> str:
     """What is missing and how often it was tried; empty where nothing is."""
     integrity = profile.integrity

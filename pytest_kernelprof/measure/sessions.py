@@ -110,6 +110,7 @@ def read(
         versions=device.versions,
         nonce=file.nonce,
         rounds=file.rounds,
+        round_us=file.round_us,
         collection_stopped=file.collection_stopped,
         recompiles=recompiles,
     )

@@ -6,13 +6,14 @@ It uses pytest-benchmark's public parts only: the ``benchmark`` fixture, its mar
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pytest
 
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.measure.completeness import require_clock
 from pytest_kernelprof.plugin.keys import TEST
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import check_option
@@ -48,7 +49,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.__name__ = "kernelprof-wall"
-        self._read: Callable[[], float] = time.perf_counter
+        self._read: Callable[[], float] = now_s
 
     def __call__(self) -> float:
         """The time in seconds."""
@@ -135,7 +136,8 @@ class KernelBenchmark:
                 pytest-benchmark sees. By default what the options say, else 12.
 
         Raises:
-            IncompleteProfile: with "cuda", there are no device times; the message says why. (Of a
+            IncompleteProfile: with "cuda", there are no device times; with "wall", the clock is
+                not to be believed; the message says why. (Of a
                 profile that misses something the test's verdict tells, as with kernel_profile.)
             MarkerError: timer or rounds are not of their form.
             RuntimeError: it was called before in this test.
@@ -166,6 +168,7 @@ class KernelBenchmark:
             if profile.integrity.complete:
                 self._play_back(device_times(profile))
         else:
+            require_clock(profile.record)
             self._time(fn, arguments, len(profile.metrics["kernels"].rounds))
         return result
 
@@ -241,7 +244,7 @@ def _synchronised(kind: DeviceKind) -> Callable[[], float]:
 
     def read() -> float:
         synchronize(device)
-        return time.perf_counter()
+        return now_s()
 
     return read
 

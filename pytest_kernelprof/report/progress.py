@@ -6,9 +6,9 @@ import contextlib
 import os
 import shutil
 import sys
-import time
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.schema.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ class _Line:
         self._test = test
         self._out = out
         self._uncaptured = uncaptured
-        self._next = time.monotonic() + _QUIET_SECONDS
+        self._next = now_s() + _QUIET_SECONDS
         self._visible = False
 
     def __call__(self, what: str, done: int, of: int, reason: str = "") -> None:
-        if time.monotonic() < self._next:
+        if now_s() < self._next:
             return
         text = f"{self._test}: {what} {done}/{of}" + (f" ({reason})" if reason else "")
         text = text.encode("ascii", "backslashreplace").decode()  # one column a character
@@ -98,7 +98,7 @@ class _Line:
         columns = shutil.get_terminal_size().columns
         self._write(text if len(text) < columns else text[: columns - 4] + "...")
         self._visible = True
-        self._next = time.monotonic() + _BETWEEN_SECONDS
+        self._next = now_s() + _BETWEEN_SECONDS
 
     def erase(self) -> None:
         """Leave nothing of the line behind."""

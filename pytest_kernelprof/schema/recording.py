@@ -107,6 +107,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         nonce: of the names of our annotations; see ``OwnNames``.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         one_shot: a block as it stood, once: no warm-up, no second try.
+        round_us: how long each round took by the clock that times calls, in microseconds.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
         retakes: sessions that were incomplete and taken again.
         settled: whether the code became warm; False leaves cold records in the profile.
@@ -132,6 +133,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nonce: str = ""
     rounds: int | None = None
     one_shot: bool = False
+    round_us: tuple[float, ...] = ()
     collection_stopped: bool = False
     retakes: int = 0
     settled: bool = True

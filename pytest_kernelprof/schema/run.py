@@ -148,6 +148,8 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
         cold: signs of cold code inside the rounds (lazy loading, compilation).
         settled: whether the code became warm before the profile was taken.
         retakes: sessions that were incomplete and taken again.
+        clock: why the clock that times calls is not believed; empty where it agrees with the
+            trace's.
     """
 
     problems: tuple[str, ...] = ()
@@ -160,6 +162,7 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
     cold: tuple[str, ...] = ()
     settled: bool = True
     retakes: int = 0
+    clock: str = ""
 
     @property
     def complete(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_kernelprof.schema.run import GraphProof, Integrity
 from pytest_kernelprof.trace.correlation import calls_with
+from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import leaked, round_of_time
 from pytest_kernelprof.trace.vocabulary import (
@@ -64,6 +65,7 @@ def check_integrity(reading: Reading) -> Integrity:
         cold=cold_signs(trace, reading.layout),
         settled=trace.recording.settled,
         retakes=trace.recording.retakes,
+        clock=check_clock(reading),
     )
 
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -125,6 +126,17 @@ def test_the_process_that_holds_it_may_take_it_again(folder: Path, holder: Holde
         )
         assert f"held by pid {os.getpid()}" in done.stderr
     holder()
+
+
+def test_a_test_that_stops_the_clock_waits_no_longer(holder: Holder) -> None:
+    holder()
+    with (
+        mock.patch("time.perf_counter", return_value=5.0),
+        mock.patch("time.sleep"),
+        pytest.raises(GpuBusy, match=r"within 0\.2 s"),
+        lock_by_uuid(UUID, 0.2),
+    ):
+        pass
 
 
 def test_only_one_process_at_a_time_is_inside(tmp_path: Path) -> None:

@@ -143,6 +143,13 @@ def test_code_that_compiles_at_every_call_never_settles_and_says_so() -> None:
     assert recompiles_of(measurement) >= 2
 
 
+def test_rounds_are_clocked_and_agree_with_the_trace() -> None:
+    _, measurement = measure(lambda: (X @ X).relu(), Plan("cpu", rounds=3))
+    assert len(measurement.recording.round_us) == 3
+    assert min(measurement.recording.round_us) > 0
+    assert measurement.profile.integrity.clock == ""
+
+
 def test_kernels_that_a_compiled_graph_may_hide_make_the_profile_incomplete() -> None:
     with hidden() as call:
         _, measurement = measure(call, Plan("cpu"))

@@ -33,6 +33,7 @@ EVERYTHING = Recording(
     nonce="5eed",
     rounds=2,
     one_shot=True,
+    round_us=(12.5, 12.0),
     collection_stopped=True,
     retakes=1,
     settled=False,
