@@ -37,6 +37,7 @@ from pytest_kernelprof.schema.run import (
 from pytest_kernelprof.trace.completeness import check_integrity, check_rounds, cold_signs
 from pytest_kernelprof.trace.gaps import gaps_of
 from pytest_kernelprof.trace.host_clock import check_clock
+from pytest_kernelprof.trace.late_work import check_late_work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -237,12 +238,19 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
     count = metric_of("kernels", [len(of_round) for of_round in rows], "compute operators")
     fullest = _fullest(count)
     names, operators = trace.operators.name, [of_round.tolist() for of_round in rows]
-    problems = (*check_rounds(trace, reading.layout), *_cpu_problems(reading))
+    problems = (
+        *check_rounds(trace, reading.layout),
+        *_cpu_problems(reading),
+        *check_late_work(reading),
+    )
     return SessionFacts(
         environment=_environment(reading),
         rounds=reading.rounds,
         integrity=Integrity(
-            problems, cold=cold_signs(trace, reading.layout), clock=check_clock(reading)
+            problems,
+            cold=cold_signs(trace, reading.layout),
+            clock=check_clock(reading),
+            forks=trace.recording.forks,
         ),
         metrics={"kernels": count},
         kernels=cpu_operators.operators_as_kernels(reading, rows[fullest]),

@@ -9,6 +9,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
 from pytest_kernelprof.capture.holder import outer_holder
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
@@ -28,6 +29,8 @@ class TraceFile:
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
         round_us: how long each round took by the clock that times calls, in microseconds.
+        left_at_work: what the rounds began and left at work, in words.
+        forks: how often the rounds forked this process.
     """
 
     def __init__(
@@ -38,12 +41,16 @@ class TraceFile:
         rounds: int,
         collection_stopped: bool,
         round_us: tuple[float, ...] = (),
+        left_at_work: tuple[str, ...] = (),
+        forks: int = 0,
     ) -> None:
         self.path = path
         self.nonce = nonce
         self.rounds = rounds
         self.collection_stopped = collection_stopped
         self.round_us = round_us
+        self.left_at_work = left_at_work
+        self.forks = forks
         weakref.finalize(self, _remove, path, os.getpid())
 
 
@@ -75,6 +82,8 @@ class Session:
         self._rounds = 0
         self.names = OwnNames(os.urandom(8).hex())
         self._round_us: list[float] = []
+        self._left: dict[str, None] = {}
+        self._forks = 0
         self._profiler: Any = None
         self._collection_stopped = False
 
@@ -101,19 +110,31 @@ class Session:
         self._sentinel(self.names.first_sentinel)
         return self
 
+    def setup(self) -> contextlib.AbstractContextManager[object]:
+        """Annotate the making of arguments for the next round: no work of that is the call's."""
+        annotation: contextlib.AbstractContextManager[object] = (
+            load_torch().profiler.record_function(self.names.setup)
+        )
+        return annotation
+
     @contextlib.contextmanager
     def round(self) -> Iterator[None]:
-        """Annotate one call of the measured code; synchronises after it, outside the annotation."""
+        """Annotate one call of the measured code; synchronises after it, outside the annotation.
+
+        A call that has returned may have left work behind: that is looked at then, too.
+        """
         torch = load_torch()
         name = f"{self.names.round}{self._rounds}"
         self._rounds += 1
-        start = now_ns()
+        before, start = at_work(), now_ns()
         try:
             with torch.profiler.record_function(name):
                 yield
         finally:
             self._round_us.append((now_ns() - start) / 1e3)
             synchronize(self._device)
+        self._left |= dict.fromkeys(left_at_work(before, patiently=not self._left))
+        self._forks += forks_since(before)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         torch = load_torch()
@@ -144,6 +165,8 @@ class Session:
             rounds=self._rounds,
             collection_stopped=self._collection_stopped,
             round_us=tuple(self._round_us),
+            left_at_work=tuple(self._left),
+            forks=self._forks,
         )
         self._profiler.export_chrome_trace(path)
         self._profiler = None

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import Any
 
 Call = Callable[[], Any]
 Prepare = Callable[[], Call]
 """Hands back the next call, its arguments ready; runs outside of what is measured."""
 
-_LAZY = (GeneratorType, CoroutineType, AsyncGeneratorType, map, filter)
+_DEEPEST = 3
+_NOT_BEGUN = "its body has not run, so there is nothing to measure"
+_UNFINISHED = "its work may go on when the call has returned, so it is not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +96,67 @@ def first_call(prepare: Prepare) -> Any:
     """Call once, before anything is measured; hands back the result.
 
     Raises:
-        TypeError: the call only made an object that would do the work later: measured, it would
-            look as if there were none.
+        TypeError: the call only made an object that would do the work later, or that stands for
+            work under way: measured, it would look as if there were none.
     """
     call = prepare()
     result = call()
-    if isinstance(result, _LAZY):
+    found = _lazy(result, _DEEPEST)
+    if found is not None:
+        lazy, why = found
         name = getattr(getattr(call, "func", call), "__name__", "the callable")
-        kind = type(result).__name__.replace("_", " ")
-        if isinstance(result, CoroutineType):
-            result.close()  # Python would warn of it as well
+        held = "" if lazy is result else f" in {_named(result)}"
+        if isinstance(lazy, CoroutineType):
+            lazy.close()  # Python would warn of it as well
         raise TypeError(
-            f"{name} returned a {kind}: its body has not run, so there is nothing to measure; hand "
-            "over a callable that runs it to its end, such as lambda: list(f(x)) for a generator "
-            "and lambda: asyncio.run(f(x)) for a coroutine"
+            f"{name} returned {_named(lazy)}{held}: {why}; hand over a callable that runs it to "
+            "its end, such as lambda: list(f(x)) for a generator or another iterator, lambda: "
+            "asyncio.run(f(x)) for a coroutine and lambda: f(x).result() for a future"
         )
     return result
+
+
+def _named(value: Any) -> str:
+    """A value by its type, for example "an async generator"."""
+    kind = type(value).__name__.replace("_", " ")
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def _lazy(value: Any, depth: int) -> tuple[Any, str] | None:
+    """What in a result would do its work later, or does it now, and why it is not measured."""
+    if _stands_for_work(value):
+        return None if _is_done(value) else (value, _UNFINISHED)
+    if isinstance(value, (Iterator, AsyncIterator, Awaitable)):
+        return value, _NOT_BEGUN
+    found = (_lazy(one, depth - 1) for one in (_parts(value) if depth else ()))
+    return next(filter(None, found), None)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What a container of results holds."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return value
+    if isinstance(value, Mapping):
+        return value.values()
+    return vars(value).values() if dataclasses.is_dataclass(value) and _has_vars(value) else ()
+
+
+def _has_vars(value: Any) -> bool:
+    return hasattr(value, "__dict__") and not isinstance(value, type)
+
+
+def _stands_for_work(value: Any) -> bool:
+    """Whether it is what those hand out who work on another thread: futures of any library, results
+    of pools, threads and processes."""
+    kind = type(value)
+    return any(
+        all(callable(getattr(kind, name, None)) for name in names)
+        for names in (("done", "add_done_callback"), ("ready", "wait", "get"), ("is_alive", "join"))
+    )
+
+
+def _is_done(value: Any) -> bool:
+    for name in ("done", "ready"):
+        if callable(getattr(type(value), name, None)):
+            return bool(getattr(value, name)())
+    return not value.is_alive()

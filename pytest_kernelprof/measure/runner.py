@@ -17,6 +17,7 @@ from pytest_kernelprof.analysis.profile import (
     same_work,
     with_lines,
 )
+from pytest_kernelprof.capture.aftermath import at_work, left_at_work
 from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
@@ -237,11 +238,14 @@ class _Run:
         return profile_of(self._session().facts, self._recording(), self._label)
 
     def _warm_up(self, step: WarmUp) -> Shown:
+        before = at_work()
         if step.done == 0:
             self.result = first_call(self._prepare)
         else:
             self._progress("warming up", step.done, step.of)
             self._prepare()()
+        # What this call leaves behind would look as if it had been there before the next.
+        left_at_work(before, patiently=True)
         return Shown(step)
 
     def _profile(self, step: ProfileRounds) -> Shown:

@@ -76,7 +76,8 @@ def profile_rounds(
     with watched_calls(device) as watched, session:
         for done in range(rounds):
             told(done)
-            call = prepare()
+            with session.setup():
+                call = prepare()
             flush()
             synchronize(device)
             with session.round():
@@ -111,6 +112,8 @@ def read(
         nonce=file.nonce,
         rounds=file.rounds,
         round_us=file.round_us,
+        left_at_work=file.left_at_work,
+        forks=file.forks,
         collection_stopped=file.collection_stopped,
         recompiles=recompiles,
     )

@@ -141,6 +141,8 @@ def integrity_words(profile: Profile) -> str:
         parts.append(f"{integrity.unknown_launches} kernels without a recorded launch call")
     if integrity.leaked:
         parts.append(f"{integrity.leaked} activities of earlier work left out")
+    if integrity.forks:
+        parts.append(f"forked {integrity.forks} times: what children do is not counted")
     if integrity.cold:
         parts.append(f"COLD ({', '.join(integrity.cold)})")
     recompiles = profile.metrics.get("recompiles")

@@ -44,6 +44,11 @@ class OwnNames:
         return self.prefix + "sentinel#last"
 
     @property
+    def setup(self) -> str:
+        """Around what makes the arguments of a call: its work is not the call's."""
+        return self.prefix + "setup"
+
+    @property
     def line(self) -> str:
         """Followed by ``file:line``: a source line of the user, in attribution runs only."""
         return self.prefix + "line#"
@@ -108,6 +113,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         one_shot: a block as it stood, once: no warm-up, no second try.
         round_us: how long each round took by the clock that times calls, in microseconds.
+        left_at_work: what the rounds began and left at work, in words.
+        forks: how often the rounds forked this process.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
         retakes: sessions that were incomplete and taken again.
         settled: whether the code became warm; False leaves cold records in the profile.
@@ -134,6 +141,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rounds: int | None = None
     one_shot: bool = False
     round_us: tuple[float, ...] = ()
+    left_at_work: tuple[str, ...] = ()
+    forks: int = 0
     collection_stopped: bool = False
     retakes: int = 0
     settled: bool = True

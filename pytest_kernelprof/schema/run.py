@@ -150,6 +150,7 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
         retakes: sessions that were incomplete and taken again.
         clock: why the clock that times calls is not believed; empty where it agrees with the
             trace's.
+        forks: children that the rounds forked, whose work is theirs and in no count.
     """
 
     problems: tuple[str, ...] = ()
@@ -163,6 +164,7 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
     settled: bool = True
     retakes: int = 0
     clock: str = ""
+    forks: int = 0
 
     @property
     def complete(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from pytest_kernelprof.schema.run import GraphProof, Integrity
 from pytest_kernelprof.trace.correlation import calls_with
 from pytest_kernelprof.trace.host_clock import check_clock
+from pytest_kernelprof.trace.late_work import check_late_work
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.rounds import leaked, round_of_time
 from pytest_kernelprof.trace.vocabulary import (
@@ -53,6 +54,7 @@ def check_integrity(reading: Reading) -> Integrity:
         *replay_problems,
         *_check_durations(reading),
         *_check_recording(trace),
+        *check_late_work(reading),
     ]
     return Integrity(
         problems=tuple(problems),
@@ -66,6 +68,7 @@ def check_integrity(reading: Reading) -> Integrity:
         settled=trace.recording.settled,
         retakes=trace.recording.retakes,
         clock=check_clock(reading),
+        forks=trace.recording.forks,
     )
 
 

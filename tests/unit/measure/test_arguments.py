@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
+import itertools
+import threading
+import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.pool import ThreadPool
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +18,8 @@ import pytest
 import torch
 
 from pytest_kernelprof.measure.arguments import Arguments, first_call, preparer
+
+X = torch.ones(2)
 
 
 def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -97,14 +106,80 @@ async def async_generator() -> AsyncIterator[int]:
     yield 1
 
 
+class Lazily:
+    """An iterator of one's own."""
+
+    def __iter__(self) -> Lazily:
+        return self
+
+    def __next__(self) -> int:
+        raise StopIteration
+
+
+class Awaited:
+    def __await__(self) -> Iterator[int]:
+        yield 1
+
+
+@dataclass
+class Output:
+    first: int
+    second: object
+
+
+THREADS = ThreadPool(1)
+LOOP = asyncio.new_event_loop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ended() -> Iterator[None]:
+    yield
+    THREADS.terminate()
+    LOOP.close()
+
+
+def running(thread: threading.Thread) -> threading.Thread:
+    thread.start()
+    return thread
+
+
+def done() -> list[object]:
+    """What stands for work that has been done."""
+    future: concurrent.futures.Future[int] = concurrent.futures.Future()
+    future.set_result(1)
+    thread = running(threading.Thread(target=int))
+    thread.join()
+    result = THREADS.apply_async(int)
+    result.wait()
+    return [future, thread, result]
+
+
+@pytest.mark.parametrize("result", [*done(), [1], "text", range(3), {"a": (1, 2)}, X, None])
+def test_what_has_been_done_is_handed_back(result: object) -> None:
+    assert first_call(preparer(lambda: result, Arguments())) is result
+
+
 @pytest.mark.parametrize(
     ("lazy", "words"),
     [
         (generator, "generator returned a generator: its body has not run"),
         (coroutine, "coroutine returned a coroutine: its body has not run"),
-        (async_generator, "async_generator returned a async generator: its body has not run"),
+        (async_generator, "async_generator returned an async generator: its body has not run"),
         (lambda: map(str, [1]), "<lambda> returned a map: its body has not run"),
         (lambda: filter(None, [1]), "<lambda> returned a filter: its body has not run"),
+        (lambda: itertools.starmap(str, [(1,)]), "<lambda> returned a starmap: its body"),
+        (lambda: zip([1], strict=True), "<lambda> returned a zip: its body has not run"),
+        (lambda: enumerate(map(str, [1])), "<lambda> returned an enumerate: its body"),
+        (Lazily, "Lazily returned a Lazily: its body has not run"),
+        (lambda: Awaited(), "<lambda> returned an Awaited: its body has not run"),
+        (lambda: (1, [generator()]), "<lambda> returned a generator in a tuple: its body"),
+        (lambda: {"a": {"b": coroutine()}}, "<lambda> returned a coroutine in a dict: its body"),
+        (lambda: Output(1, map(str, [1])), "<lambda> returned a map in an Output: its body"),
+        (concurrent.futures.Future, "Future returned a Future: its work may go on"),
+        (torch.futures.Future, "Future returned a Future: its work may go on"),
+        (lambda: [asyncio.Future(loop=LOOP)], "<lambda> returned a Future in a list: its work"),
+        (lambda: THREADS.apply_async(time.sleep, (0.2,)), "returned an ApplyResult: its work"),
+        (lambda: running(threading.Timer(0.2, print)), "returned a Timer: its work may go on"),
     ],
 )
 def test_a_call_that_does_its_work_later_is_refused(lazy: Callable[[], object], words: str) -> None:

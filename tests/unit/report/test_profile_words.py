@@ -50,6 +50,7 @@ def test_a_line_is_named_without_its_folders() -> None:
         (Integrity(graph_replays="proved"), ", graph replay proved"),
         (Integrity(unknown_launches=2), ", 2 kernels without a recorded launch call"),
         (Integrity(leaked=3), ", 3 activities of earlier work left out"),
+        (Integrity(forks=2), ", forked 2 times: what children do is not counted"),
         (Integrity(cold=("Lazy Function Loading",)), ", COLD (Lazy Function Loading)"),
     ],
 )

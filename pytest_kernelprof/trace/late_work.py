@@ -1,0 +1,99 @@
+"""Work that goes on when a call has returned: what it launches is in no round, and in no count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.rounds import round_of_time
+from pytest_kernelprof.trace.vocabulary import MEMCPY_CALL, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.reading import Reading
+
+_MOST_NAMED = 3
+_REMEDY = (
+    "what it does is in no count: wait for it inside the call (join the thread, take the future's "
+    "result, await the task)"
+)
+
+
+def check_late_work(reading: Reading) -> list[str]:
+    """What to say of work that started on other threads outside of the rounds, or may have.
+
+    Between rounds the thread that measures does nothing for the call, and other threads only what
+    a call has left them; a ``setup`` is the exception, and its time is annotated.
+    """
+    left = reading.trace.recording.left_at_work
+    problems = []
+    if left:
+        problems.append(f"the call returned while {_named(left)} had work to do; {_REMEDY}")
+    names = _late(reading)
+    if names:
+        problems.append(
+            f"{len(names)} operators or launches started outside of the calls, on other threads "
+            f"({_named(list(dict.fromkeys(names)))}); {_REMEDY}"
+        )
+    return problems
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+
+
+def _late(reading: Reading) -> list[str]:
+    """The operators that compute, or on a device the launches and copies, outside of the calls."""
+    trace = reading.trace
+    main = _thread_of_rounds(reading)
+    if main == NO_ID:
+        return []
+    calls = trace.calls
+    launched = reading.launches | matches(calls.name, MEMCPY_CALL)
+    late_calls = launched & (calls.thread != main) & _outside(reading, main, calls.start)
+    names: list[str] = calls.name[late_calls].tolist()
+    if trace.recording.device_kind == "cpu":
+        names += trace.operators.name[_late_operators(reading, main)].tolist()
+    return names
+
+
+def _late_operators(reading: Reading, main: int) -> list[int]:
+    ops, parent = reading.trace.operators, reading.links.parent
+    computing = frozenset(reading.trace.recording.compute_operators or ())
+    others = np.flatnonzero((ops.thread != main) & ~ops.annotation)
+    rows = np.array([i for i in others if ops.name[i] in computing], np.int64)
+    outermost = np.array([_outermost(parent, int(i)) for i in rows], np.int64)
+    late: list[int] = rows[_outside(reading, main, ops.start[outermost])].tolist()
+    return late
+
+
+def _outermost(parent: Ints, row: int) -> int:
+    """What began inside a call belongs to it, however long it takes."""
+    while parent[row] != NO_ID:
+        row = int(parent[row])
+    return row
+
+
+def _outside(reading: Reading, main: int, at: Ints) -> Bools:
+    """Which host times lie neither in a round nor in a ``setup``."""
+    found: Bools = round_of_time(reading.layout.rounds, at, late=False) == NO_ID
+    ops, setup = reading.trace.operators, OwnNames(reading.trace.recording.nonce).setup
+    for i in np.flatnonzero((ops.name == setup) & (ops.thread == main) & ops.annotation):
+        found &= (at < ops.start[i]) | (at > ops.end[i])
+    return found
+
+
+def _thread_of_rounds(reading: Reading) -> int:
+    """The thread that our annotations of rounds are on; ``NO_ID`` where there are none."""
+    if not reading.layout.annotated:
+        return NO_ID
+    ops, first = reading.trace.operators, reading.layout.rounds[0]
+    spans = np.flatnonzero(ops.annotation & (ops.start == first.start) & (ops.end == first.end))
+    prefix = OwnNames(reading.trace.recording.nonce).round
+    ours = [i for i in spans if str(ops.name[i]).startswith(prefix)]
+    return int(ops.thread[ours[0]])
