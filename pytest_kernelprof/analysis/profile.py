@@ -34,6 +34,7 @@ from pytest_kernelprof.schema.run import (
     Profile,
     Wait,
 )
+from pytest_kernelprof.trace.compiled_calls import missed_lookups
 from pytest_kernelprof.trace.completeness import check_integrity, check_rounds, cold_signs
 from pytest_kernelprof.trace.gaps import gaps_of
 from pytest_kernelprof.trace.host_clock import check_clock
@@ -52,6 +53,11 @@ Lines = Mapping[tuple[What, int], str]
 _NO_GAPS = Gaps((), NOT_ON_THE_CPU)
 _CLOCKS_DISAGREE = "not to be had: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
+_NOT_ASKED = "could not be had: this torch has no count of compilations that can be watched"
+_GAVE_UP = (
+    "calls that need one: torch.compile gave up on this code at its recompile_limit, and runs it "
+    "uncompiled"
+)
 _HIDDEN = (
     "a compiled graph may hide its kernels: Inductor's switch config.cpp.enable_kernel_profile was "
     "off when this process first measured; leave it on (TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1) "
@@ -71,6 +77,7 @@ class SessionFacts:
         metrics: those of the profiled rounds.
         operators: of each kernel, copy and wait its innermost operator in the trace, or ``NO_ID``.
         activities: how many device activities there are, ours included.
+        missed: how often a compiled function found nothing that fits; see ``compiled_calls``.
         (The others are those of ``Profile``.)
     """
 
@@ -86,6 +93,7 @@ class SessionFacts:
     host_shares: HostShares | None = None
     operators: Mapping[What, Sequence[int]] = field(default_factory=dict)
     activities: int = 0
+    missed: int = 0
 
 
 def session_facts(reading: Reading) -> SessionFacts:
@@ -121,11 +129,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     timings = recording.host_timings if not facts.integrity.clock else None
     found |= _host(timings, found, on_cpu, facts.integrity.clock)
     found |= memory_metrics(recording, on_cpu=on_cpu)
-    found["recompiles"] = (
-        absent("recompiles", _NOT_RECORDED)
-        if recording.recompiles is None
-        else metric_of("recompiles", [recording.recompiles])
-    )
+    found["recompiles"] = _recompiles(recording, facts.missed)
     metrics = {name: found.get(name) or absent(name, NOT_ON_THE_CPU) for name in METRICS}
     second = recording.second_look
     return Profile(
@@ -196,6 +200,15 @@ def _host(
     return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why)
 
 
+def _recompiles(recording: Recording, missed: int) -> Metric:
+    """Compilations, and calls that would be one had the compiler not given up on the code."""
+    if recording.recompiles is None:
+        return absent("recompiles", _NOT_ASKED if recording.schema else _NOT_RECORDED)
+    compiled, needed = recording.recompiles, missed if recording.may_refuse else 0
+    why = _GAVE_UP if recording.refused or needed > compiled else ""
+    return metric_of("recompiles", [max(compiled, needed, recording.refused)], why)
+
+
 def _device_facts(reading: Reading) -> SessionFacts:
     host_waits = waits_of_rounds(reading)
     metrics, integrity = device_metrics(reading, host_waits), check_integrity(reading)
@@ -229,6 +242,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
             "wait": kernels.operators_of_calls(reading, waits),
         },
         activities=len(reading.trace.activities),
+        missed=missed_lookups(reading),
     )
 
 
@@ -260,6 +274,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
         ),
         operators={"kernel": operators[fullest]},
         activities=len(trace.activities),
+        missed=missed_lookups(reading),
     )
 
 

@@ -18,6 +18,7 @@ from pytest_kernelprof.analysis.profile import (
     with_lines,
 )
 from pytest_kernelprof.capture.aftermath import at_work, left_at_work
+from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
@@ -116,7 +117,6 @@ def measure(
 def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     """Profile a block as it stands, once: no warm-up, no second try. The measurement is in the
     list after the block."""
-    from pytest_kernelprof.capture.compilations import compilations
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import current_device
     from pytest_kernelprof.trace.source_lines import frame_lines
@@ -129,7 +129,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     with sessions.watched_calls(device) as watched, session, session.round():
         yield found
     file = session.export()
-    taken = sessions.read(device, file, recompiles=compilations() - before, watched=watched)
+    taken = sessions.read(device, file, compilations().since(before), watched=watched)
     recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
     profile = profile_of(taken.facts, recording, label)
     if plan.stacks:
@@ -177,6 +177,7 @@ class _Run:
         self._progress = progress
         self._history: list[Shown] = []
         self._taken: sessions.Taken | None = None
+        self._began = self._session_ended = compilations()
         self._noted: dict[str, Any] = {}
         self._further: dict[int, SessionFacts] = {}
         self._timings: dict[int, HostTimings] = {}
@@ -225,7 +226,7 @@ class _Run:
         return self._taken
 
     def _recording(self) -> Recording:
-        noted = dict(self._noted)
+        noted = self._noted | self._compiled()
         if self._timings:
             noted["host_timings"] = functools.reduce(
                 HostTimings.followed_by, self._timings.values()
@@ -233,6 +234,18 @@ class _Run:
         if self._further:
             noted["more_rounds"] = _joined(list(self._further.values()))
         return replace(self._session().recording, **noted)
+
+    def _compiled(self) -> dict[str, Any]:
+        """What torch.compile did in the session and in all calls since; what it refused since the
+        first call, since a warm-up can use its limit up."""
+        now, session = compilations(), self._session().recording
+        later = now.since(self._session_ended).compiled
+        known = session.recompiles is not None and later is not None
+        return {
+            "recompiles": (session.recompiles or 0) + (later or 0) if known else None,
+            "refused": max(session.refused, now.since(self._began).refused),
+            "may_refuse": session.may_refuse or now.may_refuse,
+        }
 
     def _profile_so_far(self) -> Profile:
         return profile_of(self._session().facts, self._recording(), self._label)
@@ -262,7 +275,7 @@ class _Run:
         sessions.refuse_blind(self._device, taken.facts)
         integrity = taken.facts.integrity
         if step.batch == 0:
-            self._taken = taken
+            self._taken, self._session_ended = taken, compilations()
         elif integrity.complete:
             self._further[step.batch] = taken.facts
         else:
@@ -360,7 +373,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     call = prepare()
     with session, session.round(), annotate_lines(session.names):
         call()
-    again = sessions.read(device, session.export(), recompiles=0)
+    again = sessions.read(device, session.export(), Compilations())
     of_operator = annotated_lines(again.trace, again.links)
     same = same_work(profile, again.facts)
     found = lines_of(again.facts, of_operator)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
+from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.trace.model import NO_ID
@@ -65,7 +66,6 @@ def profile_rounds(
     told: Callable[[int], None] = lambda done: None,
 ) -> Taken:
     """One session of so many rounds, as it is: complete or not, warm or not."""
-    from pytest_kernelprof.capture.compilations import compilations
     from pytest_kernelprof.capture.l2 import flusher
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import synchronize
@@ -82,7 +82,7 @@ def profile_rounds(
             synchronize(device)
             with session.round():
                 call()
-    return read(device, session.export(), recompiles=compilations() - before, watched=watched)
+    return read(device, session.export(), compilations().since(before), watched=watched)
 
 
 def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:
@@ -95,11 +95,12 @@ def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCa
 
 
 def read(
-    device: Device, file: TraceFile, *, recompiles: int, watched: WatchedCalls | None = None
+    device: Device, file: TraceFile, compiled: Compilations, *, watched: WatchedCalls | None = None
 ) -> Taken:
     """What a finished session's trace tells, read, linked and worked out once.
 
     Args:
+        compiled: what torch.compile did meanwhile.
         watched: of a CPU session, the compiled code that was called.
     """
     trace = read_trace(file.path)
@@ -115,7 +116,9 @@ def read(
         left_at_work=file.left_at_work,
         forks=file.forks,
         collection_stopped=file.collection_stopped,
-        recompiles=recompiles,
+        recompiles=compiled.compiled,
+        refused=compiled.refused,
+        may_refuse=compiled.may_refuse,
     )
     reading = reading_of(replace(trace, recording=recording))
     if device.kind == "cpu":

@@ -147,7 +147,8 @@ def integrity_words(profile: Profile) -> str:
         parts.append(f"COLD ({', '.join(integrity.cold)})")
     recompiles = profile.metrics.get("recompiles")
     if recompiles is not None and recompiles.value:
-        parts.append(f"compilations during the profiled calls: {recompiles.value:.0f}")
+        why = f" ({recompiles.why})" if recompiles.why else ""
+        parts.append(f"compilations during the profiled calls: {recompiles.value:.0f}{why}")
     return ", ".join(parts)
 
 

@@ -118,7 +118,10 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         collection_stopped: the profiler ran out of buffers and stopped collecting.
         retakes: sessions that were incomplete and taken again.
         settled: whether the code became warm; False leaves cold records in the profile.
-        recompiles: compilations of torch.compile during the profiled calls.
+        recompiles: compilations of torch.compile in the profiled calls and those after them; None
+            where it could not be asked.
+        refused: compilations that it refused since the first call, its limit reached.
+        may_refuse: whether it ever refused one in this process, as far as is known.
         compute_operators: of a CPU session, the operators in the trace that compute.
         unseen: of a CPU session, what ran that its operators do not tell of, in words.
         compiled_kernels_hidden: likewise, noted before there was ``unseen``: Inductor may have
@@ -147,6 +150,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retakes: int = 0
     settled: bool = True
     recompiles: int | None = None
+    refused: int = 0
+    may_refuse: bool = False
     compute_operators: tuple[str, ...] | None = None
     unseen: tuple[str, ...] = ()
     compiled_kernels_hidden: bool = False

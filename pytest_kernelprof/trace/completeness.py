@@ -24,6 +24,8 @@ from pytest_kernelprof.trace.vocabulary import (
     COMPILATION,
     GRAPH_LAUNCH,
     MEMCPY_CALL,
+    TIMED,
+    compilation_words,
     matches,
 )
 
@@ -75,14 +77,15 @@ def check_integrity(reading: Reading) -> Integrity:
 def cold_signs(trace: Trace, layout: Layout) -> tuple[str, ...]:
     """Names of the records of lazy loading, compilation or autotuning inside the rounds."""
     ops = trace.operators
-    compiling = matches(ops.name, COMPILATION) & ops.annotation
+    # What the compiler times by itself is no annotation, and no operator either.
+    compiling = matches(ops.name, COMPILATION) & (ops.annotation | matches(ops.name, TIMED))
     loading = matches(trace.overheads.name, COLD_OVERHEAD)
     calling = matches(trace.calls.name, COLD_CALL)
     signs: dict[str, None] = {}
     for table, chosen in ((trace.overheads, loading), (trace.calls, calling), (ops, compiling)):
         inside = round_of_time(layout.rounds, table.start[chosen], late=False) != NO_ID
         for name in table.name[chosen][inside]:
-            signs["compilation" if table is ops else str(name)] = None
+            signs[compilation_words(str(name)) if table is ops else str(name)] = None
     return tuple(signs)
 
 

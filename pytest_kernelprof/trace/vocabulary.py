@@ -63,6 +63,23 @@ DIRECTION = re.compile(r"\b([HDP])to([HDP])\b")
 COLD_OVERHEAD = re.compile(r"lazy function loading|module loading", re.I)
 COLD_CALL = re.compile(r"moduleload|libraryload|linkcreate", re.I)
 COMPILATION = re.compile(r"compile_id=|\(dynamo_timed\)|CachingAutotuner|compile_inner")
+TIMED = re.compile(r"\(dynamo_timed\)")
+_KINDS_OF_COMPILATION = (
+    ("autotuning", re.compile(r"benchmark|autotun|coordinate_descent", re.I)),
+    ("recording of a CUDA graph", re.compile(r"cuda_?graph", re.I)),
+    ("compilation of a backward", re.compile(r"backward", re.I)),
+)
+
+
+def compilation_words(name: str) -> str:
+    """What the compiler does in a span of that name."""
+    found = (words for words, pattern in _KINDS_OF_COMPILATION if pattern.search(name))
+    return next(found, "compilation")
+
+
+# A compiled function asks whether what was compiled fits, and then runs it.
+LOOKUP = "TorchDynamo Cache Lookup"
+COMPILED_REGION = "Torch-Compiled Region"
 
 
 def matches(names: Strings, pattern: re.Pattern[str]) -> Bools:

@@ -73,3 +73,103 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["*KernelprofWarning: the code never became warm: *compilations*"])
+
+
+HOSTILE = """
+import itertools, threading
+long = torch.ones(200)
+
+def fresh():
+    torch._dynamo.reset()
+    return torch.compile(lambda x, n: x[:n] * n, dynamic=False, backend="eager")
+
+def at_every_call():
+    f, sizes = fresh(), itertools.count(2)
+    return lambda: f(long, next(sizes))
+
+def clearing():
+    sizes = itertools.count(2)
+    def call():
+        fresh()(long, next(sizes))
+        torch._dynamo.utils.counters.clear()
+        torch._dynamo.reset()
+    return call
+
+def on_a_thread():
+    call = at_every_call()
+    def on_one():
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+    return on_one
+
+def of_sizes(n):
+    f = fresh()
+    return lambda: [f(long, size) for size in range(2, 2 + n)]
+"""
+
+
+@pytest.mark.project(
+    HOSTILE
+    + """
+@pytest.mark.max_recompiles(0)
+@pytest.mark.parametrize("warmup", [1, 12])
+def test_limit_of_the_compiler(kernel_profile, warmup):
+    kernel_profile.run(at_every_call(), warmup=warmup)
+
+@pytest.mark.max_recompiles(0)
+@pytest.mark.parametrize("call", [clearing(), on_a_thread(), of_sizes(10)])
+def test_ways_to_hide(kernel_profile, call):
+    kernel_profile(call)
+
+@pytest.mark.max_recompiles(0)
+def test_given_up_before(kernel_profile):
+    call = at_every_call()
+    for _ in range(12):
+        call()
+    kernel_profile(call)
+
+@pytest.mark.max_recompiles(0)
+def test_given_up_in_a_block(kernel_profile):
+    call = at_every_call()
+    for _ in range(12):
+        call()
+    with kernel_profile.region():
+        call()
+"""
+)
+def test_a_compiler_that_gave_up_is_no_compiler_that_had_nothing_to_do(
+    result: pytest.RunResult,
+) -> None:
+    result.assert_outcomes(failed=7)
+    result.stdout.fnmatch_lines(
+        [
+            "max_recompiles: 2 > 0",
+            "*, compilations during the profiled calls: 2 (calls that need one: torch.compile gave "
+            "up on this code at its recompile_limit, and runs it uncompiled)",
+            "max_recompiles: 2 > 0",
+            "*torch.compile gave up*",
+            "max_recompiles: 2 > 0",
+            "max_recompiles: 2 > 0",
+            "*torch.compile gave up*",
+            "max_recompiles: 4 > 0",
+            "*torch.compile gave up*",
+            "max_recompiles: 2 > 0",
+            "*torch.compile gave up*",
+            "max_recompiles: 1 > 0",
+            "*torch.compile gave up*",
+        ]
+    )
+
+
+def test_sizes_that_are_all_compiled_in_the_warm_up_are_none(run: Run) -> None:
+    result = run(
+        HOSTILE
+        + """
+@pytest.mark.max_recompiles(0)
+@pytest.mark.parametrize("sizes", [1, 4, 8])
+def test_it(kernel_profile, sizes):
+    kernel_profile(of_sizes(sizes))
+"""
+    )
+    result.assert_outcomes(passed=3)

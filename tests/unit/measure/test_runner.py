@@ -143,6 +143,31 @@ def test_code_that_compiles_at_every_call_never_settles_and_says_so() -> None:
     assert recompiles_of(measurement) >= 2
 
 
+def test_compilations_of_the_calls_after_the_session_count_too() -> None:
+    torch.compiler.reset()
+    calls: list[int] = []
+
+    def compiles_late() -> None:
+        calls.append(1)
+        if len(calls) in (5, 7):  # among the unprofiled calls
+            torch.compile(lambda x: x * len(calls), backend="eager")(X)
+
+    _, measurement = measure(compiles_late, Plan("cpu", host_rounds=6))
+    assert recompiles_of(measurement) == 2
+
+
+def test_what_the_warm_up_uses_up_is_noted() -> None:
+    torch.compiler.reset()
+    sizes = iter(range(2, 100))
+    compiled = torch.compile(lambda x, n: x[:n] * n, dynamic=False, backend="eager")
+    x = torch.ones(200)
+    _, measurement = measure(lambda: compiled(x, next(sizes)), Plan("cpu", warmup=12))
+    assert measurement.profile.integrity.settled
+    assert measurement.recording.refused == 1
+    assert recompiles_of(measurement) == 2
+    assert "gave up" in measurement.profile.metrics["recompiles"].why
+
+
 def test_rounds_are_clocked_and_agree_with_the_trace() -> None:
     _, measurement = measure(lambda: (X @ X).relu(), Plan("cpu", rounds=3))
     assert len(measurement.recording.round_us) == 3

@@ -67,6 +67,11 @@ def test_compilations_of_the_profiled_calls_are_told() -> None:
     assert words.endswith(", compilations during the profiled calls: 3")
 
 
+def test_a_compiler_that_gave_up_is_told() -> None:
+    words = integrity_words(mlp(counted("recompiles", 3, why="it gave up")))
+    assert words.endswith(", compilations during the profiled calls: 3 (it gave up)")
+
+
 def test_on_the_cpu_it_is_said_what_is_counted() -> None:
     words = integrity_words(profile(environment=CPU))
     assert words == "complete: compute operators of the CPU, no kernels"

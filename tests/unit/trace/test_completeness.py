@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from built import call, copy, kernel, launched, profile_of, reading_of_events, round_of, span
+from built import operator as host_operator
 from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, reading, recorded
 from msgspec import structs
 
@@ -288,6 +289,21 @@ def test_cold_records_outside_the_rounds_are_no_sign_of_cold_code(tmp_path: Path
 def test_an_annotation_of_a_compilation_is_a_sign_of_cold_code(tmp_path: Path) -> None:
     compiling = span("user_annotation", "compile_fx (dynamo_timed)", 60, 5)
     assert profile_of(tmp_path, round_of(0, 50, 99), compiling).integrity.cold == ("compilation",)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("_compile.compile_inner (dynamo_timed)", "compilation"),
+        ("backward._backward_impl (dynamo_timed)", "compilation of a backward"),
+        ("CUDAGraphNode.record (dynamo_timed)", "recording of a CUDA graph"),
+        ("CachingAutotuner.benchmark_all_configs (dynamo_timed)", "autotuning"),
+        ("CachingAutotuner.coordinate_descent_tuning (dynamo_timed)", "autotuning"),
+    ],
+)
+def test_what_the_compiler_does_at_run_time_is_named(tmp_path: Path, name: str, words: str) -> None:
+    profile = profile_of(tmp_path, round_of(0, 50, 99), host_operator(name, 60, 5))
+    assert profile.integrity.cold == (words,)
 
 
 def test_counts_that_differ_between_complete_rounds_are_unstable_and_not_incomplete(
