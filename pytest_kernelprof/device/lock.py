@@ -9,7 +9,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.clock import now_s, sleep, unix_ns
 from pytest_kernelprof.device.inventory import gpu_uuid
 from pytest_kernelprof.errors import GpuBusy
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _FOLDER = "kernelprof-locks"
 _FOR_ALL_USERS = 0o666
 _LONGEST_NAME = 200
+_LONGEST_NOTE = 4096
 _POLL_S = 0.05
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 @contextlib.contextmanager
@@ -61,7 +63,7 @@ def lock_by_uuid(uuid: str, timeout_s: float, who: str = "", name: str = "GPU") 
     """
     folder = _folder()
     note = folder / f"{uuid}.holder"
-    lock = _lock(os.getpid(), folder / f"{uuid}.lock")
+    lock = _lock(Real.getpid(), folder / f"{uuid}.lock")
     again = lock.is_locked
     try:
         had = _acquire(lock, timeout_s)
@@ -115,12 +117,14 @@ def _lock(process: int, path: Path) -> BaseFileLock:
 
 def _folder() -> Path:
     """The folder of the locks, made for all users: each may lock, none may remove another's."""
-    folder = Path(tempfile.gettempdir()) / _FOLDER
+    folder = Path(TEMPORARY_FOLDER) / _FOLDER
     try:
+        if not TEMPORARY_FOLDER:
+            raise FileNotFoundError("there was no temporary folder at the start")
         with contextlib.suppress(FileExistsError):
-            folder.mkdir()
-            folder.chmod(0o777 | stat.S_ISVTX)  # mkdir's own mode is cut by the umask
-        mode = folder.lstat().st_mode
+            Real.mkdir(folder)
+            Real.chmod(folder, 0o777 | stat.S_ISVTX)  # mkdir's own mode is cut by the umask
+        mode = Real.lstat(folder).st_mode
     except OSError as error:
         raise GpuBusy(_cannot_be_made(folder, error)) from error
     if not stat.S_ISDIR(mode):  # also a link, which somebody may have put there to mislead
@@ -143,7 +147,7 @@ def _myself(who: str) -> dict[str, str | int | float]:
     except (OSError, KeyError):  # a user id without a name, as in containers
         user = ""
     command = Path(sys.argv[0]).name if sys.argv else ""
-    return {"pid": os.getpid(), "who": who or command, "user": user, "since": unix_ns() / 1e9}
+    return {"pid": Real.getpid(), "who": who or command, "user": user, "since": unix_ns() / 1e9}
 
 
 def _write(note: Path, text: str) -> None:
@@ -151,29 +155,44 @@ def _write(note: Path, text: str) -> None:
 
     What cannot be written is left out: the lock holds all the same.
     """
-    flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
     with contextlib.suppress(OSError):
         try:
-            handle = os.open(note, flags | os.O_TRUNC)
+            handle = _open_file(note, os.O_WRONLY)
         except FileNotFoundError:
-            handle = os.open(note, flags | os.O_CREAT | os.O_EXCL, _FOR_ALL_USERS)
-            os.chmod(note, _FOR_ALL_USERS)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(text)
+            flags = _FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            handle = Real.open_handle(note, flags, _FOR_ALL_USERS)
+            Real.chmod(note, _FOR_ALL_USERS)
+        with Real.file(handle, "w") as file:
+            file.truncate(0)
+            file.write(text.encode("ascii"))
 
 
 def _holder(note: Path) -> str:
     """Who holds the lock, in words. Anyone may have written the note: it is taken as text only."""
     try:
-        said = json.loads(note.read_bytes())
+        with Real.file(_open_file(note, os.O_RDONLY)) as file:
+            said = json.loads(file.read(_LONGEST_NOTE))
         pid, since = int(said["pid"]), float(said["since"])
         who, user = _printable(str(said["who"])), _printable(str(said["user"]))
         minutes, seconds = divmod(int(unix_ns() / 1e9 - since), 60)
         clock = time.strftime("%H:%M:%S", time.localtime(since))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return f"a process that left no name (whoever has {note.with_suffix('.lock')} open)"
     of = f" of user {user}" if user else ""
     return f"pid {pid}{of} ({who or 'unnamed'}) since {clock}, {minutes} min {seconds} s ago"
+
+
+def _open_file(path: Path, how: int) -> int:
+    """Open a file that anyone may have put there.
+
+    Raises:
+        OSError: it is none that could be opened without following or waiting for anything.
+    """
+    handle = Real.open_handle(path, _FLAGS | how)
+    if not stat.S_ISREG(Real.fstat(handle).st_mode):  # a pipe has no end, nor has a device
+        Real.close(handle)
+        raise OSError(f"{path} is no file")
+    return handle
 
 
 def _printable(text: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_kernelprof.system import Real
+
 _MAPS = Path("/proc/self/maps")
 
 
 def text_of(path: Path) -> str:
     """The text of a file; empty where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        with Real.file(str(path)) as file:
+            return file.readall().decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,21 +93,13 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
-    where = os.path.abspath(os.fspath(path))
-    handle, beside = tempfile.mkstemp(dir=os.path.dirname(where), prefix=".kernelprof-")
+    where = os.fspath(path)
+    beside = f"{os.path.dirname(where) or os.curdir}/.kernelprof-{Real.urandom(6).hex()}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with Real.buffered(Real.file(beside, "xb")) as file:
             file.write(data)
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, where)
+        Real.replace(beside, where)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            Real.unlink(beside)
         raise
-
-
-def _umask() -> int:
-    """The process's umask, which can be read by setting it only."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

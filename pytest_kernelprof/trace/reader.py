@@ -20,6 +20,7 @@ import numpy as np
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.system import Real
 from pytest_kernelprof.trace.model import (
     NO_ID,
     Activities,
@@ -32,6 +33,7 @@ from pytest_kernelprof.trace.model import (
     Trace,
     Waits,
 )
+from pytest_kernelprof.trace.quotes import escape_quotes
 from pytest_kernelprof.trace.vocabulary import (
     ACTIVITY_KINDS,
     ANNOTATION,
@@ -41,7 +43,7 @@ from pytest_kernelprof.trace.vocabulary import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from io import BufferedReader, FileIO
+    from io import FileIO
 
     from pytest_kernelprof.trace.model import Ints, Strings
 
@@ -126,7 +128,12 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         with contextlib.suppress(msgspec.DecodeError, ArithmeticError, ValueError):
             return _read_as_laid_out_by_torch(source)
         with _opened(source) as data:
-            return _read_whole(data, source)
+            try:
+                return _read_whole(data, source)
+            except TraceError:
+                with contextlib.suppress(TraceError):
+                    return _read_whole(escape_quotes(bytes(data)), source)
+                raise
 
 
 def _read_whole(data: bytes | mmap.mmap, source: str) -> Trace:
@@ -184,7 +191,7 @@ def _collector_paused() -> Iterator[None]:
 @contextlib.contextmanager
 def _opened(source: str) -> Iterator[bytes | mmap.mmap]:
     """The JSON text: the mapped file, or what a gzip file holds."""
-    with _named_errors(source), open(source, "rb") as file:
+    with _named_errors(source), Real.file(source) as file:
         if _is_gzip(file):
             data: bytes | mmap.mmap = gzip.decompress(file.read())
         elif file.read().strip():
@@ -206,7 +213,7 @@ def _named_errors(source: str) -> Iterator[None]:
         raise TraceError(f"{source}: cannot be read: {error.strerror or error}") from error
 
 
-def _is_gzip(file: FileIO | BufferedReader) -> bool:
+def _is_gzip(file: FileIO) -> bool:
     magic = file.read(2)
     file.seek(0)
     return magic == b"\x1f\x8b"
@@ -221,7 +228,7 @@ def _read_as_laid_out_by_torch(source: str) -> Trace:
     Raises:
         msgspec.DecodeError: the layout is another, or the file is faulty.
     """
-    with _named_errors(source), open(source, "rb", buffering=0) as file:
+    with _named_errors(source), Real.file(source) as file:
         text = gzip.GzipFile(fileobj=file) if _is_gzip(file) else file
         stream = _EventStream(text)
         columns = _columns(stream)

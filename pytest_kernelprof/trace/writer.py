@@ -9,6 +9,7 @@ import msgspec
 
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.system import Real
 
 _KEY = b'"kernelprof"'
 _FRONT = b"{" + _KEY + b":"
@@ -27,7 +28,7 @@ def write_trace(
     Raises:
         OSError: the one cannot be read or the other not be written; nothing is left half-written.
     """
-    with open(source, "rb") as file:
+    with Real.file(source) as file:
         data = file.read()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -18,6 +19,7 @@ from unittest import mock
 
 import pytest
 
+from pytest_kernelprof.device import lock
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.lock import gpu_lock, lock_by_uuid
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
@@ -39,7 +41,7 @@ Holder = Callable[..., "subprocess.Popen[str]"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's own, for its processes too."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
     return tmp_path / "kernelprof-locks"
 
 
@@ -190,7 +192,7 @@ def in_a_fork(does: Callable[[], int]) -> int:
 def test_a_second_user_may_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for one user
     shared.chmod(0o1777)
-    monkeypatch.setattr(tempfile, "tempdir", str(shared))
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(shared))
     note = shared / "kernelprof-locks" / f"{UUID}.holder"
 
     def lock_as(user: int) -> int:
@@ -221,6 +223,74 @@ def test_a_note_that_cannot_be_read_still_gives_a_message(
     holder()
     (folder / f"{UUID}.holder").write_text(note, encoding="latin-1")
     with pytest.raises(GpuBusy, match=r"held by a process that left no name \(.*\.lock open\)"):
+        lock_by_uuid(UUID, 0.1).__enter__()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("what", ["pipe", "device", "huge", "deep", "folder", "link"])
+def test_what_somebody_put_in_the_place_of_the_note_keeps_nobody_waiting(
+    folder: Path, holder: Holder, tmp_path: Path, what: str
+) -> None:
+    note = folder / f"{UUID}.holder"
+    put_in_place(note, what, tmp_path / "mine")
+    holder()  # writes its note, or none
+    if what in ("huge", "deep"):
+        put_in_place(note, what, tmp_path / "mine")
+    with pytest.raises(GpuBusy, match=r"held by a process that left no name"):
+        lock_by_uuid(UUID, 0.1).__enter__()
+    assert not (tmp_path / "mine").exists()
+
+
+def put_in_place(note: Path, what: str, elsewhere: Path) -> None:
+    note.parent.mkdir(exist_ok=True)
+    if what == "pipe":
+        os.mkfifo(note)
+    elif what == "device":
+        note.symlink_to("/dev/zero")
+    elif what == "huge":
+        with note.open("wb") as file:
+            file.truncate(1 << 40)  # takes no room
+    elif what == "deep":
+        note.write_text("[" * 1_000_000)
+    elif what == "folder":
+        note.mkdir()
+    else:
+        note.symlink_to(elsewhere)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_place_of_the_lock_keeps_nobody_waiting(folder: Path) -> None:
+    folder.mkdir()
+    os.mkfifo(folder / f"{UUID}.lock")
+    with contextlib.suppress(GpuBusy), lock_by_uuid(UUID, 0.1):
+        pass
+
+
+def test_the_time_is_up_although_a_test_has_stopped_the_clock(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder()
+    for name in ("monotonic", "perf_counter", "time"):
+        monkeypatch.setattr(time, name, lambda: 0.0)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    with pytest.raises(GpuBusy, match="not free"):
+        lock_by_uuid(UUID, 0.2).__enter__()
+
+
+def test_a_test_that_moves_the_temporary_folder_does_not_move_the_lock(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    with lock_by_uuid(UUID, 0.3):
+        assert (folder / f"{UUID}.lock").exists()
+
+
+def test_without_a_temporary_folder_the_error_has_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", "")
+    with pytest.raises(GpuBusy, match=r"no temporary folder at the start.*set TMPDIR"):
         lock_by_uuid(UUID, 0.1).__enter__()
 
 

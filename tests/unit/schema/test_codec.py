@@ -15,6 +15,7 @@ from records import comparison, counted, mlp, timed
 from pytest_kernelprof.schema import codec, run
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Environment, Profile, Run, Verdict
+from pytest_kernelprof.system import Real
 
 KEPT = Verdict(limit="max_kernels", outcome="kept", metric="kernels", allowed=6, measured=5)
 RUN = Run(
@@ -155,7 +156,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     def full(beside: str, where: str) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(Real, "replace", full)
     with pytest.raises(OSError, match="no space left"):
         codec.write_atomically(path, b"new")
     assert path.read_text() == "old"
@@ -168,7 +169,7 @@ def test_a_write_that_is_interrupted_leaves_nothing_behind(
     def interrupted(beside: str, where: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "replace", interrupted)
+    monkeypatch.setattr(Real, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         codec.write_atomically(tmp_path / "run.json", b"new")
     assert list(tmp_path.iterdir()) == []

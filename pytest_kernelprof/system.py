@@ -1,0 +1,56 @@
+"""The system's functions as they are when this is loaded, before a test patches those of ``os``.
+
+Held in a class, and none that looks others up in ``os`` again: tools that replace the clock or the
+file system (freezegun, pyfakefs) search the globals of every module.
+"""
+
+from __future__ import annotations
+
+import _thread
+import io
+import os
+import tempfile
+
+
+def _unknown(_: int) -> None:
+    """For what this system does not tell."""
+
+
+class Real:
+    """The functions that a measurement needs while a test runs."""
+
+    file = io.FileIO
+    buffered = io.BufferedWriter
+    open_handle = staticmethod(os.open)
+    close = staticmethod(os.close)
+    fstat = staticmethod(os.fstat)
+    lstat = staticmethod(os.lstat)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    chmod = staticmethod(os.chmod)
+    unlink = staticmethod(os.unlink)
+    replace = staticmethod(os.replace)
+    listdir = staticmethod(os.listdir)
+    getpid = staticmethod(os.getpid)
+    urandom = staticmethod(os.urandom)
+    start_thread = staticmethod(_thread.start_new_thread)
+    thread_id = staticmethod(_thread.get_ident)
+    lock = staticmethod(_thread.allocate_lock)
+
+    fstatvfs = staticmethod(getattr(os, "fstatvfs", _unknown))  # Windows has none
+
+
+def _temporary_folder() -> str:
+    """Without having ``tempfile`` remember it: what a conftest says of ``TMPDIR`` later still holds
+    for others."""
+    before = tempfile.tempdir
+    try:
+        return tempfile.gettempdir()
+    except OSError:
+        return ""
+    finally:
+        tempfile.tempdir = before
+
+
+TEMPORARY_FOLDER = _temporary_folder()
+"""As it was when this was loaded; empty where there was none that could be written to."""
