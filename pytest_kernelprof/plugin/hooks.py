@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,12 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if benchmark.is_active(config):
         config.pluginmanager.register(benchmark.Bridge(settings), benchmark.PLUGIN)
     if settings.trace_dir:
-        try:
-            os.makedirs(settings.trace_dir, exist_ok=True)
-        except OSError as error:
-            raise pytest.UsageError(
-                f"--kernelprof-trace-dir: {settings.trace_dir!r} cannot be made ({error.strerror})"
-            ) from error
+        # Relative to where pytest was started: tests may change their directory.
+        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
+        _refuse_unwritable(folder)
+        config.stash[SETTINGS] = replace(settings, trace_dir=folder)
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
@@ -66,6 +65,21 @@ def pytest_configure(config: pytest.Config) -> None:
     # profiler logs, and compiled CPU graphs that show their kernels.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _refuse_unwritable(folder: str) -> None:
+    """Say at the start that the traces would be lost, not at the first of them.
+
+    Raises:
+        pytest.UsageError: nothing can be written to the folder, with the reason.
+    """
+    from pytest_kernelprof.report.traces import why_unwritable
+
+    why = why_unwritable(folder)
+    if why:
+        raise pytest.UsageError(
+            f"--kernelprof-trace-dir: {folder!r} cannot be made, or not be written to ({why})"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -215,8 +229,21 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     yield
-    if TEST in item.stash and item.stash[TEST].ledger.unconcluded:  # taken as fixtures ended
-        _conclude(item)
+    if TEST not in item.stash:
+        return
+    try:
+        if item.stash[TEST].ledger.unconcluded:  # taken as fixtures ended
+            _conclude(item)
+    finally:
+        _warn_of_unsaved(item)
+
+
+def _warn_of_unsaved(item: pytest.Item) -> None:
+    """Once the verdict is out, which a warning that is made an error would hide."""
+    from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+    for words in item.stash[TEST].ledger.unsaved:
+        item.warn(KernelprofWarning(words))
 
 
 def _whole_call_is_profiled(item: pytest.Item) -> bool:

@@ -302,6 +302,7 @@ class Ledger:
         comparisons: what gives the records of comparisons that no report has yet.
         broken: the messages of comparisons over their limit, which no conclusion has told yet.
         notes: what a conclusion is to warn of, besides the verdicts.
+        unsaved: why traces were not written that should have been.
     """
 
     def __init__(self, marks: Marks, undecided: str) -> None:
@@ -320,6 +321,7 @@ class Ledger:
         self.comparisons: list[Callable[[], run.Comparison]] = []
         self.broken: list[str] = []
         self.notes: list[str] = []
+        self.unsaved: list[str] = []
         self._asked: dict[Asked, None] = {}
         self.mark(marks)
 

@@ -14,7 +14,7 @@ from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
 from pytest_kernelprof.plugin.ledger import Asked, Ledger
-from pytest_kernelprof.report.traces import save_trace, trace_path
+from pytest_kernelprof.report.traces import trace_path
 from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.trace.writer import write_trace
@@ -172,5 +172,9 @@ def _keep(
     folder = test.settings.trace_dir
     if folder:
         path = trace_path(folder, test.id, len(test.ledger), profile.label)
-        save_trace(path, lambda to: write_trace(measurement.file.path, measurement.recording, to))
+        try:
+            write_trace(measurement.file.path, measurement.recording, path)
+        except OSError as error:  # the profile is judged all the same
+            why = f"{path} cannot be written ({error.strerror or error})"
+            test.ledger.unsaved.append(f"--kernelprof-trace-dir: {why}")
     return profile

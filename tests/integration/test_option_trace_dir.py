@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -88,22 +89,89 @@ def test_it(kernel_profile):
     assert list(kept(pytester).values()) == [3]
 
 
-def test_a_folder_that_cannot_be_made_does_not_hide_a_failure(
-    run: Run, pytester: pytest.Pytester
+def test_tests_whose_folders_and_names_run_together_have_files_of_their_own(
+    pytester: pytest.Pytester, run: Run
 ) -> None:
-    pytester.path.joinpath("traces").write_text("a file")
+    code = "import torch\ndef test_it(kernel_profile): kernel_profile(torch.ones, {})\n"
+    for number, folder in enumerate(("a", "a-test_b.py", "a/test_b.py")):
+        (pytester.path / folder).mkdir(parents=True)
+        (pytester.path / folder / "test_it.py").write_text(code.format(number))
+    (pytester.path / "a-test_it.py").write_text(code.format(1))
+    options = ("--kernelprof-trace-dir=traces", "--import-mode=importlib")
+    run(code.format(1), *options, "a", "a-test_b.py", "a-test_it.py")
+    assert len(kept(pytester)) == 4
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "/proc/self"])
+def test_a_folder_that_cannot_be_written_to_is_told_at_the_start(
+    run: Run, pytester: pytest.Pytester, folder: str
+) -> None:
+    if folder.startswith("/proc") and sys.platform != "linux":
+        pytest.skip("of Linux")
+    (pytester.path / "file").touch()
+    result = run("def test_it(): pass\n", f"--kernelprof-trace-dir={folder}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--kernelprof-trace-dir: '*{folder}' cannot be made, or not*(*"])
+
+
+@pytest.mark.parametrize("strict", [[], ["-Werror"]])
+def test_a_folder_that_is_lost_on_the_way_hides_no_verdict(run: Run, strict: list[str]) -> None:
     result = run(
         """
-def test_it(kernel_profile):
+import os, shutil
+def lose():
+    shutil.rmtree(os.path.join(start, "traces"), ignore_errors=True)
+start = os.getcwd()
+@pytest.mark.max_kernels(3)
+def test_kept(kernel_profile):
+    lose()
+    kernel_profile(three)
+@pytest.mark.max_kernels(2)
+def test_over(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.max_kernels(2)
+def test_whole_call():
+    three()
+@pytest.mark.xfail
+@pytest.mark.max_kernels(2)
+def test_expected(kernel_profile):
+    kernel_profile(three)
+def test_own(kernel_profile):
     kernel_profile(three)
     raise KeyError("mine")
 """,
         "--kernelprof-trace-dir=traces",
-        "-rf",
+        *strict,
     )
-    # The last exception, which the summary shows, is the test's own; a usage error is as good.
-    refused = result.ret == pytest.ExitCode.USAGE_ERROR
-    assert refused or "KeyError" in result.stdout.get_lines_after("*short test summary*")[0]
+    # Of the fifth test the teardown is expected to fail, too.
+    told = {"errors": 4, "xfailed": 2} if strict else {"warnings": 5, "xfailed": 1}
+    result.assert_outcomes(passed=1, failed=3, **told)
+    result.stdout.fnmatch_lines(
+        ["*--kernelprof-trace-dir: *test_kept-1.json.gz cannot be written*"]
+    )
+    result.stdout.fnmatch_lines(["*max_kernels: 3 > 2*", "*KeyError: 'mine'*"])
+
+
+def test_a_relative_folder_is_where_pytest_was_started(run: Run, pytester: pytest.Pytester) -> None:
+    run(
+        """
+import os
+def test_moves(kernel_profile, tmp_path):
+    os.chdir(tmp_path)
+    kernel_profile(three)
+    assert not list(tmp_path.iterdir())
+def test_stands_elsewhere(kernel_profile):
+    kernel_profile(three)
+def test_stands_nowhere(kernel_profile, tmp_path):
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    kernel_profile(three)
+    os.chdir(tmp_path)
+""",
+        "--kernelprof-trace-dir=traces",
+    )
+    assert len(kept(pytester)) == 3
 
 
 def test_without_it_nothing_is_written(run: Run, pytester: pytest.Pytester) -> None:
