@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import io
 import os
+import sys
 import tempfile
 
 
@@ -33,8 +34,9 @@ class Real:
     listdir = staticmethod(os.listdir)
     getpid = staticmethod(os.getpid)
     urandom = staticmethod(os.urandom)
+    settrace = staticmethod(sys.settrace)
+    gettrace = staticmethod(sys.gettrace)
     start_thread = staticmethod(_thread.start_new_thread)
-    thread_id = staticmethod(_thread.get_ident)
     lock = staticmethod(_thread.allocate_lock)
 
     fstatvfs = staticmethod(getattr(os, "fstatvfs", _unknown))  # Windows has none

@@ -17,7 +17,8 @@ import sysconfig
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.device.inventory import bound
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,23 +37,30 @@ def annotate_lines(names: OwnNames) -> Iterator[None]:
     A tracer that is already set (a debugger, coverage) pauses until the end.
     """
     tracer = _LineTracer(names.line)
-    before, before_threads = sys.gettrace(), threading.gettrace()
+    before, before_threads = Real.gettrace(), threading.gettrace()
     threading.settrace(tracer.on_call)
-    sys.settrace(tracer.on_call)
+    Real.settrace(tracer.on_call)
     try:
         yield
     finally:
-        sys.settrace(before)
-        threading.settrace(before_threads)
+        tracer.stop()  # in threads that go on, too
+        if Real.gettrace() in (tracer.on_call, None):  # else the code has set one of its own
+            Real.settrace(before)
+        if threading.gettrace() == tracer.on_call:
+            threading.settrace(before_threads)
 
 
 class _LineTracer:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._record: Any = load_torch().profiler.record_function
+        self._record: Any = bound().record_function
         self._library = library_folders()
         self._budget = _MAX_LINES
         self._followed: dict[str, bool] = {}
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self._budget = 0
 
     def on_call(self, frame: FrameType, event: str, _: object) -> Any:
         """The tracer of a new frame: None for library code."""
@@ -82,10 +90,8 @@ class _LineTracer:
         return on_event
 
     def _is_users(self, file: str) -> bool:
-        if file.startswith("<"):
-            return False
-        path = os.path.abspath(file)
-        return not path.startswith(_PACKAGE) and not path.startswith(self._library)
+        # Not made absolute, which fails where the working directory is gone.
+        return not file.startswith(("<", _PACKAGE, *self._library))
 
 
 def library_folders() -> tuple[str, ...]:

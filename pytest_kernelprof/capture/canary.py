@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 import os
 import statistics
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.attached_tools import tools_of
-from pytest_kernelprof.device.inventory import Device, load_torch
+from pytest_kernelprof.device.bindings import as_made, without_modes
+from pytest_kernelprof.device.inventory import Device, bound, load_torch
 from pytest_kernelprof.device.permissions import profiling_is_refused
 from pytest_kernelprof.device.procfs import mapped_files
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.system import Real
 
 _PROBE_LAUNCHES = 16
 _PROBE_ROUNDS = 30
@@ -49,7 +51,7 @@ def prime(device: Device) -> Primed:
     Raises:
         ProfilerUnavailable: the canary kernel was not seen; the message names the cause.
     """
-    key = (os.getpid(), device.index)
+    key = (Real.getpid(), device.index)
     if key not in _primed:
         before = _cost_of_a_launch()
         if not canary_seen():
@@ -60,38 +62,40 @@ def prime(device: Device) -> Primed:
 
 
 def canary_seen() -> bool:
-    """Whether a fresh profiler session sees a kernel that is certainly launched."""
-    torch = load_torch()
-    profiler = torch.profiler
-    session = profiler._KinetoProfile(
-        activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-    )
-    torch.cuda.synchronize()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        session.start()
+    """Whether a fresh profiler session sees a kernel that is certainly launched.
+
+    Raises:
+        ProfilerUnavailable: no profiler can be started.
+    """
+    torch = bound()
+    with as_made():
+        torch.module.cuda.init()
+    torch.synchronize()
+    running = profiler.start("cuda")
     try:
-        torch.cuda._sleep(1)
-        torch.cuda.synchronize()
+        torch.sleep(1)
+        torch.synchronize()
     finally:
-        session.stop()
-    return any(
-        event.device_type == torch.autograd.DeviceType.CUDA and "spin_kernel" in event.name
-        for event in session.events()
+        results = running.end()
+    on_gpu = torch.module.autograd.DeviceType.CUDA
+    return results is not None and any(
+        event.device_type() == on_gpu and "spin_kernel" in event.name()
+        for event in results.events()
     )
 
 
 def _cost_of_a_launch() -> float:
     """Host microseconds of launching one tiny kernel; median over rounds."""
-    torch = load_torch()
-    cell = torch.zeros(1, device="cuda")
+    torch = bound()
     costs = []
-    for _ in range(_PROBE_ROUNDS):
-        torch.cuda.synchronize()
-        start = now_ns()
-        for _ in range(_PROBE_LAUNCHES):
-            cell.add_(1)
-        costs.append((now_ns() - start) / 1e3 / _PROBE_LAUNCHES)
+    with as_made(), without_modes():
+        cell = torch.module.zeros(1, device="cuda")
+        for _ in range(_PROBE_ROUNDS):
+            torch.synchronize()
+            start = now_ns()
+            for _ in range(_PROBE_LAUNCHES):
+                cell.add_(1)
+            costs.append((now_ns() - start) / 1e3 / _PROBE_LAUNCHES)
     return statistics.median(costs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pytest_kernelprof.device.bindings import without_modes
 from pytest_kernelprof.device.inventory import load_torch
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ class L2Flush:
         if self._device.kind != "cuda" or not self._device.l2_bytes:
             return
         torch = load_torch()
-        buffers = self._buffers.get(self._device.index)
-        if buffers is None:
-            # Rows and their maxima: a reduction along rows needs no memory beside these.
-            rows = 2 * self._device.l2_bytes // (4 * _FLUSHED_ROW)
-            buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
-            buffers = self._buffers[self._device.index] = buffer, buffer.new_empty(rows)
-        torch.amax(buffers[0], 1, out=buffers[1])
+        with without_modes():
+            buffers = self._buffers.get(self._device.index)
+            if buffers is None:
+                # Rows and their maxima: a reduction along rows needs no memory beside these.
+                rows = 2 * self._device.l2_bytes // (4 * _FLUSHED_ROW)
+                buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
+                buffers = self._buffers[self._device.index] = buffer, buffer.new_empty(rows)
+            torch.amax(buffers[0], 1, out=buffers[1])

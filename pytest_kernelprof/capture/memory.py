@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.device.bindings import as_made
 from pytest_kernelprof.device.inventory import Device, devices_in_use, load_torch, synchronize
 from pytest_kernelprof.schema.recording import MemoryUse
 
@@ -27,21 +28,27 @@ def watch_memory(
     history that the user is recording).
     """
     torch = load_torch()
-    if device.kind != "cuda" or not _history_is_free(torch):
+    if device.kind != "cuda":
         return None
+    with as_made():  # also where the code has patched what the history is ended with
+        if not _history_is_free(torch):
+            return None
     peaks, allocations = [], []
     for _ in range(rounds):
         call = prepare()
         synchronize(device)
-        before = _device_allocations(torch)
-        torch.cuda.memory._record_memory_history("all", context=None, max_entries=_MAX_HISTORY)
+        with as_made():
+            before = _device_allocations(torch)
+            torch.cuda.memory._record_memory_history("all", context=None, max_entries=_MAX_HISTORY)
         try:
             result = call()
             synchronize(device)
-            after = _device_allocations(torch)
-            traces = torch.cuda.memory._snapshot()["device_traces"]
+            with as_made():
+                after = _device_allocations(torch)
+                traces = torch.cuda.memory._snapshot()["device_traces"]
         finally:
-            torch.cuda.memory._record_memory_history(None)
+            with as_made():
+                torch.cuda.memory._record_memory_history(None)
         del result
         if any(len(trace) >= _MAX_HISTORY for trace in traces):
             return None

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
 from pytest_kernelprof.capture.holder import outer_holder
+from pytest_kernelprof.capture.scratch import SCRATCH, Saved
 from pytest_kernelprof.clock import now_ns
-from pytest_kernelprof.device.inventory import Device, load_torch, synchronize
+from pytest_kernelprof.device.inventory import (
+    Device,
+    bound,
+    load_torch,
+    synchronize,
+    try_to_synchronize,
+)
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_PATIENCE_S = 5.0
+"""How long a device may take that a failed session is waited for; a kernel may never end."""
 
 
 class TraceFile:
@@ -35,7 +44,7 @@ class TraceFile:
 
     def __init__(
         self,
-        path: str,
+        saved: Saved,
         *,
         nonce: str = "",
         rounds: int,
@@ -44,20 +53,14 @@ class TraceFile:
         left_at_work: tuple[str, ...] = (),
         forks: int = 0,
     ) -> None:
-        self.path = path
+        self.path = saved.path
         self.nonce = nonce
         self.rounds = rounds
         self.collection_stopped = collection_stopped
         self.round_us = round_us
         self.left_at_work = left_at_work
         self.forks = forks
-        weakref.finalize(self, _remove, path, os.getpid())
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not remove its parent's file
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        weakref.finalize(self, saved.remove)
 
 
 class Session:
@@ -71,8 +74,9 @@ class Session:
         names: what its annotations are called.
 
     Raises:
-        ProfilerUnavailable: on entry, when a profiler is already running.
-        IncompleteProfile: on exit, when other code ended our profiler.
+        ProfilerUnavailable: on entry, when a profiler is already running or none can be started.
+        IncompleteProfile: on exit, when other code ended our profiler, or it could not be brought
+            to a good end. An exception of the measured code passes through.
     """
 
     def __init__(self, device: Device, *, stacks: bool, shapes: bool = False) -> None:
@@ -80,40 +84,34 @@ class Session:
         self._stacks = stacks
         self._shapes = shapes
         self._rounds = 0
-        self.names = OwnNames(os.urandom(8).hex())
+        self.names = OwnNames(Real.urandom(8).hex())
         self._round_us: list[float] = []
         self._left: dict[str, None] = {}
         self._forks = 0
-        self._profiler: Any = None
+        self._running: profiler.Running | None = None
+        self._results: Any = None
         self._collection_stopped = False
 
     def __enter__(self) -> Session:
         refuse_to_nest()
-        torch = load_torch()
-        synchronize(self._device)
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if self._device.kind == "cuda":
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        # The base class of torch.profiler.profile has no schedule and, unlike it, no reference
-        # cycle: its buffers are returned as soon as the session is dropped.
-        profiler = torch.profiler._KinetoProfile(
-            activities=activities,
-            with_stack=self._stacks,
-            record_shapes=self._shapes,
-            experimental_config=_experimental_config(torch, self._device),
-        )
-        with warnings.catch_warnings():
-            # torch 2.11 warns that events of earlier cycles are cleared; ours has one cycle.
-            warnings.simplefilter("ignore", UserWarning)
-            profiler.start()
-        self._profiler = profiler
-        self._sentinel(self.names.first_sentinel)
+        try:
+            synchronize(self._device)
+        except RuntimeError as error:
+            raise ProfilerUnavailable(
+                f"CUDA is broken, by what ran before these rounds: {_first_line(error)}"
+            ) from error
+        self._running = profiler.start(self._device.kind, stacks=self._stacks, shapes=self._shapes)
+        try:
+            self._sentinel(self.names.first_sentinel)
+        except BaseException:
+            self._running.end()
+            raise
         return self
 
     def setup(self) -> contextlib.AbstractContextManager[object]:
         """Annotate the making of arguments for the next round: no work of that is the call's."""
-        annotation: contextlib.AbstractContextManager[object] = (
-            load_torch().profiler.record_function(self.names.setup)
+        annotation: contextlib.AbstractContextManager[object] = bound().record_function(
+            self.names.setup
         )
         return annotation
 
@@ -123,44 +121,57 @@ class Session:
 
         A call that has returned may have left work behind: that is looked at then, too.
         """
-        torch = load_torch()
         name = f"{self.names.round}{self._rounds}"
         self._rounds += 1
         before, start = at_work(), now_ns()
         try:
-            with torch.profiler.record_function(name):
+            with bound().record_function(name):
                 yield
         finally:
             self._round_us.append((now_ns() - start) / 1e3)
-            synchronize(self._device)
+        synchronize(self._device)
         self._left |= dict.fromkeys(left_at_work(before, patiently=not self._left))
         self._forks += forks_since(before)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        torch = load_torch()
-        ended_by_others = not torch.autograd.profiler._is_profiler_enabled
+        assert self._running is not None, "entered"
+        ended_by_others = self._running.was_ended
         try:
-            if kind is None and not ended_by_others:
+            if kind is not None:
+                try_to_synchronize(self._device, _PATIENCE_S)
+            elif not ended_by_others:
                 self._sentinel(self.names.last_sentinel)
                 # torch 2.13 and later; before, full buffers show as missing kernels only.
-                is_stopped = getattr(torch.autograd, "_is_kineto_stopped", None)
+                is_stopped = getattr(load_torch().autograd, "_is_kineto_stopped", None)
                 self._collection_stopped = bool(is_stopped and is_stopped())
+                synchronize(self._device)
+        except Exception as error:
+            raise IncompleteProfile(
+                f"the profiler could not be brought to a good end: {_first_line(error)}"
+            ) from error
         finally:
             # Whatever happened, the next test must find no profiler running.
-            with contextlib.suppress(RuntimeError) if ended_by_others else contextlib.nullcontext():
-                self._profiler.stop()
-        if ended_by_others and kind is None:
+            self._results = self._running.end()
+        if kind is None and not self._running.is_of_this_thread:
+            raise IncompleteProfile(
+                "the measured block was entered in one thread and left in another, which cannot "
+                "end a profiler: enter and leave it in the same"
+            )
+        if kind is None and (ended_by_others or self._results is None):
             raise IncompleteProfile(
                 "another profiler was started and stopped inside the measured code, which ended "
                 "ours: take torch.profiler (or a tool that uses it) out of the measured code"
             )
 
     def export(self) -> TraceFile:
-        """Export the trace of the finished session."""
-        handle, path = tempfile.mkstemp(prefix="kernelprof-", suffix=".json")
-        os.close(handle)
-        file = TraceFile(
-            path,
+        """Export the trace of the finished session.
+
+        Raises:
+            IncompleteProfile: it could not be written.
+        """
+        results, self._results = self._results, None
+        return TraceFile(
+            SCRATCH.save(results.save),
             nonce=self.names.nonce,
             rounds=self._rounds,
             collection_stopped=self._collection_stopped,
@@ -168,20 +179,16 @@ class Session:
             left_at_work=tuple(self._left),
             forks=self._forks,
         )
-        self._profiler.export_chrome_trace(path)
-        self._profiler = None
-        return file
 
     def _sentinel(self, name: str) -> None:
         """Launch a kernel of our own, apart from the rounds: if it is missing, others may be.
 
         The first also takes the profiler's first buffer request (0.5 ms and more) on itself.
         """
-        if self._device.kind != "cuda":
-            return
-        torch = load_torch()
-        with torch.profiler.record_function(name):
-            torch.cuda._sleep(1)
+        if self._device.kind == "cuda":
+            torch = bound()
+            with torch.record_function(name):
+                torch.sleep(1)
 
 
 def refuse_to_nest() -> None:
@@ -190,15 +197,12 @@ def refuse_to_nest() -> None:
     Raises:
         ProfilerUnavailable: with the remedy.
     """
-    torch = load_torch()
+    torch = bound()
     # The first is this thread's state only, the second is set by any thread.
-    here, anywhere = (
-        torch.autograd._profiler_enabled(),
-        torch.autograd.profiler._is_profiler_enabled,
-    )
-    if here or anywhere:
+    here = torch.runs_in_this_thread()
+    if here or torch.any_profiler_runs:
         raise ProfilerUnavailable(_already_running("this thread" if here else "another thread"))
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+    if torch.is_initialized() and torch.is_capturing():
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"
         )
@@ -218,9 +222,6 @@ def _already_running(thread: str) -> str:
     )
 
 
-def _experimental_config(torch: Any, device: Device) -> Any:
-    config = torch._C._profiler._ExperimentalConfig
-    if device.kind == "cuda":
-        return config(enable_cuda_sync_events=True)
-    # Python threads that the measured code starts are seen on the CPU only with this.
-    return config(profile_all_threads=True)
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

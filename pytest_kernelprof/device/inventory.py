@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_kernelprof.device.bindings import as_made, bind, bound_already
+from pytest_kernelprof.device.health import refuse_broken
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from pytest_kernelprof.device.bindings import Torch
 
 DeviceKind = Literal["cuda", "cpu"]
 
@@ -48,11 +53,26 @@ class Device:
 
 
 def load_torch() -> ModuleType:
-    """Import torch, quietly set up for profiling.
+    """Import torch, quietly set up for profiling, and bind the functions of it that we need.
 
     Raises:
         ProfilerUnavailable: torch is not installed, or too old.
     """
+    torch: ModuleType = bound().module
+    _refuse_old(str(getattr(torch, "__version__", "")))
+    return torch
+
+
+def bound() -> Torch:
+    """torch's functions as torch made them; it is loaded if it is not there yet.
+
+    Raises:
+        ProfilerUnavailable: torch is not installed, or too old to be loaded by us.
+    """
+    return bound_already() or bind(_load())
+
+
+def _load() -> ModuleType:
     os.environ.setdefault("KINETO_LOG_LEVEL", _KINETO_LOG_LEVEL)
     # A compiled CPU graph shows its kernels only when Inductor was told so before compiling.
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
@@ -64,6 +84,11 @@ def load_torch() -> ModuleType:
             "PyTorch: install torch in this environment"
         ) from error
     torch: ModuleType = loaded
+    if not hasattr(torch, "_C"):  # a folder of that name, or what a test put in its place
+        raise ProfilerUnavailable(
+            f"the module torch is not PyTorch ({getattr(torch, '__file__', None) or torch!r}): "
+            "see what stands before it on sys.path or in sys.modules"
+        )
     _refuse_old(str(getattr(torch, "__version__", "")))
     return torch
 
@@ -92,6 +117,11 @@ def _refuse_old(version: str) -> None:
 def why_no_gpu() -> str:
     """Why there is no usable GPU in this process, in words; empty when there is one."""
     torch = load_torch()
+    with as_made():
+        return _why_no_gpu(torch)
+
+
+def _why_no_gpu(torch: Any) -> str:
     if torch.version.cuda is None and torch.version.hip is None:
         return f"no GPU: torch {torch.__version__} is built without CUDA"
     if torch.cuda._is_in_bad_fork():
@@ -116,16 +146,19 @@ def current_device(kind: DeviceKind) -> Device:
     """The current device of a kind.
 
     Raises:
-        ProfilerUnavailable: "cuda" was asked for and there is none; the message says why.
+        ProfilerUnavailable: "cuda" was asked for and there is none, or a test has broken it; the
+            message says why.
     """
     torch = load_torch()
     if kind == "cpu":
         return Device("cpu", 0, _cpu_name(), "", 0, _versions(torch))
+    refuse_broken()
     reason = why_no_gpu()
     if reason:
         raise ProfilerUnavailable(reason)
-    index = torch.cuda.current_device()
-    properties = torch.cuda.get_device_properties(index)
+    with as_made():
+        index = torch.cuda.current_device()
+        properties = torch.cuda.get_device_properties(index)
     return Device(
         "cuda",
         index,
@@ -147,7 +180,9 @@ def gpu_uuid(device: Device) -> str:
     """
     if device.kind != "cuda":
         raise ValueError(f"a GPU has a UUID, got a device of kind {device.kind!r}")
-    return str(load_torch().cuda.get_device_properties(device.index).uuid)
+    torch = load_torch()
+    with as_made():
+        return str(torch.cuda.get_device_properties(device.index).uuid)
 
 
 def devices_in_use() -> list[int]:
@@ -155,18 +190,46 @@ def devices_in_use() -> list[int]:
 
     Synchronising the others would create a context on each of them.
     """
-    torch = load_torch()
-    if not torch.cuda.is_initialized():
+    torch = bound()
+    if not torch.is_initialized():
         return []
-    return [i for i in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(i)]
+    return [i for i in range(torch.count()) if torch.has_context(i)]
 
 
 def synchronize(device: Device) -> None:
-    """Wait for all work on every device in use; nothing on the CPU."""
+    """Wait for all work on every device in use; nothing on the CPU.
+
+    Raises:
+        RuntimeError: CUDA is broken, or was broken by the work.
+    """
     if device.kind == "cuda":
-        torch = load_torch()
+        torch = bound()
         for index in devices_in_use():
-            torch.cuda.synchronize(index)
+            current = torch.exchange_device(index)
+            try:
+                torch.synchronize()
+            finally:
+                torch.put_back_device(current)
+
+
+def try_to_synchronize(device: Device, limit_s: float) -> bool:
+    """Wait for the devices, but not for longer than this and whatever they answer; whether they
+    are done. Signals are handled meanwhile."""
+    if device.kind != "cuda":
+        return True
+    waiting, done = Real.lock(), list[bool]()
+
+    def wait() -> None:
+        with contextlib.suppress(Exception):
+            synchronize(device)
+            done.append(True)
+        waiting.release()
+
+    waiting.acquire()
+    with contextlib.suppress(RuntimeError):  # no more threads
+        Real.start_thread(wait, ())
+        waiting.acquire(timeout=limit_s)
+    return bool(done)
 
 
 def _cpu_name() -> str:

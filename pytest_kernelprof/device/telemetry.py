@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from pytest_kernelprof.clock import sleep, unix_ns
-from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, gpu_of, refused
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
@@ -190,10 +190,13 @@ def _with_throttled_block(
 
 def _pulse(device: Device) -> None:
     """A tiny kernel, so that this process shows in NVML's next sample."""
-    torch = load_torch()
-    with torch.cuda.device(device.index):
-        torch.cuda._sleep(1)
-        torch.cuda.synchronize()
+    torch = bound()
+    current = torch.exchange_device(device.index)
+    try:
+        torch.sleep(1)
+        torch.synchronize()
+    finally:
+        torch.put_back_device(current)
 
 
 def _now_us() -> int:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
 from pytest_kernelprof.capture.compilations import Compilations, compilations
+from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.trace.model import NO_ID
@@ -102,8 +103,14 @@ def read(
     Args:
         compiled: what torch.compile did meanwhile.
         watched: of a CPU session, the compiled code that was called.
+
+    Raises:
+        IncompleteProfile: it cannot be read.
     """
-    trace = read_trace(file.path)
+    try:
+        trace = read_trace(file.path)
+    except TraceError as error:
+        raise IncompleteProfile(f"the profiler's own trace: {error}") from error
     recording = Recording(
         schema=VERSION,
         device_kind=device.kind,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import pytest_kernelprof.system  # noqa: F401 (bound here, before anything is patched)
 from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin.collect import Collector
-from pytest_kernelprof.plugin.keys import COLLECTOR, SETTINGS, TAKEN, TEST
+from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, TAKEN, TEST
 from pytest_kernelprof.plugin.marks import (
     find_marks_in_vain,
     known_marks,
@@ -82,6 +84,27 @@ def _refuse_unwritable(folder: str) -> None:
         )
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first fixture runs: what a test may take away is taken hold of."""
+    config = session.config
+    settings = config.stash[SETTINGS]
+    if not settings.disable and (settings.all or any(map(_concerns_us, session.items))):
+        from pytest_kernelprof.capture.scratch import SCRATCH
+
+        config.stash[MEASURES] = True
+        SCRATCH.hold()
+        config.add_cleanup(SCRATCH.let_go)
+        _bind_torch(config)
+
+
+def _bind_torch(config: pytest.Config) -> None:
+    """Take hold of torch's functions, if it is loaded, before a test patches them."""
+    if config.stash.get(MEASURES, False) and "torch" in sys.modules:
+        from pytest_kernelprof.device.bindings import bind_if_loaded
+
+        bind_if_loaded()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     find_marks_in_vain(config, items)
     if not config.stash[SETTINGS].only:
@@ -98,6 +121,7 @@ def _concerns_us(item: pytest.Item) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    _bind_torch(item.config)  # a test before this one may have loaded it
     note_defaults(item)
     refuse_misspelt(item, OPTIONS_FORM)
     refuse_marks_in_vain(item)
@@ -114,6 +138,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _resolve_device(item: pytest.Item) -> DeviceKind:
     """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
+    from pytest_kernelprof.device.health import refuse_broken, why_broken
     from pytest_kernelprof.device.inventory import why_no_gpu
     from pytest_kernelprof.errors import ProfilerUnavailable
 
@@ -123,6 +148,9 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
         return _on_cpu(marks)
     reason = why_no_gpu()
     if not reason:
+        if settings.all and not _concerns_us(item):  # what it does without CUDA is its own affair
+            return "cpu" if why_broken() else "cuda"
+        refuse_broken()
         return "cuda"
     if not _concerns_us(item):  # --kernelprof-all looks at it, nothing asks for a GPU
         return "cpu"
@@ -150,6 +178,7 @@ def _begin(item: pytest.Item) -> MeasuredTest:
     from pytest_kernelprof.report.progress import measuring
     from pytest_kernelprof.schema.run import Place
 
+    item.config.stash[MEASURES] = True  # which a fixture fetched by name did not tell before
     settings, marks = item.config.stash[SETTINGS], known_marks(item)
     path, line = item.reportinfo()[:2]
     item.stash[TEST] = test = MeasuredTest(
@@ -228,7 +257,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    yield
+    try:
+        yield
+    finally:
+        _leave_all_as_it_was(item)
     if TEST not in item.stash:
         return
     try:
@@ -244,6 +276,16 @@ def _warn_of_unsaved(item: pytest.Item) -> None:
 
     for words in item.stash[TEST].ledger.unsaved:
         item.warn(KernelprofWarning(words))
+
+
+def _leave_all_as_it_was(item: pytest.Item) -> None:
+    """For the next test: no profiler of ours runs on, and who broke CUDA is known."""
+    if item.config.stash.get(MEASURES, False) and "torch" in sys.modules:
+        from pytest_kernelprof.capture.profiler import end_left_open
+        from pytest_kernelprof.device.health import look_after
+
+        end_left_open()
+        look_after(item.nodeid)
 
 
 def _whole_call_is_profiled(item: pytest.Item) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # On the config.
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+MEASURES = pytest.StashKey[bool]()
+"""Whether any test of the run asks for a measurement."""
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
 IN_VAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()
 """The files whose ``pytestmark`` nobody reads, each with the markers of ours in it."""

@@ -7,7 +7,6 @@ import os
 import pkgutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 import pytest_kernelprof
+from pytest_kernelprof.device import lock
 from pytest_kernelprof.device.lock import lock_by_uuid
 from pytest_kernelprof.device.workers import gpus_of_machine
 
@@ -125,17 +125,23 @@ def test_without_unix_all_modules_load_and_the_cpu_is_counted_and_judged(
     platform: str, answers: dict[str, list[Any]]
 ) -> None:
     kernels, place, status, linux = answers[platform]
-    assert (kernels, status, linux) == (1, 0, [])
+    assert (kernels, status) == (1, 0)
+    assert not other_files(linux) if platform == "linux" else not linux
     assert place.startswith("CPU (")
+
+
+def other_files(linux: list[str]) -> list[str]:
+    """Without those that lie in our own folder, which Linux reaches through its open handle."""
+    return [path for path in linux if not path.startswith("/proc/self/fd/")]
 
 
 def test_what_opens_a_file_of_linux_is_noticed(answers: dict[str, list[Any]]) -> None:
     """Else the test above would hold for nothing."""
-    assert answers["loud"][-1] == ["/proc/self/maps"]
+    assert other_files(answers["loud"][-1]) == ["/proc/self/maps"]
 
 
 def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
     monkeypatch.delattr(os, "O_NOFOLLOW", raising=False)
     with lock_by_uuid("a-uuid", 1.0, "a test"):
         (note,) = (tmp_path / "kernelprof-locks").glob("*.holder")

@@ -16,6 +16,7 @@ from compiled import fused, hidden
 from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
 from pytest_kernelprof.device.conditions import unwatched
 from pytest_kernelprof.device.inventory import Device
@@ -399,7 +400,8 @@ def recorded_session(name: str, integrity: Integrity | None = None) -> sessions.
     found = reading(name)
     facts = session_facts(found)
     facts = replace(facts, integrity=integrity or Integrity())
-    file = TraceFile(str(FOLDER / "none.json"), rounds=facts.rounds, collection_stopped=False)
+    saved = Saved(Folder(str(FOLDER), maker=0), "none.json")
+    file = TraceFile(saved, rounds=facts.rounds, collection_stopped=False)
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
     return sessions.Taken(file, found.trace, found.links, recording, facts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from msgspec.structs import replace as replace_record
 from records import CPU, around, counted, kernel, mlp, profile
 
+from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate
@@ -166,7 +168,8 @@ def test_counts_that_differ_are_a_warning_where_a_time_is_judged() -> None:
 def measured(folder: Path, profile: Profile) -> Measurement:
     path = folder / f"{len(list(folder.iterdir()))}.json"
     path.write_text('{"traceEvents": []}')
-    file = TraceFile(str(path), rounds=2, collection_stopped=False)
+    saved = Saved(Folder(str(path.parent), maker=os.getpid()), path.name)
+    file = TraceFile(saved, rounds=2, collection_stopped=False)
     return Measurement(profile, file, Recording(schema=1, rounds=2))
 
 

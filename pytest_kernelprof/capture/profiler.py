@@ -1,0 +1,134 @@
+"""torch's profiler, started and ended by functions that no test can patch.
+
+``torch.profiler`` ends by synchronising first, through functions that tests patch and that a broken
+CUDA refuses; it is never ended then, and every later profile of the process is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.device.bindings import as_made
+from pytest_kernelprof.device.inventory import bound
+from pytest_kernelprof.errors import ProfilerUnavailable
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.recording import DeviceKind
+
+_DEEPEST = 3
+
+_open: list[Running] = []
+_of_thread = threading.local()
+
+
+class Running:
+    """A profiler that runs until ``end``."""
+
+    def __init__(self, in_this_thread: bool) -> None:
+        # Else all threads have it, and any of them may end it.
+        self._in_one_thread = in_this_thread
+        _of_thread.running = self
+
+    @property
+    def is_of_this_thread(self) -> bool:
+        """Whether this thread may end it."""
+        # Not by the thread's number, which another has when it is gone.
+        return not self._in_one_thread or getattr(_of_thread, "running", None) is self
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether other code has ended it."""
+        torch = bound()
+        if self not in _open or not torch.any_profiler_runs:
+            return True
+        looks_here = self._in_one_thread and self.is_of_this_thread
+        return looks_here and not torch.runs_in_this_thread()
+
+    def end(self) -> Any:
+        """End it, and whatever was started on top of it; hands back what it recorded, or None.
+
+        What could not be recorded is missing there; nothing is raised for it.
+        """
+        if self not in _open:
+            return None
+        results = _end_all()
+        _open.remove(self)  # not if it was interrupted: then `end_left_open` ends it
+        return results
+
+
+def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Running:
+    """Start a profiler of the CPU and, of that kind, CUDA.
+
+    Raises:
+        ProfilerUnavailable: it cannot be started, or would see no GPU; the message says why.
+    """
+    torch = bound()
+    activity = torch.module.profiler.ProfilerActivity
+    activities = [activity.CPU] + [activity.CUDA] * (kind == "cuda")
+    running: Running | None = None
+    try:
+        with as_made(), warnings.catch_warnings():
+            # torch 2.11 warns that events of earlier cycles are cleared; ours has one cycle.
+            warnings.simplefilter("ignore", UserWarning)
+            profiler = torch.profiler(
+                activities=activities,
+                with_stack=stacks,
+                record_shapes=shapes,
+                experimental_config=_experimental_config(torch.module, kind),
+            )
+            profiler.start()
+        running = Running(in_this_thread=torch.runs_in_this_thread())
+        if kind == "cuda" and profiler.profiler.use_device != "cuda":
+            raise ProfilerUnavailable(
+                "the profiler started without CUDA: torch.cuda.is_available() says that there is "
+                "no GPU, which was otherwise before; patch it in the measured code alone"
+            )
+        _open.append(running)
+    except ProfilerUnavailable:
+        _end_all()
+        raise
+    except Exception as error:
+        _end_all()
+        raise ProfilerUnavailable(
+            f"the profiler cannot be started: {type(error).__name__}: {error}"
+        ) from error
+    except BaseException:  # an interrupt, at any of these lines
+        _end_all()
+        raise
+    return running
+
+
+def end_left_open() -> bool:
+    """End a profiler of ours that a test has left running (a region that it entered and never
+    left); whether there was one."""
+    left = list(_open)
+    for running in left:
+        running.end()
+    return bool(left)
+
+
+def _experimental_config(torch: Any, kind: DeviceKind) -> Any:
+    config = torch._C._profiler._ExperimentalConfig
+    if kind == "cuda":
+        return config(enable_cuda_sync_events=True)
+    # Python threads that the measured code starts are seen on the CPU only with this.
+    return config(profile_all_threads=True)
+
+
+def _end_all() -> Any:
+    """End the profiler that runs in this thread (or in all), and any below it; the last results."""
+    torch, results = bound(), None
+    try:
+        with contextlib.suppress(RuntimeError):  # torch 2.11: it was ended already
+            results = torch.disable_profiler()
+        for _ in range(_DEEPEST):
+            if not torch.runs_in_this_thread():
+                break
+            with contextlib.suppress(RuntimeError):
+                torch.disable_profiler()
+    finally:
+        torch.run_on_profiler_stop()
+    return results

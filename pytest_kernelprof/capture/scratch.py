@@ -1,0 +1,254 @@
+"""Where torch writes a trace: a folder of ours, which is held open and which no test can take away.
+
+The profiler takes a path and tells of no failure, so a place is tried before, and the file's end is
+looked at after. On Linux the path goes through the open folder (``/proc/self/fd/...``): whatever
+becomes of the temporary folder's name, or stands in it, the file lies where it was meant to.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import itertools
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PREFIX = "kernelprof-traces-"
+_MEMORY = "/dev/shm"
+_ENOUGH_BYTES = 64 << 20
+_END = 64
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of this process.
+
+    Attributes:
+        path: where it was made. maker: the process that made it.
+        handle: holds it open; None where the system cannot open a folder or has no path through
+            an open one.
+        identity: device and inode, so that a closed handle whose number is taken is noticed.
+    """
+
+    path: str
+    maker: int
+    handle: int | None = None
+    identity: tuple[int, int] = (0, 0)
+
+    def file(self, name: str) -> str:
+        """The path to hand out for a file in it."""
+        base = self.path if self.handle is None else f"/proc/self/fd/{self.handle}"
+        return f"{base}/{name}"
+
+    def is_held(self) -> bool:
+        """Whether the folder is still what paths in it lead to."""
+        if self.handle is None:
+            return True
+        with contextlib.suppress(OSError):
+            return _identity(self.handle) == self.identity
+        return False
+
+    def free_bytes(self) -> int | None:
+        """What is free there; None where the system does not tell."""
+        found = None if self.handle is None else Real.fstatvfs(self.handle)
+        return None if found is None else int(found.f_bavail * found.f_frsize)
+
+    def remove(self, name: str) -> None:
+        """Remove a file in it, if it is there; nothing in another process."""
+        if Real.getpid() == self.maker and self.is_held():
+            with contextlib.suppress(OSError):
+                Real.unlink(self.file(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A file that was written whole."""
+
+    folder: Folder
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Where to read it."""
+        return self.folder.file(self.name)
+
+    def remove(self) -> None:
+        """Remove it."""
+        self.folder.remove(self.name)
+
+
+class Scratch:
+    """The folders of a process, one a place, made when they are first asked for.
+
+    Args:
+        places: folders that ours are made in, the first with room first.
+    """
+
+    def __init__(self, places: tuple[str, ...]) -> None:
+        self._places = places
+        self._folders: dict[str, Folder] = {}
+
+    def hold(self) -> None:
+        """Make the first folder now, before a test can hinder it; what fails is tried again."""
+        for place in self._places:
+            with contextlib.suppress(OSError):
+                self._folder(place)
+                return
+
+    def save(self, write: Callable[[str], object]) -> Saved:
+        """Have a JSON file written to the path that ``write`` is given.
+
+        Raises:
+            IncompleteProfile: there is no place to write to, or it did not become whole; nothing
+                is left behind.
+        """
+        folder = self._choose()
+        saved = Saved(folder, f"kernelprof-{Real.getpid()}-{next(_numbers)}.json")
+        why = ""
+        try:
+            write(saved.path)
+            whole = _ends_like_json(saved.path)
+        except Exception as error:
+            whole, why = False, f"{type(error).__name__}: {error}; "
+        finally:
+            folder.remove(f"{saved.name}.tmp")  # where Kineto writes first
+        if whole:
+            return saved
+        saved.remove()
+        raise IncompleteProfile(
+            f"the profiler's trace could not be written whole to {folder.path} ({why}"
+            f"{_free_words(folder)}): make room there, or set TMPDIR to a folder that has some"
+        )
+
+    def let_go(self) -> None:
+        """Remove the folders, as far as nothing is in them; another ``save`` makes new ones."""
+        for place, folder in list(self._folders.items()):
+            if folder.maker == Real.getpid():
+                with contextlib.suppress(OSError):
+                    Real.rmdir(folder.path)
+                    del self._folders[place]
+                    _close(folder)
+
+    def clear(self) -> None:
+        """Remove the folders and what is in them."""
+        for folder in self._folders.values():
+            if folder.maker == Real.getpid() and folder.is_held():
+                with contextlib.suppress(OSError):
+                    for name in Real.listdir(folder.file("")):
+                        folder.remove(name)
+        self.let_go()
+
+    def _choose(self) -> Folder:
+        """The first place that can be written to and has room; else that with most of it."""
+        usable: list[tuple[int, Folder]] = []
+        reasons = []
+        for place in self._places:
+            try:
+                folder = self._usable(place)
+            except OSError as error:
+                reasons.append(f"{place}: {error.strerror or error}")
+                continue
+            free = folder.free_bytes()
+            if free is None or free >= _ENOUGH_BYTES:
+                return folder
+            usable.append((free, folder))
+        if not usable:
+            raise IncompleteProfile(
+                "there is no folder that the profiler's trace can be written to "
+                f"({'; '.join(reasons) or 'no temporary folder was writable at the start'}): set "
+                "TMPDIR to one that can be"
+            )
+        return max(usable, key=lambda one: one[0])[1]
+
+    def _usable(self, place: str) -> Folder:
+        """Our folder there, made anew where it is gone; it was just written to.
+
+        Raises:
+            OSError: nothing can be written there.
+        """
+        folder = self._folder(place)
+        try:
+            _try_to_write(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EBADF):
+                raise
+            del self._folders[place]
+            folder = self._folder(place)
+            _try_to_write(folder)
+        return folder
+
+    def _folder(self, place: str) -> Folder:
+        folder = self._folders.get(place)
+        if folder is None or not folder.is_held():
+            folder = self._folders[place] = _make_folder(place)
+        return folder
+
+
+def _make_folder(place: str) -> Folder:
+    # Windows takes a slash too, and in the trace, which holds its own path, it needs no escape.
+    path = f"{place}/{_PREFIX}{Real.getpid()}-{Real.urandom(4).hex()}".replace(os.sep, "/")
+    Real.mkdir(path, 0o700)
+    if sys.platform != "linux":
+        return Folder(path, Real.getpid())
+    handle = Real.open_handle(path, _FOLDER_FLAGS)
+    held = Folder(path, Real.getpid(), handle, _identity(handle))
+    try:
+        _try_to_write(held)
+    except FileNotFoundError:  # no /proc here
+        Real.close(handle)
+        return Folder(path, Real.getpid())
+    return held
+
+
+def _close(folder: Folder) -> None:
+    if folder.handle is not None and folder.is_held():
+        Real.close(folder.handle)
+
+
+def _identity(handle: int) -> tuple[int, int]:
+    found = Real.fstat(handle)
+    return found.st_dev, found.st_ino
+
+
+def _try_to_write(folder: Folder) -> None:
+    name = f"kernelprof-{Real.getpid()}-try"
+    try:
+        with Real.file(folder.file(name), "wb") as file:
+            file.write(b"{}")
+    finally:
+        folder.remove(name)
+
+
+def _ends_like_json(path: str) -> bool:
+    with Real.file(path) as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _END))
+        return bool(file.read().rstrip().endswith(b"}"))
+
+
+def _free_words(folder: Folder) -> str:
+    free = folder.free_bytes()
+    return "it ends too early" if free is None else f"{free} bytes are free there"
+
+
+def _places() -> tuple[str, ...]:
+    """The temporary folder first, since traces may be large; memory where that one fails."""
+    found = [TEMPORARY_FOLDER, _MEMORY if sys.platform == "linux" else ""]
+    return tuple(place for place in found if place)
+
+
+SCRATCH = Scratch(_places())
+"""This process's, in the places that there were when the run began."""
+atexit.register(SCRATCH.clear)

@@ -1,0 +1,158 @@
+"""torch's functions as torch made them, bound before a test can put others in their place.
+
+Tests patch ``torch.cuda.is_available``, ``current_device`` or ``synchronize``; a session that goes
+through them cannot be ended any more, or sees no GPU. What is called often is bound here. What
+torch itself looks up by name, ``as_made`` puts back for a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Where torch's profiler, and what we ask of a device, look functions up.
+_LOOKED_UP_IN = (
+    "torch.cuda",
+    "torch.cuda.memory",
+    "torch.autograd",
+    "torch.autograd.profiler",
+    "torch.profiler",
+    "torch.profiler.profiler",
+    "uuid",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """The functions that a session needs; those of CUDA are None in a build without it.
+
+    Attributes:
+        module: torch itself, whatever stands in ``sys.modules`` later.
+        profiler: the class under ``torch.profiler.profile``. It has no schedule and, unlike that
+            one, no reference cycle: its buffers are returned as soon as it is dropped.
+        record_function: annotates.
+        disable_profiler, run_on_profiler_stop: end whatever profiler runs.
+        runs_in_this_thread: whether the thread has a profiler of its own.
+        is_initialized, default_stream, sleep, synchronize, exchange_device, put_back_device, count,
+            has_context, is_capturing: of CUDA.
+    """
+
+    module: Any
+    profiler: Any
+    record_function: Any
+    disable_profiler: Callable[[], Any]
+    run_on_profiler_stop: Callable[[], None]
+    runs_in_this_thread: Callable[[], bool]
+    is_initialized: Callable[[], bool]
+    default_stream: Callable[[], Any]
+    sleep: Callable[[int], None]
+    synchronize: Callable[[], None]
+    exchange_device: Callable[[int], int]
+    put_back_device: Callable[[int], int]
+    count: Callable[[], int]
+    has_context: Callable[[int], bool]
+    is_capturing: Callable[[], bool]
+
+    @property
+    def any_profiler_runs(self) -> bool:
+        """Whether one runs in any thread, as Python's side of the profiler has it."""
+        return bool(self.module.autograd.profiler._is_profiler_enabled)
+
+
+_bound: list[Torch] = []
+# What stands in torch's modules: whose names, and what each meant.
+_made: list[tuple[dict[str, Any], str, Any]] = []
+
+
+def bind_if_loaded() -> None:
+    """Bind torch's functions if torch is there already; it is not loaded for this."""
+    torch = sys.modules.get("torch")
+    if not _bound and torch is not None:
+        with contextlib.suppress(AttributeError):  # too old, half loaded, or no torch at all
+            bind(torch)
+
+
+def bind(torch: ModuleType | None) -> Torch:
+    """The functions as they are now, of the first call as long as the process lives."""
+    if not _bound:
+        functions = _functions(torch)
+        _made.extend(_found(_LOOKED_UP_IN))
+        _bound.append(functions)
+    return _bound[0]
+
+
+def bound_already() -> Torch | None:
+    """The functions, if any were needed so far."""
+    return _bound[0] if _bound else None
+
+
+def _functions(torch: Any) -> Torch:
+    def of_cuda(name: str) -> Any:
+        return getattr(torch._C, name, None)
+
+    return Torch(
+        module=torch,
+        profiler=torch.profiler._KinetoProfile,
+        record_function=torch.profiler.record_function,
+        disable_profiler=torch._C._autograd._disable_profiler,
+        run_on_profiler_stop=torch.autograd.profiler._run_on_profiler_stop,
+        runs_in_this_thread=torch._C._autograd._profiler_enabled,
+        is_initialized=torch.cuda.is_initialized,
+        default_stream=torch.cuda.default_stream,
+        sleep=of_cuda("_cuda_sleep"),
+        synchronize=of_cuda("_cuda_synchronize"),
+        exchange_device=of_cuda("_cuda_exchangeDevice"),
+        put_back_device=of_cuda("_cuda_maybeExchangeDevice"),
+        count=of_cuda("_cuda_getDeviceCount"),
+        has_context=of_cuda("_cuda_hasPrimaryContext"),
+        is_capturing=of_cuda("_cuda_isCurrentStreamCapturing"),
+    )
+
+
+def _found(modules: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """The functions, classes and modules that stand in these modules."""
+    for module in modules:
+        standing = vars(importlib.import_module(module))
+        for name, value in list(standing.items()):
+            if callable(value) or isinstance(value, ModuleType):
+                yield standing, name, value
+
+
+@contextlib.contextmanager
+def without_modes() -> Iterator[None]:
+    """Within this, tensors are plain and real, whatever modes the test is in: what we keep for the
+    process would be of no use to the next test if it were an inference tensor, or a fake one."""
+    torch = _bound[0].module
+    dispatch = importlib.import_module("torch.utils._python_dispatch")
+    with (
+        dispatch._disable_current_modes(),
+        torch._C.DisableTorchFunction(),
+        torch.inference_mode(False),
+        torch.no_grad(),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def as_made() -> Iterator[None]:
+    """Within this, torch finds its own functions, whatever a test has patched; outside of it the
+    patches stand again."""
+    patched = [
+        (standing, name, standing[name], made)
+        for standing, name, made in _made
+        if standing.get(name, made) is not made
+    ]
+    for standing, name, _, made in patched:
+        standing[name] = made
+    try:
+        yield
+    finally:
+        for standing, name, patch, _ in patched:
+            standing[name] = patch

@@ -1,0 +1,66 @@
+"""CUDA for a machine without it: what a session asks of it is noted, and it may be broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity
+
+from pytest_kernelprof.clock import sleep
+from pytest_kernelprof.device import bindings
+from pytest_kernelprof.device.bindings import Torch
+from pytest_kernelprof.device.inventory import Device
+
+GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
+
+
+class CudaDouble:
+    """What our own calls reach in place of CUDA.
+
+    Attributes:
+        calls: what was called.
+        error: what each call raises, as all do after a device-side assert.
+        hangs_s: how long a synchronisation takes.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.error = ""
+        self.hangs_s = 0.0
+
+    def functions(self) -> Torch:
+        """torch's, with these in place of CUDA's; its profiler records the CPU alone."""
+        return dataclasses.replace(
+            bindings.bind(torch),
+            profiler=_ProfilerOfTheCpu,
+            is_initialized=lambda: True,
+            default_stream=lambda: SimpleNamespace(query=lambda: self._called("query")),
+            sleep=lambda cycles: self._called("sleep"),
+            synchronize=self._synchronize,
+            exchange_device=lambda index: index,
+            put_back_device=lambda index: index,
+            count=lambda: 1,
+            has_context=lambda index: True,
+            is_capturing=lambda: False,
+        )
+
+    def _synchronize(self) -> None:
+        sleep(self.hangs_s)
+        self._called("synchronize")
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if self.error:
+            raise RuntimeError(f"{self.error}\nCUDA kernel errors might be reported elsewhere")
+
+
+class _ProfilerOfTheCpu:
+    def __init__(self, activities: list[Any], **options: Any) -> None:
+        self._real = torch.profiler._KinetoProfile(activities=[ProfilerActivity.CPU], **options)
+        self.profiler = SimpleNamespace(use_device="cuda")
+
+    def start(self) -> None:
+        self._real.start()
