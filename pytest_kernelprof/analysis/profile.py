@@ -155,6 +155,16 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     )
 
 
+def unmeasured(kind: DeviceKind, why: str) -> Profile:
+    """What there is of a block that could not be measured: the reason, in place of every number."""
+    return Profile(
+        environment=Environment(kind, ""),
+        metrics={name: absent(name, why) for name in METRICS},
+        one_shot=True,
+        integrity=Integrity((why,)),
+    )
+
+
 def with_lines(profile: Profile, lines: Lines) -> Profile:
     """The same profile with ``file:line`` for its kernels, copies and waits."""
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _DEEPEST = 3
 
 _open: list[Running] = []
+# Those in whose place the measured code has left a profiler of its own running.
+_taken_over: list[Running] = []
 _of_thread = threading.local()
 
 
@@ -58,6 +60,11 @@ class Running:
         _open.remove(self)  # not if it was interrupted: then `end_left_open` ends it
         return results
 
+    def let_go(self) -> None:
+        """Leave what runs to the measured code, whose profiler has taken the place of this one."""
+        _open.remove(self)
+        _taken_over.append(self)
+
 
 def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Running:
     """Start a profiler of the CPU and, of that kind, CUDA.
@@ -87,6 +94,7 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
                 "no GPU, which was otherwise before; patch it in the measured code alone"
             )
         _open.append(running)
+        _taken_over.clear()
     except ProfilerUnavailable:
         _end_all()
         raise
@@ -108,6 +116,13 @@ def end_left_open() -> bool:
     for running in left:
         running.end()
     return bool(left)
+
+
+def end_taken_over() -> None:
+    """End a profiler that the measured code of a test has left running in place of ours."""
+    if _taken_over:
+        _taken_over.clear()
+        _end_all()
 
 
 def _experimental_config(torch: Any, kind: DeviceKind) -> Any:

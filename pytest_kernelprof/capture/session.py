@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
 from pytest_kernelprof.capture.holder import outer_holder
+from pytest_kernelprof.capture.other_profilers import OtherProfilers
 from pytest_kernelprof.capture.scratch import SCRATCH, Saved
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import (
@@ -91,6 +92,7 @@ class Session:
         self._running: profiler.Running | None = None
         self._results: Any = None
         self._collection_stopped = False
+        self._others = OtherProfilers()
 
     def __enter__(self) -> Session:
         refuse_to_nest()
@@ -101,9 +103,11 @@ class Session:
                 f"CUDA is broken, by what ran before these rounds: {_first_line(error)}"
             ) from error
         self._running = profiler.start(self._device.kind, stacks=self._stacks, shapes=self._shapes)
+        self._others.watch()
         try:
             self._sentinel(self.names.first_sentinel)
         except BaseException:
+            self._others.unwatch()
             self._running.end()
             raise
         return self
@@ -135,7 +139,10 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._running is not None, "entered"
-        ended_by_others = self._running.was_ended
+        self._others.unwatch()
+        # One that the measured code has left running is not ours to end.
+        left_running = self._others.started and bound().any_profiler_runs
+        ended_by_others = self._others.started or self._running.was_ended
         try:
             if kind is not None:
                 try_to_synchronize(self._device, _PATIENCE_S)
@@ -151,7 +158,10 @@ class Session:
             ) from error
         finally:
             # Whatever happened, the next test must find no profiler running.
-            self._results = self._running.end()
+            if left_running:
+                self._running.let_go()
+            else:
+                self._results = self._running.end()
         if kind is None and not self._running.is_of_this_thread:
             raise IncompleteProfile(
                 "the measured block was entered in one thread and left in another, which cannot "
@@ -159,8 +169,8 @@ class Session:
             )
         if kind is None and (ended_by_others or self._results is None):
             raise IncompleteProfile(
-                "another profiler was started and stopped inside the measured code, which ended "
-                "ours: take torch.profiler (or a tool that uses it) out of the measured code"
+                "another profiler was started inside the measured code, which ended ours: take "
+                "torch.profiler (or a tool that uses it) out of the measured code"
             )
 
     def export(self) -> TraceFile:

@@ -142,6 +142,21 @@ def usual_kind() -> DeviceKind:
     return "cpu" if why_no_gpu() else "cuda"
 
 
+def cuda_is_up() -> bool:
+    """Whether this process has brought up CUDA through torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
+def usual_kind_untouched() -> DeviceKind:
+    """``usual_kind``, asked without importing torch or bringing up CUDA, which a process that forks
+    workers would notice: GPUs are counted through the driver's management library."""
+    if cuda_is_up():
+        return "cuda"
+    torch = sys.modules.get("torch")
+    return "cuda" if torch is not None and torch.cuda.device_count() > 0 else "cpu"
+
+
 def current_device(kind: DeviceKind) -> Device:
     """The current device of a kind.
 

@@ -6,7 +6,7 @@ It uses pytest-benchmark's public parts only: the ``benchmark`` fixture, its mar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
 
 import pytest
 
@@ -19,10 +19,10 @@ from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.limits.marks import Marks
+    from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
@@ -303,15 +303,15 @@ def timed_by_benchmark(item: pytest.Item) -> bool:
     return active and "benchmark" in getattr(item, "fixturenames", ())
 
 
-def refuse_whole_call(marks: Marks) -> None:
+def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
     """A call phase that pytest-benchmark repeats as it likes has no count of its own.
 
     Raises:
         MarkerError: always, with the remedy.
     """
-    limits = ", ".join(limit.name for limit in marks.limits) or "--kernelprof-all"
+    names = ", ".join(limit.name for limit in limits)
     raise MarkerError(
-        f"{limits}: the test calls benchmark, whose calibration and rounds would all be counted. "
+        f"{names}: the test calls benchmark, whose calibration and rounds would all be counted. "
         "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn once, "
         "outside of what is timed"
     )
@@ -373,7 +373,7 @@ class Bridge:
             return
         marks = known_marks(item)
         if marks.limits:
-            refuse_whole_call(marks)
+            refuse_whole_call(marks.limits)
         if self._settings.all:
             from pytest_kernelprof.plugin.fixture import KernelprofWarning
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_kernelprof.system  # noqa: F401 (bound here, before anything is patched)
 from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin.collect import Collector
-from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, TAKEN, TEST
+from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, TAKEN, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import (
     find_marks_in_vain,
     known_marks,
@@ -30,8 +30,11 @@ from pytest_kernelprof.plugin.settings import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import pluggy
+
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.recording import DeviceKind
     from pytest_kernelprof.schema.run import Test
 
@@ -120,6 +123,16 @@ def _concerns_us(item: pytest.Item) -> bool:
     return _FIXTURE in getattr(item, "fixturenames", ()) or is_marked(item)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    settings = item.config.stash[SETTINGS]
+    if settings.all and not settings.disable and settings.device != "cpu":
+        from pytest_kernelprof.plugin.whole_call import bring_up
+
+        bring_up()
+    return (yield)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _bind_torch(item.config)  # a test before this one may have loaded it
     note_defaults(item)
@@ -152,8 +165,6 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
             return "cpu" if why_broken() else "cuda"
         refuse_broken()
         return "cuda"
-    if not _concerns_us(item):  # --kernelprof-all looks at it, nothing asks for a GPU
-        return "cpu"
     if settings.require_gpu:
         raise ProfilerUnavailable(f"--kernelprof-require-gpu: {reason}")
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
@@ -164,6 +175,16 @@ def _resolve_device(item: pytest.Item) -> DeviceKind:
     pytest.skip(f"{reason}; the test profiles a GPU")
 
 
+def _device_to_look_at(item: pytest.Item) -> DeviceKind:
+    """The device of a test that asks for none: unlike ``_resolve_device`` it leaves CUDA alone."""
+    from pytest_kernelprof.device.inventory import usual_kind, usual_kind_untouched
+
+    asked = options_of(known_marks(item).options).device or item.config.stash[SETTINGS].device
+    if asked == "cpu":
+        return "cpu"
+    return usual_kind() if asked == "cuda" else usual_kind_untouched()
+
+
 def _on_cpu(marks: Marks) -> DeviceKind:
     if marks.limits and not any(limit.on_cpu for limit in marks.limits):
         names = ", ".join(limit.name for limit in marks.limits)
@@ -171,8 +192,12 @@ def _on_cpu(marks: Marks) -> DeviceKind:
     return "cpu"
 
 
-def _begin(item: pytest.Item) -> MeasuredTest:
-    """What the test's measurements depend on, and the ledger that they go to."""
+def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> MeasuredTest:
+    """What the test's measurements depend on, and the ledger that they go to.
+
+    Args:
+        asked: whether the test asks for numbers, by the fixture or a limit.
+    """
     from pytest_kernelprof.plugin.ledger import Ledger
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.report.progress import measuring
@@ -184,10 +209,10 @@ def _begin(item: pytest.Item) -> MeasuredTest:
     item.stash[TEST] = test = MeasuredTest(
         id=item.nodeid,
         place=Place(str(path), (line or 0) + 1),
-        device="cpu" if settings.disable else _resolve_device(item),
+        device=device,
         settings=settings,
         options=options_of(marks.options),
-        ledger=Ledger(marks, settings.undecided),
+        ledger=Ledger(marks, settings.undecided, asked=asked),
         measuring=measuring(item.config, item.name),
     )
     return test
@@ -199,7 +224,11 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
     fn(*args); limits come from markers or kernel_profile.limit(...)."""
     from pytest_kernelprof.plugin.fixture import KernelProfile
 
-    return KernelProfile(_begin(request.node))
+    item: pytest.Item = request.node
+    if WHOLE_CALL in item.stash:  # fetched as the test runs, which measures by itself from here on
+        item.stash[WHOLE_CALL].give_way()
+    disable = item.config.stash[SETTINGS].disable
+    return KernelProfile(_begin(item, "cpu" if disable else _resolve_device(item)))
 
 
 @pytest.fixture
@@ -228,31 +257,31 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
     return _resolve_device(request.node)
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    from pytest_kernelprof.plugin.benchmark import has_benchmark, refuse_whole_call
-
+# Of the older kind: an exception of the test does not pass through a frame of ours.
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any], None]:
     if TEST not in item.stash and _whole_call_is_profiled(item):
-        from pytest_kernelprof.plugin.measuring import measure_block
-
-        try:
-            with measure_block(_begin(item)):
-                outcome = yield
-        except BaseException:
-            _dismiss(item)
-            raise
-        if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
-            item.stash[TEST].ledger.dismiss()
-            refuse_whole_call(known_marks(item))
-        _conclude(item)
-        return outcome
+        item.stash[WHOLE_CALL] = _begin_whole_call(item)
+    outcome = yield
     try:
-        outcome = yield
-    except BaseException:
+        _end_call(item, outcome.exception)
+    except BaseException as error:
+        outcome.force_exception(error)
+
+
+def _end_call(item: pytest.Item, raised: BaseException | None) -> None:
+    """Judge what the test took, unless it has failed by itself: that wins over a limit."""
+    whole_call = item.stash.get(WHOLE_CALL, None)
+    if whole_call is not None:
+        del item.stash[WHOLE_CALL]
+    if raised is not None:
+        if whole_call is not None:
+            whole_call.abandon(raised)
         _dismiss(item)
-        raise
+        return
+    if whole_call is not None:
+        _end_whole_call(item, whole_call)
     _conclude(item)
-    return outcome
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -281,10 +310,12 @@ def _warn_of_unsaved(item: pytest.Item) -> None:
 def _leave_all_as_it_was(item: pytest.Item) -> None:
     """For the next test: no profiler of ours runs on, and who broke CUDA is known."""
     if item.config.stash.get(MEASURES, False) and "torch" in sys.modules:
-        from pytest_kernelprof.capture.profiler import end_left_open
+        from pytest_kernelprof.capture.profiler import end_left_open, end_taken_over
         from pytest_kernelprof.device.health import look_after
 
         end_left_open()
+        if _concerns_us(item):  # of a test that is only looked at, another may count on it
+            end_taken_over()
         look_after(item.nodeid)
 
 
@@ -301,6 +332,31 @@ def _dismiss(item: pytest.Item) -> None:
     _note_taken(item)
     if TEST in item.stash:
         item.stash[TEST].ledger.dismiss()
+
+
+def _begin_whole_call(item: pytest.Item) -> WholeCall:
+    """Begin to profile the call phase: of a test with a limit as it asks, of others as far as they
+    do not notice."""
+    from pytest_kernelprof.plugin import whole_call
+
+    if known_marks(item).limits:
+        begun: WholeCall = whole_call.Judged(_begin(item, _resolve_device(item)))
+    else:
+        begun = whole_call.look_at(_begin(item, _device_to_look_at(item), asked=False))
+    return begun
+
+
+def _end_whole_call(item: pytest.Item, whole_call: WholeCall) -> None:
+    from pytest_kernelprof.plugin.benchmark import has_benchmark
+
+    try:
+        if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
+            whole_call.benchmarked()
+        else:
+            whole_call.finish()
+    except BaseException:
+        _dismiss(item)
+        raise
 
 
 def _conclude(item: pytest.Item) -> None:

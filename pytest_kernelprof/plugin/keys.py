@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Test
 
 # On the config.
@@ -29,5 +30,7 @@ MARKS: pytest.StashKey[tuple[tuple[int, ...], Marks]] = pytest.StashKey()
 EARLY: pytest.StashKey[Collection[int]] = pytest.StashKey()
 """The markers, by identity, that it had before its set-up."""
 TEST: pytest.StashKey[MeasuredTest] = pytest.StashKey()
+WHOLE_CALL: pytest.StashKey[WholeCall] = pytest.StashKey()
+"""Its call phase, while that is profiled as a whole."""
 TAKEN: pytest.StashKey[list[Test]] = pytest.StashKey()
 """What it took and no report has yet."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
+from pytest_kernelprof.analysis.profile import unmeasured
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.completeness import incomplete_words
@@ -16,7 +17,7 @@ from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.words import doubt_words, integrity_words, verdict_line
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -75,6 +76,8 @@ class Records:
         broken: the messages of comparisons that are over their limit.
         notes: what is to be warned of, besides the verdicts.
         undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
+        asked: whether the test asks for numbers. Of one that does not (--kernelprof-all), a number
+            that could not be had is told in its row alone.
     """
 
     profiles: tuple[run.Profile, ...] = ()
@@ -87,6 +90,7 @@ class Records:
     broken: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     undecided: str = "warn"
+    asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +130,13 @@ def conclude(records: Records) -> Conclusion:
     if skip:
         return Conclusion(skip=skip)
     error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
-    if error:
+    if error and (records.asked or records.limits):
         return Conclusion(error=error)
     return Conclusion(warnings=(*_warnings(records), *records.notes))
 
 
 def _nothing_measured(records: Records) -> str:
-    if records.profiled or records.compared or records.disabled:
+    if records.profiled or records.compared or records.disabled or not records.asked:
         return ""
     if records.unmeasured:
         return f"the test profiled nothing: {_ended_early(records.unmeasured[0])}"
@@ -305,11 +309,12 @@ class Ledger:
         unsaved: why traces were not written that should have been.
     """
 
-    def __init__(self, marks: Marks, undecided: str) -> None:
+    def __init__(self, marks: Marks, undecided: str, *, asked: bool = True) -> None:
         self._marked: dict[Key, Limit] = {}
         self._set: dict[Key, Limit] = {}
         self._comparing: dict[Key, Limit] = {}
         self._undecided = undecided
+        self._wants_numbers = asked
         self._entries: list[_Entry] = []
         self._concluded = 0
         self._reported = 0
@@ -396,6 +401,10 @@ class Ledger:
         self._keep_memory_flat(entry)
         return entry.profile()
 
+    def keep_unmeasured(self, device: DeviceKind, why: str) -> None:
+        """Keep the reason why there is no profile."""
+        self._entries.append(_Entry(unmeasured(device, why), (), {}, NOTHING_NOTED, None))
+
     def hold(self, limit: Limit) -> None:
         """Note that a limit that compares was judged."""
         self._held.add((limit.key, limit.bound))
@@ -439,6 +448,7 @@ class Ledger:
             broken=tuple(broken),
             notes=tuple(notes),
             undecided=self._undecided,
+            asked=self._wants_numbers,
         )
 
     def dismiss(self) -> None:

@@ -68,7 +68,12 @@ def write_report(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> No
     terminal.write_line(lines[0], bold=True)
     for (_, _, told), line in zip(rows, lines[1:], strict=True):
         terminal.write_line(line, **_markup(told))
-    for place in sorted({place_words(profile.environment) for profile in profiles}):
+    for test, profile, _ in rows:
+        if profile.outcome == "incomplete" and not profile.verdicts:
+            problems = "; ".join(profile.integrity.problems)
+            terminal.write_line(f"{_without_folders(test)}: no number: {problems}")
+    devices = [profile.environment for profile in profiles if profile.environment.device]
+    for place in sorted(set(map(place_words, devices))):
         terminal.write_line(f"on {place}")
     terminal.write_line(integrity_line(profiles))
 

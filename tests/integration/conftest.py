@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,12 +32,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def run(pytester: pytest.Pytester) -> Run:
     """Write a test file (after HEAD) and run it on the CPU; options are added."""
 
-    def run_it(code: str, *options: str, device: str | None = "cpu") -> pytest.RunResult:
+    def run_it(
+        code: str, *options: str, device: str | None = "cpu", plugins: Sequence[object] = ()
+    ) -> pytest.RunResult:
         pytester.makepyfile(test_it=HEAD + code)
         chosen = [f"--kernelprof-device={device}"] if device else []
         arguments = ["-p", "no:cacheprovider", "-rs", *chosen, *options]
-        plugins = [] if "-n2" in options else [Wire()]
-        return pytester.runpytest_inprocess(*arguments, plugins=plugins)
+        wire = [] if "-n2" in options else [Wire()]
+        return pytester.runpytest_inprocess(*arguments, plugins=[*wire, *plugins])
 
     return run_it
 

@@ -283,6 +283,15 @@ def test_a_refused_test_runs_with_kernelprof_disabled(run: Run) -> None:
     run(code, *QUICK, "--kernelprof-disable").assert_outcomes(passed=1)
 
 
+def test_kernelprof_all_says_why_a_benchmark_fetched_as_the_test_ran_has_no_number(
+    run: Run,
+) -> None:
+    code = "def test_it(request):\n    request.getfixturevalue('benchmark')(three)\n"
+    result = run(code, *QUICK, "--kernelprof-all", "--kernelprof-report")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: the test calls benchmark, *"])
+
+
 def test_kernelprof_all_leaves_benchmarks_alone_and_says_so(run: Run) -> None:
     code = "def test_it(benchmark):\n    benchmark(three)\n"
     result = run(code, *QUICK, "--kernelprof-all", "--kernelprof-report")

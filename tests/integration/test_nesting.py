@@ -23,9 +23,6 @@ def test_region_in_comparison(kernel_profile, kernelprof_device):
         with kernel_profile.region("inner"): three()
     kernel_profile.compare(region, three)
 @pytest.mark.max_kernels(3)
-def test_fixture_fetched_late(request):
-    request.getfixturevalue("kernel_profile")(three)
-@pytest.mark.max_kernels(3)
 def test_plain_function():
     pytest_kernelprof.profile(three)
 def test_profiler_of_other_code(kernel_profile, kernelprof_device):
@@ -39,7 +36,6 @@ ERROR *test_regions - *: region 'outer' at test_it.py:9 is being profiled, and t
 ERROR *test_call_in_region - *: region 'outer' at test_it.py:12 is being profiled, *
 ERROR *test_call_in_call - *: kernel_profile at test_it.py:15 is being profiled, *
 ERROR *test_region_in_comparison - *: the comparison at test_it.py:19 is being profiled, *
-ERROR *test_fixture_fetched_late - *: the whole call of test_it.py::test_fixture_fetched_late is being profiled, *
 ERROR *test_plain_function - *: the whole call of test_it.py::test_plain_function is being *
 ERROR *test_profiler_of_other_code - *: a torch profiler is already running, begun in this thread by other code than *--kernelprof-disable*
 """.strip().splitlines()  # noqa: E501

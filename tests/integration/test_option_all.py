@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
+import torch
 
 Run = Callable[..., pytest.RunResult]
 
@@ -58,3 +59,254 @@ def test_without_a_gpu_a_plain_test_is_profiled_on_the_cpu(run: Run, no_gpu: Non
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["test_it.py::test_it * 3 *"])
+
+
+HAPPENS = """
+import contextlib, sys, unittest
+from torch.profiler import ProfilerActivity, profile
+
+def by_hand():
+    return profile(activities=[ProfilerActivity.CPU])
+
+def test_a_profiler_of_its_own():
+    with by_hand() as own:
+        x + 1
+    assert "aten::add" in [event.key for event in own.key_averages()]
+
+def test_b_profiler_of_autograd():
+    with torch.autograd.profiler.profile() as own:
+        x + 1
+    assert own.key_averages()
+
+@pytest.fixture
+def running():
+    with by_hand() as own:
+        yield
+    assert own.events()
+
+def test_c_profiler_of_a_fixture(running):
+    x + 1
+
+left = by_hand()
+
+def test_d_profiler_left_running():
+    left.start()
+    x + 1
+
+def test_e_that_ends_it():
+    x * 2
+    left.stop()
+    assert {"aten::add", "aten::mul"} <= {event.key for event in left.key_averages()}
+
+def test_f_fetches_the_fixture_as_it_runs(request):
+    three()
+    kernel_profile = request.getfixturevalue("kernel_profile")
+    kernel_profile(three)
+    assert kernel_profile.last.kernel_count == 3
+
+def test_g_sees_no_frame_of_ours():
+    assert not any("pytest_kernelprof" in name for name in frames(sys._getframe()))
+
+def frames(frame):
+    while frame:
+        yield frame.f_code.co_filename
+        frame = frame.f_back
+
+def test_h_raises():
+    {}["mine"]
+
+def test_i_exits():
+    raise SystemExit(3)
+
+@pytest.mark.xfail(raises=KeyError, strict=True)
+def test_j_is_expected_to_raise():
+    {}["mine"]
+
+def test_k_skips():
+    pytest.skip("enough")
+
+def elsewhere(fn):
+    source = "def wrapped(): raise OSError('no line of the test')"
+    exec(compile(source, "/nowhere/wrapped.py", "exec"), found := {})
+    return found["wrapped"]
+
+test_l_raises_elsewhere = elsewhere(None)
+
+class TestIt(unittest.TestCase):
+    def test_m(self):
+        {}["mine"]
+
+def test_z_is_profiled_as_ever():
+    three()
+"""
+
+
+def outcomes_and_texts(result: pytest.RunResult) -> dict[str, tuple[str, str]]:
+    """How each test fared, with the text of its failure."""
+    reports = result.reprec.getreports("pytest_runtest_logreport")  # type: ignore[attr-defined]
+    return {
+        f"{report.nodeid} {report.when}": (report.outcome, str(report.longrepr))
+        for report in reports
+    }
+
+
+@pytest.mark.parametrize("style", ["auto", "native"])
+def test_it_changes_no_outcome_and_no_traceback(run: Run, style: str) -> None:
+    bare = run(HAPPENS, f"--tb={style}")
+    looked_at = run(HAPPENS, f"--tb={style}", "--kernelprof-all", "--kernelprof-report")
+    bare.assert_outcomes(passed=8, failed=4, skipped=1, xfailed=1)
+    assert outcomes_and_texts(looked_at) == outcomes_and_texts(bare)
+
+
+def test_a_row_says_why_it_has_no_number(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    result = run(HAPPENS, "--kernelprof-all", "--kernelprof-report")
+    result.stdout.fnmatch_lines(
+        [*["test_it.py::test_[a-e]_* - * ! incomplete"] * 5, "*_f_* 3 *", "*_z_* 3 *"]
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "test_it.py::test_a_*: no number: another profiler was started*",
+            "test_it.py::test_c_*: no number: a torch profiler is already running*",
+            "test_it.py::test_d_*: no number: another profiler was started*",
+            "test_it.py::test_e_*: no number: a torch profiler is already running*",
+        ]
+    )
+    assert result.stdout.str().count("no number:") == 5
+
+
+def test_an_error_of_ours_is_told_in_the_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_kernelprof.capture.session import Session
+
+    def breaks(self: Session) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Session, "export", breaks)
+    result = run(
+        """
+def test_it():
+    three()
+@pytest.mark.max_kernels(3)
+def test_limited():
+    three()
+""",
+        "--kernelprof-all",
+        "--kernelprof-report",
+    )
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: OSError: *No space left*"])
+    result.stdout.fnmatch_lines(["*1 passed*"])
+
+
+@pytest.fixture
+def untouched_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that nobody has used: who brings up CUDA or asks the driver is found out."""
+
+    def touched() -> None:
+        raise AssertionError("CUDA was brought up")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    for name in ("is_available", "current_device", "_lazy_init", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, touched)
+
+
+def test_cuda_stays_down_where_the_test_leaves_it_down(run: Run, untouched_gpu: None) -> None:
+    code = "def test_it():\n    three()\n"
+    result = run(code, "--kernelprof-all", "--kernelprof-report", device=None)
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*kernel profiles*")
+
+
+def test_a_test_that_brings_cuda_up_has_no_number_and_says_so(
+    run: Run, untouched_gpu: None
+) -> None:
+    code = "def test_it(monkeypatch):\n    torch.cuda.is_initialized = lambda: True\n"
+    result = run(code, "--kernelprof-all", "--kernelprof-report", device=None)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["test_it.py::test_it: no number: CUDA came up *--kernelprof-device=cuda*"]
+    )
+
+
+def test_torch_is_not_imported_for_a_test_that_does_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_kernelprof.plugin import whole_call
+
+    loaded = iter([False, False, False, True, True])
+    monkeypatch.setattr(whole_call, "torch_is_loaded", lambda: next(loaded))
+    result = run(
+        """
+def test_a_plain():
+    pass
+def test_b_imports():
+    import torch
+def test_c_next():
+    three()
+""",
+        "--kernelprof-all",
+        "--kernelprof-report",
+    )
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*::test_b_*: no number: torch was first imported inside *"])
+    result.stdout.fnmatch_lines(["*::test_c_* 3 *", "2 profiles, *"])
+
+
+def test_the_profiler_comes_up_between_tests(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pytest_kernelprof.device import inventory
+    from pytest_kernelprof.measure import sessions
+
+    when: list[str] = []
+    monkeypatch.setattr(inventory, "cuda_is_up", lambda: True)
+    monkeypatch.setattr(inventory, "current_device", lambda kind: kind)
+    monkeypatch.setattr(sessions, "prime", when.append)
+
+    class Timer:
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+            when.append("the test's time begins")
+            return (yield)
+
+    run("def test_it(): pass\n", "--kernelprof-all", device=None, plugins=[Timer()])
+    assert when[:2] == ["cuda", "the test's time begins"]
+
+
+def test_a_limit_that_comes_as_the_test_runs_is_not_kept_by_a_number_that_is_not_there(
+    run: Run,
+) -> None:
+    result = run(
+        """
+def test_it(request):
+    with torch.profiler.profile():
+        three()
+    request.node.add_marker(pytest.mark.max_kernels(9))
+""",
+        "--kernelprof-all",
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*another profiler*"])
+
+
+def test_an_incomplete_profile_that_nobody_limits_is_a_note(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_kernelprof.analysis import profile as analysis
+
+    monkeypatch.setattr(analysis, "check_rounds", lambda trace, layout: ["2 kernels are missing"])
+    result = run(
+        """
+def test_it():
+    three()
+def test_asks(kernel_profile):
+    with kernel_profile.region("it"):
+        three()
+@pytest.mark.max_kernels(3)
+def test_limited():
+    three()
+""",
+        "--kernelprof-all",
+        "--kernelprof-report",
+    )
+    result.assert_outcomes(passed=1, errors=2)
+    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: 2 kernels are missing"])

@@ -131,7 +131,7 @@ def code():
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*another profiler was started and stopped inside the measured code, which ended "
+            "*another profiler was started inside the measured code, which ended "
             "ours: take torch.profiler (or a tool that uses it) out of the measured code"
         ]
     )

@@ -241,13 +241,15 @@ def test_a_session_that_ends_in_another_thread_is_an_error() -> None:
     assert "entered in one thread and left in another" in str(caught[0])
 
 
-def test_a_profiler_that_is_left_on_top_of_ours_is_ended_with_it() -> None:
+def test_a_profiler_that_is_left_in_place_of_ours_is_ended_after_the_test() -> None:
     def leaves_one() -> None:
         torch.profiler.profile().start()
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"), measure_once(Plan("cpu")):
         leaves_one()
+    assert torch.autograd.profiler._is_profiler_enabled
+    profiler.end_taken_over()
 
 
 def traced(frame: object, event: str, argument: object) -> Any:

@@ -78,6 +78,12 @@ def test_an_incomplete_profile_without_a_limit_is_an_error_too() -> None:
     assert "profile incomplete" in of(mlp(integrity=LOST)).error
 
 
+def test_what_nobody_asked_for_is_no_error() -> None:
+    assert of(mlp(integrity=LOST), asked=False) == Conclusion()
+    assert conclude(Records(asked=False)) == Conclusion()
+    assert "profile incomplete" in of(mlp(integrity=LOST), asked=False, limits=("x",)).error
+
+
 def test_a_metric_that_was_not_measured_is_an_error_with_its_reason() -> None:
     found = of(judged(mlp(), max_latency="1s"))
     assert found.error == "max_latency: not measured: nobody asked"

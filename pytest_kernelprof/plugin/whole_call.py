@@ -1,0 +1,202 @@
+"""The call phase of a test that does not ask for the fixture, profiled as one block: begun here
+and ended there, so that no exception of the test passes through frames of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_kernelprof.errors import KernelprofError
+from pytest_kernelprof.plugin.benchmark import refuse_whole_call
+from pytest_kernelprof.plugin.measuring import measure_block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
+
+CUDA_CAME_UP = (
+    "CUDA came up inside of this test, and --kernelprof-all brings it up for no test: run with "
+    "--kernelprof-device=cuda to have it up before the first one"
+)
+TORCH_CAME = (
+    "torch was first imported inside of this test, and --kernelprof-all imports it for none"
+)
+BENCHMARKED = (
+    "the test calls benchmark, whose calibration and rounds would all be counted: write "
+    "kernel_benchmark(fn, *args) in its place"
+)
+
+
+class WholeCall(Protocol):
+    """A call phase under way."""
+
+    def finish(self) -> None:
+        """The test has returned: keep the profile, or say why there is none."""
+
+    def abandon(self, raised: BaseException) -> None:
+        """The test has raised: nothing is kept."""
+
+    def give_way(self) -> None:
+        """The test asked for the fixture as it ran, and measures by itself from there on."""
+
+    def benchmarked(self) -> None:
+        """The test has returned, and had pytest-benchmark repeat it as that likes."""
+
+
+class Judged:
+    """Of a test with a limit: what keeps it from being measured is the test's error.
+
+    Raises:
+        IncompleteProfile: the profiler cannot be used here.
+    """
+
+    def __init__(self, test: MeasuredTest) -> None:
+        self._test = test
+        self._block = contextlib.ExitStack()
+        self._block.enter_context(measure_block(test))
+
+    def finish(self) -> None:
+        """Keep the profile.
+
+        Raises:
+            IncompleteProfile: it could not be had.
+        """
+        self._block.close()
+
+    def abandon(self, raised: BaseException) -> None:
+        """End the session; the test's own failure stands, whatever that meets."""
+        where = raised.__traceback__
+        with contextlib.suppress(Exception, _GaveWay):
+            self._block.__exit__(type(raised), raised, where)
+        raised.__traceback__ = where
+
+    def give_way(self) -> None:
+        """End the session; there is nothing to finish."""
+        self.abandon(_GaveWay())
+        self._block = contextlib.ExitStack()
+
+    def benchmarked(self) -> None:
+        """Refuse it.
+
+        Raises:
+            MarkerError: always, with the remedy.
+        """
+        self.give_way()
+        refuse_whole_call(self._test.ledger.limits)
+
+
+class Looked:
+    """Of a test that nobody set a limit on (--kernelprof-all): it is only looked at, so whatever
+    keeps it from being measured is told in its row and changes nothing else."""
+
+    def __init__(self, test: MeasuredTest) -> None:
+        self._test = test
+        self._why = ""
+        self._judged: Judged | None = None
+        try:
+            self._judged = Judged(test)
+        except Exception as error:
+            self._why = words_of(error)
+
+    def finish(self) -> None:
+        """Keep the profile, or why there is none."""
+        try:
+            if self._judged is not None:
+                self._judged.finish()
+        except Exception as error:
+            self._why = words_of(error)
+        if self._why:
+            self._test.ledger.keep_unmeasured(self._test.device, self._why)
+
+    def abandon(self, raised: BaseException) -> None:
+        """End the session."""
+        if self._judged is not None:
+            self._judged.abandon(raised)
+
+    def give_way(self) -> None:
+        """End the session; there is nothing to finish or to tell."""
+        self._why = ""
+        if self._judged is not None:
+            self._judged.give_way()
+
+    def benchmarked(self) -> None:
+        """Say so in its row."""
+        self.give_way()
+        self._why = BENCHMARKED
+        self.finish()
+
+
+class Unmeasured:
+    """Of a test that cannot be looked at without changing what it finds.
+
+    Args:
+        why: asked when the test has returned; empty where there was nothing to measure.
+    """
+
+    def __init__(self, test: MeasuredTest, why: Callable[[], str]) -> None:
+        self._test = test
+        self._why = why
+
+    def finish(self) -> None:
+        """Say why there is no number, where there would have been one."""
+        why = self._why()
+        if why:
+            self._test.ledger.keep_unmeasured(self._test.device, why)
+
+    def abandon(self, raised: BaseException) -> None:
+        """Nothing was begun."""
+
+    def give_way(self) -> None:
+        """There is nothing to tell."""
+        self._why = str
+
+    def benchmarked(self) -> None:
+        """It is not measured either way."""
+        self.finish()
+
+
+class _GaveWay(BaseException):
+    """What ends a session whose profile nobody wants."""
+
+
+def bring_up() -> None:
+    """Bring up the profiler once CUDA is, between two tests.
+
+    It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes wrong
+    is told when a test is to be measured.
+    """
+    from pytest_kernelprof.device.inventory import cuda_is_up
+
+    if not cuda_is_up():
+        return
+    from pytest_kernelprof.device.inventory import current_device
+    from pytest_kernelprof.measure.sessions import prime
+
+    with contextlib.suppress(Exception):
+        prime(current_device("cuda"))
+
+
+def look_at(test: MeasuredTest) -> WholeCall:
+    """Look at a test that nobody set a limit on, if that leaves torch as the test would find it."""
+    if not torch_is_loaded():
+        return Unmeasured(test, lambda: TORCH_CAME if torch_is_loaded() else "")
+    if test.device == "cuda":
+        from pytest_kernelprof.device.inventory import cuda_is_up
+
+        chosen = test.options.device or test.settings.device
+        if chosen == "auto" and not cuda_is_up():
+            return Unmeasured(test, lambda: CUDA_CAME_UP if cuda_is_up() else "")
+    return Looked(test)
+
+
+def words_of(error: Exception) -> str:
+    """What a row says of an error of ours."""
+    known = isinstance(error, KernelprofError)
+    return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+def torch_is_loaded() -> bool:
+    """Whether anybody has imported torch."""
+    return "torch" in sys.modules
