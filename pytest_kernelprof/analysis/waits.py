@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import (
@@ -31,11 +32,14 @@ def host_waits(reading: Reading) -> list[list[int]]:
     trace, links, of_round = reading.trace, reading.links, reading.round_of_call
     waits: list[list[int]] = [[] for _ in range(reading.rounds)]
     seen: set[int] = set()
+    pause = OwnNames(trace.recording.nonce).pause
     closing = NO_ID if reading.layout.annotated else _closing_call(trace)
     for call in np.flatnonzero(waiting_calls(reading)).tolist():
         if call == closing:
             continue
         operator = int(links.operator_of_call[call])
+        if operator != NO_ID and trace.operators.name[operator] == pause:  # ours
+            continue
         is_operator = operator != NO_ID and not trace.operators.annotation[operator]
         if of_round[call] == NO_ID or (is_operator and operator in seen):
             continue

@@ -16,6 +16,8 @@ from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_kernelprof.schema.recording import DeviceKind
 
 _DEEPEST = 3
@@ -48,6 +50,14 @@ class Running:
             return True
         looks_here = self._in_one_thread and self.is_of_this_thread
         return looks_here and not torch.runs_in_this_thread()
+
+    def toggle_collection(self, on: bool, activities: Iterable[Any]) -> None:
+        """Go on to collect these activities, or stop to, until it is said otherwise.
+
+        Raises:
+            RuntimeError: torch's, where no profiler runs.
+        """
+        bound().toggle_collection(on, set(activities))
 
     def end(self) -> Any:
         """End it, and whatever was started on top of it; hands back what it recorded, or None.

@@ -10,6 +10,7 @@ from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
 from pytest_kernelprof.capture.holder import outer_holder
 from pytest_kernelprof.capture.other_profilers import OtherProfilers
+from pytest_kernelprof.capture.pausing import Pauses
 from pytest_kernelprof.capture.scratch import SCRATCH, Saved
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import (
@@ -172,6 +173,11 @@ class Session:
                 "another profiler was started inside the measured code, which ended ours: take "
                 "torch.profiler (or a tool that uses it) out of the measured code"
             )
+
+    def pauses(self) -> Pauses:
+        """What pauses this session while it runs."""
+        assert self._running is not None, "entered"
+        return Pauses(self._running, self._device, self.names.pause)
 
     def export(self) -> TraceFile:
         """Export the trace of the finished session.

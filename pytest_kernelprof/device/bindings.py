@@ -39,6 +39,7 @@ class Torch:
             one, no reference cycle: its buffers are returned as soon as it is dropped.
         record_function: annotates.
         disable_profiler, run_on_profiler_stop: end whatever profiler runs.
+        toggle_collection: switches what a running one collects.
         runs_in_this_thread: whether the thread has a profiler of its own.
         is_initialized, default_stream, sleep, synchronize, exchange_device, put_back_device, count,
             has_context, is_capturing: of CUDA.
@@ -49,6 +50,7 @@ class Torch:
     record_function: Any
     disable_profiler: Callable[[], Any]
     run_on_profiler_stop: Callable[[], None]
+    toggle_collection: Callable[[bool, set[Any]], None]
     runs_in_this_thread: Callable[[], bool]
     is_initialized: Callable[[], bool]
     default_stream: Callable[[], Any]
@@ -103,6 +105,7 @@ def _functions(torch: Any) -> Torch:
         record_function=torch.profiler.record_function,
         disable_profiler=torch._C._autograd._disable_profiler,
         run_on_profiler_stop=torch.autograd.profiler._run_on_profiler_stop,
+        toggle_collection=torch._C._autograd._toggle_collection_dynamic,
         runs_in_this_thread=torch._C._autograd._profiler_enabled,
         is_initialized=torch.cuda.is_initialized,
         default_stream=torch.cuda.default_stream,

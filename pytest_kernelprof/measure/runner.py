@@ -117,6 +117,7 @@ def measure(
 def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     """Profile a block as it stands, once: no warm-up, no second try. The measurement is in the
     list after the block."""
+    from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import current_device
     from pytest_kernelprof.trace.source_lines import frame_lines
@@ -126,10 +127,15 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     found: list[Measurement] = []
     before = compilations()
     session = Session(device, stacks=plan.stacks)
-    with sessions.watched_calls(device) as watched, session, session.round():
+    with (
+        sessions.watched_calls(device) as watched,
+        session,
+        Autotuning(session.pauses()) as autotuning,
+        session.round(),
+    ):
         yield found
-    file = session.export()
-    taken = sessions.read(device, file, compilations().since(before), watched=watched)
+    file, compiled = session.export(), compilations().since(before)
+    taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
     recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
     profile = profile_of(taken.facts, recording, label)
     if plan.stacks:

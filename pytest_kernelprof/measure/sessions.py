@@ -22,6 +22,7 @@ from pytest_kernelprof.trace.rounds import round_of_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.capture.watched_calls import WatchedCalls
     from pytest_kernelprof.device.inventory import Device
@@ -96,13 +97,19 @@ def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCa
 
 
 def read(
-    device: Device, file: TraceFile, compiled: Compilations, *, watched: WatchedCalls | None = None
+    device: Device,
+    file: TraceFile,
+    compiled: Compilations,
+    *,
+    watched: WatchedCalls | None = None,
+    autotuning: Autotuning | None = None,
 ) -> Taken:
     """What a finished session's trace tells, read, linked and worked out once.
 
     Args:
         compiled: what torch.compile did meanwhile.
         watched: of a CPU session, the compiled code that was called.
+        autotuning: what was seen of autotuners, where that was looked for.
 
     Raises:
         IncompleteProfile: it cannot be read.
@@ -126,6 +133,7 @@ def read(
         recompiles=compiled.compiled,
         refused=compiled.refused,
         may_refuse=compiled.may_refuse,
+        autotuned=autotuning.benched if autotuning else (),
     )
     reading = reading_of(replace(trace, recording=recording))
     if device.kind == "cpu":

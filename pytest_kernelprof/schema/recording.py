@@ -49,6 +49,11 @@ class OwnNames:
         return self.prefix + "setup"
 
     @property
+    def pause(self) -> str:
+        """Our wait for the device before collection pauses."""
+        return self.prefix + "pause"
+
+    @property
     def line(self) -> str:
         """Followed by ``file:line``: a source line of the user, in attribution runs only."""
         return self.prefix + "line#"
@@ -116,6 +121,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         left_at_work: what the rounds began and left at work, in words.
         forks: how often the rounds forked this process.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
+        autotuned: the autotuners that benched in the block, which is no part of it.
         retakes: sessions that were incomplete and taken again.
         settled: whether the code became warm; False leaves cold records in the profile.
         recompiles: compilations of torch.compile in the profiled calls and those after them; None
@@ -147,6 +153,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_at_work: tuple[str, ...] = ()
     forks: int = 0
     collection_stopped: bool = False
+    autotuned: tuple[str, ...] = ()
     retakes: int = 0
     settled: bool = True
     recompiles: int | None = None

@@ -86,7 +86,7 @@ def cold_signs(trace: Trace, layout: Layout) -> tuple[str, ...]:
         inside = round_of_time(layout.rounds, table.start[chosen], late=False) != NO_ID
         for name in table.name[chosen][inside]:
             signs[compilation_words(str(name)) if table is ops else str(name)] = None
-    return tuple(signs)
+    return (*signs, *(f"{who} benched" for who in trace.recording.autotuned))
 
 
 def _capturing(trace: Trace) -> Bools:

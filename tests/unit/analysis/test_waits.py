@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built import call, copy, launched, operator, profile_of, round_of, span
+from built import annotation, call, copy, launched, operator, profile_of, round_of, span
 from corpus import Event, edited, recorded
 
 
@@ -25,6 +25,17 @@ def test_each_explicit_synchronisation_is_a_wait(tmp_path: Path) -> None:
         call("hipDeviceSynchronize", 40, 4),
     )
     assert profile.syncs == 4
+
+
+def test_our_own_wait_before_a_pause_is_none(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        round_of(0, 0, 99),
+        annotation("kernelprof::pause", 10, 10),
+        call("cudaDeviceSynchronize", 12, 1),
+        call("cudaDeviceSynchronize", 30, 2),
+    )
+    assert profile.syncs == 1
 
 
 def test_the_calls_of_one_operator_are_one_wait(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ EVERYTHING = Recording(
     left_at_work=("thread 'a'",),
     forks=1,
     collection_stopped=True,
+    autotuned=("an autotuner",),
     retakes=1,
     settled=False,
     recompiles=3,

@@ -116,6 +116,13 @@ def test_full_buffers_are_a_problem() -> None:
     assert any("stopped collecting" in p for p in integrity.problems)
 
 
+def test_autotuners_that_benched_are_a_sign_of_cold_code(tmp_path: Path) -> None:
+    found = reading_of_events(tmp_path, round_of(0, 0, 99))
+    noted = Recording(autotuned=("an autotuner",), rounds=1)
+    integrity = check_integrity(reading_of(replace(found.trace, recording=noted)))
+    assert integrity.cold == ("an autotuner benched",)
+
+
 def test_launches_during_a_graph_capture_execute_nothing_and_are_not_missed() -> None:
     integrity = recorded("graph_capture_inside").integrity
     assert integrity.complete

@@ -1,0 +1,114 @@
+"""What runs while a session is paused is not recorded; what lies around it is, whole."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from cuda_double import GPU, CudaDouble
+
+from pytest_kernelprof.capture import profiler
+from pytest_kernelprof.capture.pausing import Pauses
+from pytest_kernelprof.device import bindings
+from pytest_kernelprof.device.inventory import current_device
+
+X = torch.ones(4)
+
+
+class Profiler:
+    """torch's, with what was asked of it."""
+
+    def __init__(self) -> None:
+        self.toggled: list[tuple[bool, set[str]]] = []
+
+    def toggle_collection(self, on: bool, activities: Any) -> None:
+        self.toggled.append((on, {one.name for one in activities}))
+
+
+class OfTheCpu:
+    """A session's profiler, of which the CPU's part is switched alone."""
+
+    def __init__(self) -> None:
+        self._running = profiler.start("cuda")
+
+    def toggle_collection(self, on: bool, activities: Any) -> None:
+        self._running.toggle_collection(on, [torch.profiler.ProfilerActivity.CPU])
+
+    def end(self) -> list[str]:
+        """The names of what was recorded."""
+        return [event.name() for event in self._running.end().events()]
+
+
+@pytest.fixture(autouse=True)
+def _cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
+
+
+def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not() -> None:
+    running = OfTheCpu()
+    pauses = Pauses(running, GPU, "our pause")
+    X + 1
+    for _ in range(2):
+        assert pauses.pause()
+        X * 2
+        assert pauses.resume()
+        X - 1
+    names = running.end()
+    assert [names.count(f"aten::{name}") for name in ("add", "mul", "sub")] == [1, 0, 2]
+    assert names.count("our pause") == 2
+
+
+def test_torchs_warnings_of_it_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    running = OfTheCpu()
+    pauses = Pauses(running, GPU, "our pause")
+    pauses.pause()
+    pauses.resume()
+    running.end()
+    assert "Toggling" not in capfd.readouterr().err
+
+
+def test_a_thread_of_autograd_pauses_the_device_alone() -> None:
+    seen = Profiler()
+    pauses = Pauses(seen, GPU, "our pause")
+
+    with torch.profiler.profile():
+        pauses.pause()
+        pauses.resume()
+        pauses._thread = -1  # as in another thread that works for this one
+        pauses.pause()
+        pauses.resume()
+    both, alone = {"CPU", "CUDA"}, {"CUDA"}
+    assert seen.toggled == [(False, both), (True, both), (False, alone), (True, alone)]
+
+
+def test_a_thread_that_the_session_does_not_see_does_not_pause_it() -> None:
+    found: list[bool] = []
+    pauses = Pauses(Profiler(), GPU, "our pause")
+    with torch.profiler.profile():
+        other = threading.Thread(target=lambda: found.append(pauses.pause()))
+        other.start()
+        other.join()
+    assert found == [False]
+
+
+def test_neither_the_cpu_nor_a_capture_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.profiler.profile():
+        assert not Pauses(Profiler(), current_device("cpu"), "our pause").pause()
+        capturing = replace(bindings.bind(torch), is_capturing=lambda: True)
+        monkeypatch.setattr(bindings, "_bound", [capturing])
+        assert not Pauses(Profiler(), GPU, "our pause").pause()
+
+
+def test_a_profiler_that_has_ended_does_not_go_on() -> None:
+    class Ended(Profiler):
+        def toggle_collection(self, on: bool, activities: Any) -> None:
+            if on:
+                raise RuntimeError("Expected profiler state set")
+
+    pauses = Pauses(Ended(), GPU, "our pause")
+    with torch.profiler.profile():
+        assert pauses.pause()
+        assert not pauses.resume()
