@@ -130,6 +130,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     found |= _host(timings, found, on_cpu, facts.integrity.clock)
     found |= memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
+    found |= {name: absent(name, why) for name, why in recording.no_times.items()}
     metrics = {name: found.get(name) or absent(name, NOT_ON_THE_CPU) for name in METRICS}
     second = recording.second_look
     return Profile(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
+from pytest_kernelprof.capture.graphs import Replays, watch_captures
 from pytest_kernelprof.capture.holder import outer_holder
 from pytest_kernelprof.capture.other_profilers import OtherProfilers
 from pytest_kernelprof.capture.pausing import Pauses
@@ -38,6 +40,7 @@ class TraceFile:
         path: the Chrome trace that torch exported.
         nonce: of the names of our annotations.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
+        replays: of CUDA graphs in the rounds; None where there is no GPU.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
         round_us: how long each round took by the clock that times calls, in microseconds.
         left_at_work: what the rounds began and left at work, in words.
@@ -54,10 +57,12 @@ class TraceFile:
         round_us: tuple[float, ...] = (),
         left_at_work: tuple[str, ...] = (),
         forks: int = 0,
+        replays: Replays | None = None,
     ) -> None:
         self.path = saved.path
         self.nonce = nonce
         self.rounds = rounds
+        self.replays = replays
         self.collection_stopped = collection_stopped
         self.round_us = round_us
         self.left_at_work = left_at_work
@@ -94,9 +99,11 @@ class Session:
         self._results: Any = None
         self._collection_stopped = False
         self._others = OtherProfilers()
+        self._replays = Replays() if device.kind == "cuda" else None
 
     def __enter__(self) -> Session:
         refuse_to_nest()
+        watch_captures()
         try:
             synchronize(self._device)
         except RuntimeError as error:
@@ -128,12 +135,14 @@ class Session:
         """
         name = f"{self.names.round}{self._rounds}"
         self._rounds += 1
-        before, start = at_work(), now_ns()
-        try:
-            with bound().record_function(name):
-                yield
-        finally:
-            self._round_us.append((now_ns() - start) / 1e3)
+        before = at_work()
+        with self._replays or contextlib.nullcontext():
+            start = now_ns()
+            try:
+                with bound().record_function(name):
+                    yield
+            finally:
+                self._round_us.append((now_ns() - start) / 1e3)
         synchronize(self._device)
         self._left |= dict.fromkeys(left_at_work(before, patiently=not self._left))
         self._forks += forks_since(before)
@@ -194,6 +203,7 @@ class Session:
             round_us=tuple(self._round_us),
             left_at_work=tuple(self._left),
             forks=self._forks,
+            replays=self._replays,
         )
 
     def _sentinel(self, name: str) -> None:
@@ -218,6 +228,12 @@ def refuse_to_nest() -> None:
     here = torch.runs_in_this_thread()
     if here or torch.any_profiler_runs:
         raise ProfilerUnavailable(_already_running("this thread" if here else "another thread"))
+    monitor = sys.modules.get("torch.profiler._cupti_monitor")
+    if monitor is not None and monitor.get_monitor() is not None:
+        raise ProfilerUnavailable(
+            "torch's cupti_monitor is collecting in this process, and nobody has shown that a "
+            "profile beside it is whole: end it (stop_collection) before the measured code"
+        )
     if torch.is_initialized() and torch.is_capturing():
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"

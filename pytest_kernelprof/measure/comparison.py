@@ -77,6 +77,7 @@ def contest(
     from pytest_kernelprof.capture.mutation import changed, versions
     from pytest_kernelprof.capture.session import refuse_to_nest
     from pytest_kernelprof.device.inventory import current_device
+    from pytest_kernelprof.device.sharing import no_times
 
     device = current_device(plan.device)
     refuse_to_nest()
@@ -87,6 +88,9 @@ def contest(
         require_complete(profile)
         if plan.metric == "latency":
             require_clock(profile)
+    why = no_times(device).get(plan.metric) if device.kind == "cuda" else None
+    if why:
+        raise IncompleteProfile(f"{plan.metric}: {why}")
     now = versions(arguments.args, arguments.kwargs)
     in_place = changed(before, now) if arguments.setup is None else []
     found = Contest(device, plan, reference, prepares, profiles, in_place, measuring)

@@ -114,6 +114,8 @@ def read(
     Raises:
         IncompleteProfile: it cannot be read.
     """
+    from pytest_kernelprof.device.sharing import no_times
+
     try:
         trace = read_trace(file.path)
     except TraceError as error:
@@ -134,6 +136,9 @@ def read(
         refused=compiled.refused,
         may_refuse=compiled.may_refuse,
         autotuned=autotuning.benched if autotuning else (),
+        plain_replays=file.replays.plain if file.replays else None,
+        conditional_replays=file.replays.conditional if file.replays else 0,
+        no_times={} if device.kind == "cpu" else no_times(device),
     )
     reading = reading_of(replace(trace, recording=recording))
     if device.kind == "cpu":

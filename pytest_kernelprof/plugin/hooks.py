@@ -101,11 +101,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _bind_torch(config: pytest.Config) -> None:
-    """Take hold of torch's functions, if it is loaded, before a test patches them."""
+    """Take hold of torch, if it is loaded: of its functions before a test patches them, of CUDA
+    graphs before a fixture captures any."""
     if config.stash.get(MEASURES, False) and "torch" in sys.modules:
+        from pytest_kernelprof.capture.graphs import watch_captures
         from pytest_kernelprof.device.bindings import bind_if_loaded
 
         bind_if_loaded()
+        watch_captures()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -122,6 +122,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         forks: how often the rounds forked this process.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
         autotuned: the autotuners that benched in the block, which is no part of it.
+        plain_replays: replays in the rounds of CUDA graphs that are known to have no conditional
+            node; None where nobody looked. conditional_replays: of those known to have one.
+        no_times: metrics that cannot be had here, each with the reason.
         retakes: sessions that were incomplete and taken again.
         settled: whether the code became warm; False leaves cold records in the profile.
         recompiles: compilations of torch.compile in the profiled calls and those after them; None
@@ -154,6 +157,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     forks: int = 0
     collection_stopped: bool = False
     autotuned: tuple[str, ...] = ()
+    plain_replays: int | None = None
+    conditional_replays: int = 0
+    no_times: dict[str, str] = {}
     retakes: int = 0
     settled: bool = True
     recompiles: int | None = None

@@ -57,6 +57,7 @@ def check_integrity(reading: Reading) -> Integrity:
         *_check_durations(reading),
         *_check_recording(trace),
         *check_late_work(reading),
+        *_check_contexts(reading),
     ]
     return Integrity(
         problems=tuple(problems),
@@ -145,7 +146,11 @@ def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
 
 def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     """Graph replays are proved by equal children: the k-th replay of every round, over at least
-    three rounds, or all replays of a single round when there are three."""
+    three rounds, or all replays of a single round when there are three.
+
+    That proves nothing of a WHILE node, of which each trace lacks the same: so all replays have to
+    be of graphs that are known to have none.
+    """
     trace, links, round_of_call = reading.trace, reading.links, reading.round_of_call
     replays = np.flatnonzero(matches(trace.calls.name, GRAPH_LAUNCH) & (round_of_call != NO_ID))
     if not len(replays):
@@ -157,15 +162,22 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     for call in replays:
         by_round.setdefault(int(round_of_call[call]), []).append(int(children[call]))
     rows = list(by_round.values())
+    noted = trace.recording
+    if noted.conditional_replays:
+        return "unproven", [
+            f"{noted.conditional_replays} replays are of CUDA graphs with conditional nodes, of "
+            "whose loops the profiler records the first iteration only"
+        ]
+    equal: GraphProof = "proved" if noted.plain_replays == len(replays) else "unproven"
     if len(rows) >= _PROVING_REPLAYS:
         if all(row == rows[0] for row in rows):
-            return "proved", []
+            return equal, []
         return "unproven", [
             "graph replays have different numbers of activities from round to round "
             f"({', '.join(str(sum(row)) for row in rows)})"
         ]
     if len(rows[0]) >= _PROVING_REPLAYS and len({n for row in rows for n in row}) == 1:
-        return "proved", []
+        return equal, []
     return "unproven", []
 
 
@@ -183,6 +195,24 @@ def _check_recording(trace: Trace) -> list[str]:
     if trace.recording.collection_stopped:
         return ["the profiler stopped collecting: its buffers were full; profile less work at once"]
     return []
+
+
+def _check_contexts(reading: Reading) -> list[str]:
+    """We wait for torch's context alone: of another one (PyCUDA's own, for example) a kernel that
+    still runs is missing. Its launch call tells, where the profiler records that."""
+    acts, ours = reading.trace.activities, reading.round_of_activity
+    orphan = reading.links.call_of_activity == NO_ID
+    kernels = acts.kind == KERNEL
+    sentinels = kernels & (ours == NO_ID) & ~orphan
+    foreign = kernels & (ours != NO_ID) & orphan & np.isin(acts.device, acts.device[sentinels])
+    foreign &= ~np.isin(acts.context, acts.context[sentinels])
+    if not foreign.any():
+        return []
+    return [
+        f"{int(foreign.sum())} kernels ran in another CUDA context than torch's, by calls that the "
+        f"profiler does not record ({_tally(acts.name[foreign])}); more may have run on, unseen: "
+        "wait for that context at the end of the measured code, and launch by cuLaunchKernel"
+    ]
 
 
 def has_clock_skew(trace: Trace, links: Links) -> bool:

@@ -87,6 +87,7 @@ class Activities(Spans):
     correlation: Ints
     external_id: Ints
     device: Ints
+    context: Ints
     stream: Ints
     bytes: Ints
     registers: Ints

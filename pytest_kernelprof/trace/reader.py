@@ -59,6 +59,7 @@ class _Args(msgspec.Struct, gc=False, frozen=True):
     external_id: int = msgspec.field(name="External id", default=NO_ID)
     correlation: int = NO_ID
     device: int = 0
+    context: int = NO_ID
     stream: int = NO_ID
     bytes: int = 0
     registers: int = msgspec.field(name="registers per thread", default=0)
@@ -406,7 +407,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "operator": ("thread", "external_id", "annotation"),
     "call": ("thread", "external_id", "correlation"),
     "activity": (
-        *("kind", "correlation", "external_id", "device", "stream"),
+        *("kind", "correlation", "external_id", "device", "context", "stream"),
         *("bytes", "registers", "shared_memory", "grid", "block"),
     ),
     "wait": ("correlation",),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+import types
 import warnings
 from pathlib import Path
 
@@ -31,8 +34,6 @@ def test_a_running_profiler_is_refused_with_the_remedy_before_the_code_runs() ->
 
 
 def test_a_profiler_in_another_thread_is_refused_too() -> None:
-    import threading
-
     go, done = threading.Event(), threading.Event()
 
     def profiles() -> None:
@@ -79,6 +80,36 @@ def test_an_exception_in_a_region_passes_through() -> None:
     with pytest.raises(KeyError, match="mine"), measure_once(Plan("cpu")):
         raise KeyError("mine")
     assert not running()
+
+
+def test_torchs_cupti_monitor_beside_a_profile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = types.ModuleType("torch.profiler._cupti_monitor")
+    collecting: list[object] = [object()]
+    monitor.get_monitor = lambda: collecting[0]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, monitor.__name__, monitor)
+    with pytest.raises(ProfilerUnavailable, match="cupti_monitor"):
+        measure(lambda: X + 1, Plan("cpu"))
+    collecting[0] = None
+    measure(lambda: X + 1, Plan("cpu"))
+
+
+def test_a_thread_that_is_older_than_the_block_counts_in_it() -> None:
+    begin, done = threading.Event(), threading.Event()
+
+    def computes() -> None:
+        begin.wait(10)
+        X * 2
+        done.set()
+
+    older = threading.Thread(target=computes)
+    older.start()
+    with measure_once(Plan("cpu")) as found:
+        X + 1
+        begin.set()
+        done.wait(10)
+    older.join()
+    names = [kernel.name for kernel in found[0].profile.kernels]
+    assert sorted(names) == ["aten::add", "aten::mul"]
 
 
 def test_a_trace_file_lives_as_long_as_somebody_holds_it() -> None:

@@ -38,7 +38,7 @@ def test_the_words_of_a_violation(
     [
         ("linear", "complete: 2/2 launches matched in 2 rounds"),
         ("stack", "complete: 5/5 launches matched"),
-        ("graph", "graph replay proved"),
+        ("graph", "graph replay unproven"),
         ("cold_add", "COLD (Lazy Function Loading)"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from built import call, copy, kernel, launched, profile_of, reading_of_events, round_of, span
@@ -11,7 +12,9 @@ from built import operator as host_operator
 from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, reading, recorded
 from msgspec import structs
 
+from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
+from pytest_kernelprof.schema.run import Integrity
 from pytest_kernelprof.trace.completeness import check_integrity
 from pytest_kernelprof.trace.reading import reading_of
 
@@ -73,8 +76,35 @@ def test_a_lost_kernel_of_a_graph_replay_shows_by_the_other_replays(tmp_path: Pa
     assert any("graph replays have different numbers" in p for p in profile.integrity.problems)
 
 
-def test_a_graph_of_two_replays_is_unproven_and_of_three_proved(tmp_path: Path) -> None:
-    assert recorded("graph").integrity.graph_replays == "proved"
+def watched(**replays: int) -> dict[str, Any]:
+    """What our capture notes beside a trace whose graphs it has looked at."""
+    return {"schema": VERSION, "device_kind": "cuda", **replays}
+
+
+def of_graph(**replays: int) -> Integrity:
+    """Of three rounds with a replay each."""
+    whole = reading("graph").trace
+    noted = structs.replace(whole.recording, **replays)
+    return check_integrity(reading_of(replace(whole, recording=noted)))
+
+
+def test_a_graph_that_nobody_has_looked_at_is_unproven_however_equal_its_replays() -> None:
+    assert recorded("graph").integrity.graph_replays == "unproven"
+    assert of_graph(plain_replays=2).graph_replays == "unproven"
+    assert of_graph(plain_replays=3).graph_replays == "proved"
+    assert of_graph(plain_replays=3).complete
+
+
+def test_replays_of_a_graph_with_conditional_nodes_are_incomplete() -> None:
+    integrity = of_graph(plain_replays=0, conditional_replays=3)
+    assert integrity.graph_replays == "unproven"
+    assert integrity.problems == (
+        "3 replays are of CUDA graphs with conditional nodes, of whose loops the profiler records "
+        "the first iteration only",
+    )
+
+
+def test_a_graph_of_two_replays_is_unproven(tmp_path: Path) -> None:
 
     def two_rounds(events: list[Event]) -> list[Event]:
         third = next(e for e in events if e["name"] == "kernelprof::round#2" and e["ph"] == "X")
@@ -114,6 +144,30 @@ def test_full_buffers_are_a_problem() -> None:
     stopped = structs.replace(whole.recording, collection_stopped=True)
     integrity = check_integrity(reading_of(replace(whole, recording=stopped)))
     assert any("stopped collecting" in p for p in integrity.problems)
+
+
+@pytest.mark.parametrize(
+    ("context", "recorded_call", "complete"),
+    [(1, False, True), (2, True, True), (2, False, False)],
+    ids=["torch's", "another, by a known call", "another, by an unknown call"],
+)
+def test_a_kernel_of_another_context_by_an_unknown_call_may_not_be_the_last(
+    tmp_path: Path, context: int, recorded_call: bool, complete: bool
+) -> None:
+    def in_context(number: int, event: dict[str, Any]) -> dict[str, Any]:
+        return {**event, "args": {**event["args"], "context": number}}
+
+    profile = profile_of(
+        tmp_path,
+        *[call("cudaLaunchKernel", 1, 1), in_context(1, kernel("spin", 3, 1, dur=1))],
+        round_of(0, 10, 50),
+        *([call("cuLaunchKernel", 20, 2)] if recorded_call else []),
+        in_context(context, kernel("mine", 25, 2)),
+    )
+    assert profile.kernel_count == 1
+    assert profile.integrity.complete is complete
+    if not complete:
+        assert "another CUDA context" in profile.integrity.problems[0]
 
 
 def test_autotuners_that_benched_are_a_sign_of_cold_code(tmp_path: Path) -> None:
@@ -257,7 +311,8 @@ def test_three_equal_replays_of_one_round_prove_a_graph(tmp_path: Path) -> None:
         [call("cudaGraphLaunch", at, at), kernel("a", at + 3, at, dur=2), kernel("b", at + 6, at)]
         for at in (10, 30, 50)
     ]
-    profile = profile_of(tmp_path, round_of(0, 0, 99), *replays)
+    beside = watched(rounds=1, plain_replays=3)
+    profile = profile_of(tmp_path, round_of(0, 0, 99), *replays, kernelprof=beside)
     assert profile.integrity.graph_replays == "proved"
 
 
@@ -276,7 +331,8 @@ def test_different_graphs_are_compared_each_with_itself(tmp_path: Path) -> None:
                 kernel("c", at + 80, at + 2),
             ]
         )
-    assert profile_of(tmp_path, *rounds).integrity.graph_replays == "proved"
+    profile = profile_of(tmp_path, *rounds, kernelprof=watched(rounds=3, plain_replays=6))
+    assert profile.integrity.graph_replays == "proved"
 
 
 def test_a_negative_duration_is_a_problem(tmp_path: Path) -> None:

@@ -1,0 +1,156 @@
+"""What the CUDA graphs are made of that a block replays: looked at while they are captured.
+
+Of the body of a WHILE node the profiler records the first iteration only (kineto #1062), and
+nothing in a trace says that there was one. So a replay is known to be whole only where its graph
+was looked at, and has no conditional node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Kind = Literal["plain", "conditional"]
+
+_CAPTURING = 1
+# CUgraphNodeType of the driver's interface, which never changes once it is out.
+_CHILD_GRAPH, _CONDITIONAL = 4, 13
+
+_kinds: weakref.WeakKeyDictionary[Any, Kind] = weakref.WeakKeyDictionary()
+
+
+def watch_captures() -> None:
+    """Look at every graph that torch captures from now on; nothing where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    graph_type = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
+    if graph_type is None or hasattr(graph_type.capture_end, "kernelprof"):
+        return
+    end, raw = graph_type.capture_end, getattr(graph_type, "raw_cuda_graph", None)
+
+    @functools.wraps(end)
+    def look_and_end(graph: Any) -> None:
+        kind = None
+        with contextlib.suppress(Exception):  # whatever it is, the capture is the user's
+            kind = _kind_of_capture()
+        end(graph)
+        _note(graph, kind)
+
+    look_and_end.kernelprof = True  # type: ignore[attr-defined]
+    graph_type.capture_end = look_and_end
+    if raw is not None:
+
+        @functools.wraps(raw)
+        def hand_out(graph: Any) -> Any:
+            _note(graph, None)  # who holds it may change it before it is instantiated
+            return raw(graph)
+
+        graph_type.raw_cuda_graph = hand_out
+
+
+class Replays:
+    """Counts the replays in a block by what is known of their graphs; use as a context manager.
+
+    Attributes:
+        plain: of graphs without a conditional node. conditional: of graphs with one.
+    """
+
+    def __init__(self) -> None:
+        self.plain = 0
+        self.conditional = 0
+        self._replay: Any = None
+
+    def __enter__(self) -> Replays:
+        graph_type = _graph_type()
+        self._replay = replay = graph_type.replay
+
+        @functools.wraps(replay)
+        def count_and_replay(graph: Any) -> None:
+            kind = _kinds.get(graph)
+            self.plain += kind == "plain"
+            self.conditional += kind == "conditional"
+            replay(graph)
+
+        graph_type.replay = count_and_replay
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _graph_type().replay = self._replay
+
+
+def kind_of_nodes(nodes: Callable[[Any], list[tuple[int, Any]]], graph: Any) -> Kind:
+    """Whether a graph or one of its child graphs has a conditional node.
+
+    Args:
+        nodes: the type of each node of a graph, and of a child graph's node that graph.
+    """
+    for kind, child in nodes(graph):
+        if kind >= _CONDITIONAL:  # or of a type that is newer than this
+            return "conditional"
+        if kind == _CHILD_GRAPH and kind_of_nodes(nodes, child) == "conditional":
+            return "conditional"
+    return "plain"
+
+
+def _note(graph: Any, kind: Kind | None) -> None:
+    if kind is None:
+        _kinds.pop(graph, None)
+    else:
+        _kinds[graph] = kind
+
+
+def _graph_type() -> Any:
+    return sys.modules["torch"].cuda.CUDAGraph
+
+
+def _kind_of_capture() -> Kind | None:
+    """What the graph is made of that the current stream is capturing; None where that cannot be
+    seen."""
+    from pytest_kernelprof.device.inventory import load_torch
+
+    driver = _driver()
+    stream = ctypes.c_void_p(load_torch().cuda.current_stream().cuda_stream)
+    status, graph = ctypes.c_int(), ctypes.c_void_p()
+    done = driver.cuStreamGetCaptureInfo_v2(
+        stream, ctypes.byref(status), None, ctypes.byref(graph), None, None
+    )
+    if done != 0 or status.value != _CAPTURING or not graph.value:
+        return None
+    return kind_of_nodes(_nodes, graph)
+
+
+def _nodes(graph: ctypes.c_void_p) -> list[tuple[int, ctypes.c_void_p]]:
+    """The types of a graph's nodes, each with its child graph.
+
+    Raises:
+        OSError: the driver did not answer.
+    """
+    driver, count = _driver(), ctypes.c_size_t()
+    _check(driver.cuGraphGetNodes(graph, None, ctypes.byref(count)))
+    nodes = (ctypes.c_void_p * count.value)()
+    if count.value:
+        _check(driver.cuGraphGetNodes(graph, nodes, ctypes.byref(count)))
+    found = []
+    for node in nodes:
+        kind, child = ctypes.c_int(), ctypes.c_void_p()
+        _check(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)))
+        if kind.value == _CHILD_GRAPH:
+            _check(driver.cuGraphChildGraphNodeGetGraph(ctypes.c_void_p(node), ctypes.byref(child)))
+        found.append((kind.value, child))
+    return found
+
+
+def _check(code: int) -> None:
+    if code != 0:
+        raise OSError(f"the CUDA driver answers {code}")
+
+
+@functools.cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")
