@@ -49,6 +49,18 @@ def load() -> None:
     gc.freeze()
 
 
+# Installed for tests/integration/test_company.py: in other inner runs they would shuffle tests,
+# take over coroutines, and so on. Likewise, by pyproject.toml, in this one.
+NOT_UNASKED = ("asyncio", "pytest_forked", "randomly", "rerunfailures", "timeout")
+
+
+@pytest.fixture
+def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """An inner run loads these plugins only where it names them."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in NOT_UNASKED))
+    return pytester
+
+
 @pytest.fixture(autouse=True)
 def _no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """An inner run is no worker's: in a worker pytest-benchmark, for one, disables itself."""

@@ -315,9 +315,82 @@ def test_an_autotuner_in_the_backward_pass_is_no_part_of_the_count_either() -> N
     torch.testing.assert_close(weight.grad, grad * 3)
 
 
+def run_pytest(folder: Path, code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A run of its own, which may end as badly as it likes."""
+    test = folder / "test_it.py"
+    test.write_text(textwrap.dedent(code))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(test)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+
+
+def test_running_out_of_device_memory_is_the_tests_own_failure_and_harms_no_other(
+    tmp_path: Path,
+) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+        import pytest, torch
+        def too_much():
+            return torch.empty(1 << 50, device="cuda")
+        @pytest.mark.max_kernels(9)
+        def test_a_call(kernel_profile):
+            kernel_profile(too_much)
+        @pytest.mark.max_kernels(9)
+        def test_b_whole():
+            too_much()
+        @pytest.mark.max_kernels(9)
+        def test_c_caught():
+            with pytest.raises(torch.OutOfMemoryError):
+                too_much()
+            torch.ones(4, device="cuda") + 1
+        @pytest.mark.max_kernels(2)
+        def test_d_next(kernel_profile):
+            kernel_profile(lambda: torch.ones(4, device="cuda") + 1)
+            assert kernel_profile.last.kernel_count == 2
+        """,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 failed, 2 passed" in done.stdout, done.stdout
+    assert "OutOfMemoryError" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "measured", ["kernel_profile(poison)", "with kernel_profile.region(): poison()"]
+)
+def test_after_a_poisoned_context_no_test_passes_and_the_run_ends_in_order(
+    tmp_path: Path, measured: str
+) -> None:
+    done = run_pytest(
+        tmp_path,
+        f"""
+        import pytest, torch
+        def poison():
+            x = torch.zeros(4, device="cuda")
+            x[torch.tensor([9], device="cuda")] = 1  # an assertion of the device
+            torch.cuda.synchronize()
+        def test_a_poisons(kernel_profile):
+            {measured}
+        @pytest.mark.max_kernels(9)
+        def test_b_next(kernel_profile):
+            kernel_profile(torch.ones, 4, device="cuda")
+        @pytest.mark.max_kernels(9)
+        def test_c_whole():
+            pass
+        @pytest.mark.kernelprof(device="cpu")
+        @pytest.mark.max_kernels(1)
+        def test_d_on_the_cpu(kernel_profile):
+            kernel_profile(torch.ones(4).add, 1)
+        """,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr  # and not by a signal
+    assert "device-side assert" in done.stdout
+    assert "test_d_on_the_cpu" not in done.stdout.partition("short test summary")[2]
+    assert "1 passed" in done.stdout, done.stdout
+
+
 def test_cuda_stays_down_under_kernelprof_all_until_a_test_brings_it_up(tmp_path: Path) -> None:
-    test = tmp_path / "test_it.py"
-    test.write_text(
+    done = run_pytest(
+        tmp_path,
         """
 import os, torch
 def test_a_down():
@@ -329,11 +402,9 @@ def test_b_up():
     torch.ones(4, device="cuda") + 1
 def test_c_counted():
     torch.ones(4, device="cuda") + 1
-"""
+""",
+        *("--kernelprof-all", "--kernelprof-report"),
     )
-    options = ["-q", "-p", "no:cacheprovider", "--kernelprof-all", "--kernelprof-report"]
-    command = [sys.executable, "-m", "pytest", *options, str(test)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert "3 passed" in done.stdout, done.stdout + done.stderr
     assert "test_b_up: no number: CUDA came up inside of this test" in done.stdout
     assert "test_it.py::test_c_counted  " in done.stdout
