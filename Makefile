@@ -53,8 +53,10 @@ bench: $(INSTALLED)
 	$(PY) -m pip install -r benchmarks/requirements.txt -c constraints.txt
 	$(PY) benchmarks/startup.py $(ARGS)
 	$(PY) benchmarks/one_round.py $(ARGS)
+	$(PY) benchmarks/one_shot.py $(ARGS)
 	$(PY) benchmarks/trace_reading.py $(ARGS)
 	$(PY) benchmarks/endurance.py $(ARGS)
+	$(PY) benchmarks/soak.py $(ARGS)
 	$(PY) benchmarks/memory.py $(ARGS)
 
 clean:

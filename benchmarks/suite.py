@@ -1,0 +1,135 @@
+"""A public suite bare and with --kernelprof-all: are all outcomes the same, and the counts true?
+
+The suite runs three times in processes of its own: bare, looked at, and, of some tests with kernels
+spread over the suite, by hand with plain torch.profiler, whose events of category "kernel" are
+counted. Tests that fail only under one of them are named. What comes after `--` goes to pytest.
+
+    python benchmarks/suite.py path/to/Liger-Kernel/test -- -k rms_norm -x
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import device_and_place, device_kind, met, table
+
+Found = dict[str, dict[str, Any]]
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of pytest: what was found of each test, and the folder that their names start at."""
+
+    tests: Found
+    root: Path
+    status: int
+    seconds: float
+
+
+def run(suite: Path, options: list[str], **environment: str) -> Run:
+    """Run pytest in a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "result.json")
+        paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
+        variables = {
+            **os.environ,
+            **environment,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "KERNELPROF_SUITE": str(result),
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "suite_outcomes", *options]
+        start = time.monotonic()
+        done = subprocess.run(command, cwd=suite, env=variables, capture_output=True, text=True)
+        took = time.monotonic() - start
+        if not result.exists():
+            sys.exit(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}")
+        found = json.loads(result.read_text())
+        return Run(found["tests"], Path(found["root"]), done.returncode, took)
+
+
+def differing(bare: Found, looked_at: Found) -> list[str]:
+    """How outcomes differ, a line for each test."""
+    lines = []
+    for test in sorted(bare.keys() | looked_at.keys()):
+        one, other = (found.get(test, {}).get("outcomes") for found in (bare, looked_at))
+        if one != other:
+            lines.append(f"{test}: bare {one}, looked at {other}")
+    return lines
+
+
+def spread(found: Found, wanted: int) -> list[str]:
+    """Tests with kernels and without a tuner in them, spread evenly over the suite."""
+    usable = [
+        test
+        for test, one in found.items()
+        if one["kernels"] and not one["why"] and "call passed" in one["outcomes"]
+    ]
+    step = max(1.0, len(usable) / wanted)
+    return [usable[int(i * step)] for i in range(min(wanted, len(usable)))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("suite", type=Path, help="a folder, in which pytest runs")
+    parser.add_argument("--counts", type=int, default=30, help="tests whose kernels are counted")
+    parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    options, more = parser.parse_args(sys.argv[1:at]), sys.argv[at + 1 :]
+    kind = device_kind(options.device)
+    look = ["--kernelprof-all", f"--kernelprof-device={kind}", "--kernelprof-report"]
+    bare = run(options.suite, ["-p", "no:kernelprof", *more])
+    ours = run(options.suite, [*look, *more])
+    print(f"{options.suite.resolve().name}: {len(bare.tests)} tests, bare and looked at ({kind})")
+    print(device_and_place(kind, "triton", "pytest", "pytest-kernelprof"), "\n")
+    lines = differing(bare.tests, ours.tests)
+    numbers = sum(one["kernels"] is not None for one in ours.tests.values())
+    rows = [
+        ["exit status", str(bare.status), str(ours.status)],
+        ["seconds", f"{bare.seconds:.0f}", f"{ours.seconds:.0f}"],
+        ["median ms of a call", f"{median_ms(bare.tests):.1f}", f"{median_ms(ours.tests):.1f}"],
+        ["tests with a number", "-", str(numbers)],
+    ]
+    print(table(["run", "bare", "looked at"], rows), "\n")
+    print(*lines, sep="\n")
+    print(f"other outcomes: {len(lines)}; target: none: {met(not lines)}")
+    if kind == "cuda":
+        compare_counts(ours.root, spread(ours.tests, options.counts), look)
+    else:
+        print("kernels by hand: need a GPU")
+
+
+def compare_counts(root: Path, tests: list[str], look: list[str]) -> None:
+    """The counts of the same tests, ours and by hand, in runs of these tests alone."""
+    if not tests:
+        print("no test has kernels to count")
+        return
+    by_hand = run(root, ["-p", "no:kernelprof", *tests], KERNELPROF_SUITE_PROFILER="1")
+    ours = run(root, [*look, *tests])
+    rows, equal = [], 0
+    for test in tests:
+        mine, theirs = (one.tests.get(test, {}).get("kernels") for one in (ours, by_hand))
+        equal += mine == theirs
+        rows.append([test, f"{mine}", f"{theirs}", "" if mine == theirs else "DIFFERENT"])
+    print("\n" + table(["test", "ours", "by hand", ""], rows), "\n")
+    print(f"equal: {equal} of {len(tests)}; target: all: {met(equal == len(tests))}")
+
+
+def median_ms(found: Found) -> float:
+    seconds = [one["seconds"] for one in found.values() if "seconds" in one]
+    return statistics.median(seconds) * 1e3 if seconds else 0.0
+
+
+if __name__ == "__main__":
+    main()
