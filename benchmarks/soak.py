@@ -25,6 +25,7 @@ from typing import Any
 from endurance import resident_mb
 from harness import device_and_place, device_kind, met, table
 
+from pytest_kernelprof.capture.graphs import watch_captures
 from pytest_kernelprof.device.inventory import current_device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.plan import Plan
@@ -94,6 +95,7 @@ def works(kind: DeviceKind, counter: Any) -> dict[str, Work]:
         for _ in range(n):
             one_more(counter)
 
+    compiled(1)
     found = {"eager": eager, "thread": thread, "exception caught": caught, "copies": copies}
     found |= {"backward": backward, "compiled": compiled}
     return found | (works_of_a_gpu(torch, counter, eager) if kind == "cuda" else {})
@@ -101,6 +103,7 @@ def works(kind: DeviceKind, counter: Any) -> dict[str, Work]:
 
 def works_of_a_gpu(torch: Any, counter: Any, eager: Work) -> dict[str, Work]:
     side = torch.cuda.Stream()
+    watch_captures()
     eager(1)
     torch.cuda.synchronize()
     graphs = {}

@@ -167,9 +167,7 @@ def bring_up() -> None:
     It takes seconds, which a time limit of the test (pytest-timeout) must not see. What goes wrong
     is told when a test is to be measured.
     """
-    from pytest_kernelprof.device.inventory import cuda_is_up
-
-    if not cuda_is_up():
+    if not _cuda_is_up():
         return
     from pytest_kernelprof.device.inventory import current_device
     from pytest_kernelprof.measure.sessions import prime
@@ -182,12 +180,9 @@ def look_at(test: MeasuredTest) -> WholeCall:
     """Look at a test that nobody set a limit on, if that leaves torch as the test would find it."""
     if not torch_is_loaded():
         return Unmeasured(test, lambda: TORCH_CAME if torch_is_loaded() else "")
-    if test.device == "cuda":
-        from pytest_kernelprof.device.inventory import cuda_is_up
-
-        chosen = test.options.device or test.settings.device
-        if chosen == "auto" and not cuda_is_up():
-            return Unmeasured(test, lambda: CUDA_CAME_UP if cuda_is_up() else "")
+    chosen = test.options.device or test.settings.device
+    if test.device == "cuda" and chosen == "auto" and not _cuda_is_up():
+        return Unmeasured(test, lambda: CUDA_CAME_UP if _cuda_is_up() else "")
     return Looked(test)
 
 
@@ -195,6 +190,16 @@ def words_of(error: Exception) -> str:
     """What a row says of an error of ours."""
     known = isinstance(error, KernelprofError)
     return str(error) if known else f"{type(error).__name__}: {error}"
+
+
+def _cuda_is_up() -> bool:
+    """Whether CUDA is up; if a test keeps that from being asked, measuring will tell."""
+    from pytest_kernelprof.device.inventory import cuda_is_up
+
+    try:
+        return cuda_is_up()
+    except Exception:
+        return True
 
 
 def torch_is_loaded() -> bool:

@@ -229,6 +229,21 @@ def test_a_test_that_brings_cuda_up_has_no_number_and_says_so(
     )
 
 
+def test_what_a_fixture_puts_in_place_of_torch_is_told_in_the_row(run: Run) -> None:
+    code = """
+@pytest.fixture
+def broken(monkeypatch):
+    def breaks(*args):
+        raise KeyError("patched")
+    monkeypatch.setattr(torch.cuda, "is_initialized", breaks)
+def test_it(broken):
+    three()
+"""
+    result = run(code, "--kernelprof-all", "--kernelprof-report", device=None)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: *"])
+
+
 def test_torch_is_not_imported_for_a_test_that_does_not(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
