@@ -164,7 +164,7 @@ def another_context() -> Iterator[Any]:
 
 SPIN = b"""
 .version 7.0
-.target sm_70
+.target sm_80
 .address_size 64
 .visible .entry spin()
 {
