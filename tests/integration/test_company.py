@@ -87,6 +87,7 @@ def test_asyncio_timeout_and_randomly_together(run: Run) -> None:
     result = run(
         TOGETHER,
         *("-p", "asyncio", "-p", "timeout", "-p", "randomly"),
+        *("-o", "asyncio_default_fixture_loop_scope=function"),
         *("--kernelprof-all", "--kernelprof-report"),
     )
     result.assert_outcomes(passed=4, failed=3)
