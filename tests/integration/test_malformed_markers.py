@@ -57,9 +57,10 @@ def test_with_workers_it_is_the_same(result_of_workers: pytest.RunResult) -> Non
 
 
 def test_strict_markers_stop_a_misspelt_one_at_collection(run) -> None:
-    result = run("@pytest.mark.max_kernel(1)\ndef test_bad(): pass\n", "--strict-markers")
+    # Of a name that no other run here registers: pytest remembers them for the process.
+    result = run("@pytest.mark.max_kernal(1)\ndef test_bad(): pass\n", "--strict-markers")
     assert result.ret == 2
-    result.stdout.fnmatch_lines(["*'max_kernel' not found in `markers`*"])
+    result.stdout.fnmatch_lines(["*'max_kernal' not found in `markers`*"])
 
 
 def test_a_marker_of_the_users_own_may_have_a_name_like_ours(
