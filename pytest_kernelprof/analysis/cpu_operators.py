@@ -9,11 +9,13 @@ import numpy as np
 
 from pytest_kernelprof.analysis.kernels import chains
 from pytest_kernelprof.schema.run import Kernel
+from pytest_kernelprof.trace.correlation import ancestors
 from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
+from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, INDUCTOR_GRAPH, matches
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Ints
+    from pytest_kernelprof.trace.model import Bools, Ints, Operators
     from pytest_kernelprof.trace.reading import Reading
 
 _NO_DIMENSIONS = (0, 0, 0)
@@ -22,17 +24,49 @@ _NO_DIMENSIONS = (0, 0, 0)
 def operator_rows(reading: Reading) -> list[Ints]:
     """Of each round its compute operators, as rows of the operators in order."""
     ops, parent = reading.trace.operators, reading.links.parent
-    compute_names = frozenset(reading.trace.recording.compute_operators or ())
+    recording = reading.trace.recording
+    compute_names = frozenset(recording.compute_operators or ())
     names = ops.name.tolist()
-    computes = np.array([name in compute_names for name in names], np.bool_) & ~ops.annotation
-    # What torch.compile runs while it traces is no work of the call.
-    covered = (ops.name == "dynamo") & ~ops.annotation
+    computes = np.array([name in compute_names for name in names], np.bool_) & ~_ranges(ops)
+    # What torch.compile runs while it traces is no work of the call. Without a compilation it is
+    # somebody else's range.
+    covered = (ops.name == "dynamo") & ~ops.annotation & (recording.recompiles != 0)
     for i in np.lexsort((-ops.end, ops.start, ops.thread)):
         above = parent[i]
         covered[i] |= above != NO_ID and (covered[above] or computes[above])
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
     found = np.flatnonzero(computes & ~covered)
     return [found[of_round[found] == number] for number in range(reading.rounds)]
+
+
+def _ranges(ops: Operators) -> Bools:
+    """What is no operator, whatever it is called: annotations, and ranges without inputs.
+
+    ``torch._C._profiler._RecordFunctionFast("aten::mm")`` leaves an event of an operator's
+    category, but without the inputs that an operator has where they are recorded. The kernels of
+    compiled code, known by that code, have none either.
+    """
+    if ops.inputs is None:
+        return ops.annotation
+    named = zip(ops.name.tolist(), ops.inputs.tolist(), strict=True)
+    without = np.array([inputs is None and "::" in name for name, inputs in named], np.bool_)
+    found: Bools = ops.annotation | without
+    return found
+
+
+def silent_regions(reading: Reading) -> int:
+    """How many calls of compiled code in the rounds left no operator that computes, nor a graph
+    that Inductor made: their back end computes elsewhere."""
+    ops, links = reading.trace.operators, reading.links
+    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
+    called = matches(ops.name, COMPILED_REGION) & ~ops.annotation & (of_round != NO_ID)
+    regions = set(np.flatnonzero(called).tolist())
+    if not regions:
+        return 0
+    outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
+    computing = np.isin(ops.name, reading.trace.recording.compute_operators or ()) & ~_ranges(ops)
+    telling = np.flatnonzero(computing | matches(ops.name, INDUCTOR_GRAPH)).tolist()
+    return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 
 def operators_as_kernels(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:

@@ -63,6 +63,10 @@ _HIDDEN = (
     "off when this process first measured; leave it on (TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1) "
     "before anything is compiled"
 )
+_SILENT = (
+    "code that torch.compile compiled ran without an operator that computes in the trace: its back "
+    "end is neither Inductor nor one that runs PyTorch's operators, so it cannot be counted"
+)
 _NO_TABLE = (
     "the trace holds no device and no table of compute operators (it was not recorded by "
     "pytest-kernelprof), so kernels cannot be counted"
@@ -326,4 +330,5 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
         return (_NO_TABLE,)
     compiled = any("CompiledFxGraph" in name for name in set(reading.trace.operators.name))
     hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
-    return (*recording.unseen, *hidden)
+    silent = (_SILENT,) if cpu_operators.silent_regions(reading) else ()
+    return (*recording.unseen, *hidden, *silent)

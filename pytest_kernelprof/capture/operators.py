@@ -50,6 +50,19 @@ def compute_operators(names: Iterable[str], compiled: Container[str] = ()) -> li
     )
 
 
+def functions_called(names: Container[str]) -> list[str]:
+    """Those of the given operator names that an ``autograd.Function`` has as well: its events have
+    inputs like those of operators."""
+    found: set[str] = set()
+    left: list[Any] = [load_torch().autograd.Function]
+    while left:
+        kind = left.pop()
+        left.extend(kind.__subclasses__())
+        if "::" in kind.__name__ and kind.__name__ in names:
+            found.add(kind.__name__)
+    return sorted(found)
+
+
 def _shim_computes(name: str) -> bool:
     """Of operators that C++ wrappers call past the dispatcher (``aoti_torch_cpu_mm_out``)."""
     if not name.startswith(_SHIM):

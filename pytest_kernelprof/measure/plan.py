@@ -48,6 +48,8 @@ class Plan:
         memory: whether to watch memory in unprofiled calls.
         flush_l2: whether the L2 cache is flushed before each timed call.
         stacks: whether Python frames are recorded.
+        inputs: of a block on the CPU, whether operators' inputs are recorded, which tell operators
+            from ranges of their name.
         roofline: whether shapes are recorded, for the work behind each kernel, where the device is
             the limit.
         sample_on: whether rounds are added while a verdict on a time is not reached.
@@ -62,6 +64,7 @@ class Plan:
     memory: bool = False
     flush_l2: bool = True
     stacks: bool = False
+    inputs: bool = True
     roofline: bool = False
     sample_on: bool = False
     lock_timeout_s: float = LOCK_TIMEOUT_S

@@ -126,7 +126,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     sessions.prime(device)
     found: list[Measurement] = []
     before = compilations()
-    session = Session(device, stacks=plan.stacks)
+    session = Session(device, stacks=plan.stacks, shapes=device.kind == "cpu" and plan.inputs)
     with (
         sessions.watched_calls(device) as watched,
         session,

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.reading import Reading
 
 
+_FUNCTION = (
+    "an autograd.Function is called {}, so its calls cannot be told from the operator's: give it a "
+    "name of its own"
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """A session that was taken and read.
@@ -67,14 +73,17 @@ def profile_rounds(
     shapes: bool = False,
     told: Callable[[int], None] = lambda done: None,
 ) -> Taken:
-    """One session of so many rounds, as it is: complete or not, warm or not."""
+    """One session of so many rounds, as it is: complete or not, warm or not.
+
+    On the CPU inputs are recorded in any case: they tell operators from ranges of their name.
+    """
     from pytest_kernelprof.capture.l2 import flusher
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import synchronize
 
     flush = flusher(device, wanted=flush_l2)
     before = compilations()
-    session = Session(device, stacks=stacks, shapes=shapes)
+    session = Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu")
     with watched_calls(device) as watched, session:
         for done in range(rounds):
             told(done)
@@ -150,7 +159,7 @@ def read(
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
     """What has to be asked about operators while the process that ran them is there."""
     from pytest_kernelprof.capture.compiled_code import code_of_graphs
-    from pytest_kernelprof.capture.operators import compute_operators
+    from pytest_kernelprof.capture.operators import compute_operators, functions_called
 
     ops = reading.trace.operators
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
@@ -163,10 +172,9 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     code = code_of_graphs(operators, set(annotations))
     if watched is not None:
         code |= watched.code(operators)
-    return {
-        "compute_operators": tuple(compute_operators(ops.name.tolist(), code.kernels)),
-        "unseen": code.all_unseen(rounds),
-    }
+    computing = tuple(compute_operators(ops.name.tolist(), code.kernels))
+    unclear = tuple(map(_FUNCTION.format, functions_called(operators.intersection(computing))))
+    return {"compute_operators": computing, "unseen": (*code.all_unseen(rounds), *unclear)}
 
 
 def refuse_blind(device: Device, facts: SessionFacts) -> None:

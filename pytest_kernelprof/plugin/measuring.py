@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_kernelprof.capture.holder import held_by
@@ -128,9 +128,12 @@ def measure_block(
 ) -> Iterator[list[Profile]]:
     """Measure a block as it stands, once; its profile is in the list after the block."""
     kept: list[Profile] = []
+    plan = test.plan(test.needs())
+    if own is None and not test.ledger.limits:  # only --kernelprof-all asks: as cheap as can be
+        plan = replace(plan, inputs=False)
     with (
         held_by(region_words(name, place) if place else f"the whole call of {test.id}"),
-        measure_once(test.plan(test.needs()), name) as found,
+        measure_once(plan, name) as found,
     ):
         yield kept
     kept.append(_keep(test, found[0], place or test.place, own))

@@ -25,7 +25,7 @@ def missed_lookups(reading: Reading) -> int:
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
     looks = (ops.name == LOOKUP) & (of_round != NO_ID)
     return sum(
-        not str(following).startswith(COMPILED_REGION)
+        COMPILED_REGION.search(str(following)) is None
         for thread in set(ops.thread[looks].tolist())
         for following in _following(reading, looks & (ops.thread == thread), thread)
     )

@@ -77,9 +77,11 @@ def compilation_words(name: str) -> str:
     return next(found, "compilation")
 
 
-# A compiled function asks whether what was compiled fits, and then runs it.
+# A compiled function asks whether what was compiled fits, and then runs it: code that torch.compile
+# compiled, and in it a graph that Inductor made.
 LOOKUP = "TorchDynamo Cache Lookup"
-COMPILED_REGION = "Torch-Compiled Region"
+COMPILED_REGION = re.compile("^Torch-Compiled Region")
+INDUCTOR_GRAPH = re.compile("^## Call CompiledFxGraph ")
 
 
 def matches(names: Strings, pattern: re.Pattern[str]) -> Bools:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from built import Event, operator, profile_of, reading_of_events, round_of
+import pytest
+from built import Event, annotation, operator, profile_of, reading_of_events, round_of
 
-from pytest_kernelprof.analysis.cpu_operators import operator_rows, operators_as_kernels
+from pytest_kernelprof.analysis.cpu_operators import (
+    operator_rows,
+    operators_as_kernels,
+    silent_regions,
+)
 from pytest_kernelprof.schema.run import Kernel
 from pytest_kernelprof.trace.reading import Reading
 
@@ -78,6 +83,67 @@ def test_what_is_run_while_a_graph_is_traced_is_no_work_of_the_call(tmp_path: Pa
         operator("aten::mm", 50, 5),
     )
     assert rows(found) == [[50]]
+
+
+@pytest.mark.parametrize(("recompiles", "counted"), [(1, [50]), (0, [15, 50]), (None, [50])])
+def test_without_a_compilation_nothing_is_what_dynamo_runs(
+    recompiles: int | None, counted: list[float], tmp_path: Path
+) -> None:
+    events = [operator("dynamo", 10, 30), operator("aten::mm", 15, 5), operator("aten::mm", 50, 5)]
+    noted = {**NOTED, "recompiles": recompiles}
+    found = reading_of_events(tmp_path, round_of(0, 0, 99), *events, kernelprof=noted)
+    assert rows(found) == [counted]
+
+
+def test_what_has_no_inputs_where_inputs_are_recorded_is_no_operator(tmp_path: Path) -> None:
+    real = operator("aten::mm", 15, 5)
+    real["args"] |= {"Input Dims": [[2, 2], [2, 2]], "Input type": ["float", "float"]}
+    events = [round_of(0, 0, 99), operator("aten::mm", 10, 30), real, operator("kernel", 50, 5)]
+    noted = {**NOTED, "compute_operators": ["aten::mm", "kernel"]}
+    shapes = {"record_shapes": 1, "kernelprof": noted}
+    assert rows(reading_of_events(tmp_path, *events, **shapes)) == [[15, 50]]
+    assert rows(reading_of_events(tmp_path, *events, kernelprof=noted)) == [[10, 50]]
+
+
+def test_an_annotation_is_no_operator(tmp_path: Path) -> None:
+    found = cpu(
+        tmp_path, round_of(0, 0, 99), annotation("aten::mm", 10, 30), operator("aten::add", 15, 5)
+    )
+    assert rows(found) == [[15]]
+
+
+REGION = "Torch-Compiled Region: 0/0"
+
+
+@pytest.mark.parametrize(
+    ("inside", "silent"),
+    [
+        ([], 1),
+        ([operator("Pregraph bytecode", 12, 2)], 1),
+        ([operator("aten::lift_fresh", 12, 2)], 1),
+        ([operator("aten::add", 12, 2)], 0),
+        ([operator("## Call CompiledFxGraph fabc ##", 12, 9)], 0),
+        ([operator(REGION, 12, 9), operator("aten::mm", 25, 2)], 0),
+        ([operator(REGION, 12, 9)], 1),
+    ],
+    ids=[
+        "nothing",
+        "dynamo's own",
+        "no computing",
+        "operator",
+        "graph",
+        "nested",
+        "nested, nothing",
+    ],
+)
+def test_compiled_code_that_leaves_no_operator_is_told(
+    inside: list[Event], silent: int, tmp_path: Path
+) -> None:
+    events = [round_of(0, 0, 99), operator(REGION, 10, 30), *inside]
+    assert silent_regions(cpu(tmp_path, *events)) == silent
+    assert profile_of(tmp_path, *events, kernelprof=NOTED).integrity.complete is not bool(silent)
+    outside = [round_of(0, 50, 9), operator(REGION, 10, 30)]
+    assert silent_regions(cpu(tmp_path, *outside)) == 0
 
 
 def test_an_operator_in_the_form_of_a_kernel_has_no_dimensions(tmp_path: Path) -> None:
