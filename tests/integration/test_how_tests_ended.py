@@ -179,7 +179,7 @@ def test_no_number():
 
 def test_an_error_of_a_try_that_is_repeated_is_a_rerun(run: Run) -> None:
     pytest.importorskip("pytest_rerunfailures")
-    result = run(FLAKY, "--reruns=1", "--kernelprof-report", "-rR")
+    result = run(FLAKY, "-p", "rerunfailures", "--reruns=1", "--kernelprof-report", "-rR")
     assert result.parseoutcomes() == {"passed": 2, "failed": 1, "errors": 1, "rerun": 4}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert rows_of(result) == [
@@ -193,6 +193,6 @@ def test_an_error_of_a_try_that_is_repeated_is_a_rerun(run: Run) -> None:
 
 def test_where_all_pass_at_last_the_run_has_no_error(run: Run) -> None:
     pytest.importorskip("pytest_rerunfailures")
-    result = run(FLAKY, "--reruns=1", "-k", "test_error or test_fai")
+    result = run(FLAKY, "-p", "rerunfailures", "--reruns=1", "-k", "test_error or test_fai")
     assert result.parseoutcomes() == {"passed": 2, "deselected": 2, "rerun": 2}
     assert result.ret == pytest.ExitCode.OK
