@@ -7,10 +7,12 @@ import importlib
 import os
 import pkgutil
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import warm_python
 from filelock import FileLock
 
 import pytest_kernelprof
@@ -86,3 +88,12 @@ def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         return path
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def python(request: pytest.FixtureRequest, once: Once) -> str:
+    """An interpreter whose processes have torch loaded already; see ``warm_python``."""
+    if not hasattr(os, "pidfd_open"):
+        return sys.executable
+    owner = os.getppid() if hasattr(request.config, "workerinput") else os.getpid()
+    return str(once("python", lambda folder: warm_python.make(folder, owner)) / "python")

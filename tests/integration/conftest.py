@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from on_workers import Project, Wire, run_all, show
+from on_workers import Project, Wire, run_all, show, two_workers
 
 HEAD = """
 import pytest, torch, torch.nn.functional as F
@@ -29,16 +29,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """Write a test file (after HEAD) and run it on the CPU; options are added."""
+def run(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> Run:
+    """Write a test file (after HEAD) and run it on the CPU; options are added, ``-n2`` with workers
+    that start quickly."""
 
     def run_it(
         code: str, *options: str, device: str | None = "cpu", plugins: Sequence[object] = ()
     ) -> pytest.RunResult:
         pytester.makepyfile(test_it=HEAD + code)
         chosen = [f"--kernelprof-device={device}"] if device else []
-        arguments = ["-p", "no:cacheprovider", "-rs", *chosen, *options]
-        wire = [] if "-n2" in options else [Wire()]
+        given, wire = list(options), [Wire()]
+        if "-n2" in options:
+            at = given.index("-n2")
+            given[at : at + 1], wire = two_workers(request.getfixturevalue("python")), []
+        arguments = ["-p", "no:cacheprovider", "-rs", *chosen, *given]
         return pytester.runpytest_inprocess(*arguments, plugins=[*wire, *plugins])
 
     return run_it
@@ -65,7 +69,7 @@ def result(
 
 @pytest.fixture
 def result_of_workers(
-    request: pytest.FixtureRequest, pytester: pytest.Pytester, once: Once
+    request: pytest.FixtureRequest, pytester: pytest.Pytester, once: Once, python: str
 ) -> pytest.RunResult:
     """The project of the test's marker in a run with two workers, which many projects share."""
     project = _project_of(request.node)
@@ -74,7 +78,7 @@ def result_of_workers(
         for other in dict.fromkeys(map(_project_of, filter(_needs_workers, request.session.items)))
         if other.run == project.run
     ]
-    folder = once(f"workers-{project.run}", lambda path: run_all(pytester, path, together))
+    folder = once(f"workers-{project.run}", lambda path: run_all(pytester, path, together, python))
     shown = show(pytester, folder, together.index(project), project)
     return pytester.runpytest_inprocess(
         "-p", "no:cacheprovider", "-rs", *project.arguments, plugins=[shown]

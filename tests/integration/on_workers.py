@@ -51,7 +51,14 @@ class Project:
         return "\n".join(["[pytest]", *(s for s in self.settings if not s.startswith("-"))])
 
 
-def run_all(pytester: pytest.Pytester, folder: Path, projects: Sequence[Project]) -> None:
+def two_workers(python: str) -> list[str]:
+    """``-n2``, with workers of this interpreter."""
+    return [f"--tx=2*popen//python={python}", "--dist=load"]
+
+
+def run_all(
+    pytester: pytest.Pytester, folder: Path, projects: Sequence[Project], python: str
+) -> None:
     """Run projects that share a run with two workers, in a folder, where what was seen is kept."""
     together = Project("", RUNS[projects[0].run])
     (folder / "pytest.ini").write_text(together.ini)
@@ -61,7 +68,8 @@ def run_all(pytester: pytest.Pytester, folder: Path, projects: Sequence[Project]
     with pytest.MonkeyPatch.context() as here:
         here.chdir(folder)
         result = pytester.runpytest_inprocess(
-            *("-n2", "--dist=loadfile", "-p", "no:cacheprovider", "--kernelprof-device=cpu"),
+            *two_workers(python),
+            *("--dist=loadfile", "-p", "no:cacheprovider", "--kernelprof-device=cpu"),
             *together.arguments,
             plugins=[seen],
         )

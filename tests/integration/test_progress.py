@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import struct
 import subprocess
-import sys
+import termios
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,55 +31,7 @@ def test_slow(kernel_profile, kernelprof_device):
 def test_last(): pass
 """
 QUICK = "@pytest.mark.parametrize('n', range({count}))\ndef test_quick(n): pass"
-# Runs pytest for all cases at once, each in a process of its own on a terminal of its own, of which
-# it keeps what came, piece by piece. What takes long to load is loaded once, before.
-PYTESTS = """
-import fcntl, gc, json, os, pty, struct, sys, termios, pytest, torch
-from concurrent.futures import ThreadPoolExecutor
-from pytest_kernelprof import profile
-
-profile(torch.ones, 1, device="cpu", rounds=1)
-gc.freeze()
-
-def start(case):
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *case["size"], 0, 0))
-    child = os.fork()
-    if child:
-        os.close(theirs)
-        return child, ours
-    for output in (1, 2):
-        os.dup2(theirs, output)
-    os.chdir(case["folder"])
-    os.environ["TERM"] = case["term"]
-    if case["piped"]:
-        read, write = os.pipe()
-        os.dup2(write, 1)
-        os.close(write)
-    ended = pytest.main(case["arguments"])
-    sys.stdout.flush()
-    if case["piped"]:
-        os.close(1)
-        os.write(theirs, open(read, "rb").read())
-    os._exit(ended)
-
-def pieces(ours):
-    got = []
-    while True:
-        try:
-            data = os.read(ours, 1 << 16)
-        except OSError:  # so the end of the other side reads on Linux
-            return got
-        if not data:
-            return got
-        got.append(data.decode("latin-1"))
-
-started = [start(case) for case in json.load(open("cases.json"))]
-with ThreadPoolExecutor(len(started)) as pool:
-    seen = list(pool.map(pieces, [ours for _, ours in started]))
-ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child, _ in started]
-json.dump(list(zip(ends, seen)), open("seen.json", "w"))
-"""
+PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
 
 
 @dataclass(frozen=True)
@@ -122,42 +78,56 @@ class Seen:
     raw: str
 
 
-def run_cases(folder: Path) -> None:
-    """Run pytest for all cases, and keep what their terminals were sent."""
-    for number, case in enumerate(CASES):
-        (folder / f"case{number}").mkdir()
-        file = folder / f"case{number}" / f"test_it{number}.py"
-        file.write_text(SLOW.format(quick=QUICK.format(count=case.quick), sleep=case.sleep))
-    cases = [
-        {
-            "folder": f"case{number}",
-            "size": (ROWS, COLUMNS),
-            "term": case.term,
-            "piped": case.piped,
-            "arguments": [
-                *("-p", "no:cacheprovider", "--rootdir=.", "--kernelprof-device=cpu"),
-                *case.options,
-            ],
-        }
-        for number, case in enumerate(CASES)
-    ]
-    (folder / "cases.json").write_text(json.dumps(cases))
+def run_cases(folder: Path, python: str) -> None:
+    """Run pytest for all cases at once, nearly all of whose time is sleep."""
+    folders = [folder / str(number) for number in range(len(CASES))]
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        seen = list(pool.map(run_on_a_terminal, folders, CASES, [python] * len(CASES)))
+    (folder / "seen.json").write_text(json.dumps(seen))
+
+
+def run_on_a_terminal(folder: Path, case: Case, python: str) -> tuple[int, list[str]]:
+    """Its exit status, and what a terminal of its own was sent, piece by piece."""
+    folder.mkdir()
+    code = SLOW.format(quick=QUICK.format(count=case.quick), sleep=case.sleep)
+    (folder / "test_it.py").write_text(code)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "CI")}
-    subprocess.run(
-        [sys.executable, "-c", PYTESTS],
+    process = subprocess.Popen(
+        [python, "-c", PYTEST, "-p", "no:cacheprovider", "--kernelprof-device=cpu", *case.options],
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if case.piped else theirs,
+        stderr=theirs,
         cwd=folder,
-        env={**env, "PY_COLORS": "0"},
-        check=True,
+        env={**env, "PY_COLORS": "0", "TERM": case.term},
     )
+    os.close(theirs)
+    if process.stdout is not None:
+        pieces = [process.stdout.read().decode("latin-1")]
+        process.stdout.close()
+    else:
+        pieces = []
+        while piece := read(ours):
+            pieces.append(piece.decode("latin-1"))
+    os.close(ours)
+    return process.wait(), pieces
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # so the end of the other side reads on Linux
+        return b""
 
 
 @pytest.fixture
-def on_a_terminal(once: Once) -> Callable[[Case], Seen]:
+def on_a_terminal(once: Once, python: str) -> Callable[[Case], Seen]:
     """What a case showed; all cases are run at the first call."""
 
     def seen(case: Case) -> Seen:
-        of_all = json.loads((once("progress", run_cases) / "seen.json").read_text())
+        folder = once("progress", lambda path: run_cases(path, python))
+        of_all = json.loads((folder / "seen.json").read_text())
         return replay(*of_all[CASES.index(case)])
 
     return seen

@@ -7,7 +7,6 @@ import os
 import pkgutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ import pytest_kernelprof
 from pytest_kernelprof.device import lock
 from pytest_kernelprof.device.lock import lock_by_uuid
 from pytest_kernelprof.device.workers import gpus_of_machine
-
-Once = Callable[[str, Callable[[Path], None]], Path]
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 MODULES = sorted(
@@ -62,7 +59,8 @@ status = pytest.main([sys.argv[2], "--rootdir", sys.argv[2], "--capture=sys", *o
 """
 ANSWER = """
 linux = [path for path in opened if path.startswith(("/proc", "/dev/shm", "/sys/"))]
-json.dump([found.kernel_count, found.environment.device, int(status), linux], answer)
+print()
+print(json.dumps([found.kernel_count, found.environment.device, int(status), linux]))
 """
 TEST = """
 import pytest, torch
@@ -73,58 +71,28 @@ def test_it(kernel_profile):
 """
 
 
-# Each system is played in a child: what takes long to load is loaded once, before.
-PLAY = """
-plays, answers = json.loads(sys.argv[3]), {}
-for name, code in plays.items():
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        answer = os.fdopen(write, "w")
-        exec(code)
-        answer.close()
-        sys.stdout.flush()
-        os._exit(0)
-    os.close(write)
-    with open(read) as pipe:
-        answers[name] = json.loads(pipe.read() or "null")
-    os.waitpid(child, 0)
-json.dump(answers, open("answers.json", "w"))
-"""
-LOUD = "from pytest_kernelprof.device.procfs import mapped_files; mapped_files()\n"
-SYSTEMS = ("win32", "darwin", "linux")
-PLAYS = {name: f"{NO_UNIX}sys.platform = {name!r}\n{WATCH}{USE}{ANSWER}" for name in SYSTEMS}
-PLAYS["loud"] = WATCH + LOUD + USE + ANSWER
-
-
-def play_all(folder: Path) -> None:
-    """Go through all plays, and keep what each answers."""
+def played(code: str, folder: Path, python: str) -> list[Any]:
+    """What a process answers that has gone through these lines."""
     (folder / "test_it.py").write_text(TEST)
     done = subprocess.run(
-        [sys.executable, "-c", BEFORE + PLAY, json.dumps(MODULES), str(folder), json.dumps(PLAYS)],
+        [python, "-c", code, json.dumps(MODULES), str(folder)],
         capture_output=True,
         text=True,
         timeout=300,
-        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+    answer: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
-@pytest.fixture
-def answers(once: Once) -> dict[str, list[Any]]:
-    """What each play answers; all are gone through at the first call."""
-    found: dict[str, list[Any]] = json.loads(
-        (once("platforms", play_all) / "answers.json").read_text()
-    )
-    return found
-
-
-@pytest.mark.parametrize("platform", SYSTEMS)
+@pytest.mark.parametrize("platform", ["win32", "darwin", "linux"])
 def test_without_unix_all_modules_load_and_the_cpu_is_counted_and_judged(
-    platform: str, answers: dict[str, list[Any]]
+    platform: str, tmp_path: Path, python: str
 ) -> None:
-    kernels, place, status, linux = answers[platform]
+    system = f"sys.platform = {platform!r}\n"
+    code = BEFORE + NO_UNIX + system + WATCH + USE + ANSWER
+    kernels, place, status, linux = played(code, tmp_path, python)
     assert (kernels, status) == (1, 0)
     assert not other_files(linux) if platform == "linux" else not linux
     assert place.startswith("CPU (")
@@ -135,9 +103,11 @@ def other_files(linux: list[str]) -> list[str]:
     return [path for path in linux if not path.startswith("/proc/self/fd/")]
 
 
-def test_what_opens_a_file_of_linux_is_noticed(answers: dict[str, list[Any]]) -> None:
+def test_what_opens_a_file_of_linux_is_noticed(tmp_path: Path, python: str) -> None:
     """Else the test above would hold for nothing."""
-    assert other_files(answers["loud"][-1]) == ["/proc/self/maps"]
+    loud = "from pytest_kernelprof.device.procfs import mapped_files; mapped_files()\n"
+    *_, linux = played(BEFORE + WATCH + loud + USE + ANSWER, tmp_path, python)
+    assert other_files(linux) == ["/proc/self/maps"]
 
 
 def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

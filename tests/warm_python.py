@@ -1,0 +1,152 @@
+"""An interpreter that has loaded torch already: its processes are forked from one that waits.
+
+To load torch, and what torch loads when it first profiles, takes seconds, and the processes that
+tests start are many. ``make`` writes an executable that takes ``-c CODE`` as python does; it hands
+its arguments, environment and files to the process that waits, and ends as what is forked there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import json
+import os
+import selectors
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+_SIZE = struct.Struct("!Q")
+_CLIENT = """#!{python} -IS
+import json, os, socket, struct, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+code = sys.argv[sys.argv.index("-c") + 1 :]
+asked = json.dumps([code, os.getcwd(), dict(os.environ)]).encode()
+socket.send_fds(server, [struct.pack("!Q", len(asked))], [0, 1, 2])
+server.sendall(asked)
+for file in (0, 1, 2):  # they end when what was forked closes them
+    os.close(file)
+os._exit(int(server.recv(16) or b"1"))
+"""
+
+
+def make(folder: Path, owner: int) -> None:
+    """Write the executable ``python``, and start what waits for it as long as a process lives."""
+    address = str(folder / "socket")
+    subprocess.Popen(
+        [sys.executable, __file__, address, str(owner)],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not os.path.exists(address):
+        time.sleep(0.05)
+    client = folder / "python"
+    client.write_text(_CLIENT.format(python=sys.executable, address=address))
+    client.chmod(client.stat().st_mode | stat.S_IXUSR)
+
+
+def load() -> None:
+    """Load what takes long: nothing of ours, and no plugin, which pytest loads its own way."""
+    import execnet.gateway_base
+    import numpy
+    import pytest
+    import torch
+
+    assert all((execnet.gateway_base, numpy, pytest))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        torch.ones(1)
+    gc.collect()
+    gc.freeze()
+
+
+def serve(address: str, owner: int) -> None:
+    """Fork for each that connects, until the owner is gone."""
+    load()
+    waiting = selectors.DefaultSelector()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address + ".new")
+        listener.listen()
+        waiting.register(listener, selectors.EVENT_READ)
+        os.rename(address + ".new", address)
+        while _is_alive(owner):
+            for key, _ in waiting.select(timeout=1):
+                if key.fileobj is listener:
+                    _fork(listener, waiting)
+                else:
+                    _tell_the_end(waiting, key)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _fork(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
+    client, _ = listener.accept()
+    size, files, _, _ = socket.recv_fds(client, _SIZE.size, 3)
+    asked = b""
+    while len(asked) < _SIZE.unpack(size)[0]:
+        asked += client.recv(1 << 16)
+    child = os.fork()
+    if not child:
+        waiting.close()
+        listener.close()
+        client.close()
+        _become(files, *json.loads(asked))
+    for file in files:
+        os.close(file)
+    waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, client))
+
+
+def _tell_the_end(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    child, client = key.data
+    waiting.unregister(key.fileobj)
+    os.close(key.fd)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(OSError), client:
+        client.sendall(str(code % 256).encode())
+
+
+def _become(files: list[int], argv: list[str], folder: str, env: dict[str, str]) -> NoReturn:
+    """Run the code as a new process would."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.stdin, sys.stdout, sys.stderr = (
+        os.fdopen(number, mode, 1, encoding="utf-8", closefd=False)
+        for number, mode in ((0, "r"), (1, "w"), (2, "w"))
+    )
+    code, *rest = argv
+    sys.argv = ["-c", *rest]
+    sys.path[:0] = ["", *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+    ended: Any = 0
+    try:
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        ended = end.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        ended = 1
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(ended if isinstance(ended, int) else int(ended is not None))
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # the folder of the tests
+    serve(sys.argv[1], int(sys.argv[2]))
