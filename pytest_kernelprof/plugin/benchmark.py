@@ -12,7 +12,6 @@ import pytest
 
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, ProfilerUnavailable
-from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.completeness import require_clock
 from pytest_kernelprof.plugin.keys import TEST
 from pytest_kernelprof.plugin.marks import known_marks
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.limits.kinds import Limit
+    from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
@@ -142,6 +142,7 @@ class KernelBenchmark:
             MarkerError: timer or rounds are not of their form.
             RuntimeError: it was called before in this test.
         """
+        from pytest_kernelprof.measure.arguments import Arguments
         from pytest_kernelprof.plugin.fixture import hold_comparisons
         from pytest_kernelprof.plugin.measuring import asked_call
         from pytest_kernelprof.plugin.places import place_of_call
@@ -207,6 +208,8 @@ class KernelBenchmark:
             return self._benchmark(  # type: ignore[no-any-return]
                 fn, *arguments.args, **arguments.kwargs
             )
+        from pytest_kernelprof.measure.arguments import preparer
+
         prepare = preparer(fn, arguments)
         return self._benchmark.pedantic(  # type: ignore[no-any-return]
             lambda call: call(), setup=lambda: ((prepare(),), {}), rounds=rounds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 # The records load late: every run of every user has a collector, few have anything to collect.
@@ -27,11 +26,11 @@ def attach(report: pytest.TestReport, test: run.Test) -> None:
     setattr(report, ATTRIBUTE, codec.encode(row_of(test, expected=expected)).decode())
 
 
-@dataclass(slots=True)
 class _Try:
     """One execution of a test, until its last report, and how it ended so far."""
 
-    outcome: run.TestOutcome = "passed"
+    def __init__(self) -> None:
+        self.outcome: run.TestOutcome = "passed"
 
 
 class Collector:
@@ -44,13 +43,15 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what the test took off the report, which pytest keeps to the end of the run."""
+        sent = report.__dict__.pop(ATTRIBUTE, None)
         if report.when == "setup":
             self._running.pop(report.nodeid, None)
+        if sent is None and report.passed and report.nodeid not in self._running:
+            return  # as most reports of most runs
         this = self._running.setdefault(report.nodeid, _Try())
         this.outcome = min(this.outcome, outcome_of(report), key=_WORST_FIRST.index)
         if report.when == "teardown":
             del self._running[report.nodeid]
-        sent = report.__dict__.pop(ATTRIBUTE, None)
         if sent is not None:
             self._tests.append((sent.encode(), this))
 

@@ -64,6 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
+    if settings.all and not settings.disable and settings.device != "cpu":
+        from pytest_kernelprof.plugin.whole_call import BringUp
+
+        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
     for line in marker_lines(MARKER_LINE):
         config.addinivalue_line("markers", line)
     # Read by torch when it is loaded, which test modules do before anything is measured: quiet
@@ -124,16 +128,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _concerns_us(item: pytest.Item) -> bool:
     return _FIXTURE in getattr(item, "fixturenames", ()) or is_marked(item)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    settings = item.config.stash[SETTINGS]
-    if settings.all and not settings.disable and settings.device != "cpu":
-        from pytest_kernelprof.plugin.whole_call import bring_up
-
-        bring_up()
-    return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -326,11 +320,12 @@ def _leave_all_as_it_was(item: pytest.Item) -> None:
 
 
 def _whole_call_is_profiled(item: pytest.Item) -> bool:
+    settings = item.config.stash[SETTINGS]
+    if settings.disable or not (settings.all or known_marks(item).limits):
+        return False
     from pytest_kernelprof.plugin.benchmark import timed_by_benchmark
 
-    settings = item.config.stash[SETTINGS]
-    wanted = not settings.disable and (settings.all or bool(known_marks(item).limits))
-    return wanted and not timed_by_benchmark(item)
+    return not timed_by_benchmark(item)
 
 
 def _dismiss(item: pytest.Item) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.limits.marks import Marks, marks_of, names_in_vain
+from pytest_kernelprof.limits.marks import Marks, is_marked, marks_of, names_in_vain
 from pytest_kernelprof.plugin.keys import EARLY, IN_VAIN, MARKS
 
 if TYPE_CHECKING:
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     import pytest
 
 
+_NONE = Marks()
+
+
 def note_defaults(item: pytest.Item) -> None:
     """Before a test is set up: what it has by now and is not written on it, hooks gave it."""
-    early = frozenset(_standing(item))
+    early = frozenset(_standing(item)) if is_marked(item) else frozenset()
     if item.stash.get(EARLY, None) != early:
         item.stash[EARLY] = early
         if MARKS in item.stash:  # of another try of the test
@@ -31,6 +34,8 @@ def known_marks(item: pytest.Item) -> Marks:
     Raises:
         MarkerError: as ``marks_of``.
     """
+    if not is_marked(item):  # as most tests of most users
+        return _NONE
     if EARLY not in item.stash:
         note_defaults(item)
     standing = _standing(item)

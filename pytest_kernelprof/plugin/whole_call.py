@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
 
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.plugin.benchmark import refuse_whole_call
 from pytest_kernelprof.plugin.measuring import measure_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
@@ -159,6 +161,16 @@ class Unmeasured:
 
 class _GaveWay(BaseException):
     """What ends a session whose profile nobody wants."""
+
+
+class BringUp:
+    """The plugin of a run that looks at tests on a GPU."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
+        """Before each test, and before other plugins begin to time it."""
+        bring_up()
+        return (yield)
 
 
 def bring_up() -> None:
