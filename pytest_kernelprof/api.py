@@ -28,6 +28,8 @@ class Profile:
 
     Attributes:
         record: all of it as one record, which reports are made of.
+        origin: of a trace that was read, whose runtime recorded it (CUDA, ROCm, XPU, ...) and of
+            how many processes and devices it is; None of a measurement of this process.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class Profile:
         trace: str = "",
         recording: Recording = NOTHING_NOTED,
         keeps: object = None,
+        origin: run.Origin | None = None,
         no_kernels: str = "",
         no_trace: str = "",
     ) -> None:
@@ -45,6 +48,7 @@ class Profile:
         Args:
             trace: the file that it was read from. recording: what was noted beside it.
             keeps: whatever has to live as long as the profile, such as its trace file.
+            origin: what the file is one of.
             no_kernels: why kernels, copies and waits are kept no more; empty where they are.
             no_trace: likewise, of the trace file.
         """
@@ -52,23 +56,33 @@ class Profile:
         self._trace = trace
         self._recording = recording
         self._keeps = keeps
+        self.origin = origin
         self._no_kernels = no_kernels
         self._no_trace = no_trace
 
     @classmethod
-    def from_trace(cls, path: str | os.PathLike[str]) -> Profile:
-        """Read a Chrome trace, plain or gzip, of our own or from elsewhere.
+    def from_trace(cls, path: str | os.PathLike[str], *, max_bytes: int = 8_000_000_000) -> Profile:
+        """Read a Chrome trace, plain or gzip, of our own or from elsewhere; see ``origin``.
+
+        Args:
+            max_bytes: a file that holds more than that, unpacked, is refused.
 
         Raises:
             TraceError: the file cannot be read as one.
         """
         from pytest_kernelprof.analysis.profile import profile_of, session_facts
+        from pytest_kernelprof.trace.dialect import origin_of
         from pytest_kernelprof.trace.reader import read_trace
         from pytest_kernelprof.trace.reading import reading_of
 
-        trace = read_trace(path)
+        trace = read_trace(path, max_bytes=max_bytes)
         record = profile_of(session_facts(reading_of(trace)), trace.recording)
-        return cls(record, trace=os.path.abspath(trace.source), recording=trace.recording)
+        return cls(
+            record,
+            trace=os.path.abspath(trace.source),
+            recording=trace.recording,
+            origin=origin_of(trace),
+        )
 
     @classmethod
     def of(cls, measurement: Measurement) -> Profile:

@@ -124,7 +124,8 @@ def _per_launch(overhead: Metric, launches: Metric | None) -> Metric:
     """The same for each launch call of a call."""
     number = launches.value if launches else None
     if overhead.value is None or not number:
-        why = overhead.why if overhead.value is None else "the call launches nothing"
+        unknown = launches.why if launches and number is None else ""
+        why = overhead.why if overhead.value is None else unknown or "the call launches nothing"
         return absent("overhead_per_launch", why)
     return replace(
         overhead,

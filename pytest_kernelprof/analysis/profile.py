@@ -35,7 +35,12 @@ from pytest_kernelprof.schema.run import (
     Wait,
 )
 from pytest_kernelprof.trace.compiled_calls import missed_lookups
-from pytest_kernelprof.trace.completeness import check_integrity, check_rounds, cold_signs
+from pytest_kernelprof.trace.completeness import (
+    check_integrity,
+    check_rounds,
+    cold_signs,
+    names_no_kernels,
+)
 from pytest_kernelprof.trace.gaps import gaps_of
 from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
@@ -66,6 +71,10 @@ _HIDDEN = (
 _SILENT = (
     "code that torch.compile compiled ran without an operator that computes in the trace: its back "
     "end is neither Inductor nor one that runs PyTorch's operators, so it cannot be counted"
+)
+_UNKNOWN_LAUNCHES = (
+    "could not be had: the calls that launched some of the kernels are not in the trace, so one "
+    "that is missing would not be noticed"
 )
 _NO_TABLE = (
     "the trace holds no device and no table of compute operators (it was not recorded by "
@@ -227,6 +236,7 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
 def _device_facts(reading: Reading) -> SessionFacts:
     host_waits = waits_of_rounds(reading)
     metrics, integrity = device_metrics(reading, host_waits), check_integrity(reading)
+    metrics |= _not_to_be_had(reading, integrity)
     gaps = gaps_of(reading)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
@@ -318,10 +328,34 @@ def _others(
     return kept[1:]
 
 
+def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
+    """The counts that this trace cannot tell."""
+    unnamed = names_no_kernels(reading.trace)
+    if unnamed:
+        return {name: absent(name, unnamed) for name in ("kernels", "launches", "cuda_time")}
+    if integrity.unknown_launches:
+        return {"launches": absent("launches", _UNKNOWN_LAUNCHES)}
+    return {}
+
+
 def _environment(reading: Reading) -> Environment:
-    recording, devices = reading.trace.recording, reading.trace.devices
-    device = recording.device or (str(devices[0].get("name")) if devices else "CPU")
+    recording = reading.trace.recording
+    device = recording.device or _device_name(reading)
     return Environment(device_kind(reading), device, recording.capability, recording.versions)
+
+
+def _device_name(reading: Reading) -> str:
+    """The name of the device that did most, as far as the file lists it."""
+    trace = reading.trace
+    if not trace.on_device:
+        return "CPU"
+    if not trace.devices:
+        return "unknown device"
+    numbers, counts = np.unique(trace.activities.device, return_counts=True)
+    most = int(numbers[counts.argmax()]) if len(numbers) else 0
+    # ROCm does not count its devices as they are listed.
+    of_it = (one for one in trace.devices if one.get("id") == most)
+    return str(next(of_it, trace.devices[0]).get("name") or "unknown device")
 
 
 def _cpu_problems(reading: Reading) -> tuple[str, ...]:

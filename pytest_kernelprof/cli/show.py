@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.errors import TraceError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -14,6 +16,12 @@ HELP = "kernels, metrics and completeness of a trace"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The trace."""
     parser.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
+    parser.add_argument(
+        "--max-size",
+        default="8 GB",
+        metavar="SIZE",
+        help="refuse a file that holds more than that, unpacked (default: %(default)s)",
+    )
     parser.epilog = "exit status: 0 the profile is complete, 1 it is not, 2 the trace is unreadable"
 
 
@@ -21,17 +29,23 @@ def run(chosen: argparse.Namespace) -> int:
     """Print the profile; 1 if it is incomplete, else 0.
 
     Raises:
-        TraceError: the file is no trace that can be read.
+        TraceError: the file is no trace that can be read, or the size is none.
     """
     from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.report.words import footing
-    from pytest_kernelprof.units import format_bytes, format_time
+    from pytest_kernelprof.report.words import footing, origin_words
+    from pytest_kernelprof.units import format_bytes, format_time, parse_bytes
 
-    profile = Profile.from_trace(chosen.trace)
+    try:
+        largest = parse_bytes(chosen.max_size)
+    except ValueError as error:
+        raise TraceError(f"--max-size: {error}") from None
+    profile = Profile.from_trace(chosen.trace, max_bytes=largest)
     print(profile.table(shutil.get_terminal_size((100, 24)).columns))
     shown = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
     for metric in profile.metrics.values():
         if metric.value is not None:
             print(f"{metric.name:24} {shown[metric.unit](metric.value)}")
+    if profile.origin is not None:
+        print(origin_words(profile.origin))
     print(footing(profile.record))
     return 0 if profile.integrity.complete else 1

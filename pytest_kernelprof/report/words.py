@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Conditions,
         Environment,
         Mismatch,
+        Origin,
         Place,
         Profile,
         Verdict,
@@ -109,6 +110,15 @@ def place_words(environment: Environment) -> str:
     versions = environment.versions
     named = [f"{key} {versions[key]}" for key in ("torch", "triton") if key in versions]
     return ", ".join([environment.device, *named])
+
+
+def origin_words(origin: Origin) -> str:
+    """What a trace is one of, for example ``CUDA trace in the form of 2021; 2 processes, 8
+    devices``."""
+    form = f" {origin.form}" if origin.form else ""
+    counts = ((origin.processes, "process", "processes"), (origin.devices, "device", "devices"))
+    told = ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
+    return f"{origin.dialect} trace{form}; {told}"
 
 
 def line_words(place: Place) -> str:

@@ -36,6 +36,23 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: dict[str, str] = {}
 
 
+class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a trace file is one of.
+
+    Attributes:
+        dialect: whose runtime recorded it: "CUDA", "ROCm", "XPU", "MTIA" or another's name; "CPU"
+            where it records no device.
+        form: how old its form is, in words; empty for today's.
+        processes: how many processes it has operators or calls of.
+        devices: how many devices it has activities of.
+    """
+
+    dialect: str
+    form: str = ""
+    processes: int = 1
+    devices: int = 0
+
+
 class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of a test file. Lines count from 1."""
 

@@ -23,7 +23,9 @@ from pytest_kernelprof.trace.vocabulary import (
     COLD_OVERHEAD,
     COMPILATION,
     GRAPH_LAUNCH,
+    MANY_ACTIVITIES,
     MEMCPY_CALL,
+    MTIA,
     TIMED,
     compilation_words,
     matches,
@@ -54,6 +56,8 @@ def check_integrity(reading: Reading) -> Integrity:
         *_check_launches(trace, expected & ~matched),
         *_check_memcpys(reading, capturing),
         *replay_problems,
+        *_check_recorded(trace),
+        *_check_duplicates(reading),
         *_check_durations(reading),
         *_check_recording(trace),
         *check_late_work(reading),
@@ -94,14 +98,20 @@ def _capturing(trace: Trace) -> Bools:
     """Calls between the begin and the end of a graph capture on their thread: they record nodes
     and execute nothing."""
     calls = trace.calls
+    begins, ends = matches(calls.name, CAPTURE_BEGINS), matches(calls.name, CAPTURE_ENDS)
     inside = np.zeros(len(calls), np.bool_)
-    begins = np.flatnonzero(matches(calls.name, CAPTURE_BEGINS))
-    ends = np.flatnonzero(matches(calls.name, CAPTURE_ENDS))
-    for begin in begins:
-        thread = calls.thread[begin]
-        closing = [i for i in ends if i > begin and calls.thread[i] == thread]
-        if closing:
-            inside[begin : closing[0]] |= calls.thread[begin : closing[0]] == thread
+    if not begins.any():
+        return inside
+    order = np.argsort(calls.thread, kind="stable")  # of each thread in order of time
+    rows = np.arange(len(calls))
+    thread, begun, ended = calls.thread[order], begins[order], ends[order]
+    first = np.maximum.accumulate(np.where(np.diff(thread, prepend=-1) != 0, rows, 0))
+    last_begin = np.maximum.accumulate(np.where(begun, rows, -1))
+    last_end = np.maximum.accumulate(np.where(ended, rows, -1))
+    next_end = np.minimum.accumulate(np.where(ended, rows, len(rows))[::-1])[::-1]
+    closed = np.append(thread, -1)[next_end] == thread
+    capturing = (last_begin >= first) & (last_begin > last_end) & closed
+    inside[order] = capturing
     return inside
 
 
@@ -144,6 +154,45 @@ def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
     return [f"{len(names)} memcpy calls have no copy in the trace ({_tally(names)})"]
 
 
+def _check_recorded(trace: Trace) -> list[str]:
+    """A kernel that was lost is known by its call: without calls none can be missed."""
+    if trace.back_end == MTIA:
+        return [names_no_kernels(trace)]
+    if len(trace.calls):
+        return []
+    if len(trace.activities):
+        return [
+            "the trace holds no call of the runtime, so a kernel that is missing cannot be noticed"
+        ]
+    return [
+        "the trace lists a device and records nothing of it: neither kernels nor calls of the "
+        "runtime; record it with ProfilerActivity.CUDA, where the profiler may see the device"
+    ]
+
+
+def names_no_kernels(trace: Trace) -> str:
+    """Why kernels cannot be counted where the device's records are no kernels; empty where they
+    are."""
+    if trace.back_end != MTIA:
+        return ""
+    return "could not be had: the records of an MTIA device do not name its kernels"
+
+
+def _check_duplicates(reading: Reading) -> list[str]:
+    """Each call has one activity, but for those of graphs and batches."""
+    trace, calls = reading.trace, reading.links.call_of_activity
+    children = np.bincount(calls[calls != NO_ID], minlength=len(trace.calls))
+    twice = (children > 1) & (reading.round_of_call != NO_ID)
+    twice &= ~matches(trace.calls.name, MANY_ACTIVITIES)
+    if not twice.any():
+        return []
+    names = _tally(trace.calls.name[twice])
+    return [
+        f"{int(twice.sum())} calls have more than one activity ({names}): "
+        "one is written twice, or calls share an id"
+    ]
+
+
 def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     """Graph replays are proved by equal children: the k-th replay of every round, over at least
     three rounds, or all replays of a single round when there are three.
@@ -183,7 +232,8 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
 
 def _check_durations(reading: Reading) -> list[str]:
     acts, ours = reading.trace.activities, reading.round_of_activity
-    wrong = (ours != NO_ID) & (acts.kind == KERNEL) & (acts.end <= acts.start)
+    least = acts.start if reading.trace.whole_microseconds else acts.start + 1
+    wrong = (ours != NO_ID) & (acts.kind == KERNEL) & (acts.end < least)
     return (
         [f"{int(wrong.sum())} kernels have no positive duration ({_tally(acts.name[wrong])})"]
         if wrong.any()

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.model import Bools, Ints, Trace
 
 
+_MICROSECOND = 1_000
+# Of so many processes it is asked whose a device is, those with the most calls first.
+_MOST_PROCESSES = 64
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Links:
     """Indices into the tables of a trace; ``NO_ID`` where there is no partner.
@@ -23,9 +28,9 @@ class Links:
     Attributes:
         parent: for each operator the operator that encloses it on its thread.
         call_of_activity: for each activity its launch call, joined by correlation id.
-        operator_of_call: for each call its innermost operator, joined by External id where the
-            call carries one, else by time on the same thread. The two id spaces are different
-            numbers (pytorch #124388).
+        operator_of_call: for each call its innermost operator, joined by External id where that
+            operator runs on the call's thread then, else by time on the thread. The two id spaces
+            are different numbers (pytorch #124388).
     """
 
     parent: Ints
@@ -35,60 +40,108 @@ class Links:
 
 def link(trace: Trace) -> Links:
     """Join the tables of a trace."""
-    parent = _enclosing(trace)
-    return Links(
-        parent,
-        _find(trace.calls.correlation, trace.activities.correlation),
-        _operators_of_calls(trace, parent),
+    calls, acts = trace.calls, trace.activities
+    of_calls = trace.process_of_thread[calls.thread]
+    call_of_activity = _find(
+        calls.correlation, acts.correlation, of_calls, processes_of_activities(trace)
     )
+    by_id = _operators_by_id(trace)
+    parent, by_time = _sweep(trace, np.flatnonzero(by_id == NO_ID))
+    by_id[by_id == NO_ID] = by_time
+    return Links(parent, call_of_activity, by_id)
 
 
-def _find(keys: Ints, wanted: Ints) -> Ints:
-    """Index of the first row of ``keys`` that equals each wanted value, else ``NO_ID``."""
+def processes_of_activities(trace: Trace) -> Ints:
+    """The process that each activity belongs to.
+
+    The file names the device in its place. With several ranks in a file, a device belongs to the
+    process whose calls explain most of its work; ids alone are no proof, since each has its own.
+    """
+    calls, acts = trace.calls, trace.activities
+    of_calls = trace.process_of_thread[calls.thread]
+    processes, sizes = np.unique(of_calls, return_counts=True)
+    if len(processes) < 2 or not len(acts):
+        only = int(processes[0]) if len(processes) else NO_ID
+        return np.full(len(acts), only, np.int64)
+    processes = processes[np.argsort(-sizes, kind="stable")][:_MOST_PROCESSES]
+    device = acts.process.astype(np.int64) * (int(acts.device.max()) + 2) + acts.device
+    devices, of_device = np.unique(device, return_inverse=True)
+    explained = []
+    for one in processes:
+        ids = calls.correlation[of_calls == one]
+        count = np.bincount(of_device, np.isin(acts.correlation, ids), len(devices))
+        # Where two explain as much, it is the one that has less without it.
+        explained.append(count + 0.5 * count / len(ids))
+    owners: Ints = processes[np.argmax(explained, axis=0)][of_device]
+    return owners
+
+
+def _find(keys: Ints, wanted: Ints, of_keys: Ints, of_wanted: Ints) -> Ints:
+    """Index of the first row of ``keys`` of the same process that equals each wanted value, else
+    ``NO_ID``."""
     if not len(keys) or not len(wanted):
         return np.full(len(wanted), NO_ID, np.int64)
+    if of_keys.any() or of_wanted.any():
+        codes = np.unique(np.concatenate([keys, wanted]), return_inverse=True)[1]
+        base = int(codes.max()) + 1
+        known = wanted != NO_ID
+        keys = codes[: len(keys)] + of_keys * base
+        wanted = np.where(known, codes[len(keys) :] + of_wanted * base, NO_ID)
     order = np.argsort(keys, kind="stable")
     at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
     found = order[at]
     return np.where((keys[found] == wanted) & (wanted != NO_ID), found, NO_ID)
 
 
-def _enclosing(trace: Trace) -> Ints:
-    ops = trace.operators
-    parent = np.full(len(ops), NO_ID, np.int64)
-    # An operator that starts with its parent is shorter: longest first among equal starts.
-    order = np.lexsort((-ops.end, ops.start, ops.thread))
-    threads, ends = ops.thread[order].tolist(), ops.end[order].tolist()
-    starts, parents = ops.start[order].tolist(), [NO_ID] * len(ops)
-    open_spans: list[int] = []
-    for i, (thread, start) in enumerate(zip(threads, starts, strict=True)):
-        while open_spans and (threads[open_spans[-1]] != thread or ends[open_spans[-1]] <= start):
-            open_spans.pop()
-        if open_spans:
-            parents[i] = open_spans[-1]
-        open_spans.append(i)
-    found = np.array(parents, np.int64)
-    parent[order] = np.where(found >= 0, order[found], NO_ID)
-    return parent
-
-
-def _operators_of_calls(trace: Trace, parent: Ints) -> Ints:
+def _operators_by_id(trace: Trace) -> Ints:
+    """The operator of each call's External id, where that operator runs on the call's thread at
+    the time: files of 2022 and 2023 repeat the correlation id there, which is another number."""
     ops, calls = trace.operators, trace.calls
-    found = _find(ops.external_id, calls.external_id)
-    for i in np.flatnonzero(found == NO_ID):
-        found[i] = innermost(trace, parent, int(calls.thread[i]), int(calls.start[i]))
+    process = trace.process_of_thread
+    found = _find(ops.external_id, calls.external_id, process[ops.thread], process[calls.thread])
+    at = np.flatnonzero(found != NO_ID)
+    above = found[at]
+    slack = _MICROSECOND if trace.whole_microseconds else 0
+    fits = (
+        (ops.thread[above] == calls.thread[at])
+        & (ops.start[above] <= calls.start[at])
+        & (calls.start[at] <= ops.end[above] + slack)
+    )
+    found[at[~fits]] = NO_ID
     return found
 
 
-def innermost(trace: Trace, parent: Ints, thread: int, at: int) -> int:
-    """The innermost operator that runs on a thread at a time (ns), else ``NO_ID``."""
-    ops = trace.operators
-    i = int(np.searchsorted(ops.start, at, side="right")) - 1
-    while i >= 0 and ops.thread[i] != thread:
-        i -= 1
-    while i >= 0 and ops.end[i] < at:
-        i = int(parent[i])
-    return i
+def _sweep(trace: Trace, calls: Ints) -> tuple[Ints, Ints]:
+    """The operator that encloses each operator on its thread, and the innermost one around each of
+    these calls: one sweep over each thread in order of time."""
+    ops, count = trace.operators, len(trace.operators)
+    at = trace.calls.start[calls]
+    start = np.concatenate([ops.start, at])
+    end = np.concatenate([ops.end, at])
+    thread = np.concatenate([ops.thread, trace.calls.thread[calls]])
+    is_call = np.arange(len(start)) >= count
+    # An operator that starts with its parent is shorter: longest first among equal starts.
+    order = np.lexsort((-end, is_call, start, thread))
+    found = np.full(len(start), NO_ID, np.int64)
+    rows, starts, ends = order.tolist(), start[order].tolist(), end[order].tolist()
+    above: list[int] = []
+    open_spans: list[int] = []
+    open_ends: list[int] = []
+    current = NO_ID
+    for row, begins, ends_at, on in zip(rows, starts, ends, thread[order].tolist(), strict=True):
+        if on != current:
+            open_spans, open_ends, current = [], [], on
+        # A call at the very end of an operator is still its own.
+        last = begins - 1 if row >= count else begins
+        while open_ends and open_ends[-1] <= last:
+            open_spans.pop()
+            open_ends.pop()
+        above.append(open_spans[-1] if open_spans else NO_ID)
+        if row < count:
+            open_spans.append(row)
+            open_ends.append(ends_at)
+    found[order] = above
+    return found[:count], found[count:]
 
 
 def ancestors(links: Links, operator: int) -> Iterator[int]:

@@ -81,9 +81,14 @@ class Calls(Spans):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activities(Spans):
-    """Kernels, memcpys and memsets of the device. ``grid`` and ``block`` have shape (n, 3)."""
+    """Kernels, memcpys and memsets of the device. ``grid`` and ``block`` have shape (n, 3).
+
+    ``process`` tells apart what the file writes as their process: the device, with files of several
+    ranks one of a rank. ``stream`` is the queue where a back end has queues.
+    """
 
     kind: Ints
+    process: Ints
     correlation: Ints
     external_id: Ints
     device: Ints
@@ -126,10 +131,13 @@ class Trace:
 
     Attributes:
         threads: thread ids as they stand in the file; ``thread`` columns index this tuple.
+        process_of_thread: a small number for the process of each thread.
         devices: the ``deviceProperties`` of the file.
         recording: what our own capture wrote beside the events (device, versions, operator
             classes, ...); empty for a trace from elsewhere.
         base_ns: the file's ``baseTimeNanoseconds``; add it to a time for Unix nanoseconds.
+        back_end: whose runtime was recorded: "CUDA", "ROCm", "XPU", "MTIA", ...; empty for none.
+        categories: all that the file has, those that are not read included.
     """
 
     source: str
@@ -141,11 +149,21 @@ class Trace:
     frames: Frames
     flows: Flows
     threads: tuple[int | str, ...]
+    process_of_thread: Ints
     devices: tuple[Mapping[str, Any], ...] = ()
     recording: Recording = NOTHING_NOTED
     base_ns: int = 0
+    back_end: str = ""
+    categories: frozenset[str] = frozenset()
 
     @property
     def on_device(self) -> bool:
         """Whether the file records a device at all (its properties, activities or calls)."""
         return bool(self.devices) or len(self.activities) > 0 or len(self.calls) > 0
+
+    @property
+    def whole_microseconds(self) -> bool:
+        """Whether times are whole microseconds, as Kineto wrote them before 2024: then a kernel of
+        less than one takes none."""
+        tables = (self.operators, self.calls, self.activities)
+        return all(not (one.start % 1000).any() and not (one.end % 1000).any() for one in tables)

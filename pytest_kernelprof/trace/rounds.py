@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.correlation import processes_of_activities
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 if TYPE_CHECKING:
@@ -109,9 +110,16 @@ def round_of_activity(trace: Trace, links: Links, layout: Layout) -> Ints:
 
 
 def leaked(trace: Trace, links: Links) -> Bools:
-    """Activities of work that was launched before the recording began."""
-    orphan = links.call_of_activity == NO_ID
-    hosts = [table.start[0] for table in (trace.calls, trace.operators) if len(table)]
-    began = min(hosts) if hosts else _BEGINNING
-    found: Bools = orphan & (trace.activities.start < began)
+    """Activities of work that was launched before the recording began: ids grow, and theirs are
+    smaller than every call's of the process. Times tell nothing, since nearly all such activities
+    start after the first call. An absent id further on is of a call that is not recorded."""
+    acts, calls = trace.activities, trace.calls
+    orphan = (links.call_of_activity == NO_ID) & (acts.correlation != NO_ID)
+    if not orphan.any() or not len(calls):
+        return np.zeros(len(acts), np.bool_)
+    first = np.full(len(trace.process_of_thread), _END, np.int64)
+    known = calls.correlation != NO_ID
+    of_calls = trace.process_of_thread[calls.thread]
+    np.minimum.at(first, of_calls[known], calls.correlation[known])
+    found: Bools = orphan & (acts.correlation < first[processes_of_activities(trace)])
     return found

@@ -14,20 +14,39 @@ import numpy as np
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from pytest_kernelprof.trace.model import Bools, Strings
 
-ACTIVITY_KINDS = {"kernel": KERNEL, "gpu_memcpy": MEMCPY, "gpu_memset": MEMSET}
+# Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.
+_OLD_ACTIVITY_KINDS = {"Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET}
+OLD_CATEGORIES = frozenset((*_OLD_ACTIVITY_KINDS, "Operator", "Runtime"))
+ACTIVITY_KINDS = {
+    "kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    **_OLD_ACTIVITY_KINDS,
+}
 
 _TABLES = {
     "cpu_op": "operator",
+    "Operator": "operator",
     "user_annotation": "operator",
+    "Runtime": "call",
     **dict.fromkeys(ACTIVITY_KINDS, "activity"),
     "cuda_sync": "wait",
     "overhead": "overhead",
     "python_function": "frame",
 }
 ANNOTATION = "user_annotation"
-FORWARD_BACKWARD = "fwdbwd"
+FLOWS = ("fwdbwd", "forward_backward")
+"""Arrows from forward to backward. Those from calls to activities are not read."""
+
+# What the calls of each back end's runtime and driver are called, and what names its records.
+_CALLS_OF = re.compile(r"^(\w+?)_(?:runtime|driver)$")
+_HIP_CALL = re.compile("^hip[A-Z]")
+MTIA = "MTIA"
+_MTIA_RECORDS = "mtia_ccp_events"
 
 
 def table_of(category: str) -> str:
@@ -37,19 +56,37 @@ def table_of(category: str) -> str:
     """
     known = _TABLES.get(category)
     if known is None:
-        known = "call" if category.endswith(("_runtime", "_driver")) else ""
+        known = "call" if _CALLS_OF.match(category) else ""
     return known
 
 
+def back_end_of(categories: Collection[str], calls: Iterable[str]) -> str:
+    """Whose runtime recorded a trace: "CUDA", "ROCm", "XPU", "MTIA" or another's own name; empty
+    where nothing of a device is recorded. ROCm has the categories of CUDA."""
+    found = {_CALLS_OF.sub(r"\1", one) for one in categories if _CALLS_OF.match(one)}
+    if _MTIA_RECORDS in categories:
+        found.add("mtia")
+    others = sorted(found - {"cuda"})
+    if others:
+        return others[0].upper()
+    if any(map(_HIP_CALL.match, calls)):
+        return "ROCm"
+    return "CUDA" if found or not ACTIVITY_KINDS.keys().isdisjoint(categories) else ""
+
+
 # Calls of the host. A host function is enqueued but runs no kernel.
-LAUNCH = re.compile(r"launch|enqueue", re.I)
-NO_KERNEL = re.compile(r"host_?func|memcpy|memset|mem_?copy|mem_?fill", re.I)
+LAUNCH = re.compile(r"launch|enqueue_?command_?buffer", re.I)
+NO_KERNEL = re.compile(r"host_?func|memcpy|memset|mem_?copy|(mem|usm)_?fill", re.I)
 MEMCPY_CALL = re.compile(r"memcpy", re.I)
-GRAPH_LAUNCH = re.compile(r"graph_?launch", re.I)
+GRAPH_LAUNCH = re.compile(r"graph_?launch|enqueue_?command_?buffer", re.I)
+# Of one call each: nodes of a graph, copies of a batch, launches on several devices.
+MANY_ACTIVITIES = re.compile(GRAPH_LAUNCH.pattern + "|batch|multi_?(kernel|device)", re.I)
 CAPTURE_BEGINS = re.compile("StreamBeginCapture")
 CAPTURE_ENDS = re.compile("StreamEndCapture")
 POLLING = re.compile(r"query", re.I)
-WAIT_CALL = re.compile(r"synchronize|^(cuda|hip)Memcpy(?!.*(Async|Batch))", re.I)
+WAIT_CALL = re.compile(
+    r"synchronize|^(cuda|hip)Memcpy(?!.*(Async|Batch))|^ur(QueueFinish|EventWait)$", re.I
+)
 CLOSING_CALL = re.compile("DeviceSynchronize")
 # A stream that waits for an event of another: the host goes on.
 NOT_A_HOST_WAIT = re.compile(r"wait event", re.I)

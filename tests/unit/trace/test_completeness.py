@@ -192,6 +192,8 @@ def test_a_kernel_whose_launch_call_is_not_recorded_counts(tmp_path: Path) -> No
     assert profile.kernel_count == 1
     assert profile.kernels[0].launch == "unknown"
     assert profile.integrity.unknown_launches == profile.rounds
+    assert profile.launches is None
+    assert "calls that launched" in profile.metrics["launches"].why
     assert profile.integrity.complete
 
 
@@ -199,7 +201,7 @@ def test_work_from_before_the_recording_is_left_out_and_told(tmp_path: Path) -> 
     def edit(events: list[Event]) -> list[Event]:
         began = min(e["ts"] for e in events if e.get("cat") == "user_annotation")
         early = dict(kernels_of_rounds(events)[0], ts=began - 500.0)
-        early["args"] = dict(early["args"], correlation=999_999_999)
+        early["args"] = dict(early["args"], correlation=1)
         return [*events, early]
 
     profile = edited(tmp_path, "mlp", edit)

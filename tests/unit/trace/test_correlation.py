@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import call, kernel, launched, operator, profile_of, reading_of_events
+from built import Event, call, kernel, launched, operator, profile_of, reading_of_events
 from corpus import NAMES, reading
 
 from pytest_kernelprof.trace.correlation import ancestors
@@ -54,11 +54,24 @@ def test_an_operator_that_ends_when_the_next_begins_does_not_enclose_it(tmp_path
 def test_a_launch_belongs_to_the_operator_of_its_external_id(tmp_path: Path) -> None:
     profile = profile_of(
         tmp_path,
-        operator("by_id", 0, 10, external_id=3),
-        operator("by_time", 20, 100, external_id=4),
+        operator("by_id", 0, 100, external_id=3),
+        operator("by_time", 20, 60, external_id=4),
         launched("k", 30, 1, external_id=3),
     )
     assert profile.kernels[0].operators == ("by_id",)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [operator("other", 0, 10, external_id=3), operator("other", 0, 99, tid=2, external_id=3)],
+    ids=["over by then", "of another thread"],
+)
+def test_an_external_id_names_no_operator_that_does_not_run_then_on_the_thread(
+    tmp_path: Path, other: Event
+) -> None:
+    launch = launched("k", 30, 3, external_id=3)  # as files of 2022 have it: the correlation id
+    profile = profile_of(tmp_path, other, operator("around", 20, 60, external_id=4), launch)
+    assert profile.kernels[0].operators == ("around",)
 
 
 def test_a_launch_without_external_id_belongs_to_the_operator_that_runs_then(

@@ -74,8 +74,9 @@ def test_many_chunks_read_as_one(tmp_path: Path) -> None:
     assert starts == [i * 1000 for i in range(40_000)]
 
 
-def test_a_trace_without_events_has_empty_tables(tmp_path: Path) -> None:
-    assert len(read_trace(written(tmp_path / "t.json", "")).operators) == 0
+def test_a_trace_without_events_that_we_read_has_empty_tables(tmp_path: Path) -> None:
+    other = '{"ph":"M","name":"process_name","ts":0,"args":{"name":"python"}}'
+    assert len(read_trace(written(tmp_path / "t.json", other)).operators) == 0
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,8 @@ def test_a_trace_without_events_has_empty_tables(tmp_path: Path) -> None:
         (b" \n ", "the file is empty"),
         (b"hello", "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
-        (b"[]", "Expected `object`"),
+        (b"[]", "traceEvents` is empty"),
+        (b"3", "Expected `object`"),
         (b"{}", "traceEvents"),
         (b'{"traceEvents": 3}', r"\$.traceEvents"),
         (b'{"traceEvents": [{"ph": "X", "ts": 1.0', "cut off"),

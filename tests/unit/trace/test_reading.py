@@ -39,7 +39,7 @@ def test_a_trace_without_our_annotations_is_one_round_of_everything(tmp_path: Pa
 
 
 def test_a_trace_without_events_can_be_read(tmp_path: Path) -> None:
-    found = reading_of_events(tmp_path)
+    found = reading_of_events(tmp_path, {"ph": "M", "name": "process_name"})
     assert found.rounds == 1
     assert len(found.launches) == len(found.round_of_activity) == len(found.round_of_call) == 0
 

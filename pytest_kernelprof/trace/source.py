@@ -1,0 +1,141 @@
+"""The text of a trace file: opened, unpacked, and never more of it than was allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import mmap
+import os
+import re
+import stat
+import zlib
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.system import Real
+from pytest_kernelprof.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import FileIO
+
+MOST_BYTES = 8 * 10**9
+"""So much text is read where nothing else is said; 3,000,000 events are some 1.5 GB."""
+
+_PIECE = 1 << 24
+_TEXT = re.compile(rb"[^ \t\r\n]")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Without it a FIFO that nobody writes to would hold the reader up for ever.
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Text:
+    """What a file holds, unpacked, piece by piece; raises ``TraceError`` where it is too much."""
+
+    def __init__(self, file: FileIO, source: str, most: int) -> None:
+        self._text = gzip.GzipFile(fileobj=file) if _is_gzip(file) else file
+        self._source = source
+        self._most = most
+        self._read = 0
+
+    def readinto(self, buffer: memoryview) -> int:
+        """As that of a file."""
+        read = self._text.readinto(buffer) or 0
+        self._read += read
+        if self._read > self._most:
+            raise TraceError(_too_much(self._source, f"more than {format_bytes(self._most)}"))
+        return read
+
+
+@contextlib.contextmanager
+def opened(source: str, most: int) -> Iterator[Text]:
+    """The text of a file, piece by piece.
+
+    Raises:
+        TraceError: there is no such file, or it is not a regular one, or a damaged gzip file, or
+            holds more than ``most`` bytes.
+    """
+    with _named_errors(source), _regular(source, most) as file:
+        yield Text(file, source, most)
+
+
+@contextlib.contextmanager
+def whole(source: str, most: int) -> Iterator[bytes | mmap.mmap]:
+    """All of the text at once: the mapped file, or what a gzip file holds.
+
+    Raises:
+        TraceError: as ``opened``, or the file is empty.
+    """
+    with _named_errors(source), _regular(source, most) as file:
+        if _is_gzip(file):
+            data: bytes | mmap.mmap = _unpacked(Text(file, source, most), source)
+        elif os.fstat(file.fileno()).st_size:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        else:
+            data = b""
+    if _TEXT.search(data) is None:
+        raise TraceError(f"{source}: the file is empty; expected a Chrome trace (JSON)")
+    yield data[len(_BYTE_ORDER_MARK) :] if data[:3] == _BYTE_ORDER_MARK else data
+
+
+def _unpacked(text: Text, source: str) -> bytes:
+    """All that a gzip file holds. What would be no JSON of a trace in any case ends it early."""
+    pieces = []
+    buffer = memoryview(bytearray(_PIECE))
+    while True:
+        filled = 0
+        while filled < _PIECE and (read := text.readinto(buffer[filled:])):
+            filled += read
+        piece = bytes(buffer[:filled])
+        if filled == _PIECE and b'"' not in piece:
+            raise TraceError(
+                f"{source}: not JSON, or cut off: {format_bytes(_PIECE)} in a row hold no text in "
+                "quotes, which every event has"
+            )
+        pieces.append(piece)
+        if filled < _PIECE:
+            return b"".join(pieces)
+
+
+@contextlib.contextmanager
+def _regular(source: str, most: int) -> Iterator[FileIO]:
+    with Real.file(source, opener=_open_at_once) as file:
+        found = Real.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise TraceError(
+                f"{source}: cannot be read: not a regular file; write what it holds to a file first"
+            )
+        if found.st_size > most:
+            raise TraceError(_too_much(source, format_bytes(found.st_size)))
+        yield file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return Real.open_handle(path, flags | _AT_ONCE)
+
+
+def _too_much(source: str, size: str) -> str:
+    return (
+        f"{source}: cannot be read: it holds {size}; if that is no mistake, allow more "
+        "(kernelprof show --max-size, Profile.from_trace(max_bytes=))"
+    )
+
+
+@contextlib.contextmanager
+def _named_errors(source: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
+    except OSError as error:
+        raise TraceError(f"{source}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        if "null" not in str(error):
+            raise
+        raise TraceError(f"{source!r}: cannot be read: {error}") from error
+
+
+def _is_gzip(file: FileIO) -> bool:
+    magic = file.read(2)
+    file.seek(0)
+    return magic == b"\x1f\x8b"
