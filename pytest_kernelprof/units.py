@@ -1,4 +1,4 @@
-"""Quantities with units: parsing what users write, formatting what they read."""
+"""Quantities with units: parsing what users write, formatting what they read; text likewise."""
 
 from __future__ import annotations
 
@@ -118,3 +118,13 @@ def format_bytes(count: float) -> str:
         if abs(count) < 999.5 * scale or unit == "GB":
             return f"{count / scale:.3g} {unit}"
     raise AssertionError("unreachable")
+
+
+def printable(text: str) -> str:
+    """Text in one line that does nothing to a terminal: what has no glyph (control sequences, line
+    ends, marks that turn the direction of writing) becomes its escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_kernelprof.cli import doctor, noise, show
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
+from pytest_kernelprof.units import printable
 
 _DESCRIPTION = "Looks at recorded traces and at this machine, without pytest."
 _COMMANDS = {"show": show, "doctor": doctor, "noise": noise}
@@ -29,11 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has enough; the interpreter's own flush must not fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        print(f"kernelprof: {error}", file=sys.stderr)
-        return 2
-    except (TraceError, IncompleteProfile) as error:
-        print(f"kernelprof: {error}", file=sys.stderr)
+    except (OSError, TraceError, IncompleteProfile) as error:
+        print(f"kernelprof: {printable(str(error))}", file=sys.stderr)
         return 2
     return status
 

@@ -33,7 +33,7 @@ def run(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.report.words import footing, origin_words
-    from pytest_kernelprof.units import format_bytes, format_time, parse_bytes
+    from pytest_kernelprof.units import format_bytes, format_time, parse_bytes, printable
 
     try:
         largest = parse_bytes(chosen.max_size)
@@ -46,6 +46,6 @@ def run(chosen: argparse.Namespace) -> int:
         if metric.value is not None:
             print(f"{metric.name:24} {shown[metric.unit](metric.value)}")
     if profile.origin is not None:
-        print(origin_words(profile.origin))
-    print(footing(profile.record))
+        print(printable(origin_words(profile.origin)))
+    print(printable(footing(profile.record)))
     return 0 if profile.integrity.complete else 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.units import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,7 +28,8 @@ class Column:
 def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """The lines of the table, titles first. Where space is short the columns that shrink give way,
     the widest first, down to eight characters, and the gaps narrow; numbers are never cut."""
-    lines = [[column.title for column in columns], *rows]
+    told = [[printable(cell) for cell in row] for row in rows]
+    lines = [[column.title for column in columns], *told]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     gaps = len(columns) - 1
     needed = [

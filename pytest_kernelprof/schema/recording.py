@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 DeviceKind = Literal["cuda", "cpu"]
 
@@ -180,3 +184,43 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 NOTHING_NOTED = Recording()
 """Of a trace from elsewhere."""
+
+# Beyond what any clock or memory says; sums of such numbers are still numbers.
+_LARGEST = 1e18
+
+
+def believable(recording: Recording) -> Recording:
+    """The same recording, if its numbers can be those of a measurement: a file may be changed.
+
+    Raises:
+        ValueError: they cannot; the message names the field.
+    """
+    for field, numbers in _series(recording):
+        if not numbers:
+            raise ValueError(f"`$.{field}` has no values")
+        if max(map(abs, numbers)) > _LARGEST:
+            raise ValueError(f"`$.{field}` has a value that no measurement has")
+    for field, names in (("no_times", recording.no_times), ("more_rounds", recording.more_rounds)):
+        unknown = next((name for name in names if name not in METRICS), None)
+        if unknown is not None:
+            raise ValueError(f"`$.{field}` names {unknown!r}, which is no metric")
+    return recording
+
+
+def _series(recording: Recording) -> Iterator[tuple[str, Sequence[float]]]:
+    """The numbers that were noted, by field, and none of those that were not."""
+    for name in ("host_timings", "second_look"):
+        timings: HostTimings | None = getattr(recording, name)
+        if timings is not None:
+            for field in ("latency_us", "dispatch_us", "floor_us"):
+                yield f"{name}.{field}", getattr(timings, field)
+            beside = (timings.back_to_back_us or 0.0, timings.cupti_us_per_launch)
+            yield f"{name}.back_to_back_us", (*beside, timings.cupti_ratio)
+    if recording.memory is not None:
+        yield "memory.peak_bytes", recording.memory.peak_bytes
+        yield "memory.device_allocations", recording.memory.device_allocations
+    if recording.round_us:
+        yield "round_us", recording.round_us
+    for name, rounds in recording.more_rounds.items():
+        if rounds:
+            yield f"more_rounds.{name}", rounds

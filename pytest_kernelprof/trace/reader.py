@@ -14,7 +14,7 @@ import numpy as np
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
+from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording, believable
 from pytest_kernelprof.trace.columns import Builder, DoesNotFitError
 from pytest_kernelprof.trace.events import Decoder
 from pytest_kernelprof.trace.layout import LaidOutByTorch
@@ -42,7 +42,7 @@ class _Document(msgspec.Struct):
     computeProperties: Any = None  # noqa: N815 (what Kineto wrote in 2021)
     baseTimeNanoseconds: Any = 0  # noqa: N815
     record_shapes: Any = 0
-    kernelprof: Any = None
+    kernelprof: dict[str, Any] | None = None
 
 
 _document = msgspec.json.Decoder(_Document)
@@ -137,9 +137,10 @@ def _decoded_document(data: bytes | mmap.mmap) -> _Document:
     first = re.match(rb"\s*(.)", data, re.DOTALL)
     if first is not None and first[1] == b"[":
         return _Document(_list_of_events.decode(data))
+    document = _document.decode(data)
     if len(_EVENTS.findall(data)) > 1:
         _refuse_second_events(data)
-    return _document.decode(data)
+    return document
 
 
 def _refuse_second_events(data: bytes | mmap.mmap) -> None:
@@ -179,7 +180,7 @@ def _where(error: Exception, data: bytes | mmap.mmap) -> str:
     """The error with the byte at which it lies, also where its own words do not say."""
     if "truncated" in str(error):
         return f"{error} at byte {len(data)}"
-    found = _byte_that_is_no_text(data)
+    found = _byte_that_is_no_text(data) if isinstance(error, UnicodeDecodeError) else None
     return str(error) if found is None else f"no UTF-8 at byte {found}"
 
 
@@ -231,7 +232,7 @@ def _recording(noted: Any, source: str) -> Recording:
     if noted is None:
         return NOTHING_NOTED
     try:
-        return codec.from_builtins(noted, Recording)
+        return believable(codec.from_builtins(noted, Recording))
     except (ValueError, ArithmeticError, TypeError) as error:
         raise TraceError(
             f"{source}: the notes under 'kernelprof' are none of ours: {error}; take them out to "

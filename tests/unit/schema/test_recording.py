@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from built import launched, round_of, written
+from built import launched, operator, round_of, written
 from corpus import FOLDER, NAMES, document
 
 from pytest_kernelprof.errors import TraceError
@@ -111,13 +111,15 @@ def test_the_notes_of_recorded_traces_are_read(name: str) -> None:
 
 
 def test_notes_of_which_nothing_is_known_are_passed_over(tmp_path: Path) -> None:
-    path = written(tmp_path, kernelprof={"schema": 1, "device": "GPU", "of_later": [1, 2]})
+    noted = {"schema": 1, "device": "GPU", "of_later": [1, 2]}
+    path = written(tmp_path, operator("a", 0, 1), kernelprof=noted)
     assert read_trace(path).recording == Recording(schema=1, device="GPU")
 
 
 def test_a_trace_from_elsewhere_has_no_notes(tmp_path: Path) -> None:
-    assert read_trace(written(tmp_path)).recording is NOTHING_NOTED
-    assert read_trace(written(tmp_path, kernelprof=None)).recording is NOTHING_NOTED
+    a = operator("a", 0, 1)
+    assert read_trace(written(tmp_path, a)).recording is NOTHING_NOTED
+    assert read_trace(written(tmp_path, a, kernelprof=None)).recording is NOTHING_NOTED
 
 
 @pytest.mark.parametrize(
