@@ -129,7 +129,7 @@ class Decoder:
             if not self._has_other_names:
                 events: list[Event] = self._fast.decode(text)
                 # A file that needs the other names once will go on doing so.
-                self._has_other_names = any(map(_needs_other_names, events))
+                self._has_other_names = _need_other_names(events)
                 if not self._has_other_names:
                     return events
             return [self._with_usual_names(event) for event in _with_any_args.decode(text)]
@@ -170,11 +170,14 @@ class Decoder:
         return Event()
 
 
-def _needs_other_names(event: Event) -> bool:
-    """Whether what we read of an event stands under another name in its arguments."""
-    return event.cat in OLD_CATEGORIES or (
-        event.cat in ACTIVITY_KINDS and event.args.stream == NO_ID
-    )
+def _need_other_names(events: list[Event]) -> bool:
+    """Whether what we read of some event stands under another name in its arguments."""
+    categories = {event.cat for event in events}
+    if not OLD_CATEGORIES.isdisjoint(categories):
+        return True
+    of_device = categories.intersection(ACTIVITY_KINDS)
+    activities = [event.args for event in events if event.cat in of_device] if of_device else []
+    return NO_ID in [args.stream for args in activities]
 
 
 def _fitting(i: int, event: _AnyEvent, fields: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
