@@ -12,7 +12,7 @@ from pytest_kernelprof.schema.run import Copy, Kernel, Wait
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_kernelprof.trace.model import Ints
     from pytest_kernelprof.trace.reading import Reading
@@ -61,8 +61,8 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
             Kernel,
             acts.name[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
-            zip(*acts.grid[rows].T.tolist(), strict=True),
-            zip(*acts.block[rows].T.tolist(), strict=True),
+            _dimensions(acts.grid[rows]),
+            _dimensions(acts.block[rows]),
             acts.registers[rows].tolist(),
             acts.shared_memory[rows].tolist(),
             acts.device[rows].tolist(),
@@ -71,6 +71,12 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
             chains(reading, operators_of_activities(reading, rows)),
         )
     )
+
+
+def _dimensions(rows: Ints) -> Iterator[tuple[int, int, int]]:
+    """Each row as a tuple, one for all rows that are equal."""
+    known: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+    return (known.setdefault(one, one) for one in zip(*rows.T.tolist(), strict=True))
 
 
 def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
