@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.analysis.metrics import most_launches
 from pytest_kernelprof.schema.run import Bound
 from pytest_kernelprof.units import format_time
 
@@ -34,7 +35,8 @@ def bound_of(
     if metrics["syncs"].value:
         return Bound("sync", f"the host waits {metrics['syncs'].value:.0f} times inside the call")
     per_call = timings.back_to_back_us
-    without_cupti = per_call - timings.cupti_us_per_launch * (metrics["launches"].value or 0)
+    launches = most_launches(metrics["launches"], metrics["kernels"])
+    without_cupti = per_call - timings.cupti_us_per_launch * launches
     words = f"{format_time(per_call)} a call in a row, device busy {format_time(busy)}"
     if without_cupti / busy > _OVERHEAD_ABOVE:
         return Bound("overhead", words)

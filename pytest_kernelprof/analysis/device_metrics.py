@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.analysis.metrics import metric_of
+from pytest_kernelprof.analysis.metrics import absent, metric_of
 from pytest_kernelprof.schema.metrics import DIRECTIONS
+from pytest_kernelprof.trace.completeness import unrecorded_memsets
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.vocabulary import DIRECTION, PAGEABLE, matches
 
@@ -36,7 +37,16 @@ def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str
         "gpu_span": [span / 1e3 for _, span in spans],
         "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
     }
-    return {name: metric_of(name, values) for name, values in rounds.items()}
+    found = {name: metric_of(name, values) for name, values in rounds.items()}
+    return found | {name: absent(name, why) for name, why in _not_known(reading).items()}
+
+
+def _not_known(reading: Reading) -> dict[str, str]:
+    """The counts that the trace cannot tell, each with the reason."""
+    memsets = unrecorded_memsets(reading)
+    if not memsets:
+        return {}
+    return {"memsets": f"could not be had: {memsets} memset calls have no memset in the trace"}
 
 
 def directions(trace: Trace) -> Strings:

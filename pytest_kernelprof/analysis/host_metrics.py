@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.metrics import absent, metric_of
+from pytest_kernelprof.analysis.metrics import absent, metric_of, most_launches
 from pytest_kernelprof.analysis.waits import waiting_calls
 from pytest_kernelprof.schema.run import HostShares, Metric
 from pytest_kernelprof.stats.confidence import median_interval
@@ -32,7 +32,11 @@ _NOT_WATCHED = (
 
 
 def host_metrics(
-    timings: HostTimings | None, busy: Metric | None, launches: Metric | None, why: str = ""
+    timings: HostTimings | None,
+    busy: Metric | None,
+    launches: Metric | None,
+    why: str = "",
+    kernels: Metric | None = None,
 ) -> dict[str, Metric]:
     """``dispatch_time``, ``latency``, ``launch_overhead`` and ``overhead_per_launch``.
 
@@ -42,11 +46,14 @@ def host_metrics(
     Args:
         busy, launches: the metrics ``gpu_busy`` and ``launches``; None on the CPU.
         why: why there are no timings, where it is not that none were taken.
+        kernels: the metric ``kernels``, which bounds the launches where those could not be had.
     """
     if timings is None:
         names = ("dispatch_time", "latency", "launch_overhead", "overhead_per_launch")
         return {name: absent(name, why or _NOT_TIMED) for name in names}
-    tax = timings.cupti_us_per_launch * (launches.value or 0 if launches else 0)
+    tax = timings.cupti_us_per_launch * (
+        most_launches(launches, kernels or launches) if launches else 0
+    )
     latency = _allowing(metric_of("latency", timings.latency_us), tax, timings.cupti_ratio)
     dispatch = _allowing(metric_of("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)
     if busy is None or busy.value is None or latency.value is None:

@@ -47,6 +47,12 @@ def extended(metric: Metric, more: Sequence[float]) -> Metric:
     return metric_of(metric.name, (*metric.rounds, *more), metric.why)
 
 
+def most_launches(launches: Metric, kernels: Metric) -> float:
+    """How many launch calls a call has, or may have where that could not be had: one a kernel."""
+    found = kernels.value if launches.value is None else launches.value
+    return found or 0
+
+
 @functools.lru_cache(maxsize=256)
 def absent(name: str, why: str) -> Metric:
     """A metric that could not be had, with the reason. All profiles share it."""

@@ -221,7 +221,7 @@ def _host(
 ) -> dict[str, Metric]:
     if on_cpu:
         return host_metrics(timings, None, None, why)
-    return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why)
+    return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why, metrics["kernels"])
 
 
 def _recompiles(recording: Recording, missed: int) -> Metric:

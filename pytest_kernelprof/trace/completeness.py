@@ -14,7 +14,7 @@ from pytest_kernelprof.schema.run import GraphProof, Integrity
 from pytest_kernelprof.trace.correlation import calls_with
 from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
-from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
+from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.rounds import leaked, round_of_time
 from pytest_kernelprof.trace.vocabulary import (
     CAPTURE_BEGINS,
@@ -25,17 +25,18 @@ from pytest_kernelprof.trace.vocabulary import (
     GRAPH_LAUNCH,
     MANY_ACTIVITIES,
     MEMCPY_CALL,
+    MEMSET_CALL,
     MTIA,
     TIMED,
     compilation_words,
     matches,
+    tally,
 )
+from pytest_kernelprof.trace.witnesses import check_numbering, check_witnesses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_kernelprof.trace.correlation import Links
-    from pytest_kernelprof.trace.model import Bools, Strings, Trace
+    from pytest_kernelprof.trace.model import Bools, Ints, Trace
     from pytest_kernelprof.trace.reading import Reading
     from pytest_kernelprof.trace.rounds import Layout
 
@@ -62,6 +63,7 @@ def check_integrity(reading: Reading) -> Integrity:
         *_check_recording(trace),
         *check_late_work(reading),
         *_check_contexts(reading),
+        *check_witnesses(reading),
     ]
     return Integrity(
         problems=tuple(problems),
@@ -119,7 +121,7 @@ def check_rounds(trace: Trace, layout: Layout) -> list[str]:
     """What to say where rounds are missing: our own sessions note how many they annotated."""
     taken, seen = trace.recording.rounds, len(layout.rounds) if layout.annotated else 0
     if taken is None or seen == taken:
-        return []
+        return check_numbering(trace, layout)
     return [
         f"{seen} of {taken} rounds are in the trace: another profiler was started in the measured "
         "code, which empties ours; take it out"
@@ -140,7 +142,7 @@ def _check_launches(trace: Trace, missing: Bools) -> list[str]:
     names = trace.calls.name[missing]
     if not len(names):
         return []
-    return [f"{len(names)} launch calls have no kernel in the trace ({_tally(names)})"]
+    return [f"{len(names)} launch calls have no kernel in the trace ({tally(names)})"]
 
 
 def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
@@ -151,7 +153,16 @@ def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
     if not copies.any():
         return []
     names = trace.calls.name[copies]
-    return [f"{len(names)} memcpy calls have no copy in the trace ({_tally(names)})"]
+    return [f"{len(names)} memcpy calls have no copy in the trace ({tally(names)})"]
+
+
+def unrecorded_memsets(reading: Reading) -> int:
+    """How many memset calls of the rounds have no memset in the trace. Healthy traces have such
+    calls, too, so that is no loss, but then nobody can say how many memsets there were."""
+    trace, links = reading.trace, reading.links
+    found = matches(trace.calls.name, MEMSET_CALL) & (reading.round_of_call != NO_ID)
+    found &= ~calls_with(trace, links, MEMSET) & ~calls_with(trace, links, KERNEL)
+    return int((found & ~_capturing(trace)).sum()) if found.any() else 0
 
 
 def _check_recorded(trace: Trace) -> list[str]:
@@ -186,7 +197,7 @@ def _check_duplicates(reading: Reading) -> list[str]:
     twice &= ~matches(trace.calls.name, MANY_ACTIVITIES)
     if not twice.any():
         return []
-    names = _tally(trace.calls.name[twice])
+    names = tally(trace.calls.name[twice])
     return [
         f"{int(twice.sum())} calls have more than one activity ({names}): "
         "one is written twice, or calls share an id"
@@ -204,12 +215,10 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     replays = np.flatnonzero(matches(trace.calls.name, GRAPH_LAUNCH) & (round_of_call != NO_ID))
     if not len(replays):
         return "none", []
-    children = np.bincount(
-        links.call_of_activity[links.call_of_activity != NO_ID], minlength=len(trace.calls)
-    )
-    by_round: dict[int, list[int]] = {}
+    children = _children(trace, links)
+    by_round: dict[int, list[tuple[int, ...]]] = {}
     for call in replays:
-        by_round.setdefault(int(round_of_call[call]), []).append(int(children[call]))
+        by_round.setdefault(int(round_of_call[call]), []).append(tuple(children[call].tolist()))
     rows = list(by_round.values())
     noted = trace.recording
     if noted.conditional_replays:
@@ -223,11 +232,19 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
             return equal, []
         return "unproven", [
             "graph replays have different numbers of activities from round to round "
-            f"({', '.join(str(sum(row)) for row in rows)})"
+            f"({', '.join(str(sum(map(sum, row))) for row in rows)})"
         ]
     if len(rows[0]) >= _PROVING_REPLAYS and len({n for row in rows for n in row}) == 1:
         return equal, []
     return "unproven", []
+
+
+def _children(trace: Trace, links: Links) -> Ints:
+    """How many kernels, copies and memsets each call has; shape (calls, 3)."""
+    found = np.zeros((len(trace.calls), 3), np.int64)
+    linked = links.call_of_activity != NO_ID
+    np.add.at(found, (links.call_of_activity[linked], trace.activities.kind[linked]), 1)
+    return found
 
 
 def _check_durations(reading: Reading) -> list[str]:
@@ -235,7 +252,7 @@ def _check_durations(reading: Reading) -> list[str]:
     least = acts.start if reading.trace.whole_microseconds else acts.start + 1
     wrong = (ours != NO_ID) & (acts.kind == KERNEL) & (acts.end < least)
     return (
-        [f"{int(wrong.sum())} kernels have no positive duration ({_tally(acts.name[wrong])})"]
+        [f"{int(wrong.sum())} kernels have no positive duration ({tally(acts.name[wrong])})"]
         if wrong.any()
         else []
     )
@@ -260,7 +277,7 @@ def _check_contexts(reading: Reading) -> list[str]:
         return []
     return [
         f"{int(foreign.sum())} kernels ran in another CUDA context than torch's, by calls that the "
-        f"profiler does not record ({_tally(acts.name[foreign])}); more may have run on, unseen: "
+        f"profiler does not record ({tally(acts.name[foreign])}); more may have run on, unseen: "
         "wait for that context at the end of the measured code, and launch by cuLaunchKernel"
     ]
 
@@ -270,11 +287,3 @@ def has_clock_skew(trace: Trace, links: Links) -> bool:
     linked = links.call_of_activity != NO_ID
     launched = trace.calls.start[links.call_of_activity[linked]]
     return bool((trace.activities.start[linked] < launched).any())
-
-
-def _tally(names: Sequence[str] | Strings) -> str:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    shown = [f"{name} x{n}" for name, n in list(counts.items())[:3]]
-    return ", ".join(shown) + (", ..." if len(counts) > 3 else "")

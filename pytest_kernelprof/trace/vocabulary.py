@@ -78,6 +78,7 @@ def back_end_of(categories: Collection[str], calls: Iterable[str]) -> str:
 LAUNCH = re.compile(r"launch|enqueue_?command_?buffer", re.I)
 NO_KERNEL = re.compile(r"host_?func|memcpy|memset|mem_?copy|(mem|usm)_?fill", re.I)
 MEMCPY_CALL = re.compile(r"memcpy", re.I)
+MEMSET_CALL = re.compile(r"memset", re.I)
 GRAPH_LAUNCH = re.compile(r"graph_?launch|enqueue_?command_?buffer", re.I)
 # Of one call each: nodes of a graph, copies of a batch, launches on several devices.
 MANY_ACTIVITIES = re.compile(GRAPH_LAUNCH.pattern + "|batch|multi_?(kernel|device)", re.I)
@@ -126,3 +127,12 @@ def matches(names: Strings, pattern: re.Pattern[str]) -> Bools:
     all_names = names.tolist()
     verdict = {name: pattern.search(name) is not None for name in set(all_names)}
     return np.fromiter(map(verdict.__getitem__, all_names), np.bool_, len(all_names))
+
+
+def tally(names: Iterable[str]) -> str:
+    """The first names, each with how often it is there."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    shown = [f"{name} x{n}" for name, n in list(counts.items())[:3]]
+    return ", ".join(shown) + (", ..." if len(counts) > 3 else "")

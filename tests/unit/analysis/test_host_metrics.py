@@ -12,7 +12,7 @@ from corpus import recorded
 from records import MIXED
 
 from pytest_kernelprof.analysis.host_metrics import host_metrics, memory_metrics
-from pytest_kernelprof.analysis.metrics import metric_of
+from pytest_kernelprof.analysis.metrics import absent, metric_of
 from pytest_kernelprof.schema.recording import HostTimings, MemoryUse, Recording
 from pytest_kernelprof.schema.run import HostShares, Metric
 
@@ -135,3 +135,15 @@ def test_the_shares_of_a_recorded_call_sum_up_to_one(name: str) -> None:
     assert shares.dispatch + shares.launch_calls + shares.waiting == pytest.approx(1)
     assert min(shares.dispatch, shares.launch_calls) > 0
     assert (shares.waiting > 0) == (name == "syncs")
+
+
+def test_where_launches_could_not_be_had_each_kernel_may_have_had_one() -> None:
+    timings = HostTimings((100.0,) * 12, (50.0,) * 12, (5.0,) * 12, cupti_us_per_launch=2.0)
+    found = host_metrics(
+        timings, BUSY, absent("launches", "no calls"), kernels=metric_of("kernels", [4])
+    )
+    assert found["latency"].low == 92.0
+    assert (found["overhead_per_launch"].value, found["overhead_per_launch"].why) == (
+        None,
+        "no calls",
+    )

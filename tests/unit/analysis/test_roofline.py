@@ -177,6 +177,7 @@ def test_only_a_call_that_the_device_limits_gets_a_roof(
     metrics = {
         "gpu_busy": metric_of("gpu_busy", [100.0]),
         "syncs": metric_of("syncs", [0]),
+        "kernels": metric_of("kernels", [5]),
         "launches": metric_of("launches", [5]),
     }
     bound = bound_of(metrics, HostTimings((1.0,), (1.0,), (1.0,), 105.0), roofline)

@@ -69,7 +69,7 @@ def test_launches_and_copies_of_other_threads_outside_of_the_rounds_are_late(
 def test_other_calls_and_our_own_launches_are_not_late(tmp_path: Path) -> None:
     ours: list[Event | list[Event]] = [
         launched("flush", 150, 1, tid=1),
-        host_call("cudaEventQuery", 160, 3, tid=2),
+        host_call("cudaEventQuery", 160, 5, tid=2),
         [host_call("cudaLaunchKernel", 90, 4, tid=2), kernel("in a round, runs late", 120, 4)],
     ]
     assert problems(tmp_path, ours, **ON_GPU) == ()
