@@ -6,6 +6,7 @@ import os
 import platform
 import statistics
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ def geglu_mlp(kind: DeviceKind) -> tuple[Callable[[Any], Any], Any]:
             return down(torch.nn.functional.gelu(gate(x), approximate="tanh") * up(x))
 
     return mlp, x
+
+
+def peak_bytes() -> int:
+    """The most memory that this process held. ``ru_maxrss`` would include the parent's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def in_turn(items: Sequence[Item], rounds: int) -> list[Item]:

@@ -23,9 +23,10 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from harness import device_and_place, device_kind, in_turn, met, spread, table, version
+from harness import device_and_place, device_kind, in_turn, met, peak_bytes, spread, table, version
+from written_traces import EVENTS_A_KERNEL, write_trace
 
 from pytest_kernelprof.analysis.profile import profile_of, session_facts
 from pytest_kernelprof.api import Profile
@@ -37,125 +38,11 @@ if TYPE_CHECKING:
 
 SIZES = (100_000, 300_000, 1_000_000)
 JUDGED = 300_000
-EVENTS_A_KERNEL = 3
 OURS, HTA = "pytest-kernelprof", "HolisticTraceAnalysis"
 EVENTS = "prof.events() + key_averages()"
 FASTER_THAN_EVENTS, FASTER_THAN_HTA, MOST_BYTES = 30.0, 10.0, 1000.0
 
 # -- traces --------------------------------------------------------------------------------------
-
-POINTWISE = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctorOnSelf_add<float>, "
-    "std::array<char*, 2ul> >(int, at::native::CUDAFunctorOnSelf_add<float>, "
-    "std::array<char*, 2ul>)"
-)
-GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
-# One gated MLP: operator, launch call, kernel, grid, block, registers, shared memory, microseconds.
-SHAPES: tuple[tuple[str, str, str, str, str, int, int, float], ...] = (
-    ("aten::mm", "cuLaunchKernelEx", GEMM, "2, 66, 1", "384, 1, 1", 168, 213188, 56.896),
-    ("aten::gelu", "cudaLaunchKernel", POINTWISE, "24576, 1, 1", "128, 1, 1", 32, 0, 33.6),
-    ("aten::mm", "cuLaunchKernelEx", GEMM, "2, 66, 1", "384, 1, 1", 168, 213188, 57.12),
-    ("aten::mul", "cudaLaunchKernel", POINTWISE, "24576, 1, 1", "128, 1, 1", 28, 0, 41.983),
-    ("aten::mm", "cuLaunchKernelEx", GEMM, "6, 64, 1", "384, 1, 1", 168, 221420, 51.68),
-)
-HEAD = """
-  {
-    "schemaVersion": 1,
-    "deviceProperties": [
-    {
-      "id": 0, "name": "NVIDIA H200 (written, not recorded)", "totalGlobalMem": 150109880320,
-      "computeMajor": 9, "computeMinor": 0, "warpSize": 32, "numSms": 132
-    }
-    ],
-  "displayTimeUnit": "ms",
-  "baseTimeNanoseconds": 1790857026000000000,
-  "traceEvents": ["""
-TAIL = """
-  {
-    "name": "process_name", "ph": "M", "ts": 4356140510954.590, "pid": 398, "tid": 0,
-    "args": {
-      "name": "python3"
-    }
-  },
-  {
-    "name": "Record Window End", "ph": "i", "s": "g",
-    "pid": "", "tid": "", "ts": %s
-  }
-  ],
-  "traceName": "written.json"
-}
-"""
-
-
-def us(ns: int) -> str:
-    return f"{ns // 1000}.{ns % 1000:03d}"
-
-
-def write_trace(file: TextIO, events: int) -> int:
-    """Write a trace in Kineto's own order and layout: the operators first, then each kernel, its
-    arrow, its launch call and that one's arrow. Hands back the number of kernels."""
-    kernels = events // EVENTS_A_KERNEL
-    first, step = 4356140511029_447, 23_417
-    file.write(HEAD)
-    for i in range(kernels):
-        operator = SHAPES[i % len(SHAPES)][0]
-        file.write(
-            f"""
-  {{
-    "ph": "X", "cat": "cpu_op", "name": "{operator}", "pid": 398, "tid": 398,
-    "ts": {us(first + i * step)}, "dur": {us(19_380 + i % 977)},
-    "args": {{
-      "External id": {1537 + i},"Record function id": 0, "Ev Idx": {i}
-    }}
-  }},"""
-        )
-    device_free = 0
-    for i in range(kernels):
-        _, launch, name, grid, block, registers, shared, length = SHAPES[i % len(SHAPES)]
-        correlation = 2_000_000 + 3 * i
-        called = first + i * step + 6_000
-        begins = max(device_free, called + 4_000)
-        lasts = int(length * 1000) + i % 541
-        device_free = begins + lasts + 900
-        category, cbid = (
-            ("cuda_driver", 652) if launch.startswith("cuLaunch") else ("cuda_runtime", 211)
-        )
-        file.write(
-            f"""
-  {{
-    "ph": "X", "cat": "kernel", "name": "{name}", "pid": 0, "tid": 7,
-    "ts": {us(begins)}, "dur": {us(lasts)},
-    "args": {{
-      "External id": {1537 + i},
-      "queued": 0, "device": 0, "context": 1,
-      "stream": 7, "correlation": {correlation},
-      "registers per thread": {registers},
-      "shared memory": {shared},
-      "blocks per SM": 1.0,
-      "warps per SM": 12.0,
-      "grid": [{grid}],
-      "block": [{block}],
-      "est. achieved occupancy %": 0
-    }}
-  }},
-  {{
-    "ph": "f", "id": {correlation}, "pid": 0, "tid": 7, "ts": {us(begins)},
-    "cat": "ac2g", "name": "ac2g", "bp": "e"
-  }},
-  {{
-    "ph": "X", "cat": "{category}", "name": "{launch}", "pid": 398, "tid": 398,
-    "ts": {us(called)}, "dur": {us(9_000 + i % 733)},
-    "args": {{
-      "External id": {1537 + i}, "cbid": {cbid}, "correlation": {correlation}
-    }}
-  }},
-  {{
-    "ph": "s", "id": {correlation}, "pid": 398, "tid": 398, "ts": {us(called)},
-    "cat": "ac2g", "name": "ac2g"
-  }},"""
-        )
-    file.write(TAIL % us(device_free + 1_000_000))
-    return kernels
 
 
 @dataclass
@@ -240,14 +127,6 @@ def stages(trace: Trace) -> dict[str, float]:
 
 
 # -- memory: in processes of their own -----------------------------------------------------------
-
-
-def peak_bytes() -> int:
-    """The most memory that this process held. ``ru_maxrss`` would include the parent's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def peak_of(reader: str, path: str) -> int | None:

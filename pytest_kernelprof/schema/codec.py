@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import reprlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=msgspec.Struct)
 
 VERSION = 1
+_SHOWN = 200
 
 # From each older version to the next: none yet, since this is the first.
 _UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
@@ -65,17 +67,26 @@ def from_builtins(plain: object, kind: type[R]) -> R:
     """
     if isinstance(plain, dict) and "schema" in kind.__struct_fields__:
         plain = _upgraded(plain)
-    return msgspec.convert(plain, kind)
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_shortened(str(error))) from None
+
+
+def _shortened(words: str) -> str:
+    """Words that quote a file, whose values may be of any length: their two ends."""
+    return words if len(words) <= 2 * _SHOWN else f"{words[:_SHOWN]} ... {words[-_SHOWN:]}"
 
 
 def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     version = plain.get("schema")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ValueError(f"schema: expected a version number from 1 to {VERSION}, got {version!r}")
+        got = reprlib.repr(version)  # of a file, which may hold anything
+        raise ValueError(f"schema: expected a version number from 1 to {VERSION}, got {got}")
     if version > VERSION:
         raise ValueError(
-            f"schema: version {version} was written by a newer pytest-kernelprof than this one, "
-            f"which reads up to {VERSION}: upgrade it"
+            f"schema: version {reprlib.repr(version)} was written by a newer pytest-kernelprof "
+            f"than this one, which reads up to {VERSION}: upgrade it"
         )
     for older in range(version, VERSION):
         plain = _UPGRADES[older](plain)

@@ -83,6 +83,12 @@ class HostTimings(msgspec.Struct, frozen=True):
     cupti_us_per_launch: float = 0.0
     cupti_ratio: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for timings of no call."""
+        for name in ("latency_us", "dispatch_us", "floor_us"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} has no round")
+
     def followed_by(self, more: HostTimings) -> HostTimings:
         """These rounds and those of ``more``, as one series."""
         return msgspec.structs.replace(
@@ -180,6 +186,12 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     roofline: Roofline | None = None
     in_place: tuple[str, ...] = ()
     conditions: Conditions | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what is noted of no metric of ours."""
+        unknown = [name for name in (*self.no_times, *self.more_rounds) if name not in METRICS]
+        if unknown:
+            raise ValueError(f"no metric is called {unknown[0][:40]!r}")
 
 
 NOTHING_NOTED = Recording()
