@@ -252,7 +252,8 @@ def _anywhere(value: Any, chance: random.Random) -> tuple[Any, Any]:
 def _of_event(whole: Document, chance: random.Random) -> tuple[Any, Any]:
     """A field of an event, or of its arguments."""
     event = chance.choice(whole["traceEvents"])
-    holder = event["args"] if event.get("args") and chance.random() < 0.6 else event
+    within = isinstance(event.get("args"), dict) and event["args"] and chance.random() < 0.6
+    holder = event["args"] if within else event
     return holder, chance.choice(list(holder))
 
 
