@@ -86,15 +86,17 @@ def structure_changed(whole: Document, chance: random.Random) -> bytes:
             case 0:
                 del holder[key]
             case 1:
-                holder[key] = chance.choice(VALUES)
+                holder[key] = copy.deepcopy(chance.choice(VALUES))
             case 2:
                 holder[key] = [holder[key]]
             case 3:
                 holder[key] = {"": holder[key]}
             case _ if isinstance(holder, list):
-                holder.insert(key, holder[key])
+                holder.insert(key, copy.deepcopy(holder[key]))
             case _:
-                holder[chance.choice(("", "args", "traceEvents", f"{key}"))] = holder[key]
+                holder[chance.choice(("", "args", "traceEvents", f"{key}"))] = copy.deepcopy(
+                    holder[key]
+                )
     return written(changed)
 
 
@@ -122,12 +124,12 @@ def notes_changed(whole: Document, chance: random.Random) -> bytes:
     for _ in range(chance.choice((1, 2, 3))):
         field = chance.choice(list(NOTES))
         if chance.random() < 0.6:
-            notes[field] = chance.choice(NOTES[field])
+            notes[field] = copy.deepcopy(chance.choice(NOTES[field]))
         elif notes.get(field) and isinstance(notes[field], dict | list):
             holder, key = _anywhere(notes[field], chance)
-            holder[key] = chance.choice(STRANGE)
+            holder[key] = copy.deepcopy(chance.choice(STRANGE))
         else:
-            notes[field] = chance.choice(STRANGE)
+            notes[field] = copy.deepcopy(chance.choice(STRANGE))
     return written(changed)
 
 
