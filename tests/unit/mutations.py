@@ -262,12 +262,16 @@ def _of_event(whole: Document, chance: random.Random) -> tuple[Any, Any]:
 # -- what became of one --------------------------------------------------------------------------
 
 
+_SHOWN = argparse.ArgumentParser()
+show.add_arguments(_SHOWN)
+
+
 def result(path: Path, data: bytes) -> str:
     """What became of a file: "read", "refused", or in words what is wrong with what happened."""
     path.write_bytes(data)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            show.run(argparse.Namespace(trace=str(path)))
+            show.run(_SHOWN.parse_args([str(path)]))
     except TraceError as error:
         text = str(error)
         if len(text.splitlines()) != 1 or len(text) > 2_000:

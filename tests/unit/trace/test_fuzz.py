@@ -61,7 +61,8 @@ def test_notes_that_make_no_sense_are_refused_by_name(
     tmp_path: Path, noted: dict[str, Any], words: str
 ) -> None:
     path = tmp_path / "noted.json"
-    path.write_text(json.dumps({"kernelprof": {"schema": 1, **noted}, "traceEvents": []}))
+    whole = {**document("linear"), "kernelprof": {"schema": 1, **noted}}
+    path.write_text(json.dumps(whole))
     with pytest.raises(TraceError, match="none of ours") as caught:
         Profile.from_trace(path)
     assert words in str(caught.value)
