@@ -7,10 +7,17 @@ file system (freezegun, pyfakefs) search the globals of every module.
 from __future__ import annotations
 
 import _thread
+import builtins
+import contextlib
 import io
 import os
 import sys
 import tempfile
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def _unknown(_: int) -> None:
@@ -38,8 +45,24 @@ class Real:
     gettrace = staticmethod(sys.gettrace)
     start_thread = staticmethod(_thread.start_new_thread)
     lock = staticmethod(_thread.allocate_lock)
+    this_thread = staticmethod(_thread.get_ident)
+    threads = staticmethod(threading.enumerate)
+    frames_of_threads = staticmethod(sys._current_frames)
+    timer = threading.Timer
+    load = staticmethod(builtins.__import__)
 
     fstatvfs = staticmethod(getattr(os, "fstatvfs", _unknown))  # Windows has none
+
+
+@contextlib.contextmanager
+def imports_as_ever() -> Iterator[None]:
+    """Within this, modules are found whatever a test has made of ``import``: our hooks load theirs
+    late, and run before the test's patches are undone."""
+    patched, builtins.__import__ = builtins.__import__, Real.load
+    try:
+        yield
+    finally:
+        builtins.__import__ = patched
 
 
 def _temporary_folder() -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.clock import now_ns, sleep
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
     Args:
         patiently: whether to wait at all.
     """
-    if threading.active_count() > 1:
+    if len(Real.frames_of_threads()) > 1:
         sleep(_TO_WAKE_UP_S)
     deadline = now_ns() + (_PATIENCE_NS if patiently else 0)
     while (now := _new(before.threads, _threads())) and now_ns() < deadline:
@@ -100,9 +100,9 @@ def _new(before: Mapping[Any, str], now: Mapping[Any, str]) -> list[str]:
 
 def _threads() -> dict[Any, str]:
     """Threads that have work, by the thread and what it is at; work that is queued for a pool."""
-    known = {one.ident: one for one in threading.enumerate()}
-    frames, found = sys._current_frames(), dict[Any, str]()
-    del frames[threading.get_ident()]  # a frame that holds itself would keep all of this stack
+    known = {one.ident: one for one in Real.threads()}
+    frames, found = Real.frames_of_threads(), dict[Any, str]()
+    del frames[Real.this_thread()]  # a frame that holds itself would keep all of this stack
     for number, frame in frames.items():
         thread = known.get(number)
         if any(map(_is_helper, _outwards(frame))):
@@ -110,7 +110,7 @@ def _threads() -> dict[Any, str]:
         name = thread.name if thread else str(number)
         pool = next(filter(_is_pool, _outwards(frame)), None)
         job = pool.f_locals.get("work_item") if pool else None
-        if isinstance(thread, threading.Timer) or job or not _is_idle(frame):
+        if isinstance(thread, Real.timer) or job or not _is_idle(frame):
             found[thread or number, job] = name
         queue = pool.f_locals.get("work_queue") if pool else None
         if queue is not None and queue.qsize():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -14,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field
+from functools import partial
 from types import CoroutineType
 from typing import Any
 
@@ -64,19 +64,19 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
             f"setup={setup!r}: expected a callable that hands back the arguments of a call"
         )
     if setup is None:
-        ready = functools.partial(call, *args, **kwargs)
+        ready = partial(call, *args, **kwargs)
         return lambda: ready
-    return functools.partial(_fresh_call, call, arguments, setup)
+    return partial(_fresh_call, call, arguments, setup)
 
 
 def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[[], Any]) -> Call:
     fresh = setup()
     if fresh is None:
-        return functools.partial(call, *arguments.args, **arguments.kwargs)
+        return partial(call, *arguments.args, **arguments.kwargs)
     if _is_args_and_kwargs(fresh):
-        return functools.partial(call, *fresh[0], **fresh[1])
+        return partial(call, *fresh[0], **fresh[1])
     if isinstance(fresh, (tuple, list)):
-        return functools.partial(call, *fresh)
+        return partial(call, *fresh)
     raise TypeError(
         f"setup returned {type(fresh).__name__}; expected the arguments as a tuple, "
         "(args, kwargs) with a tuple and a dict, or None to keep the given ones"

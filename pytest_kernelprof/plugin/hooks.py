@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_kernelprof.system  # noqa: F401 (bound here, before anything is patched)
 from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, TAKEN, TEST, WHOLE_CALL
@@ -26,6 +25,7 @@ from pytest_kernelprof.plugin.settings import (
     options_of,
     read_settings,
 )
+from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -101,6 +101,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         config.stash[MEASURES] = True
         SCRATCH.hold()
         config.add_cleanup(SCRATCH.let_go)
+        config.add_cleanup(_end_what_runs)
         _bind_torch(config)
 
 
@@ -260,11 +261,13 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 # Of the older kind: an exception of the test does not pass through a frame of ours.
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any], None]:
-    if TEST not in item.stash and _whole_call_is_profiled(item):
-        item.stash[WHOLE_CALL] = _begin_whole_call(item)
+    with imports_as_ever():
+        if TEST not in item.stash and _whole_call_is_profiled(item):
+            item.stash[WHOLE_CALL] = _begin_whole_call(item)
     outcome = yield
     try:
-        _end_call(item, outcome.exception)
+        with imports_as_ever():
+            _end_call(item, outcome.exception)
     except BaseException as error:
         outcome.force_exception(error)
 
@@ -289,7 +292,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
     finally:
-        _leave_all_as_it_was(item)
+        with imports_as_ever():
+            _leave_all_as_it_was(item)
     if TEST not in item.stash:
         return
     try:
@@ -317,6 +321,15 @@ def _leave_all_as_it_was(item: pytest.Item) -> None:
         if _concerns_us(item):  # of a test that is only looked at, another may count on it
             end_taken_over()
         look_after(item.nodeid)
+
+
+def _end_what_runs() -> None:
+    """Where a run breaks off in the middle of a test: a process that exits while it is profiled
+    crashes."""
+    if "torch" in sys.modules:
+        from pytest_kernelprof.capture.profiler import end_left_open
+
+        end_left_open()
 
 
 def _whole_call_is_profiled(item: pytest.Item) -> bool:
@@ -432,12 +445,19 @@ def _is_reported(config: pytest.Config) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    if call.excinfo is not None:
-        from pytest_kernelprof.plugin.failures import hide_our_frames
+    if call.excinfo is not None and not item.config.getoption("fulltrace", False):
+        with imports_as_ever():
+            from pytest_kernelprof.plugin.failures import hide_our_frames
 
-        if not item.config.getoption("fulltrace", False):
             hide_our_frames(call.excinfo)
     report = yield
+    with imports_as_ever():
+        _tell_more(item, call, report)
+    return report
+
+
+def _tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Attach what the test took to its report, and tell an error of ours as what it is."""
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
     if call.when != "setup" and TAKEN in item.stash:
         _attach_taken(item, report)
@@ -447,7 +467,6 @@ def pytest_runtest_makereport(
         from pytest_kernelprof.plugin.failures import tell
 
         tell(report, item, call.excinfo.value)
-    return report
 
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:

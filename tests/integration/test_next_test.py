@@ -9,6 +9,7 @@ import pytest
 
 from pytest_kernelprof.device import health
 from pytest_kernelprof.device import inventory as devices
+from pytest_kernelprof.device.inventory import bound
 
 Run = Callable[..., pytest.RunResult]
 
@@ -111,3 +112,55 @@ def test_plain():
     )
     result = run(code, "--kernelprof-all", device=None)
     result.assert_outcomes(passed=3, errors=2)
+
+
+NO_IMPORTS = """
+import builtins, threading
+from unittest import mock
+
+found = builtins.__import__
+def refused(name, *args, **kwargs):
+    if name.startswith(("torch", "pytest_kernelprof")): raise ImportError(name)
+    return found(name, *args, **kwargs)  # pytest itself needs some
+
+@pytest.fixture
+def no_imports():
+    with mock.patch.object(builtins, "__import__", refused): yield
+
+def test_a_failure(no_imports):
+    assert three() is None, "mine"
+def test_b_passes(no_imports):
+    three()
+def test_c_own_patch(monkeypatch):
+    monkeypatch.setattr(builtins, "__import__", refused)
+    three()
+@pytest.mark.max_kernels(2)
+def test_d_limit(no_imports):
+    three()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--kernelprof-all", "--kernelprof-report")])
+def test_a_test_that_lets_little_be_imported_ends_as_without_us(
+    run: Run, options: tuple[str, ...]
+) -> None:
+    result = run(NO_IMPORTS, *options)
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["E *mine*", "max_kernels: 3 > 2"])
+    if options:
+        result.stdout.fnmatch_lines(["*py::test_c_own_patch * 3 *"])
+
+
+class Breaks:
+    """A plugin that ends the run in the middle of a test."""
+
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        assert call.when == "setup", "mine"
+
+
+def test_a_run_that_breaks_off_leaves_no_profiler_running(run: Run) -> None:
+    result = run(
+        HEAD + "def test_it(kernel_profile):" + LEAVES["an open block"], plugins=[Breaks()]
+    )
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert not bound().any_profiler_runs

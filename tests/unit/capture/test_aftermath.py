@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+from unittest.mock import Mock
 
 import pytest
 
@@ -219,3 +220,15 @@ def test_forks_are_counted() -> None:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
     assert forks_since(before) == 2
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("name", ["Timer", "Thread", "enumerate", "get_ident", "active_count"])
+def test_what_a_test_puts_in_place_of_threads_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, starts: Starts, name: str
+) -> None:
+    started = starts(lambda: time.sleep(0.1))
+    before = at_work()
+    monkeypatch.setattr(threading, name, Mock())
+    assert left_at_work(before, patiently=True) == ()
+    assert any(one is started for one, _ in before.threads)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.pool import ThreadPool
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -31,6 +32,15 @@ def test_without_setup_each_call_has_the_given_arguments() -> None:
     prepare = preparer(both, Arguments((given,), {"b": 2}))
     assert prepare()() == prepare()() == (([1],), {"b": 2})
     assert prepare()()[0][0] is given
+
+
+def test_the_code_is_called_whatever_a_test_puts_in_place_of_partial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("functools.partial", Mock())
+        found = preparer(both, Arguments((1,)))()()
+    assert found == ((1,), {})
 
 
 @pytest.mark.parametrize(
