@@ -13,6 +13,7 @@ from pytest_kernelprof import clock as _clock  # noqa: F401 (bound before any te
 if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile, profile
     from pytest_kernelprof.errors import (
+        CannotMeasureError,
         GpuBusy,
         IncompleteProfile,
         KernelprofError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CannotMeasureError",
     "Comparison",
     "Comparisons",
     "GpuBusy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.units import whole_number
@@ -251,11 +251,11 @@ def profile(
 
     Raises:
         IncompleteProfile: the profile could not be taken completely.
-        TypeError: ``fn`` is no callable, or returns a generator or coroutine.
+        CannotMeasureError: a TypeError; ``fn`` is no callable, or returns a generator or coroutine.
         ValueError: ``device`` or ``rounds`` is none of the above.
     """
     if not callable(fn):
-        raise TypeError(
+        raise CannotMeasureError(
             f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
             "profile(fn(*args))"
         )

@@ -30,6 +30,10 @@ class MarkerError(KernelprofError):
     """A marker or limit is malformed; the message shows the right form."""
 
 
+class CannotMeasureError(KernelprofError, TypeError):
+    """What was handed over cannot be measured, or not like this; the message says what can."""
+
+
 class TraceError(KernelprofError):
     """A trace file cannot be read; the message names the file, the position and the reason."""
 

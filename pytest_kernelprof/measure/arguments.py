@@ -17,6 +17,8 @@ from functools import partial
 from types import CoroutineType
 from typing import Any
 
+from pytest_kernelprof.errors import CannotMeasureError
+
 Call = Callable[[], Any]
 Prepare = Callable[[], Call]
 """Hands back the next call, its arguments ready; runs outside of what is measured."""
@@ -47,20 +49,21 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
     """What hands back the next call, its arguments made fresh where there is a ``setup``.
 
     Raises:
-        TypeError: ``args`` are no tuple or list, ``kwargs`` no mapping, ``setup`` no callable.
+        CannotMeasureError: ``args`` are no tuple or list, ``kwargs`` no mapping, ``setup`` no
+            callable.
     """
     args, kwargs, setup = arguments.args, arguments.kwargs, arguments.setup
     if not isinstance(args, (tuple, list)):  # a tensor would be taken apart into its rows
-        raise TypeError(
+        raise CannotMeasureError(
             f"args: expected the arguments as a tuple, got {type(args).__name__}; write (x,) for "
             "one argument, or call without .run: kernel_profile(fn, x)"
         )
     if not isinstance(kwargs, Mapping):
-        raise TypeError(
+        raise CannotMeasureError(
             f"kwargs: expected keyword arguments as a dict, got {type(kwargs).__name__}"
         )
     if setup is not None and not callable(setup):
-        raise TypeError(
+        raise CannotMeasureError(
             f"setup={setup!r}: expected a callable that hands back the arguments of a call"
         )
     if setup is None:
@@ -77,7 +80,7 @@ def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[
         return partial(call, *fresh[0], **fresh[1])
     if isinstance(fresh, (tuple, list)):
         return partial(call, *fresh)
-    raise TypeError(
+    raise CannotMeasureError(
         f"setup returned {type(fresh).__name__}; expected the arguments as a tuple, "
         "(args, kwargs) with a tuple and a dict, or None to keep the given ones"
     )
@@ -96,8 +99,8 @@ def first_call(prepare: Prepare) -> Any:
     """Call once, before anything is measured; hands back the result.
 
     Raises:
-        TypeError: the call only made an object that would do the work later, or that stands for
-            work under way: measured, it would look as if there were none.
+        CannotMeasureError: the call only made an object that would do the work later, or that
+            stands for work under way: measured, it would look as if there were none.
     """
     call = prepare()
     result = call()
@@ -108,7 +111,7 @@ def first_call(prepare: Prepare) -> Any:
         held = "" if lazy is result else f" in {_named(result)}"
         if isinstance(lazy, CoroutineType):
             lazy.close()  # Python would warn of it as well
-        raise TypeError(
+        raise CannotMeasureError(
             f"{name} returned {_named(lazy)}{held}: {why}; hand over a callable that runs it to "
             "its end, such as lambda: list(f(x)) for a generator or another iterator, lambda: "
             "asyncio.run(f(x)) for a coroutine and lambda: f(x).result() for a future"

@@ -86,7 +86,7 @@ def measure(
         IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) another
             process kept the GPU's lock. A profile that stays incomplete is handed back, its
             ``integrity`` saying so: a limit that it violates is violated.
-        TypeError: the callable returned a generator or coroutine, whose body has not run.
+        CannotMeasureError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
     from pytest_kernelprof.capture.mutation import changed, versions

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
 import pytest
 
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.errors import IncompleteProfile, MarkerError, ProfilerUnavailable
+from pytest_kernelprof.errors import (
+    CannotMeasureError,
+    IncompleteProfile,
+    MarkerError,
+    ProfilerUnavailable,
+)
 from pytest_kernelprof.measure.completeness import require_clock
 from pytest_kernelprof.plugin.keys import TEST
 from pytest_kernelprof.plugin.marks import known_marks
@@ -185,7 +190,7 @@ class KernelBenchmark:
 
     def _check(self, fn: object, timer: object) -> None:
         if not callable(fn):
-            raise TypeError(
+            raise CannotMeasureError(
                 f"kernel_benchmark times a callable, got {type(fn).__name__}; "
                 "write kernel_benchmark(fn, *args), not kernel_benchmark(fn(*args))"
             )
@@ -196,7 +201,7 @@ class KernelBenchmark:
                 'kernel_benchmark.run(fn, args, {"timer": ...})'
             )
         if self._used:
-            raise RuntimeError(
+            raise IncompleteProfile(
                 "kernel_benchmark times one callable in a test, as pytest-benchmark does: "
                 "parametrise the test, or profile the others with kernel_profile"
             )

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
-from pytest_kernelprof.errors import LimitExceeded, MarkerError
+from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
@@ -96,7 +96,7 @@ class Comparison:
 
     def __bool__(self) -> bool:
         if self._measured.rounds and not self._asserted:
-            raise TypeError(_NO_TRUTH)
+            raise CannotMeasureError(_NO_TRUTH)
         return True
 
     @property
@@ -217,7 +217,7 @@ class Comparisons(Mapping[str, Comparison]):
         return self._found[name]
 
     def __bool__(self) -> bool:
-        raise TypeError(_NO_TRUTH)
+        raise CannotMeasureError(_NO_TRUTH)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)

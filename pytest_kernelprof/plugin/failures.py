@@ -18,7 +18,13 @@ from _pytest._code.code import (
 )
 from _pytest.outcomes import OutcomeException
 
-from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, LimitExceeded, MarkerError
+from pytest_kernelprof.errors import (
+    CannotMeasureError,
+    IncompleteProfile,
+    KernelprofError,
+    LimitExceeded,
+    MarkerError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +41,8 @@ _INNER = (
 )
 # Deliberate errors of ours; any other that our own code raises is a fault of it, told with frames.
 _DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
+# After which nothing is known of what the test was to show: an ERROR, whatever it expects.
+_NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError)
 
 
 def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -94,7 +102,7 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
     where we skip it."""
     if isinstance(report.longrepr, tuple) and _by_a_hook(error):
         report.longrepr = (*_place(item, error), report.longrepr[2])
-    if isinstance(error, (IncompleteProfile, MarkerError)):
+    if isinstance(error, _NO_NUMBER):
         report.outcome = "failed"
         if hasattr(report, "wasxfail"):
             del report.wasxfail

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
+from pytest_kernelprof.errors import CannotMeasureError
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
@@ -89,14 +90,14 @@ class KernelProfile:
         Raises:
             IncompleteProfile: the profiler cannot be used here; the message says why.
             MarkerError: an option is not of its form.
-            TypeError: ``fn`` is no callable, or returns a generator or coroutine: its body would
-                not be measured.
+            CannotMeasureError: a TypeError; ``fn`` is no callable, or returns a generator or
+                coroutine, whose body would not be measured.
         """
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
         place = place_of_call(test.place)
         with test.ledger.asking(asked_call(place)):
             if not callable(fn):
-                raise TypeError(
+                raise CannotMeasureError(
                     f"kernel_profile profiles a callable, got {type(fn).__name__}; "
                     "write kernel_profile(fn, *args), not kernel_profile(fn(*args))"
                 )

@@ -69,8 +69,8 @@ NOT_JUDGED = """
 ERROR test_it.py::test_call - *: max_kernels was not judged: kernel_profile at test_it.py:13 was not measured to its end (ValueError was raised); catch what is expected to be raised inside of the callable
 ERROR *test_limit_that_comes_later - *: max_kernels was not judged: kernel_profile at test_it.py:16 *
 ERROR *test_option - *: max_kernels was not judged: kernel_profile at test_it.py:21 *(MarkerError was raised)*
-ERROR *test_no_callable - *: max_kernels was not judged: *(TypeError was raised)*
-ERROR *test_generator - *: max_kernels was not judged: *(TypeError was raised)*
+ERROR *test_no_callable - *: max_kernels was not judged: *(CannotMeasureError was raised)*
+ERROR *test_generator - *: max_kernels was not judged: *(CannotMeasureError was raised)*
 ERROR *test_refused - *: max_kernels was not judged: *(ProfilerUnavailable was raised)*
 ERROR *test_thread - *: max_kernels was not judged: *(ValueError was raised)*
 ERROR *test_region - *: max_kernels was not judged: region 'r' at test_it.py:43 was not measured to its end (ValueError was raised); enter it in a with statement, *

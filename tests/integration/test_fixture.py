@@ -239,5 +239,7 @@ def test_setup_of_a_comparison(kernel_profile, kernelprof_device, setup):
     kernel_profile.compare(three, three, setup=setup)
 """
     )
-    result.assert_outcomes(passed=7, failed=4)
-    result.stdout.fnmatch_lines(["*TypeError: setup=3: expected a callable that hands back*"])
+    result.assert_outcomes(passed=7, errors=4)
+    result.stdout.fnmatch_lines(
+        ["*CannotMeasureError: setup=3: expected a callable that hands back*"]
+    )

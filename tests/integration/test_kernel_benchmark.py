@@ -326,7 +326,7 @@ def test_a_malformed_option_is_an_error_with_the_form(run: Run, call: str, messa
     result.stdout.fnmatch_lines([message])
 
 
-def test_misuse_fails_with_the_right_form(run: Run) -> None:
+def test_misuse_is_an_error_with_the_right_form(run: Run) -> None:
     result = run(
         """
 def test_called(kernel_benchmark, kernelprof_device):
@@ -337,7 +337,7 @@ def test_twice(kernel_benchmark, kernelprof_device):
 """,
         *QUICK,
     )
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
         ["*not kernel_benchmark(fn(*args))*", "*one callable in a test*parametrise*"]
     )

@@ -45,6 +45,25 @@ def test_a_number_that_could_not_be_had_is_an_error_under_xfail_too(
     result.stdout.fnmatch_lines(["*ERROR at call of test_it*", "IncompleteProfile: max_latency*"])
 
 
+WRONG_CALLS = """
+pytestmark = [pytest.mark.xfail, pytest.mark.max_kernels(9)]
+def test_a(kernel_profile): kernel_profile(three())
+def test_b(kernel_profile): kernel_profile(lambda: (three() for _ in range(9)))
+def test_c(kernel_profile): kernel_profile.run(three, setup=lambda: 3)
+def test_d(kernel_profile): kernel_profile.run(torch.relu, x)
+def test_e(kernel_profile):
+    kernel_profile(three)
+    assert kernel_profile.compare(three, three)
+def test_f(kernel_profile): kernel_profile(torch.mm, x, 3)  # its own
+"""
+
+
+def test_what_cannot_be_measured_is_an_error_under_xfail_too(run) -> None:
+    result = run(WRONG_CALLS)
+    result.assert_outcomes(errors=5, xfailed=1)
+    result.stdout.fnmatch_lines(["*CannotMeasureError: * a generator: its body has not run*"])
+
+
 def test_a_test_that_asks_for_the_fixture_and_profiles_nothing_is_an_error(run) -> None:
     result = run("@pytest.mark.max_kernels(9)\ndef test_it(kernel_profile): pass\n")
     result.assert_outcomes(errors=1)

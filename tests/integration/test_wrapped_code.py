@@ -56,8 +56,10 @@ LAZY = {
 def test_a_body_that_does_not_run_is_not_measured(run: Run, test: str, what: str) -> None:
     """Calling it only makes an object: no kernel would be counted, and any limit kept."""
     result = run("import pytest_kernelprof\n" + LAZY[what] + test)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"E *TypeError: code returned *{what}: its body has not run*"])
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        [f"E *CannotMeasureError: code returned *{what}: its body has not run*"]
+    )
     result.stdout.no_fnmatch_line("*never awaited*")
 
 
