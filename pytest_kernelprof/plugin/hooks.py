@@ -462,6 +462,7 @@ def _tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Te
     if call.when != "setup" and TAKEN in item.stash:
         _attach_taken(item, report)
     if call.when == "teardown" and TEST in item.stash:
+        item.stash[TEST].ledger.close()
         del item.stash[TEST]  # profiles must not outlive their test
     if call.excinfo is not None:
         from pytest_kernelprof.plugin.failures import tell

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.profile import unmeasured
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import failure_message
@@ -316,8 +317,9 @@ class Ledger:
         self._undecided = undecided
         self._wants_numbers = asked
         self._entries: list[_Entry] = []
-        self._concluded = 0
+        self._concluded = self._dismissed = 0
         self._reported = 0
+        self._closed = False
         self._held: set[tuple[Key, float]] = set()
         self._kernels = 0
         self._first_whole = 0
@@ -336,8 +338,10 @@ class Ledger:
         self._comparing = {limit.key: limit for limit in marks.comparisons}
 
     def set_limit(self, limit: Limit) -> None:
-        """Judge by this in place of any of the same key."""
+        """Judge by this in place of any of the same key, also what was judged without it already."""
+        self._refuse_late()
         self._set[limit.key] = limit
+        self._concluded = self._dismissed
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -363,7 +367,12 @@ class Ledger:
         return len(self._entries)
 
     def ask(self, asked: Asked) -> None:
-        """Note that something is to be measured: what it is judged by is not judged before."""
+        """Note that something is to be measured: what it is judged by is not judged before.
+
+        Raises:
+            IncompleteProfile: nothing is judged any more.
+        """
+        self._refuse_late()
         self._asked[asked] = None
 
     @contextlib.contextmanager
@@ -451,9 +460,20 @@ class Ledger:
             asked=self._wants_numbers,
         )
 
+    def close(self) -> None:
+        """Take nothing more: the test has ended, and nobody will judge it."""
+        self._closed = True
+
+    def _refuse_late(self) -> None:
+        if self._closed:
+            raise IncompleteProfile(
+                "this kernel_profile is of a test that has ended, so nothing would be judged: ask "
+                "for the fixture in the test that measures"
+            )
+
     def dismiss(self) -> None:
         """Draw no conclusion from what was taken so far: the test has failed by itself."""
-        self._concluded = len(self._entries)
+        self._concluded = self._dismissed = len(self._entries)
         self._asked.clear()
 
     def report(self, test: str) -> run.Test | None:

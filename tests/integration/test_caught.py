@@ -92,6 +92,36 @@ def test_what_was_not_measured_to_its_end_is_not_judged_which_is_an_error(
     result.stdout.fnmatch_lines_random([line.replace("[", "[[]") for line in NOT_JUDGED])
 
 
+LATE = """
+kept = []
+@pytest.fixture
+def stricter(kernel_profile):
+    yield
+    kernel_profile.limit(max_kernels=2)
+def test_a_stricter_at_last(kernel_profile, kernelprof_device, stricter):
+    kernel_profile(three)
+    kept.append(kernel_profile)
+def test_b_by_that_of_another_test():
+    kept[0](three)
+@pytest.mark.xfail
+def test_c_region_of_another_test():
+    with kept[0].region("r", max_kernels=0): three()
+@pytest.mark.xfail
+def test_d_limit_of_another_test():
+    kept[0].limit(max_kernels=0)
+"""
+
+
+def test_a_limit_is_judged_however_late_it_comes_and_none_of_a_test_that_has_ended(
+    run: Run,
+) -> None:
+    result = run(LATE, "-rE")
+    result.assert_outcomes(passed=1, errors=4)
+    result.stdout.fnmatch_lines(
+        ["ERROR *test_a_stricter_at_last - max_kernels: 3 > 2", "ERROR *test_b_* IncompletePro*"]
+    )
+
+
 @pytest.mark.project(
     """
 def breaks(): raise ValueError("mine")

@@ -319,6 +319,18 @@ def test_it_is_told_once_and_not_where_the_test_has_failed_by_itself() -> None:
     assert book.records(disabled=False).unmeasured == ()
 
 
+def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -> None:
+    book = ledger(max_kernels=9)
+    book.keep(measured(tmp_path, mlp()))
+    assert conclude(book.records(disabled=False)) == Conclusion()
+    book.set_limit(*limits(max_kernels=4))
+    assert book.unconcluded
+    assert conclude(book.records(disabled=False)).failure.startswith("max_kernels: 5 > 4")
+    book.dismiss()
+    book.set_limit(*limits(max_kernels=3))
+    assert not book.unconcluded
+
+
 def test_what_ended_well_is_asked_for_no_more() -> None:
     book = ledger(max_kernels=9)
     with book.asking(Asked("the call", "")):
