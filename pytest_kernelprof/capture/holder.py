@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_holders: list[str] = []
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holder:
+    """Somebody who measures.
+
+    Attributes:
+        who: in words.
+        gives_way: whether nobody has asked for this measurement, so that one that is asked for
+            takes its place.
+    """
+
+    who: str
+    gives_way: bool = False
+
+
+_holders: list[Holder] = []
 
 
 @contextlib.contextmanager
-def held_by(who: str) -> Iterator[None]:
+def held_by(who: str, *, gives_way: bool = False) -> Iterator[None]:
     """Say who measures until the block ends."""
-    _holders.append(who)
+    holder = Holder(who, gives_way)
+    _holders.append(holder)
     try:
         yield
     finally:
-        _holders.remove(who)
+        _holders.remove(holder)
 
 
-def outer_holder() -> str:
-    """Who began to measure first and has not ended; empty where that is the one that asks."""
-    return _holders[0] if len(_holders) > 1 else ""
+def outer_holder() -> Holder | None:
+    """Who is in the way of the one that asks: who began first of those that do not give way, or one
+    that does; None where nobody is."""
+    others = _holders[:-1]
+    return next((one for one in others if not one.gives_way), next(iter(others), None))

@@ -128,6 +128,12 @@ def end_left_open() -> bool:
     return bool(left)
 
 
+def end_own_of_this_thread() -> None:
+    """End a profiler of ours that this thread may end."""
+    for running in [one for one in _open if one.is_of_this_thread]:
+        running.end()
+
+
 def end_taken_over() -> None:
     """End a profiler that the measured code of a test has left running in place of ours."""
     if _taken_over:

@@ -224,6 +224,9 @@ def refuse_to_nest() -> None:
         ProfilerUnavailable: with the remedy.
     """
     torch = bound()
+    holder = outer_holder()
+    if holder is not None and holder.gives_way:
+        profiler.end_own_of_this_thread()
     # The first is this thread's state only, the second is set by any thread.
     here = torch.runs_in_this_thread()
     if here or torch.any_profiler_runs:
@@ -242,10 +245,10 @@ def refuse_to_nest() -> None:
 
 def _already_running(thread: str) -> str:
     holder = outer_holder()
-    if holder:
+    if holder is not None:
         return (
-            f"{holder} is being profiled, and torch.profiler cannot nest: profile one after the "
-            "other, or only one of them"
+            f"{holder.who} is being profiled, and torch.profiler cannot nest: profile one after "
+            "the other, or only one of them"
         )
     return (
         f"a torch profiler is already running, begun in {thread} by other code than "

@@ -338,7 +338,7 @@ class Ledger:
         self._comparing = {limit.key: limit for limit in marks.comparisons}
 
     def set_limit(self, limit: Limit) -> None:
-        """Judge by this in place of any of the same key, also what was judged without it already."""
+        """Judge by this in place of any of the same key, also what was judged already."""
         self._refuse_late()
         self._set[limit.key] = limit
         self._concluded = self._dismissed

@@ -129,10 +129,12 @@ def measure_block(
     """Measure a block as it stands, once; its profile is in the list after the block."""
     kept: list[Profile] = []
     plan = test.plan(test.needs())
-    if own is None and not test.ledger.limits:  # only --kernelprof-all asks: as cheap as can be
+    unasked = own is None and not test.ledger.limits  # but by --kernelprof-all
+    if unasked:  # as cheap as can be
         plan = replace(plan, inputs=False)
+    who = region_words(name, place) if place else f"the whole call of {test.id}"
     with (
-        held_by(region_words(name, place) if place else f"the whole call of {test.id}"),
+        held_by(who, gives_way=unasked),
         measure_once(plan, name) as found,
     ):
         yield kept

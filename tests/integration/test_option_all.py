@@ -78,6 +78,12 @@ def test_b_profiler_of_autograd():
         x + 1
     assert own.key_averages()
 
+def test_b_profile_of_ours():
+    from pytest_kernelprof import IncompleteProfile, profile
+    assert profile(three, device="cpu", rounds=2).kernel_count == 3
+    with pytest.raises(IncompleteProfile, match="pytest_kernelprof.profile is being profiled"):
+        profile(lambda: profile(three, device="cpu"), device="cpu", rounds=2)
+
 @pytest.fixture
 def running():
     with by_hand() as own:
@@ -154,7 +160,7 @@ def outcomes_and_texts(result: pytest.RunResult) -> dict[str, tuple[str, str]]:
 def test_it_changes_no_outcome_and_no_traceback(run: Run, style: str) -> None:
     bare = run(HAPPENS, f"--tb={style}")
     looked_at = run(HAPPENS, f"--tb={style}", "--kernelprof-all", "--kernelprof-report")
-    bare.assert_outcomes(passed=8, failed=4, skipped=1, xfailed=1)
+    bare.assert_outcomes(passed=9, failed=4, skipped=1, xfailed=1)
     assert outcomes_and_texts(looked_at) == outcomes_and_texts(bare)
 
 
@@ -162,7 +168,7 @@ def test_a_row_says_why_it_has_no_number(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "120")
     result = run(HAPPENS, "--kernelprof-all", "--kernelprof-report")
     result.stdout.fnmatch_lines(
-        [*["test_it.py::test_[a-e]_* - * ! incomplete"] * 5, "*_f_* 3 *", "*_z_* 3 *"]
+        [*["test_it.py::test_[a-e]_* - * ! incomplete"] * 6, "*_f_* 3 *", "*_z_* 3 *"]
     )
     result.stdout.fnmatch_lines(
         [
@@ -172,7 +178,7 @@ def test_a_row_says_why_it_has_no_number(run: Run, monkeypatch: pytest.MonkeyPat
             "test_it.py::test_e_*: no number: a torch profiler is already running*",
         ]
     )
-    assert result.stdout.str().count("no number:") == 5
+    assert result.stdout.str().count("no number:") == 6
 
 
 def test_an_error_of_ours_is_told_in_the_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,19 +14,32 @@ from pytest_kernelprof.errors import ProfilerUnavailable
 
 
 def test_the_outermost_holds_it_and_one_alone_is_in_nobodys_way() -> None:
-    assert outer_holder() == ""
+    assert outer_holder() is None
     with held_by("region 'a'"):
-        assert outer_holder() == ""
+        assert outer_holder() is None
         with held_by("region 'b'"), held_by("region 'c'"):
-            assert outer_holder() == "region 'a'"
-    assert outer_holder() == ""
+            outer = outer_holder()
+            assert outer
+            assert outer.who == "region 'a'"
+    assert outer_holder() is None
+
+
+def test_one_that_gives_way_is_in_the_way_of_nobody_else() -> None:
+    with held_by("the whole call", gives_way=True), held_by("region 'a'"):
+        outer = outer_holder()
+        assert outer
+        assert outer.gives_way
+        with held_by("region 'b'"):
+            outer = outer_holder()
+            assert outer
+            assert outer.who == "region 'a'"
 
 
 def test_it_is_let_go_whatever_is_raised() -> None:
     with pytest.raises(KeyError), held_by("region 'a'"):
         raise KeyError
     with held_by("region 'b'"):
-        assert outer_holder() == ""
+        assert outer_holder() is None
 
 
 def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
