@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.capture import leftovers
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
@@ -101,10 +102,11 @@ class Scratch:
         self._folders: dict[str, Folder] = {}
 
     def hold(self) -> None:
-        """Make the first folder now, before a test can hinder it; what fails is tried again."""
+        """Make the first folder now, before a test can hinder it; what fails is tried again. What
+        killed processes have left beside it is removed."""
         for place in self._places:
             with contextlib.suppress(OSError):
-                self._folder(place)
+                leftovers.sweep(place, _PREFIX, self._folder(place).path)
                 return
 
     def save(self, write: Callable[[str], object]) -> Saved:
@@ -203,6 +205,7 @@ def _make_folder(place: str) -> Folder:
     if sys.platform != "linux":
         return Folder(path, Real.getpid())
     handle = Real.open_handle(path, _FOLDER_FLAGS)
+    leftovers.mark_as_used(handle)
     held = Folder(path, Real.getpid(), handle, _identity(handle))
     try:
         _try_to_write(held)
