@@ -18,7 +18,8 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS
 from pytest_kernelprof.measure.policy import more_pairs
-from pytest_kernelprof.plugin.ledger import Asked, in_place_words
+from pytest_kernelprof.plugin.conclusion import in_place_words
+from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import run_plainly
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option

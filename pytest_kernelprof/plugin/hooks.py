@@ -380,8 +380,8 @@ def _conclude(item: pytest.Item) -> None:
             _refuse_late_markers(item)
         return
     from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
+    from pytest_kernelprof.plugin.conclusion import conclude
     from pytest_kernelprof.plugin.fixture import KernelprofWarning
-    from pytest_kernelprof.plugin.ledger import conclude
 
     test = item.stash[TEST]
     test.ledger.mark(known_marks(item))  # the test may have added markers to itself

@@ -1,4 +1,4 @@
-"""What a test took, and what follows from it: ``Ledger`` keeps, ``conclude`` decides."""
+"""What a test asked for and took: the ledger keeps it until it is concluded from."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from pytest_kernelprof.analysis.profile import unmeasured
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate
-from pytest_kernelprof.measure.completeness import incomplete_words
-from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.report.words import doubt_words, integrity_words, verdict_line
+from pytest_kernelprof.plugin.conclusion import Records, Unmeasured
 from pytest_kernelprof.schema import run
-from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.limits.kinds import Key, Limit
@@ -42,190 +39,6 @@ _NO_TRACE = (
     f"the trace of this profile is kept no more: only the newest {MOST_TRACES} of a test are; save "
     "it right after the call, or write all with --kernelprof-trace-dir=DIR"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Unmeasured:
-    """What the test asked to have measured, and was not measured to its end.
-
-    Attributes:
-        what: which region, call or comparison.
-        limits: what was to be judged by it.
-        remedy: what to do where something is expected to be raised.
-        raised: the kind of exception that ended it, which the test has caught; empty for a region
-            that was never entered or left.
-    """
-
-    what: str
-    limits: tuple[str, ...] = ()
-    remedy: str = ""
-    raised: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """What a test took since it was last judged: all that ``conclude`` looks at.
-
-    Attributes:
-        profiles: with their verdicts.
-        profiled: whether the test has profiled anything, then or before.
-        compared: whether it has compared anything.
-        disabled: whether the run profiles nothing (--kernelprof-disable), and the test asked.
-        limits: the names of the limits that stand on the test.
-        unmeasured: what was not measured to its end.
-        unheld: the limits that compare and were not judged.
-        broken: the messages of comparisons that are over their limit.
-        notes: what is to be warned of, besides the verdicts.
-        undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
-        asked: whether the test asks for numbers. Of one that does not (--kernelprof-all), a number
-            that could not be had is told in its row alone.
-    """
-
-    profiles: tuple[run.Profile, ...] = ()
-    profiled: bool = False
-    compared: bool = False
-    disabled: bool = False
-    limits: tuple[str, ...] = ()
-    unmeasured: tuple[Unmeasured, ...] = ()
-    unheld: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    undecided: str = "warn"
-    asked: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """What becomes of a test: of the first three at most one has words.
-
-    Attributes:
-        failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
-        warnings: what the user should know all the same.
-        place: of a failure, the line of the test that made the call, where there is one.
-    """
-
-    failure: str = ""
-    error: str = ""
-    skip: str = ""
-    warnings: tuple[str, ...] = ()
-    place: run.Place | None = None
-
-
-def conclude(records: Records) -> Conclusion:
-    """What follows from what a test took. A violated limit comes first: it is certain, whatever
-    else could not be had."""
-    failing = {"over", "undecided"} if records.undecided == "fail" else {"over"}
-    over = [
-        profile
-        for profile in records.profiles
-        if any(verdict.outcome in failing for verdict in profile.verdicts)
-    ]
-    broken = [*map(failure_message, over), *records.broken]
-    if broken:
-        place = over[0].place if over else None
-        return Conclusion(failure="\n".join(broken), place=place)
-    error = _nothing_measured(records) or _not_judged(records)
-    if error:
-        return Conclusion(error=error)
-    skip = "" if records.compared else _none_applies(records.profiles)
-    if skip:
-        return Conclusion(skip=skip)
-    error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
-    if error and (records.asked or records.limits):
-        return Conclusion(error=error)
-    return Conclusion(warnings=(*_warnings(records), *records.notes))
-
-
-def _nothing_measured(records: Records) -> str:
-    if records.profiled or records.compared or records.disabled or not records.asked:
-        return ""
-    if records.unmeasured:
-        return f"the test profiled nothing: {_ended_early(records.unmeasured[0])}"
-    return (
-        "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, *args), "
-        "use kernel_profile.region(...), or drop the fixture"
-    )
-
-
-def _not_judged(records: Records) -> str:
-    """A limit about nothing would pass."""
-    if records.disabled:
-        return ""
-    for one in records.unmeasured:
-        if one.limits:
-            return f"{', '.join(one.limits)} was not judged: {_ended_early(one)}"
-    if records.limits and not records.profiled:
-        return (
-            f"{', '.join(records.limits)} was not judged: the test only compares, and a "
-            "comparison's profiles are exempt from limits; call kernel_profile(fn, *args) for what "
-            "the limit is about"
-        )
-    if records.unheld:
-        return (
-            f"{', '.join(records.unheld)} was not judged: it compares what is handed to "
-            "kernel_profile(fn, *args), and nothing was; compare in the test, "
-            "kernel_profile.compare(f, g, *args), or hand it over"
-        )
-    return ""
-
-
-def _ended_early(one: Unmeasured) -> str:
-    raised = f" ({one.raised} was raised)" if one.raised else ""
-    return f"{one.what} was not measured to its end{raised}; {one.remedy}"
-
-
-def _none_applies(profiles: Sequence[run.Profile]) -> str:
-    """As a test skips whose markers need a GPU: its limits came as it ran."""
-    verdicts = [verdict for profile in profiles for verdict in profile.verdicts]
-    if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
-        return ""
-    names = ", ".join(dict.fromkeys(verdict.limit for verdict in verdicts))
-    return f"not applicable on the CPU: {names}"
-
-
-def _could_not_be_had(profile: run.Profile) -> str:
-    incomplete = [one for one in profile.verdicts if one.outcome == "incomplete"]
-    return incomplete_words(profile) or "; ".join(map(verdict_line, incomplete))
-
-
-def _warnings(records: Records) -> list[str]:
-    profiles = records.profiles
-    told = [
-        f"the code never became warm: {integrity_words(profile)}"
-        for profile in profiles
-        if not profile.integrity.settled and not profile.one_shot
-    ]
-    timed = [profile for profile in profiles if any(map(_is_timed, profile.verdicts))]
-    told += [in_place_words(profile.in_place) for profile in timed if profile.in_place]
-    told += [_unstable_words(profile) for profile in timed if not profile.metrics["kernels"].stable]
-    if records.undecided != "pass":
-        told += [
-            verdict_line(verdict, doubt_words(profile.conditions))
-            for profile in profiles
-            for verdict in profile.verdicts
-            if verdict.outcome == "undecided"
-        ]
-    return told
-
-
-def _is_timed(verdict: run.Verdict) -> bool:
-    return verdict.metric in METRICS and METRICS[verdict.metric].kind == "timed"
-
-
-def _unstable_words(profile: run.Profile) -> str:
-    counts = profile.metrics["kernels"].rounds
-    return (
-        f"UNSTABLE: the code launches {min(counts):.0f} to {max(counts):.0f} kernels a call, so "
-        "its times are those of different work"
-    )
-
-
-def in_place_words(names: Sequence[str]) -> str:
-    """The warning that rounds had different inputs."""
-    return (
-        f"the code changes {', '.join(names)} in place, so each round has other inputs: give fresh "
-        "ones, kernel_profile.run(fn, setup=make_arguments)"
-    )
 
 
 @dataclass(slots=True)
