@@ -55,6 +55,11 @@ def test_a_clock_that_runs_otherwise_is_not(tmp_path: Path, round_us: tuple[floa
     assert "200.0us by the other" in words
 
 
+def test_a_busy_machine_is_no_reason_for_doubt(tmp_path: Path) -> None:
+    """As one was seen, where a block has one round."""
+    assert clocked(tmp_path, 8_931.6, lengths=(763.2,)) == ""
+
+
 def test_short_rounds_are_no_reason_for_doubt(tmp_path: Path) -> None:
     assert clocked(tmp_path, 1.2, 1.9, lengths=(2, 2)) == ""
 
