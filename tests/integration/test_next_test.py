@@ -23,7 +23,7 @@ def test_{0}_over():
     three()
 """
 HEAD = """
-import signal, threading
+import signal, sys, threading
 from unittest import mock
 kept = []
 @pytest.fixture(scope="session", autouse=True)
@@ -48,6 +48,8 @@ LEAVES = {
 """,
     "an alarm": """
     signal.signal(signal.SIGALRM, lambda *_: pytest.fail("the alarm"))
+    tracer = sys.gettrace()
+    sys.settrace(None)  # an exception in coverage's own would leave its lock held for ever
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
     try:
         while True:
@@ -55,6 +57,7 @@ LEAVES = {
                 three()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.settrace(tracer)
 """,
     "a profiler inside": """
     with kernel_profile.region("profiled"):
