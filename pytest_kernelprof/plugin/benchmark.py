@@ -6,7 +6,7 @@ It uses pytest-benchmark's public parts only: the ``benchmark`` fixture, its mar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import pytest
 
@@ -23,10 +23,9 @@ from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
@@ -311,20 +310,6 @@ def timed_by_benchmark(item: pytest.Item) -> bool:
     return active and "benchmark" in getattr(item, "fixturenames", ())
 
 
-def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
-    """A call phase that pytest-benchmark repeats as it likes has no count of its own.
-
-    Raises:
-        MarkerError: always, with the remedy.
-    """
-    names = ", ".join(limit.name for limit in limits)
-    raise MarkerError(
-        f"{names}: the test calls benchmark, whose calibration and rounds would all be counted. "
-        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn once, "
-        "outside of what is timed"
-    )
-
-
 def has_benchmark(item: pytest.Item) -> bool:
     """Whether the running test has got pytest-benchmark's fixture, by name or as it ran."""
     return item.stash.get(_has_benchmark, False)
@@ -381,6 +366,8 @@ class Bridge:
             return
         marks = known_marks(item)
         if marks.limits:
+            from pytest_kernelprof.plugin.whole_call import refuse_whole_call
+
             refuse_whole_call(marks.limits)
         if self._settings.all:
             from pytest_kernelprof.plugin.fixture import KernelprofWarning

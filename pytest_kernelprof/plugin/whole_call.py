@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import pytest
 
-from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.plugin.benchmark import refuse_whole_call
+from pytest_kernelprof.errors import KernelprofError, MarkerError
 from pytest_kernelprof.plugin.measuring import measure_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
+    from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
 CUDA_CAME_UP = (
@@ -196,6 +196,20 @@ def look_at(test: MeasuredTest) -> WholeCall:
     if test.device == "cuda" and chosen == "auto" and not _cuda_is_up():
         return Unmeasured(test, lambda: CUDA_CAME_UP if _cuda_is_up() else "")
     return Looked(test)
+
+
+def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
+    """A call phase that pytest-benchmark repeats as it likes has no count of its own.
+
+    Raises:
+        MarkerError: always, with the remedy.
+    """
+    names = ", ".join(limit.name for limit in limits)
+    raise MarkerError(
+        f"{names}: the test calls benchmark, whose calibration and rounds would all be counted. "
+        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn once, "
+        "outside of what is timed"
+    )
 
 
 def words_of(error: Exception) -> str:
