@@ -24,15 +24,18 @@ _CAPTURING = 1
 _CHILD_GRAPH, _CONDITIONAL = 4, 13
 
 _kinds: weakref.WeakKeyDictionary[Any, Kind] = weakref.WeakKeyDictionary()
+_counting: list[Replays] = []
 
 
 def watch_captures() -> None:
-    """Look at every graph that torch captures from now on; nothing where torch is not loaded."""
+    """Look at every graph that torch captures and replays from now on; nothing where torch is not
+    loaded."""
     torch = sys.modules.get("torch")
     graph_type = getattr(getattr(torch, "cuda", None), "CUDAGraph", None)
     if graph_type is None or hasattr(graph_type.capture_end, "kernelprof"):
         return
     end, raw = graph_type.capture_end, getattr(graph_type, "raw_cuda_graph", None)
+    replay = graph_type.replay
 
     @functools.wraps(end)
     def look_and_end(graph: Any) -> None:
@@ -42,8 +45,15 @@ def watch_captures() -> None:
         end(graph)
         _note(graph, kind)
 
+    @functools.wraps(replay)
+    def count_and_replay(graph: Any) -> None:
+        for counting in _counting:
+            counting.count(_kinds.get(graph))
+        replay(graph)
+
     look_and_end.kernelprof = True  # type: ignore[attr-defined]
     graph_type.capture_end = look_and_end
+    graph_type.replay = count_and_replay
     if raw is not None:
 
         @functools.wraps(raw)
@@ -57,6 +67,9 @@ def watch_captures() -> None:
 class Replays:
     """Counts the replays in a block by what is known of their graphs; use as a context manager.
 
+    Replays are watched from ``watch_captures`` on, not from the block on: ``graph.replay`` that a
+    test hands over is bound before the block begins.
+
     Attributes:
         plain: of graphs without a conditional node. conditional: of graphs with one.
     """
@@ -64,24 +77,18 @@ class Replays:
     def __init__(self) -> None:
         self.plain = 0
         self.conditional = 0
-        self._replay: Any = None
 
     def __enter__(self) -> Replays:
-        graph_type = _graph_type()
-        self._replay = replay = graph_type.replay
-
-        @functools.wraps(replay)
-        def count_and_replay(graph: Any) -> None:
-            kind = _kinds.get(graph)
-            self.plain += kind == "plain"
-            self.conditional += kind == "conditional"
-            replay(graph)
-
-        graph_type.replay = count_and_replay
+        _counting.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _graph_type().replay = self._replay
+        _counting.remove(self)
+
+    def count(self, kind: Kind | None) -> None:
+        """Count a replay of a graph of which this is known."""
+        self.plain += kind == "plain"
+        self.conditional += kind == "conditional"
 
 
 def kind_of_nodes(nodes: Callable[[Any], list[tuple[int, Any]]], graph: Any) -> Kind:
@@ -103,10 +110,6 @@ def _note(graph: Any, kind: Kind | None) -> None:
         _kinds.pop(graph, None)
     else:
         _kinds[graph] = kind
-
-
-def _graph_type() -> Any:
-    return sys.modules["torch"].cuda.CUDAGraph
 
 
 def _kind_of_capture() -> Kind | None:
