@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.recording import DeviceKind
 
 _DEEPEST = 3
+_STUCK = "Can't disable Kineto profiler when it's not running"
 
 _open: list[Running] = []
 # Those in whose place the measured code has left a profiler of its own running.
@@ -96,7 +97,13 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
                 record_shapes=shapes,
                 experimental_config=_experimental_config(torch.module, kind),
             )
-            profiler.start()
+            try:
+                profiler.start()
+            except RuntimeError as error:
+                if _STUCK not in str(error):
+                    raise
+                _end_what_a_thread_left(profiler, activities)
+                profiler.start()
         running = Running(in_this_thread=torch.runs_in_this_thread())
         if kind == "cuda" and profiler.profiler.use_device != "cuda":
             raise ProfilerUnavailable(
@@ -139,6 +146,17 @@ def end_taken_over() -> None:
     if _taken_over:
         _taken_over.clear()
         _end_all()
+
+
+def _end_what_a_thread_left(profiler: Any, activities: list[Any]) -> None:
+    """End the collection of a thread that is gone, and had a profiler of its own.
+
+    The profiler went with its thread, but Kineto collects on. To start anew, torch 2.11 first ends
+    what this thread has, which is nothing, and fails at that. So this thread gets something to end.
+    """
+    torch = bound()
+    torch.enable_profiler(profiler.profiler.config(), set(activities))
+    torch.disable_profiler()
 
 
 def _experimental_config(torch: Any, kind: DeviceKind) -> Any:

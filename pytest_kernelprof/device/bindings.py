@@ -38,6 +38,7 @@ class Torch:
         profiler: the class under ``torch.profiler.profile``. It has no schedule and, unlike that
             one, no reference cycle: its buffers are returned as soon as it is dropped.
         record_function: annotates.
+        enable_profiler: pushes a profiler on this thread.
         disable_profiler, run_on_profiler_stop: end whatever profiler runs.
         toggle_collection: switches what a running one collects.
         runs_in_this_thread: whether the thread has a profiler of its own.
@@ -48,6 +49,7 @@ class Torch:
     module: Any
     profiler: Any
     record_function: Any
+    enable_profiler: Callable[[Any, set[Any]], None]
     disable_profiler: Callable[[], Any]
     run_on_profiler_stop: Callable[[], None]
     toggle_collection: Callable[[bool, set[Any]], None]
@@ -103,6 +105,7 @@ def _functions(torch: Any) -> Torch:
         module=torch,
         profiler=torch.profiler._KinetoProfile,
         record_function=torch.profiler.record_function,
+        enable_profiler=torch._C._autograd._enable_profiler,
         disable_profiler=torch._C._autograd._disable_profiler,
         run_on_profiler_stop=torch.autograd.profiler._run_on_profiler_stop,
         toggle_collection=torch._C._autograd._toggle_collection_dynamic,

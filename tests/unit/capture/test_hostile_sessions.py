@@ -6,7 +6,9 @@ The GPU is a double here; tests/gpu has the same with a real one.
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -385,3 +387,20 @@ def test_where_cuda_is_not_up_nothing_is_asked() -> None:
     health.look_after("test_a.py::test_it")
     health.refuse_broken()
     assert not torch.cuda.is_initialized()
+
+
+def test_a_profiler_that_went_with_its_thread_keeps_no_next_one_from_starting(python: str) -> None:
+    code = """
+        import threading, torch
+        from torch.profiler import ProfilerActivity, profile as by_hand
+        from pytest_kernelprof import profile
+
+        thread = threading.Thread(target=by_hand(activities=[ProfilerActivity.CPU]).start)
+        thread.start()
+        thread.join()
+        torch.autograd.profiler._run_on_profiler_stop()
+        print("kernels", profile(lambda: torch.ones(3) + 1).kernel_count)
+    """
+    command = [python, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "kernels 2" in done.stdout, done.stderr
