@@ -18,6 +18,7 @@ from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import (
     Device,
     bound,
+    is_capturing,
     load_torch,
     synchronize,
     try_to_synchronize,
@@ -186,7 +187,7 @@ class Session:
     def pauses(self) -> Pauses:
         """What pauses this session while it runs."""
         assert self._running is not None, "entered"
-        return Pauses(self._running, self._device, self.names.pause)
+        return Pauses(self._running, self._device, self.names)
 
     def export(self) -> TraceFile:
         """Export the trace of the finished session.
@@ -237,7 +238,7 @@ def refuse_to_nest() -> None:
             "torch's cupti_monitor is collecting in this process, and nobody has shown that a "
             "profile beside it is whole: end it (stop_collection) before the measured code"
         )
-    if torch.is_initialized() and torch.is_capturing():
+    if is_capturing():
         raise ProfilerUnavailable(
             "a CUDA graph is being captured: profile its replay, or the code before capturing it"
         )

@@ -50,7 +50,7 @@ def refuse_broken() -> None:
 
 def _what_is_broken() -> str:
     torch = bound_already()
-    if torch is None or not torch.is_initialized() or torch.is_capturing():
+    if torch is None or not torch.is_initialized():
         return ""
     # An error that does not last is gone the second time.
     return _answer_of_a_stream(torch) and _answer_of_a_stream(torch)
@@ -60,7 +60,8 @@ def _answer_of_a_stream(torch: Torch) -> str:
     """Its error, or nothing."""
     try:
         with as_made():
-            torch.default_stream().query()
+            if not torch.is_capturing():
+                torch.default_stream().query()
     except RuntimeError as error:
         return str(error).strip().partition("\n")[0]
     return ""

@@ -211,6 +211,14 @@ def devices_in_use() -> list[int]:
     return [i for i in range(torch.count()) if torch.has_context(i)]
 
 
+def is_capturing() -> bool:
+    """Whether the current stream captures a CUDA graph; False where CUDA is broken."""
+    torch = bound()
+    with contextlib.suppress(RuntimeError):
+        return torch.is_initialized() and torch.is_capturing()
+    return False
+
+
 def synchronize(device: Device) -> None:
     """Wait for all work on every device in use; nothing on the CPU.
 

@@ -64,7 +64,7 @@ def test_device_time_of_a_small_kernel_is_that_of_the_kernel(pytester: pytest.Py
     assert facts["latency_us"] > facts["launch_overhead_us"] > 0
     assert facts["peak_memory_bytes"] == 4096
     assert facts["bound"] == "overhead"
-    assert facts["cupti_ratio"] >= 1
+    assert facts["cupti_ratio"] > 0.9  # near 1 where a call is quick, with noise
 
 
 @pytest.mark.parametrize("options", [(), ("--kernelprof-disable", "-k", "mm and wall")], ids=str)

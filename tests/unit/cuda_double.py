@@ -44,7 +44,7 @@ class CudaDouble:
             put_back_device=lambda index: index,
             count=lambda: 1,
             has_context=lambda index: True,
-            is_capturing=lambda: False,
+            is_capturing=lambda: bool(self._called("is_capturing")),
         )
 
     def _synchronize(self) -> None:
@@ -60,7 +60,9 @@ class CudaDouble:
 class _ProfilerOfTheCpu:
     def __init__(self, activities: list[Any], **options: Any) -> None:
         self._real = torch.profiler._KinetoProfile(activities=[ProfilerActivity.CPU], **options)
-        self.profiler = SimpleNamespace(use_device="cuda")
+        self.profiler = SimpleNamespace(
+            use_device="cuda", config=lambda: self._real.profiler.config()
+        )
 
     def start(self) -> None:
         self._real.start()
