@@ -32,14 +32,12 @@ def host_waits(reading: Reading) -> list[list[int]]:
     trace, links, of_round = reading.trace, reading.links, reading.round_of_call
     waits: list[list[int]] = [[] for _ in range(reading.rounds)]
     seen: set[int] = set()
-    pause = OwnNames(trace.recording.nonce).pause
+    paused = _paused_calls(trace)
     closing = NO_ID if reading.layout.annotated else _closing_call(trace)
     for call in np.flatnonzero(waiting_calls(reading)).tolist():
-        if call == closing:
+        if call == closing or paused[call]:
             continue
         operator = int(links.operator_of_call[call])
-        if operator != NO_ID and trace.operators.name[operator] == pause:  # ours
-            continue
         is_operator = operator != NO_ID and not trace.operators.annotation[operator]
         if of_round[call] == NO_ID or (is_operator and operator in seen):
             continue
@@ -71,6 +69,27 @@ def waiting_calls(reading: Reading) -> Bools:
     copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
     waits[copies[copies != NO_ID]] = True
     return waits
+
+
+def _paused_calls(trace: Trace) -> Bools:
+    """Calls of a thread from where our session begins to pause until it has gone on.
+
+    Our own wait is among them, and one of torch's, as it switches collection off (2.11).
+    """
+    names, operators, calls = OwnNames(trace.recording.nonce), trace.operators, trace.calls
+    paused = np.zeros(len(calls), np.bool_)
+    begun: dict[int, int] = {}
+    for at in np.flatnonzero(operators.annotation).tolist():
+        name, thread = operators.name[at], int(operators.thread[at])
+        if name == names.pause:
+            begun[thread], until = int(operators.start[at]), int(operators.end[at])
+        elif name == names.resume and thread in begun:
+            until = int(operators.start[at])
+        else:
+            continue
+        first, last = np.searchsorted(calls.start, (begun[thread], until))
+        paused[first:last] |= calls.thread[first:last] == thread
+    return paused
 
 
 def _closing_call(trace: Trace) -> int:

@@ -8,10 +8,12 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_kernelprof.device.inventory import Device, bound, synchronize
+from pytest_kernelprof.device.inventory import Device, bound, is_capturing, synchronize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from pytest_kernelprof.schema.recording import OwnNames
 
 _STDERR = 2
 
@@ -31,23 +33,23 @@ class Pauses:
 
     Args:
         profiler: torch's, running.
-        name: of the annotation that tells our wait from those of the measured code.
+        names: of the annotations that tell our waits from those of the measured code.
     """
 
-    def __init__(self, profiler: Profiler, device: Device, name: str) -> None:
+    def __init__(self, profiler: Profiler, device: Device, names: OwnNames) -> None:
         self._profiler = profiler
         self._device = device
-        self._name = name
+        self._names = names
         self._thread = threading.get_ident()
         self._paused: list[Any] = []
 
     def pause(self) -> bool:
         """Collect nothing until ``resume``; False where that cannot be done."""
         torch = bound()
-        if self._device.kind == "cpu" or not torch.runs_in_this_thread() or torch.is_capturing():
+        if self._device.kind == "cpu" or not torch.runs_in_this_thread() or is_capturing():
             return False
         # A kernel whose record is on its way would be lost.
-        with torch.record_function(self._name), contextlib.suppress(RuntimeError):
+        with torch.record_function(self._names.pause), contextlib.suppress(RuntimeError):
             synchronize(self._device)
         activities = torch.module.profiler.ProfilerActivity
         self._paused = [activities.CUDA]
@@ -66,7 +68,8 @@ class Pauses:
             self._toggle(True)
         except RuntimeError:
             return False
-        return True
+        with bound().record_function(self._names.resume):
+            return True
 
     def _toggle(self, on: bool) -> None:
         with _without_stderr():

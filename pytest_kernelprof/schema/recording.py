@@ -58,6 +58,11 @@ class OwnNames:
         return self.prefix + "pause"
 
     @property
+    def resume(self) -> str:
+        """Where collection has gone on: what waits between a pause and this is ours or torch's."""
+        return self.prefix + "resume"
+
+    @property
     def line(self) -> str:
         """Followed by ``file:line``: a source line of the user, in attribution runs only."""
         return self.prefix + "line#"

@@ -38,6 +38,19 @@ def test_our_own_wait_before_a_pause_is_none(tmp_path: Path) -> None:
     assert profile.syncs == 1
 
 
+def test_what_waits_until_the_session_has_gone_on_is_none(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        round_of(0, 0, 99),
+        annotation("kernelprof::pause", 10, 10),
+        call("cudaDeviceSynchronize", 12, 1),
+        call("cudaDeviceSynchronize", 22, 2),  # torch's, as it switches collection off
+        annotation("kernelprof::resume", 40, 1),
+        call("cudaDeviceSynchronize", 50, 3),
+    )
+    assert profile.syncs == 1
+
+
 def test_the_calls_of_one_operator_are_one_wait(tmp_path: Path) -> None:
     profile = profile_of(
         tmp_path,

@@ -14,8 +14,10 @@ from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.pausing import Pauses
 from pytest_kernelprof.device import bindings
 from pytest_kernelprof.device.inventory import current_device
+from pytest_kernelprof.schema.recording import OwnNames
 
 X = torch.ones(4)
+NAMES = OwnNames("0f")
 
 
 class Profiler:
@@ -49,7 +51,7 @@ def _cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not() -> None:
     running = OfTheCpu()
-    pauses = Pauses(running, GPU, "our pause")
+    pauses = Pauses(running, GPU, NAMES)
     X + 1
     for _ in range(2):
         assert pauses.pause()
@@ -58,12 +60,12 @@ def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not() -> None
         X - 1
     names = running.end()
     assert [names.count(f"aten::{name}") for name in ("add", "mul", "sub")] == [1, 0, 2]
-    assert names.count("our pause") == 2
+    assert names.count(NAMES.pause) == names.count(NAMES.resume) == 2
 
 
 def test_torchs_warnings_of_it_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
     running = OfTheCpu()
-    pauses = Pauses(running, GPU, "our pause")
+    pauses = Pauses(running, GPU, NAMES)
     pauses.pause()
     pauses.resume()
     running.end()
@@ -72,7 +74,7 @@ def test_torchs_warnings_of_it_are_not_printed(capfd: pytest.CaptureFixture[str]
 
 def test_a_thread_of_autograd_pauses_the_device_alone() -> None:
     seen = Profiler()
-    pauses = Pauses(seen, GPU, "our pause")
+    pauses = Pauses(seen, GPU, NAMES)
 
     with torch.profiler.profile():
         pauses.pause()
@@ -86,7 +88,7 @@ def test_a_thread_of_autograd_pauses_the_device_alone() -> None:
 
 def test_a_thread_that_the_session_does_not_see_does_not_pause_it() -> None:
     found: list[bool] = []
-    pauses = Pauses(Profiler(), GPU, "our pause")
+    pauses = Pauses(Profiler(), GPU, NAMES)
     with torch.profiler.profile():
         other = threading.Thread(target=lambda: found.append(pauses.pause()))
         other.start()
@@ -96,10 +98,10 @@ def test_a_thread_that_the_session_does_not_see_does_not_pause_it() -> None:
 
 def test_neither_the_cpu_nor_a_capture_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.profiler.profile():
-        assert not Pauses(Profiler(), current_device("cpu"), "our pause").pause()
+        assert not Pauses(Profiler(), current_device("cpu"), NAMES).pause()
         capturing = replace(bindings.bind(torch), is_capturing=lambda: True)
         monkeypatch.setattr(bindings, "_bound", [capturing])
-        assert not Pauses(Profiler(), GPU, "our pause").pause()
+        assert not Pauses(Profiler(), GPU, NAMES).pause()
 
 
 def test_a_profiler_that_has_ended_does_not_go_on() -> None:
@@ -108,7 +110,7 @@ def test_a_profiler_that_has_ended_does_not_go_on() -> None:
             if on:
                 raise RuntimeError("Expected profiler state set")
 
-    pauses = Pauses(Ended(), GPU, "our pause")
+    pauses = Pauses(Ended(), GPU, NAMES)
     with torch.profiler.profile():
         assert pauses.pause()
         assert not pauses.resume()
