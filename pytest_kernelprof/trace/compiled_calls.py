@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
-from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, LOOKUP
+from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, LOOKUP, REGION_BEGINS
 
 if TYPE_CHECKING:
     from pytest_kernelprof.trace.model import Bools
@@ -20,15 +20,25 @@ def missed_lookups(reading: Reading) -> int:
 
     A lookup that finds something runs it next on its thread. One that does not compiles; or, where
     the compiler has given up on the code, runs it as it stands, and no count of the compiler moves.
+    What a new region looks up before it begins (torch 2.11) is the compiler's own code.
     """
     ops = reading.trace.operators
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
     looks = (ops.name == LOOKUP) & (of_round != NO_ID)
     return sum(
-        COMPILED_REGION.search(str(following)) is None
+        _missed(reading, looks & (ops.thread == thread), thread)
         for thread in set(ops.thread[looks].tolist())
-        for following in _following(reading, looks & (ops.thread == thread), thread)
     )
+
+
+def _missed(reading: Reading, looks: Bools, thread: int) -> int:
+    """How many of the lookups of one thread find nothing."""
+    missed, of_compiler = 0, False
+    for following in reversed(_following(reading, looks, thread)):
+        if following != LOOKUP:
+            of_compiler = following == REGION_BEGINS
+        missed += not of_compiler and COMPILED_REGION.search(following) is None
+    return missed
 
 
 def _following(reading: Reading, looks: Bools, thread: int) -> list[str]:
@@ -36,5 +46,5 @@ def _following(reading: Reading, looks: Bools, thread: int) -> list[str]:
     ops = reading.trace.operators
     mine = np.flatnonzero(ops.thread == thread)
     after = np.searchsorted(ops.start[mine], ops.end[looks], side="left")
-    names: list[str] = [*ops.name[mine].tolist(), ""]
+    names: list[str] = [*map(str, ops.name[mine].tolist()), ""]
     return [names[i] for i in after.tolist()]

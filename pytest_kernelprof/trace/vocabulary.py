@@ -116,9 +116,10 @@ def compilation_words(name: str) -> str:
 
 
 # A compiled function asks whether what was compiled fits, and then runs it: code that torch.compile
-# compiled, and in it a graph that Inductor made.
+# compiled, which begins with bytecode of the compiler's, and in it a graph that Inductor made.
 LOOKUP = "TorchDynamo Cache Lookup"
 COMPILED_REGION = re.compile("^Torch-Compiled Region")
+REGION_BEGINS = "Pregraph bytecode"
 INDUCTOR_GRAPH = re.compile("^## Call CompiledFxGraph ")
 
 

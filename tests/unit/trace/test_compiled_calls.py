@@ -8,6 +8,7 @@ import pytest
 from built import Event, operator, profile_of, reading_of_events, round_of
 
 from pytest_kernelprof.trace.compiled_calls import missed_lookups
+from pytest_kernelprof.trace.vocabulary import REGION_BEGINS
 
 
 def lookup(ts: float, tid: int = 1) -> Event:
@@ -28,6 +29,9 @@ def region(ts: float, tid: int = 1) -> Event:
         ([lookup(10)], 1),
         ([lookup(10), lookup(20), region(23)], 1),
         ([lookup(10), operator("inside", 11, 1), region(13)], 0),  # a guard that computes
+        # What the compiler itself calls in a new region; see torch 2.11.
+        ([region(10), lookup(11), lookup(14), operator(REGION_BEGINS, 16, 1)], 0),
+        ([lookup(5), region(10), lookup(14), operator(REGION_BEGINS, 16, 1), lookup(20)], 1),
         ([lookup(10, 1), lookup(11, 2), region(13, 1), region(14, 2)], 0),
         ([lookup(10, 1), region(13, 2)], 1),
         ([lookup(60), operator("aten::mul", 63, 2)], 0),  # outside of the rounds
