@@ -1,15 +1,18 @@
 """Names that the profiler writes without escaping the quotes in them, which makes its file no JSON.
 
-Kineto puts a name on a line of its own and replaces newlines and backslashes in it, quotes not: an
-annotation ``say "hi"``, a folder, file or class of that name.
+Kineto replaces newlines and backslashes in a name, quotes not: in an annotation ``say "hi"``, a
+folder, file or class of that name. The name ends its line, or (torch 2.11) the numbers of the
+process and the thread do.
 """
 
 from __future__ import annotations
 
 import re
 
-_NAME = re.compile(rb'^([^"\n]*"(?:name|traceName)": ")(.*)$', re.MULTILINE)
-_END = re.compile(rb'"(?:,| *})?$')
+_NAME = re.compile(
+    rb'^([^"\n]*(?:"ph": "X", "cat": "[^"\n]*", )?"(?:name|traceName)": ")(.*)$', re.MULTILINE
+)
+_END = re.compile(rb'"(?:, "pid": [^"]*, "tid": [^"]*,|,| *})?$')
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 
 

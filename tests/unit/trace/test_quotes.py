@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_a_folder_with_quotes_in_its_name_can_be_read_from(tmp_path: Path) -> No
         X + 1
     profiler.export_chrome_trace(str(folder / "one.json"))
     assert "aten::add" in read_trace(folder / "one.json").operators.name.tolist()
+
+
+@pytest.mark.parametrize("name", ['say "hi"', '", "pid": 3, "tid": 4,', '"'])
+def test_a_name_in_the_middle_of_its_line_ends_before_the_process(name: str) -> None:
+    """As torch 2.11 writes it."""
+    line = '    "ph": "X", "cat": "user_annotation", "name": "%s", "pid": 785, "tid": 785,\n'
+    text = "{\n" + line % name + '    "ts": 1.5\n}'
+    assert json.loads(escape_quotes(text.encode()))["name"] == name
 
 
 def test_what_is_escaped_stays_as_it_is() -> None:
