@@ -105,25 +105,32 @@ def main() -> None:
     print(*lines, sep="\n")
     print(f"other outcomes: {len(lines)}; target: none: {met(not lines)}")
     if kind == "cuda":
-        compare_counts(ours.root, spread(ours.tests, options.counts), look)
+        compare_counts(ours.root, spread(ours.tests, 2 * options.counts), options.counts, look)
     else:
         print("kernels by hand: need a GPU")
 
 
-def compare_counts(root: Path, tests: list[str], look: list[str]) -> None:
-    """The counts of the same tests, ours and by hand, in runs of these tests alone."""
+def compare_counts(root: Path, tests: list[str], wanted: int, look: list[str]) -> None:
+    """The counts of the same tests, ours and by hand, in runs of these tests alone.
+
+    Where nothing that ran before has tuned a kernel, the test does; what the tuner launches is no
+    part of our count, and is in the one by hand. Such tests are left out.
+    """
     if not tests:
         print("no test has kernels to count")
         return
     by_hand = run(root, ["-p", "no:kernelprof", *tests], KERNELPROF_SUITE_PROFILER="1")
     ours = run(root, [*look, *tests])
+    tuning = [test for test in tests if ours.tests.get(test, {}).get("why")]
+    compared = [test for test in tests if test not in tuning][:wanted]
     rows, equal = [], 0
-    for test in tests:
+    for test in compared:
         mine, theirs = (one.tests.get(test, {}).get("kernels") for one in (ours, by_hand))
         equal += mine == theirs
         rows.append([test, f"{mine}", f"{theirs}", "" if mine == theirs else "DIFFERENT"])
     print("\n" + table(["test", "ours", "by hand", ""], rows), "\n")
-    print(f"equal: {equal} of {len(tests)}; target: all: {met(equal == len(tests))}")
+    print(f"left out, since they tune a kernel when they run without the others: {len(tuning)}")
+    print(f"equal: {equal} of {len(compared)}; target: all: {met(equal == len(compared))}")
 
 
 def median_ms(found: Found) -> float:

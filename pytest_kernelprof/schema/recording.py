@@ -34,8 +34,19 @@ class OwnNames:
 
     @property
     def round(self) -> str:
-        """Followed by the round's number: one call of the wrapped function."""
+        """Followed by the round's number: around one call of the wrapped function, in files of
+        sessions that annotated a whole round."""
         return self.prefix + "round#"
+
+    @property
+    def begin(self) -> str:
+        """Followed by the round's number: where one call of the wrapped function begins."""
+        return self.prefix + "begin#"
+
+    @property
+    def end(self) -> str:
+        """Followed by the round's number: where that call has returned."""
+        return self.prefix + "end#"
 
     @property
     def first_sentinel(self) -> str:

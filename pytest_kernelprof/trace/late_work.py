@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.model import NO_ID
-from pytest_kernelprof.trace.rounds import round_of_time
+from pytest_kernelprof.trace.rounds import marks_of_rounds, round_of_time
 from pytest_kernelprof.trace.vocabulary import MEMCPY_CALL, matches
 
 if TYPE_CHECKING:
@@ -90,10 +90,5 @@ def _outside(reading: Reading, main: int, at: Ints) -> Bools:
 
 def _thread_of_rounds(reading: Reading) -> int:
     """The thread that our annotations of rounds are on; ``NO_ID`` where there are none."""
-    if not reading.layout.annotated:
-        return NO_ID
-    ops, first = reading.trace.operators, reading.layout.rounds[0]
-    spans = np.flatnonzero(ops.annotation & (ops.start == first.start) & (ops.end == first.end))
-    prefix = OwnNames(reading.trace.recording.nonce).round
-    ours = [i for i in spans if str(ops.name[i]).startswith(prefix)]
-    return int(ops.thread[ours[0]])
+    begins = marks_of_rounds(reading.trace).begins
+    return int(reading.trace.operators.thread[begins[0][1]]) if begins else NO_ID

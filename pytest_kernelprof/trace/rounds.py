@@ -47,19 +47,46 @@ class Layout:
     sentinels_seen: tuple[bool, bool] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The rows of our annotations of rounds among the operators, by what follows their prefix.
+
+    A round is annotated where it begins and where it ends; in earlier files around the whole: then
+    one row is both.
+    """
+
+    begins: tuple[tuple[str, int], ...]
+    ends: tuple[tuple[str, int], ...]
+
+
+def marks_of_rounds(trace: Trace) -> Marks:
+    """Find our annotations of rounds, in time order."""
+    ops, names = trace.operators, OwnNames(trace.recording.nonce)
+    own = [
+        (str(ops.name[row]), int(row))
+        for row in np.flatnonzero(ops.annotation)
+        if str(ops.name[row]).startswith(names.prefix)
+    ]
+    whole, begins, ends = (
+        tuple((name.removeprefix(kind), row) for name, row in own if name.startswith(kind))
+        for kind in (names.round, names.begin, names.end)
+    )
+    return Marks(whole + begins, whole + ends)
+
+
 def lay_out(trace: Trace, links: Links) -> Layout:
     """Find our annotations in a trace."""
     ops, names = trace.operators, OwnNames(trace.recording.nonce)
-    prefix = names.round
-    ours = [i for i in np.flatnonzero(ops.annotation) if str(ops.name[i]).startswith(prefix)]
-    if not ours:
+    marks = marks_of_rounds(trace)
+    if not marks.begins:
         return Layout((Round(_BEGINNING, _END, _END),), False, None)
-    steps = [int(ops.start[i]) for i in ours]
+    steps = [int(ops.start[row]) for _, row in marks.begins]
     last = _named(trace, names.last_sentinel)
     steps.append(int(ops.start[last]) if last is not None else _END)
+    end_of = dict(marks.ends)
     rounds = tuple(
-        Round(int(ops.start[i]), int(ops.end[i]), until)
-        for i, until in zip(ours, steps[1:], strict=True)
+        Round(int(ops.start[row]), int(ops.end[end_of.get(number, row)]), until)
+        for (number, row), until in zip(marks.begins, steps[1:], strict=True)
     )
     first = _named(trace, names.first_sentinel)
     if first is None and last is None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
-from pytest_kernelprof.trace.rounds import round_of_time
+from pytest_kernelprof.trace.rounds import marks_of_rounds, round_of_time
 from pytest_kernelprof.trace.vocabulary import GRAPH_LAUNCH, MANY_ACTIVITIES, matches, tally
 
 if TYPE_CHECKING:
@@ -35,14 +34,16 @@ def check_witnesses(reading: Reading) -> list[str]:
 
 def check_numbering(trace: Trace, layout: Layout) -> list[str]:
     """Our rounds are numbered from 0, so that one that is missing or there twice shows."""
-    if not layout.annotated:
+    marks = marks_of_rounds(trace)
+    if not layout.annotated and not marks.ends:
         return []
-    ops, prefix = trace.operators, OwnNames(trace.recording.nonce).round
-    names = map(str, ops.name[ops.annotation].tolist())
-    numbers = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    if numbers == [str(i) for i in range(len(numbers))]:
+    begun, ended = ([number for number, _ in found] for found in (marks.begins, marks.ends))
+    if begun == ended == [str(i) for i in range(len(begun))]:
         return []
-    return [f"the rounds in the trace are numbered {', '.join(numbers)}: some are lost or repeated"]
+    return [
+        f"the rounds in the trace are numbered {', '.join(begun) or 'not at all'} where they begin "
+        f"and {', '.join(ended) or 'not at all'} where they end: some are lost or repeated"
+    ]
 
 
 def _check_repeated(reading: Reading) -> list[str]:

@@ -33,7 +33,16 @@ def annotation(name: str, ts: float, dur: float, tid: int = 1) -> Event:
     return span("user_annotation", name, ts, dur, tid)
 
 
+def marks_of(number: int, ts: float, dur: float) -> list[Event]:
+    """A round as a session annotates it: where it begins and where it ends."""
+    return [
+        annotation(f"kernelprof::begin#{number}", ts, 1),
+        annotation(f"kernelprof::end#{number}", ts + dur - 1, 1),
+    ]
+
+
 def round_of(number: int, ts: float, dur: float) -> Event:
+    """A round in one annotation, as earlier files have it."""
     return annotation(f"kernelprof::round#{number}", ts, dur)
 
 

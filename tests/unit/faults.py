@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -32,11 +33,24 @@ ROWS = 30  # of these traces an activity and its call are never that far apart i
 
 
 def as_noted_today(document: Document) -> Document:
-    """The document with the number of rounds beside it: those recorded first were without."""
-    noted, rounds = document.get("kernelprof"), len(_rounds(document["traceEvents"]))
+    """The document with rounds as they are annotated now, and their number beside them: those
+    recorded first have one annotation around each round."""
+    events = [one for event in document["traceEvents"] for one in _marked(event)]
+    noted, rounds = document.get("kernelprof"), len(_rounds(events)) // 2
     if noted is None or not rounds:
         return document
-    return {**document, "kernelprof": {**noted, "rounds": rounds}}
+    return {**document, "traceEvents": events, "kernelprof": {**noted, "rounds": rounds}}
+
+
+def _marked(event: Event) -> list[Event]:
+    """The two marks in place of an annotation around a round; any other event as it is."""
+    if event.get("cat") != "user_annotation" or "::round#" not in event["name"]:
+        return [event]
+    at_end = event["ts"] + event["dur"]
+    return [
+        {**event, "name": event["name"].replace("::round#", f"::{mark}#"), "ts": at, "dur": 0}
+        for mark, at in (("begin", event["ts"]), ("end", at_end))
+    ]
 
 
 def facts_of(profile: Profile) -> Facts:
@@ -188,7 +202,8 @@ def _tail(events: list[Event], chance: random.Random) -> Faulty:
 
 
 def _rounds(events: list[Event]) -> list[Event]:
-    return [e for e in spans(events, "user_annotation") if "::round#" in e["name"]]
+    """The marks where rounds begin and end."""
+    return [e for e in spans(events, "user_annotation") if re.search("::(begin|end)#", e["name"])]
 
 
 def _host_names(events: list[Event]) -> list[Event]:
@@ -202,7 +217,7 @@ KINDS: dict[str, Callable[[list[Event], random.Random], Faulty]] = {
     "a launch call lost": _each(lambda e: launching(e, "kernel"), without),
     "a copy's call lost": _each(lambda e: launching(e, "gpu_memcpy"), without),
     "a waiting call lost": _each(waiting, without),
-    "a round's annotation lost": _each(_rounds, without),
+    "a mark of a round lost": _each(_rounds, without),
     "a kernel and its call lost": _each(lambda e: activities(e, "kernel"), _lost_with_its_call),
     "all calls lost": _once(lambda e: without(e, *calls(e))),
     "all kernels lost": _once(lambda e: without(e, *spans(e, "kernel"))),
@@ -214,7 +229,7 @@ KINDS: dict[str, Callable[[list[Event], random.Random], Faulty]] = {
     "a memset twice": _each(lambda e: activities(e, "gpu_memset"), _twice),
     "a call twice": _each(calls, _twice),
     "an operator twice": _each(lambda e: spans(e, "cpu_op"), _twice),
-    "a round twice": _each(_rounds, _twice),
+    "a mark of a round twice": _each(_rounds, _twice),
     "a kernel 1 ms late": _each(lambda e: activities(e, "kernel"), _later(1_000.0)),
     "a kernel 1 ms early": _each(lambda e: activities(e, "kernel"), _later(-1_000.0)),
     "a kernel 10 s late": _each(lambda e: activities(e, "kernel"), _later(FAR_US)),

@@ -52,7 +52,7 @@ def test_a_session_records_them_when_asked() -> None:
     tensors, dim = inputs_of(trace, "aten::cat")[0]
     assert (tensors.shape, tensors.dtype) == ((), "TensorList")
     assert (dim.dtype, dim.value) == ("Scalar", "0")
-    (annotation,) = inputs_of(trace, f"{session.names.round}0")
+    (annotation,) = inputs_of(trace, f"{session.names.begin}0")
     assert annotation is None or annotation == ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import annotation, kernel, launched, operator, profile_of, round_of
+from built import annotation, kernel, launched, marks_of, operator, profile_of, round_of
 from corpus import reading
 
 FIRST, LAST = "kernelprof::sentinel#first", "kernelprof::sentinel#last"
@@ -21,6 +21,17 @@ def test_a_late_kernel_belongs_to_the_round_that_launched_it(tmp_path: Path) -> 
          for event in launched("late", 90, 2)],
     )  # fmt: skip
     assert profile.metrics["kernels"].rounds == (2, 0)
+
+
+def test_a_round_lies_between_the_marks_of_its_number(tmp_path: Path) -> None:
+    profile = profile_of(
+        tmp_path,
+        *(launched("before", 5, 1), marks_of(0, 10, 100), launched("k", 50, 2)),
+        *(launched("flush", 150, 3), marks_of(1, 200, 100), launched("k", 250, 4, tid=99)),
+        launched("after", 350, 5),
+    )
+    assert profile.metrics["kernels"].rounds == (1, 1)
+    assert profile.integrity.complete
 
 
 def test_work_launched_between_rounds_belongs_to_none(tmp_path: Path) -> None:

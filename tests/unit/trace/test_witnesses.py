@@ -12,6 +12,7 @@ from built import (
     copy,
     kernel,
     launched,
+    marks_of,
     operator,
     profile_of,
     reading_of_events,
@@ -121,9 +122,29 @@ def test_rounds_are_numbered_from_zero_without_a_gap(tmp_path: Path) -> None:
     events = [call("cudaDeviceSynchronize", 500, 1)]
     assert problems(tmp_path, *events, *rounds) == ()
     assert problems(tmp_path, *events, *rounds[1:]) == (
-        "the rounds in the trace are numbered 1, 2: some are lost or repeated",
+        "the rounds in the trace are numbered 1, 2 where they begin and 1, 2 where they end: some "
+        "are lost or repeated",
     )
     assert "numbered 0, 1, 1, 2" in problems(tmp_path, *events, *rounds, rounds[1])[0]
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        ((0, 1, 2), "0, 1 where they begin and 0 where they end"),
+        ((0, 1, 3), "0 where they begin and 0, 1 where they end"),
+        ((0, 2, 3), "0, 1 where they begin and 1 where they end"),
+        ((1, 2, 3), "1 where they begin and 0, 1 where they end"),
+        ((1, 3), "not at all where they begin and 0, 1 where they end"),
+        ((0, 2), "0, 1 where they begin and not at all where they end"),
+    ],
+)
+def test_a_mark_of_a_round_that_is_lost_is_told(
+    kept: tuple[int, ...], told: str, tmp_path: Path
+) -> None:
+    marks = [*marks_of(0, 10, 20), *marks_of(1, 60, 20)]
+    events = [call("cudaDeviceSynchronize", 500, 1), *(marks[i] for i in kept)]
+    assert told in problems(tmp_path, *events)[0]
 
 
 def test_launches_are_not_given_where_a_kernel_has_no_call(tmp_path: Path) -> None:
