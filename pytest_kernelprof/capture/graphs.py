@@ -1,8 +1,9 @@
 """What the CUDA graphs are made of that a block replays: looked at while they are captured.
 
 Of the body of a WHILE node the profiler records the first iteration only (kineto #1062), and
-nothing in a trace says that there was one. So a replay is known to be whole only where its graph
-was looked at, and has no conditional node.
+nothing in a trace says that there was one; nor that each replay lacks the same kernel. So a replay
+is known to be whole only where its graph was looked at: it has no conditional node, and a kernel
+for each of its kernel nodes.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ import ctypes
 import functools
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Kind = Literal["plain", "conditional"]
+    from pytest_kernelprof.schema.recording import GraphNodes
 
 _CAPTURING = 1
 # CUgraphNodeType of the driver's interface, which never changes once it is out.
-_CHILD_GRAPH, _CONDITIONAL = 4, 13
+_KERNEL, _MEMCPY, _MEMSET, _CHILD_GRAPH, _CONDITIONAL = 0, 1, 2, 4, 13
 
-_kinds: weakref.WeakKeyDictionary[Any, Kind] = weakref.WeakKeyDictionary()
+_nodes_of: weakref.WeakKeyDictionary[Any, GraphNodes] = weakref.WeakKeyDictionary()
 _counting: list[Replays] = []
 
 
@@ -39,16 +40,16 @@ def watch_captures() -> None:
 
     @functools.wraps(end)
     def look_and_end(graph: Any) -> None:
-        kind = None
+        nodes = None
         with contextlib.suppress(Exception):  # whatever it is, the capture is the user's
-            kind = _kind_of_capture()
+            nodes = _nodes_of_capture()
         end(graph)
-        _note(graph, kind)
+        _note(graph, nodes)
 
     @functools.wraps(replay)
     def count_and_replay(graph: Any) -> None:
         for counting in _counting:
-            counting.count(_kinds.get(graph))
+            counting.seen.append(_nodes_of.get(graph))
         replay(graph)
 
     look_and_end.kernelprof = True  # type: ignore[attr-defined]
@@ -65,18 +66,17 @@ def watch_captures() -> None:
 
 
 class Replays:
-    """Counts the replays in a block by what is known of their graphs; use as a context manager.
+    """Notes the replays in a block with what is known of their graphs; use as a context manager.
 
     Replays are watched from ``watch_captures`` on, not from the block on: ``graph.replay`` that a
     test hands over is bound before the block begins.
 
     Attributes:
-        plain: of graphs without a conditional node. conditional: of graphs with one.
+        seen: what the graph of each replay is made of; None where nobody saw it captured.
     """
 
     def __init__(self) -> None:
-        self.plain = 0
-        self.conditional = 0
+        self.seen: list[GraphNodes | None] = []
 
     def __enter__(self) -> Replays:
         _counting.append(self)
@@ -85,34 +85,33 @@ class Replays:
     def __exit__(self, *_: object) -> None:
         _counting.remove(self)
 
-    def count(self, kind: Kind | None) -> None:
-        """Count a replay of a graph of which this is known."""
-        self.plain += kind == "plain"
-        self.conditional += kind == "conditional"
 
-
-def kind_of_nodes(nodes: Callable[[Any], list[tuple[int, Any]]], graph: Any) -> Kind:
-    """Whether a graph or one of its child graphs has a conditional node.
+def tally_nodes(nodes: Callable[[Any], list[tuple[int, Any]]], graph: Any) -> GraphNodes:
+    """What a graph and its child graphs are made of.
 
     Args:
         nodes: the type of each node of a graph, and of a child graph's node that graph.
     """
+    from pytest_kernelprof.schema.recording import GraphNodes
+
+    kernels = copies = 0
+    conditional = False
     for kind, child in nodes(graph):
-        if kind >= _CONDITIONAL:  # or of a type that is newer than this
-            return "conditional"
-        if kind == _CHILD_GRAPH and kind_of_nodes(nodes, child) == "conditional":
-            return "conditional"
-    return "plain"
+        inside = tally_nodes(nodes, child) if kind == _CHILD_GRAPH else GraphNodes()
+        kernels += inside.kernels + (kind == _KERNEL)
+        copies += inside.copies + (kind in (_MEMCPY, _MEMSET))
+        conditional |= inside.conditional or kind >= _CONDITIONAL  # or newer than this
+    return GraphNodes(kernels, copies, conditional)
 
 
-def _note(graph: Any, kind: Kind | None) -> None:
-    if kind is None:
-        _kinds.pop(graph, None)
+def _note(graph: Any, nodes: GraphNodes | None) -> None:
+    if nodes is None:
+        _nodes_of.pop(graph, None)
     else:
-        _kinds[graph] = kind
+        _nodes_of[graph] = nodes
 
 
-def _kind_of_capture() -> Kind | None:
+def _nodes_of_capture() -> GraphNodes | None:
     """What the graph is made of that the current stream is capturing; None where that cannot be
     seen."""
     from pytest_kernelprof.device.inventory import load_torch
@@ -125,7 +124,7 @@ def _kind_of_capture() -> Kind | None:
     )
     if done != 0 or status.value != _CAPTURING or not graph.value:
         return None
-    return kind_of_nodes(_nodes, graph)
+    return tally_nodes(_nodes, graph)
 
 
 def _nodes(graph: ctypes.c_void_p) -> list[tuple[int, ctypes.c_void_p]]:

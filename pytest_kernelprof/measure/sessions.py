@@ -145,8 +145,7 @@ def read(
         refused=compiled.refused,
         may_refuse=compiled.may_refuse,
         autotuned=autotuning.benched if autotuning else (),
-        plain_replays=file.replays.plain if file.replays else None,
-        conditional_replays=file.replays.conditional if file.replays else 0,
+        replays=None if file.replays is None else tuple(file.replays.seen),
         no_times={} if device.kind == "cpu" else no_times(device),
     )
     reading = reading_of(replace(trace, recording=recording))

@@ -134,6 +134,20 @@ class Roofline(msgspec.Struct, frozen=True):
     reason: str
 
 
+class GraphNodes(msgspec.Struct, frozen=True, array_like=True):
+    """What a CUDA graph is made of, with its child graphs.
+
+    Attributes:
+        kernels: kernel nodes; each leaves one kernel.
+        copies: memcpy and memset nodes, which may run as kernels.
+        conditional: whether it has nodes that may run any number of times.
+    """
+
+    kernels: int = 0
+    copies: int = 0
+    conditional: bool = False
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What our capture noted beside a trace. All fields of a trace from elsewhere are empty.
 
@@ -148,8 +162,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         forks: how often the rounds forked this process.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
         autotuned: the autotuners that benched in the block, which is no part of it.
-        plain_replays: replays in the rounds of CUDA graphs that are known to have no conditional
-            node; None where nobody looked. conditional_replays: of those known to have one.
+        replays: of CUDA graphs in the rounds, in order, each with what its graph is made of, or
+            None where nobody saw it captured; None where nobody looked.
         no_times: metrics that cannot be had here, each with the reason.
         retakes: sessions that were incomplete and taken again.
         settled: whether the code became warm; False leaves cold records in the profile.
@@ -183,8 +197,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     forks: int = 0
     collection_stopped: bool = False
     autotuned: tuple[str, ...] = ()
-    plain_replays: int | None = None
-    conditional_replays: int = 0
+    replays: tuple[GraphNodes | None, ...] | None = None
     no_times: dict[str, str] = {}
     retakes: int = 0
     settled: bool = True

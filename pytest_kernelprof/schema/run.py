@@ -160,7 +160,7 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
         matched: how many of them have one.
         unknown_launches: kernels of the rounds whose launch call the profiler does not record.
         leaked: activities of work launched before the recording; left out of every count.
-        graph_replays: "proved" where at least three replays had equal children.
+        graph_replays: "proved" where each replay has a kernel for each kernel node of its graph.
         clock_skew: a kernel starts before its launch; gap figures are then off.
         cold: signs of cold code inside the rounds (lazy loading, compilation).
         settled: whether the code became warm before the profile was taken.

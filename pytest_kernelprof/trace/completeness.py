@@ -205,38 +205,56 @@ def _check_duplicates(reading: Reading) -> list[str]:
 
 
 def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
-    """Graph replays are proved by equal children: the k-th replay of every round, over at least
-    three rounds, or all replays of a single round when there are three.
+    """Replays are proved where their graphs were seen captured, by a kernel for each kernel node.
 
-    That proves nothing of a WHILE node, of which each trace lacks the same: so all replays have to
-    be of graphs that are known to have none.
+    Of others only that they differ from round to round can be told: what each replay lacks alike,
+    as the later iterations of a WHILE node, no trace shows.
     """
     trace, links, round_of_call = reading.trace, reading.links, reading.round_of_call
     replays = np.flatnonzero(matches(trace.calls.name, GRAPH_LAUNCH) & (round_of_call != NO_ID))
     if not len(replays):
         return "none", []
-    children = _children(trace, links)
-    by_round: dict[int, list[tuple[int, ...]]] = {}
-    for call in replays:
-        by_round.setdefault(int(round_of_call[call]), []).append(tuple(children[call].tolist()))
-    rows = list(by_round.values())
-    noted = trace.recording
-    if noted.conditional_replays:
+    children, seen = _children(trace, links)[replays], trace.recording.replays or ()
+    conditional = sum(nodes is not None and nodes.conditional for nodes in seen)
+    if conditional:
         return "unproven", [
-            f"{noted.conditional_replays} replays are of CUDA graphs with conditional nodes, of "
-            "whose loops the profiler records the first iteration only"
+            f"{conditional} replays are of CUDA graphs with conditional nodes, of whose loops the "
+            "profiler records the first iteration only"
         ]
-    equal: GraphProof = "proved" if noted.plain_replays == len(replays) else "unproven"
-    if len(rows) >= _PROVING_REPLAYS:
-        if all(row == rows[0] for row in rows):
-            return equal, []
-        return "unproven", [
-            "graph replays have different numbers of activities from round to round "
-            f"({', '.join(str(sum(map(sum, row))) for row in rows)})"
-        ]
-    if len(rows[0]) >= _PROVING_REPLAYS and len({n for row in rows for n in row}) == 1:
-        return equal, []
-    return "unproven", []
+    known = [nodes for nodes in seen if nodes is not None]
+    problems = _check_rounds_of_replays(round_of_call[replays], children)
+    if len(known) != len(seen) or len(known) != len(replays):
+        return "unproven", problems
+    kernels = children[:, KERNEL].tolist()
+    if len(set(trace.calls.thread[replays].tolist())) > 1:  # which is which, nobody knows
+        known, kernels = sorted(known, key=lambda one: one.kernels), sorted(kernels)
+    pairs = list(zip(known, kernels, strict=True))
+    short = [f"{n} of {one.kernels}" for one, n in pairs if n < one.kernels]
+    if short:
+        problems.append(
+            f"{len(short)} replays of CUDA graphs have fewer kernels than kernel nodes ({short[0]})"
+        )
+    fit = all(n <= one.kernels + one.copies for one, n in pairs)
+    return ("proved" if fit and not problems else "unproven"), problems
+
+
+def _check_rounds_of_replays(rounds: Ints, children: Ints) -> list[str]:
+    """What to say of replays whose children differ from round to round."""
+    rows = _by_round(rounds, children)
+    if len(rows) < _PROVING_REPLAYS or all(row == rows[0] for row in rows):
+        return []
+    return [
+        "graph replays have different numbers of activities from round to round "
+        f"({', '.join(str(sum(map(sum, row))) for row in rows)})"
+    ]
+
+
+def _by_round(rounds: Ints, children: Ints) -> list[list[tuple[int, ...]]]:
+    """The children of each replay, a list for each round that has any."""
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for number, row in zip(rounds.tolist(), children.tolist(), strict=True):
+        found.setdefault(number, []).append(tuple(row))
+    return list(found.values())
 
 
 def _children(trace: Trace, links: Links) -> Ints:

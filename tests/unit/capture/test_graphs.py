@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from pytest_kernelprof.capture import graphs
-from pytest_kernelprof.capture.graphs import Kind, Replays, kind_of_nodes, watch_captures
+from pytest_kernelprof.capture.graphs import Replays, tally_nodes, watch_captures
+from pytest_kernelprof.schema.recording import GraphNodes
 
-KERNEL, MEMSET, CHILD, CONDITIONAL = 0, 2, 4, 13
+KERNEL, MEMCPY, MEMSET, HOST, CHILD, CONDITIONAL = 0, 1, 2, 3, 4, 13
+PLAIN, LOOP = GraphNodes(1), GraphNodes(1, conditional=True)
 
 
 class CUDAGraph:
@@ -39,43 +41,45 @@ def graph_type(monkeypatch: pytest.MonkeyPatch) -> type[CUDAGraph]:
     return Fresh
 
 
-def captured(monkeypatch: pytest.MonkeyPatch, graph: CUDAGraph, kind: Kind | None) -> CUDAGraph:
-    monkeypatch.setattr(graphs, "_kind_of_capture", lambda: kind)
+def captured(
+    monkeypatch: pytest.MonkeyPatch, graph: CUDAGraph, nodes: GraphNodes | None
+) -> CUDAGraph:
+    monkeypatch.setattr(graphs, "_nodes_of_capture", lambda: nodes)
     graph.capture_end()
     return graph
 
 
 @pytest.mark.parametrize(
-    ("nodes", "kind"),
+    ("nodes", "found"),
     [
-        ([], "plain"),
-        ([(KERNEL, None), (MEMSET, None)], "plain"),
-        ([(KERNEL, None), (CONDITIONAL, None)], "conditional"),
-        ([(99, None)], "conditional"),
-        ([(CHILD, [(KERNEL, None)])], "plain"),
-        ([(CHILD, [(CHILD, [(CONDITIONAL, None)])]), (KERNEL, None)], "conditional"),
+        ([], GraphNodes()),
+        ([(KERNEL, None), (MEMSET, None), (MEMCPY, None), (HOST, None)], GraphNodes(1, 2)),
+        ([(KERNEL, None), (CONDITIONAL, None)], GraphNodes(1, 0, conditional=True)),
+        ([(99, None)], GraphNodes(conditional=True)),
+        ([(CHILD, [(KERNEL, None)]), (KERNEL, None)], GraphNodes(2)),
+        ([(CHILD, [(CHILD, [(CONDITIONAL, None)])])], GraphNodes(conditional=True)),
     ],
     ids=["empty", "kernels", "while", "of a later driver", "child", "while in a child"],
 )
-def test_a_graph_is_conditional_if_a_node_of_it_or_of_a_child_is(nodes: Any, kind: Kind) -> None:
-    assert kind_of_nodes(lambda graph: graph, nodes) == kind
+def test_nodes_are_tallied_with_those_of_child_graphs(nodes: Any, found: GraphNodes) -> None:
+    assert tally_nodes(lambda graph: graph, nodes) == found
 
 
-def test_replays_are_counted_by_what_was_seen_at_the_capture(
+def test_replays_are_noted_with_what_was_seen_at_the_capture(
     graph_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = graph_type()
-    captured(monkeypatch, before, "plain")  # nobody watches yet
+    captured(monkeypatch, before, PLAIN)  # nobody watches yet
     watch_captures()
-    plain = captured(monkeypatch, graph_type(), "plain")
-    loop = captured(monkeypatch, graph_type(), "conditional")
+    plain = captured(monkeypatch, graph_type(), PLAIN)
+    loop = captured(monkeypatch, graph_type(), LOOP)
     unseen = captured(monkeypatch, graph_type(), None)
     CUDAGraph.replayed = 0
     with Replays() as found:
         for graph in (before, plain, plain, loop, unseen):
             graph.replay()
     plain.replay()
-    assert (found.plain, found.conditional) == (2, 1)
+    assert found.seen == [None, PLAIN, PLAIN, LOOP, None]
     assert CUDAGraph.replayed == 6
 
 
@@ -83,26 +87,26 @@ def test_a_replay_that_is_handed_over_bound_before_the_block_counts(
     graph_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch_captures()
-    handed_over = captured(monkeypatch, graph_type(), "plain").replay
+    handed_over = captured(monkeypatch, graph_type(), PLAIN).replay
     with Replays() as found:
         handed_over()
-    assert found.plain == 1
+    assert found.seen == [PLAIN]
 
 
 def test_a_graph_that_is_captured_anew_or_handed_out_is_what_it_is_then(
     graph_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch_captures()
-    graph = captured(monkeypatch, graph_type(), "plain")
-    captured(monkeypatch, graph, "conditional")
+    graph = captured(monkeypatch, graph_type(), PLAIN)
+    captured(monkeypatch, graph, LOOP)
     with Replays() as found:
         graph.replay()
-    assert (found.plain, found.conditional) == (0, 1)
-    captured(monkeypatch, graph, "plain")
+    assert found.seen == [LOOP]
+    captured(monkeypatch, graph, PLAIN)
     assert graph.raw_cuda_graph() == 7
     with Replays() as found:
         graph.replay()
-    assert (found.plain, found.conditional) == (0, 0)
+    assert found.seen == [None]
 
 
 def test_captures_are_watched_once(graph_type: Any) -> None:
@@ -124,7 +128,7 @@ def test_a_capture_that_cannot_be_looked_at_ends_as_ever(
     graph.capture_end()
     with Replays() as found:
         graph.replay()
-    assert (found.plain, found.conditional) == (0, 0)
+    assert found.seen == [None]
 
 
 class Driver:
@@ -154,11 +158,13 @@ class Driver:
         return 0
 
 
-@pytest.mark.parametrize(("status", "kind"), [(1, "conditional"), (0, None), (2, None)])
+@pytest.mark.parametrize(
+    ("status", "nodes"), [(1, GraphNodes(1, conditional=True)), (0, None), (2, None)]
+)
 def test_the_driver_is_asked_for_the_nodes_of_the_capture(
-    status: int, kind: Kind | None, monkeypatch: pytest.MonkeyPatch
+    status: int, nodes: GraphNodes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graphs, "_driver", lambda: Driver(status=status))
     stream = type("Stream", (), {"cuda_stream": 5})()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
-    assert graphs._kind_of_capture() == kind
+    assert graphs._nodes_of_capture() == nodes

@@ -14,6 +14,7 @@ from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
+    GraphNodes,
     HostTimings,
     MemoryUse,
     Recording,
@@ -38,8 +39,7 @@ EVERYTHING = Recording(
     forks=1,
     collection_stopped=True,
     autotuned=("an autotuner",),
-    plain_replays=2,
-    conditional_replays=1,
+    replays=(GraphNodes(2, 1), None, GraphNodes(conditional=True)),
     no_times={"latency": "launches block"},
     retakes=1,
     settled=False,

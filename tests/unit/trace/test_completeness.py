@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ import pytest
 from built import call, copy, kernel, launched, profile_of, reading_of_events, round_of, span
 from built import operator as host_operator
 from corpus import NAMES, Event, document, edited, kernels_of_rounds, of, reading, recorded
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from pytest_kernelprof.schema.codec import VERSION
-from pytest_kernelprof.schema.recording import Recording
+from pytest_kernelprof.schema.recording import GraphNodes, Recording
 from pytest_kernelprof.schema.run import Integrity
 from pytest_kernelprof.trace.completeness import check_integrity
 from pytest_kernelprof.trace.reading import reading_of
@@ -76,32 +77,65 @@ def test_a_lost_kernel_of_a_graph_replay_shows_by_the_other_replays(tmp_path: Pa
     assert any("graph replays have different numbers" in p for p in profile.integrity.problems)
 
 
-def watched(**replays: int) -> dict[str, Any]:
-    """What our capture notes beside a trace whose graphs it has looked at."""
-    return {"schema": VERSION, "device_kind": "cuda", **replays}
-
-
-def of_graph(**replays: int) -> Integrity:
-    """Of three rounds with a replay each."""
+def of_graph(*seen: GraphNodes | None) -> Integrity:
+    """Of three rounds with a replay each, of five kernels."""
     whole = reading("graph").trace
-    noted = structs.replace(whole.recording, **replays)
+    noted = structs.replace(whole.recording, replays=seen)
     return check_integrity(reading_of(replace(whole, recording=noted)))
 
 
 def test_a_graph_that_nobody_has_looked_at_is_unproven_however_equal_its_replays() -> None:
     assert recorded("graph").integrity.graph_replays == "unproven"
-    assert of_graph(plain_replays=2).graph_replays == "unproven"
-    assert of_graph(plain_replays=3).graph_replays == "proved"
-    assert of_graph(plain_replays=3).complete
+    assert of_graph(GraphNodes(5), GraphNodes(5)).graph_replays == "unproven"
+    assert of_graph(*[GraphNodes(5)] * 2, None).graph_replays == "unproven"
+    assert of_graph(*[GraphNodes(5)] * 3).graph_replays == "proved"
+    assert of_graph(*[GraphNodes(5)] * 3).complete
+
+
+def test_a_kernel_that_each_replay_lacks_shows_by_the_nodes_of_the_graph() -> None:
+    integrity = of_graph(*[GraphNodes(6)] * 3)
+    assert integrity.graph_replays == "unproven"
+    assert integrity.problems == (
+        "3 replays of CUDA graphs have fewer kernels than kernel nodes (5 of 6)",
+    )
+
+
+def test_memset_nodes_may_run_as_kernels() -> None:
+    assert of_graph(*[GraphNodes(3, 2)] * 3).graph_replays == "proved"
+    assert of_graph(*[GraphNodes(3, 2)] * 3).complete
 
 
 def test_replays_of_a_graph_with_conditional_nodes_are_incomplete() -> None:
-    integrity = of_graph(plain_replays=0, conditional_replays=3)
+    integrity = of_graph(*[GraphNodes(5, 0, conditional=True)] * 3)
     assert integrity.graph_replays == "unproven"
     assert integrity.problems == (
         "3 replays are of CUDA graphs with conditional nodes, of whose loops the profiler records "
         "the first iteration only",
     )
+
+
+def replaying(seen: Sequence[GraphNodes | None]) -> dict[str, Any]:
+    """What our capture notes beside a trace with these replays."""
+    return {"schema": VERSION, "device_kind": "cuda", "replays": to_builtins(seen)}
+
+
+def one_replay(folder: Path, *seen: GraphNodes | None) -> Integrity:
+    """Of one round with one replay of two kernels."""
+    return profile_of(
+        folder,
+        round_of(0, 0, 100),
+        call("cudaGraphLaunch", 10, 1),
+        *(kernel("a", 20, 1), kernel("b", 40, 1)),
+        kernelprof=replaying(seen),
+    ).integrity
+
+
+def test_one_replay_is_proved_by_its_nodes_alone(tmp_path: Path) -> None:
+    assert one_replay(tmp_path, GraphNodes(2)).graph_replays == "proved"
+    assert one_replay(tmp_path, None).graph_replays == "unproven"
+    assert one_replay(tmp_path, GraphNodes(1)).graph_replays == "unproven"  # one too many
+    assert one_replay(tmp_path, GraphNodes(1)).complete
+    assert not one_replay(tmp_path, GraphNodes(3)).complete
 
 
 def test_a_graph_of_two_replays_is_unproven(tmp_path: Path) -> None:
@@ -309,16 +343,6 @@ def test_a_graph_of_copies_alone_is_matched(tmp_path: Path) -> None:
     assert profile.launches == 1
 
 
-def test_three_equal_replays_of_one_round_prove_a_graph(tmp_path: Path) -> None:
-    replays = [
-        [call("cudaGraphLaunch", at, at), kernel("a", at + 3, at, dur=2), kernel("b", at + 6, at)]
-        for at in (10, 30, 50)
-    ]
-    beside = watched(rounds=1, plain_replays=3)
-    profile = profile_of(tmp_path, round_of(0, 0, 99), *replays, kernelprof=beside)
-    assert profile.integrity.graph_replays == "proved"
-
-
 def test_different_graphs_are_compared_each_with_itself(tmp_path: Path) -> None:
     assert recorded("compiled_graphs").integrity.complete
     rounds = []
@@ -334,7 +358,9 @@ def test_different_graphs_are_compared_each_with_itself(tmp_path: Path) -> None:
                 kernel("c", at + 80, at + 2),
             ]
         )
-    profile = profile_of(tmp_path, *rounds, kernelprof=watched(rounds=3, plain_replays=6))
+    profile = profile_of(
+        tmp_path, *rounds, kernelprof=replaying([GraphNodes(1), GraphNodes(2)] * 3)
+    )
     assert profile.integrity.graph_replays == "proved"
 
 
