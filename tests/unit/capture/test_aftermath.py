@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import queue
@@ -135,8 +136,10 @@ def test_a_pool_that_was_only_just_handed_work_is_at_work() -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         for _ in range(8):
-            (name,) = left(lambda: pool.submit(time.sleep, 0.03))
+            end = threading.Event()
+            (name,) = left(functools.partial(pool.submit, end.wait))
             assert name.startswith("thread 'ThreadPoolExecutor")
+            end.set()
             pool.submit(int).result()
 
 
