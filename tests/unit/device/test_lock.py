@@ -19,7 +19,7 @@ from unittest import mock
 
 import pytest
 
-from pytest_kernelprof.device import lock
+from pytest_kernelprof.device import lock, seats, shared_lock
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.lock import gpu_lock, lock_by_uuid
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
@@ -42,6 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's own, for its processes too."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
+    shared_lock._identity(os.getpid())  # its children are told of it
+    monkeypatch.setenv(seats.PARTNER_OF, "")  # but these are strangers
     return tmp_path / "kernelprof-locks"
 
 
@@ -173,7 +175,7 @@ def test_folder_and_files_are_for_all_users_whatever_the_umask(folder: Path) -> 
     finally:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
-    assert modes == {f"{UUID}.lock": 0o666, f"{UUID}.holder": 0o666}
+    assert modes == {f"{UUID}.{name}": 0o666 for name in ("lock", "turn", "holder")}
 
 
 def in_a_fork(does: Callable[[], int]) -> int:

@@ -1,0 +1,181 @@
+"""Whose code runs on a GPU: each process has a file, its seat, that it holds while its code runs.
+
+Held alone, the seat is taken; held shared, its process lives and is at rest; held by nobody, it is
+gone. So whoever wants the GPU to itself sees whom to wait for, and who they are.
+
+A process that works for another one (a subprocess of a test, a rank) has no seat of its own while
+its owner sits: the owner's covers it, or each would wait for the other. Where it wants the GPU to
+itself, it has its owner stand up: an owner that waits for its partner does nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_kernelprof.clock import sleep
+from pytest_kernelprof.device import notes
+from pytest_kernelprof.device.filelocks import FileLock, held, held_alone
+from pytest_kernelprof.system import Real
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PARTNER_OF = "KERNELPROF_PARTNER_OF"
+"""What children read in their environment: the tokens of the processes that they work for."""
+
+_SEAT, _AWAY = ".seat", ".away"
+_TRIES = 50
+_RETRY_S = 0.001
+
+
+class Seat(Protocol):
+    """Who sits keeps others from having the GPU to themselves."""
+
+    def sit(self) -> bool:
+        """Take the seat; not to be had in this moment if False."""
+
+    def stand(self) -> None:
+        """Leave it; its process lives on."""
+
+    def give_up(self) -> None:
+        """Its code goes on although the seat could not be had in time."""
+
+
+class OwnSeat:
+    """The seat of this process.
+
+    Attributes:
+        token: what tells this process from all others, in names of files.
+        taken: whether its code runs.
+    """
+
+    def __init__(self, folder: Path, uuid: str, token: str) -> None:
+        self.token = token
+        self.taken = False
+        self._file = FileLock(folder / f"{uuid}.{token}{_SEAT}")
+        self._process = 0
+
+    def sit(self) -> bool:
+        """Whoever looks whether it is taken shares it for that moment."""
+        self.taken = _insist(self._file.take)
+        return self.taken
+
+    def stand(self) -> None:
+        """The process is at rest."""
+        self.taken = False
+        _insist(self._file.share)
+
+    def give_up(self) -> None:
+        """Who times sees it by its work."""
+        self.stand()
+
+    def say(self, who: str) -> None:
+        """Leave word of what this process does."""
+        if not self._process:
+            self._process = Real.getpid()
+            atexit.register(self._remove)
+        notes.write(self._file.path, notes.myself(who, self.token))
+
+    def _remove(self) -> None:
+        if Real.getpid() == self._process:  # and not a child of it
+            self._file.release()
+            with contextlib.suppress(OSError):
+                Real.unlink(self._file.path)
+
+
+class OwnersSeat:
+    """The seat of a process that this one works for: it stands while this holds a file beside."""
+
+    def __init__(self, folder: Path, uuid: str, token: str) -> None:
+        self._away = FileLock(folder / f"{uuid}.{token}{_AWAY}")
+
+    def sit(self) -> bool:
+        """The owner never left its own."""
+        self._away.release()
+        return True
+
+    def stand(self) -> None:
+        """Of several partners the last that sits again seats the owner."""
+        _insist(self._away.share)
+
+    def give_up(self) -> None:
+        """Its owner knows of nothing, and goes on."""
+        self.sit()
+
+
+def owners() -> tuple[str, ...]:
+    """The tokens of the processes that this one works for."""
+    return tuple(filter(None, os.environ.get(PARTNER_OF, "").split(",")))
+
+
+def is_taken(folder: Path, uuid: str, token: str) -> bool:
+    """Whether the process of that token sits, or would but for a partner that has it stand."""
+    return held_alone(folder / f"{uuid}.{token}{_SEAT}")
+
+
+def taken_by(folder: Path, uuid: str, but: str) -> Iterator[notes.Note | None]:
+    """Who sits, but for one's own token: the note of each; None of one that left none.
+
+    Files of processes that are gone are removed.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    for path, token in _seats(folder, uuid):
+        if token == but:
+            continue
+        if not held_alone(path):
+            _remove_if_gone(path)
+        elif not held(path.with_name(f"{uuid}.{token}{_AWAY}")):
+            yield notes.read(path)
+
+
+def at_rest(folder: Path, uuid: str) -> frozenset[int]:
+    """The numbers of the processes that live, have a seat and do not sit.
+
+    Only of those that count processes as this one does: another container's numbers are others'.
+    """
+    found = set()
+    with contextlib.suppress(OSError):
+        for path, _ in _seats(folder, uuid):
+            note = notes.read(path)
+            if (
+                note is not None
+                and note.namespace == notes.namespace()
+                and held(path)
+                and not held_alone(path)
+            ):
+                found.add(note.pid)
+    return frozenset(found)
+
+
+def _seats(folder: Path, uuid: str) -> list[tuple[Path, str]]:
+    before = f"{uuid}."
+    return [
+        (folder / name, name[len(before) : -len(_SEAT)])
+        for name in sorted(Real.listdir(folder))
+        if name.startswith(before) and name.endswith(_SEAT)
+    ]
+
+
+def _remove_if_gone(path: Path) -> None:
+    """While nobody holds it. Who is about to sit sees that its file is gone, and makes another."""
+    look = FileLock(path)
+    with contextlib.suppress(OSError):
+        if look.opens() and look.take():
+            Real.unlink(path)
+            Real.unlink(path.with_suffix(_AWAY))
+    look.release()
+
+
+def _insist(attempt: Callable[[], bool]) -> bool:
+    """Try until it is had; whoever is in the way only looks, and is gone in microseconds."""
+    for _ in range(_TRIES):
+        if attempt():
+            return True
+        sleep(_RETRY_S)
+    return False
