@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.limits.contention import beyond_contention
 from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Verdict
@@ -34,6 +35,7 @@ def evaluate_comparison(
     *,
     metric: str,
     disturbed: bool,
+    beyond: float | None = None,
     device: Literal["cuda", "cpu"],
     candidate: str = "",
     place: Place | None = None,
@@ -42,10 +44,11 @@ def evaluate_comparison(
 
     Args:
         metric: what was compared. disturbed: whether other work or throttling was in the rounds.
+        beyond: the ratio of the fastest rounds, where other work cannot explain it.
         candidate: which of the callables was judged.
     """
-    allowed = limit.bound if limit.name == "min_speedup" else 1 / (1 + limit.bound)
-    outcome, reason = _of_ratio(ratio, allowed, disturbed)
+    allowed = least_ratio(limit)
+    outcome, reason = _of_ratio(ratio, allowed, disturbed=disturbed, beyond=beyond is not None)
     return Verdict(
         limit=limit.name,
         qualifier=limit.qualifier,
@@ -60,14 +63,22 @@ def evaluate_comparison(
         high=ratio.high,
         rounds=ratio.pairs,
         block=ratio.block,
+        fastest=beyond if disturbed else None,
         candidate=candidate,
         place=place,
     )
 
 
-def _of_ratio(ratio: Ratio, allowed: float, disturbed: bool) -> tuple[Outcome, Reason]:
+def least_ratio(limit: Limit) -> float:
+    """How many times as fast a candidate has to be at least, by a limit that compares."""
+    return limit.bound if limit.name == "min_speedup" else 1 / (1 + limit.bound)
+
+
+def _of_ratio(
+    ratio: Ratio, allowed: float, *, disturbed: bool, beyond: bool
+) -> tuple[Outcome, Reason]:
     if disturbed:
-        return "undecided", "disturbed"
+        return ("over", "beyond") if beyond else ("undecided", "disturbed")
     if ratio.low is None or ratio.high is None:
         return "undecided", "few" if ratio.pairs < FEWEST_ROUNDS else "alike"
     if ratio.low >= allowed:
@@ -141,8 +152,9 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
         least = looked if second.low is None else second.low
         if least <= allowed:
             outcome, reason = "undecided", "second look"
+    beyond = beyond_contention(profile.conditions, metric, second, allowed)
     if profile.conditions.disturbed:
-        outcome, reason = "undecided", "disturbed"
+        outcome, reason = ("undecided", "disturbed") if beyond is None else ("over", "beyond")
     return replace(
         asked,
         outcome=outcome,
@@ -155,6 +167,7 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
         rounds=len(metric.rounds),
         block=metric.block,
         second_look=looked,
+        fastest=beyond,
         note=metric.why,
     )
 

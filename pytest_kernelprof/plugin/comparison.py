@@ -12,7 +12,8 @@ import pytest
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
-from pytest_kernelprof.limits.evaluate import evaluate_comparison
+from pytest_kernelprof.limits.contention import ratio_beyond_contention
+from pytest_kernelprof.limits.evaluate import evaluate_comparison, least_ratio
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
@@ -189,6 +190,12 @@ def judge(comparison: Comparison, limit: Limit) -> str:
             rounds.ratio(candidate),
             metric=rounds.metric,
             disturbed=rounds.disturbed,
+            beyond=ratio_beyond_contention(
+                rounds.record().conditions,
+                rounds.values(candidate),
+                rounds.values(rounds.reference),
+                least_ratio(limit),
+            ),
             device=measured.test.device,
             candidate=candidate,
             place=place,

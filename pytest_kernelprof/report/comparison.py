@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.report.words import (
+    beyond_words,
     doubt_words,
     ratio_spread,
     spread_of_ratio,
@@ -38,7 +39,7 @@ def comparison_line(comparison: Comparison, verdict: Verdict) -> str:
     one = _candidate(comparison, verdict.candidate)
     told = _told(comparison, one, verdict.measured, spread_of_ratio(verdict))
     doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
-    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}"
+    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
 
 
 def comparison_message(comparison: Comparison) -> str:

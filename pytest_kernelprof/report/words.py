@@ -46,7 +46,7 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
         told = f"{verdict.measured:.3f} times as good ({spread_of_ratio(verdict)})"
     else:
         told = _values(verdict)
-    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}"
+    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
 
 
 def title(verdict: Verdict) -> str:
@@ -90,6 +90,19 @@ def undecided_words(verdict: Verdict, doubt: str = "") -> str:
         return ""
     disturbed = doubt if verdict.reason == "disturbed" else ""
     return f": UNDECIDED, {disturbed or _REASONS.get(verdict.reason, 'not told why')}"
+
+
+def beyond_words(verdict: Verdict) -> str:
+    """Why a limit is broken although other work was on the GPU; empty of all other verdicts."""
+    if verdict.reason != "beyond" or verdict.fastest is None or not verdict.allowed:
+        return ""
+    if verdict.unit == "times":
+        fastest = f"by the fastest rounds it is {verdict.fastest:.3f} times"
+        return f"; BROKEN THOUGH CONTENDED: {fastest}, less than half of {verdict.allowed:.3f}"
+    return (
+        f"; BROKEN THOUGH CONTENDED: the fastest round took {format_time(verdict.fastest)}, more "
+        "than twice the limit, which other work does not explain"
+    )
 
 
 def spread_of_ratio(verdict: Verdict) -> str:
@@ -237,9 +250,14 @@ def _power(conditions: Conditions) -> str:
 
 
 def _others(conditions: Conditions) -> str:
+    told = []
     if conditions.contenders:
         named = ", ".join(f"pid {c.pid} up to {c.utilisation} %" for c in conditions.contenders)
-        return f"CONTENDED: other processes worked on this GPU ({named})"
+        told.append(f"other processes worked on this GPU ({named})")
+    if conditions.not_alone:
+        told.append(conditions.not_alone)
+    if told:
+        return f"CONTENDED: {'; '.join(told)}"
     why = conditions.why_contention_unknown
     return f"other processes unknown: {why}" if why and why != conditions.why_unknown else ""
 

@@ -214,6 +214,7 @@ class Conditions(msgspec.Struct, frozen=True, omit_defaults=True):
         power_capped_blocks: blocks at the power limit. That is how heavy work runs on this GPU:
             told, not discarded.
         contenders: other processes that worked on the GPU during the blocks.
+        not_alone: why the GPU's lock was not had, and who held it; empty where it was.
         sm_clock_mhz_low: lowest SM clock seen, in MHz; None where it could not be read.
         sm_clock_mhz_high: highest SM clock seen, in MHz.
         sm_clock_mhz_max: the highest SM clock that this GPU has, in MHz.
@@ -229,6 +230,7 @@ class Conditions(msgspec.Struct, frozen=True, omit_defaults=True):
     power_capped_blocks: int = 0
     kept_throttled_rounds: int = 0
     contenders: tuple[Neighbour, ...] = ()
+    not_alone: str = ""
     sm_clock_mhz_low: int | None = None
     sm_clock_mhz_high: int | None = None
     sm_clock_mhz_max: int | None = None
@@ -237,8 +239,8 @@ class Conditions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def contended(self) -> bool:
-        """Whether other work was seen on the GPU."""
-        return bool(self.contenders)
+        """Whether other work was seen on the GPU, or could not be kept away from it."""
+        return bool(self.contenders or self.not_alone)
 
     @property
     def disturbed(self) -> bool:
@@ -328,7 +330,7 @@ class Mismatch(msgspec.Struct, frozen=True, omit_defaults=True):
     wanted: tuple[str, ...] = ()
 
 
-Reason = Literal["", "interval", "alike", "few", "second look", "disturbed"]
+Reason = Literal["", "interval", "alike", "few", "second look", "disturbed", "beyond"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -342,7 +344,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         why: of "incomplete" and "not judged", the cause in words.
         reason: of "undecided": its "interval" holds the limit, neighbouring rounds are too "alike"
             or too "few" for an interval, a "second look" does not confirm it, the GPU was
-            "disturbed".
+            "disturbed". Of "over": "beyond" what other work on the GPU can explain.
         metric, unit: what was judged ("times" is a ratio); empty for limits on kernel names.
         device: "cuda" or "cpu".
         allowed: the limit in the metric's unit; None for limits on kernel names.
@@ -353,6 +355,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         rounds: how many rounds it was judged by. block: how many count as one.
         values: the rounds of a count that differ; empty where they agree.
         second_look: what a second, separate measurement gave.
+        fastest: of "beyond", the fastest round, or the ratio of the fastest two.
         note: what a reader of the value should know, in words; of a count "incomplete" where
             events were lost.
         patterns: of limits on kernel names; None stands for ``...``.
@@ -379,6 +382,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     block: int = 1
     values: tuple[float, ...] = ()
     second_look: float | None = None
+    fastest: float | None = None
     note: str = ""
     patterns: tuple[str | None, ...] = ()
     hits: tuple[Hit, ...] = ()

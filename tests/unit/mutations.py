@@ -235,6 +235,7 @@ NOTES: dict[str, tuple[Any, ...]] = {
         {"blocks": -1},
         {"blocks": 2**62, "throttled_blocks": -(2**62)},
         {"contenders": [{"pid": -1, "utilisation": 2**62}]},
+        {"not_alone": "x" * 10_000},
     ),
     "another": (1, {}),
 }

@@ -53,7 +53,7 @@ def test_an_undecided_limit_is_told_below_a_broken_one() -> None:
 
 def test_a_disturbed_time_says_by_what() -> None:
     busy = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
-    lines = message(mlp(around("cuda_time", 100.0), conditions=busy), max_cuda_time="1us")
+    lines = message(mlp(around("cuda_time", 100.0), conditions=busy), max_cuda_time="100us")
     assert lines[0].endswith(
         "UNDECIDED, CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)"
     )
