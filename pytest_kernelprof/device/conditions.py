@@ -20,19 +20,31 @@ LOCK_TIMEOUT_S = 600.0
 def alone(device: Device, lock_timeout_s: float, who: str) -> Iterator[Watch]:
     """Have the GPU alone, as far as others ask for it too, and watch what it is like.
 
-    On the CPU nothing is locked or watched. ``who`` is what others are told who wait.
+    Where others hold it for longer than the time-out, the rounds are taken beside them, and the
+    conditions say so. On the CPU nothing is locked or watched. ``who`` is what others are told who
+    wait.
 
     Raises:
-        GpuBusy: another process held the lock for longer than the time-out.
+        GpuBusy: there can be no lock.
     """
     if device.kind != "cuda":
         yield unwatched()
         return
     from pytest_kernelprof.device.lock import gpu_lock
+    from pytest_kernelprof.device.presence import finish_work
     from pytest_kernelprof.device.telemetry import watch
+    from pytest_kernelprof.device.whole_lock import NotFree
 
-    with gpu_lock(device, lock_timeout_s, who), watch(device) as watched:
+    finish_work()
+    with contextlib.ExitStack() as held:
+        lock, why = None, ""
+        try:
+            lock = held.enter_context(gpu_lock(device, lock_timeout_s, who))
+        except NotFree as busy:
+            why = str(busy)
+        watched = held.enter_context(watch(device, lock))
         yield watched
+        watched.was_not_alone(why or (lock.lost if lock else ""))
 
 
 def unwatched() -> Watch:

@@ -195,9 +195,20 @@ def gpu_uuid(device: Device) -> str:
     """
     if device.kind != "cuda":
         raise ValueError(f"a GPU has a UUID, got a device of kind {device.kind!r}")
+    return uuid_of_index(device.index)
+
+
+@functools.cache
+def uuid_of_index(index: int) -> str:
+    """``gpu_uuid`` of the CUDA device of that index, which means one GPU as long as the process
+    lives.
+
+    Raises:
+        RuntimeError: CUDA is broken.
+    """
     torch = load_torch()
     with as_made():
-        return str(torch.cuda.get_device_properties(device.index).uuid)
+        return str(torch.cuda.get_device_properties(index).uuid)
 
 
 def devices_in_use() -> list[int]:
@@ -226,13 +237,22 @@ def synchronize(device: Device) -> None:
         RuntimeError: CUDA is broken, or was broken by the work.
     """
     if device.kind == "cuda":
-        torch = bound()
-        for index in devices_in_use():
-            current = torch.exchange_device(index)
-            try:
-                torch.synchronize()
-            finally:
-                torch.put_back_device(current)
+        synchronize_in_use()
+
+
+def synchronize_in_use() -> None:
+    """Wait for all work on every device in use.
+
+    Raises:
+        RuntimeError: CUDA is broken, or was broken by the work.
+    """
+    torch = bound()
+    for index in devices_in_use():
+        current = torch.exchange_device(index)
+        try:
+            torch.synchronize()
+        finally:
+            torch.put_back_device(current)
 
 
 def try_to_synchronize(device: Device, limit_s: float) -> bool:

@@ -18,7 +18,7 @@ from pytest_kernelprof.device.filelocks import open_file, open_or_make
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _LONGEST_NAME = 200
 _LONGEST_NOTE = 4096
@@ -32,7 +32,7 @@ class Note:
     Attributes:
         pid: its number. namespace: where that number holds; empty where that is everywhere.
         who: what it does, a test for example. user: whose it is. since: seconds since 1970.
-        token: what its files are called.
+        token: what its files are called. owners: the tokens of those that it works for.
     """
 
     pid: int
@@ -41,6 +41,7 @@ class Note:
     since: float
     namespace: str = ""
     token: str = ""
+    owners: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -52,7 +53,7 @@ class Note:
         return f"pid {self.pid}{of} ({who}) since {clock}, {minutes} min {seconds} s ago"
 
 
-def myself(who: str, token: str) -> str:
+def myself(who: str, token: str = "", owners: Sequence[str] = ()) -> str:
     """The note of this process, now."""
     command = Path(sys.argv[0]).name if sys.argv else ""
     note: Mapping[str, Any] = {
@@ -62,6 +63,7 @@ def myself(who: str, token: str) -> str:
         "since": unix_ns() / 1e9,
         "namespace": namespace(),
         "token": token,
+        "owners": list(owners),
     }
     return json.dumps(note)
 
@@ -88,6 +90,7 @@ def read(path: Path) -> Note | None:
             float(said["since"]),
             str(said.get("namespace", "")),
             str(said.get("token", "")),
+            tuple(map(str, said.get("owners", ()))),
         )
         return note if note.words else None  # a time that no clock shows cannot be told
     except (

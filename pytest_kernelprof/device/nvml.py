@@ -97,12 +97,16 @@ def sample(device: Device) -> Sample | Unknown:
 
 
 class Gpu:
-    """One GPU as NVML has it. Every method may raise ``nvml.NVMLError``."""
+    """One GPU as NVML has it. Every method may raise ``nvml.NVMLError``.
+
+    Attributes:
+        numbers_like_us: whether the driver numbers processes as this one does.
+    """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml = nvml
         self._handle = handle
-        self._numbers_like_us = _in_first_pid_namespace()
+        self.numbers_like_us = _in_first_pid_namespace()
 
     def sample(self) -> Sample:
         """One look at clock, throttling, processes and memory."""
@@ -134,20 +138,20 @@ class Gpu:
         for one in samples:
             if one.pid and one.timeStamp > since_us:  # unused slots are zero
                 use[one.pid] = max(one.smUtil, use.get(one.pid, 0))
-        self._numbers_like_us |= os.getpid() in use
+        self.numbers_like_us |= os.getpid() in use
         return use
 
     def others_of(self, use: Mapping[int, int]) -> Mapping[int, int]:
         """Of the processes in ``use``, those that worked and are certainly not this one alone."""
         working = {pid: share for pid, share in use.items() if share >= _WORKS_FROM_PERCENT}
-        if self._numbers_like_us:
+        if self.numbers_like_us:
             return {pid: share for pid, share in working.items() if pid != os.getpid()}
         return working if len(working) > 1 else {}
 
-    def others_on(self, seen: Sample) -> bool:
-        """Whether other processes are on the GPU, working or not."""
-        if self._numbers_like_us or os.getpid() in seen.processes:
-            return bool(seen.processes - {os.getpid()})
+    def others_on(self, seen: Sample, known: frozenset[int] = frozenset()) -> bool:
+        """Whether other processes are on the GPU, working or not, but for those that are known."""
+        if self.numbers_like_us or os.getpid() in seen.processes:
+            return bool(seen.processes - known - {os.getpid()})
         return len(seen.processes) > 1
 
     def _reasons(self) -> int:

@@ -22,7 +22,7 @@ from pytest_kernelprof.device.filelocks import FileLock, held, held_alone
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 PARTNER_OF = "KERNELPROF_PARTNER_OF"
 """What children read in their environment: the tokens of the processes that they work for."""
@@ -73,12 +73,12 @@ class OwnSeat:
         """Who times sees it by its work."""
         self.stand()
 
-    def say(self, who: str) -> None:
-        """Leave word of what this process does."""
+    def say(self, who: str, owners: Sequence[str]) -> None:
+        """Leave word of what this process does, and for whom."""
         if not self._process:
             self._process = Real.getpid()
             atexit.register(self._remove)
-        notes.write(self._file.path, notes.myself(who, self.token))
+        notes.write(self._file.path, notes.myself(who, self.token, owners))
 
     def _remove(self) -> None:
         if Real.getpid() == self._process:  # and not a child of it
@@ -134,23 +134,16 @@ def taken_by(folder: Path, uuid: str, but: str) -> Iterator[notes.Note | None]:
             yield notes.read(path)
 
 
-def at_rest(folder: Path, uuid: str) -> frozenset[int]:
-    """The numbers of the processes that live, have a seat and do not sit.
+def living(folder: Path, uuid: str) -> Iterator[tuple[notes.Note, bool]]:
+    """The notes of the processes that live and have a seat, and whether it is taken.
 
     Only of those that count processes as this one does: another container's numbers are others'.
     """
-    found = set()
     with contextlib.suppress(OSError):
         for path, _ in _seats(folder, uuid):
             note = notes.read(path)
-            if (
-                note is not None
-                and note.namespace == notes.namespace()
-                and held(path)
-                and not held_alone(path)
-            ):
-                found.add(note.pid)
-    return frozenset(found)
+            if note is not None and note.namespace == notes.namespace() and held(path):
+                yield note, held_alone(path)
 
 
 def _seats(folder: Path, uuid: str) -> list[tuple[Path, str]]:

@@ -46,11 +46,10 @@ class SharedLock(WholeLock):
     def join(self, timeout_s: float, who: str) -> None:
         """Sit, unless the process that this one works for does."""
         self._joined += 1
-        if self._joined > 1 or self._alone or self._owner():
+        if self._joined > 1 or self._alone:
             return
         with contextlib.suppress(OSError):  # no files or no locks here: it goes on without
-            self._own.say(who)
-            self._sit(self._own, timeout_s)
+            self._sit_or_partner(timeout_s, who)
 
     def leave(self) -> None:
         """Stand up."""
@@ -73,13 +72,24 @@ class SharedLock(WholeLock):
             if self._alone and not self._covered:
                 if not self._enter(now_s() + timeout_s, who):
                     self.lost = f"after a stop in the debugger the GPU {self._not_free(timeout_s)}"
-            elif self._joined and not self._owner():
-                self._own.say(who)
-                self._sit(self._own, timeout_s)
+            elif self._joined:
+                self._sit_or_partner(timeout_s, who)
 
     def kept_at_rest(self) -> frozenset[int]:
         """Whoever lives and does not sit, while this process has the room."""
-        return seats.at_rest(self.folder, self.uuid) if self._in_room else frozenset()
+        if not self._in_room:
+            return frozenset()
+        found = seats.living(self.folder, self.uuid)
+        return frozenset(note.pid for note, sits in found if not sits)
+
+    def partners(self) -> frozenset[int]:
+        """Those that have a seat, too: of others nothing is known but what they do."""
+        ours = {self._token, *self._owners}
+        return frozenset(
+            note.pid
+            for note, _ in seats.living(self.folder, self.uuid)
+            if note.token in self._owners or ours.intersection(note.owners)
+        )
 
     def _take(self, timeout_s: float, who: str) -> bool:
         self._covered = self._owner_is_alone()
@@ -137,6 +147,13 @@ class SharedLock(WholeLock):
 
     def _all_stand(self) -> bool:
         return not any(True for _ in seats.taken_by(self.folder, self.uuid, self._token))
+
+    def _sit_or_partner(self, timeout_s: float, who: str) -> None:
+        self._own.say(who, self._owners)
+        if self._owner() or self._owner_is_alone():
+            self._own.stand()  # it has one, by which its owner knows it
+        else:
+            self._sit(self._own, timeout_s)
 
     def _sit(self, seat: seats.Seat, timeout_s: float) -> None:
         """Pass the turnstile and sit, or go on without: who times sees this process by its work.

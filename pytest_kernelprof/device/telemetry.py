@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,8 +25,30 @@ _SAMPLED_WITHIN_S = 1.0
 _POLL_S = 0.02
 
 
+class Company(Protocol):
+    """The other processes of which this one knows more than NVML; the GPU's lock does."""
+
+    def kept_at_rest(self) -> frozenset[int]:
+        """Their numbers, of those that the lock keeps from working now."""
+
+    def partners(self) -> frozenset[int]:
+        """Of those that work for this one, or with it: their work belongs to what is timed."""
+
+
+class Strangers:
+    """Nothing is known of others."""
+
+    def kept_at_rest(self) -> frozenset[int]:
+        """None is known to be."""
+        return frozenset()
+
+    def partners(self) -> frozenset[int]:
+        """None is known to be."""
+        return frozenset()
+
+
 @contextlib.contextmanager
-def watch(device: Device) -> Iterator[Watch]:
+def watch(device: Device, company: Company | None = None) -> Iterator[Watch]:
     """Watch a GPU while blocks of rounds are timed on it.
 
     Enter and leave it outside a profiler session: where other processes are on the GPU, both may
@@ -37,7 +59,7 @@ def watch(device: Device) -> Iterator[Watch]:
     if isinstance(found, Unknown):
         yield Watch(None, Conditions(why_unknown=found.why, why_contention_unknown=found.why))
         return
-    watched = Watch(found, Conditions(), functools.partial(_pulse, device))
+    watched = Watch(found, Conditions(), functools.partial(_pulse, device), company or Strangers())
     watched._begin()
     yield watched
     watched._end()
@@ -52,6 +74,9 @@ class Watch:
     into a block. One that is merely there (a notebook that holds memory) does not. In a container
     the driver may number processes as the host does; then this process is not to be told apart:
     one working process is taken to be this one, two are a contention.
+
+    Processes that the GPU's lock keeps at rest do not contend by what a sample shows of them that
+    began before they came to rest; what they do nevertheless later does.
     """
 
     def __init__(
@@ -59,10 +84,13 @@ class Watch:
         gpu: Gpu | None,
         conditions: Conditions,
         pulse: Callable[[], None] = lambda: None,
+        company: Company = Strangers(),  # noqa: B008 (it has no state)
     ) -> None:
         self._gpu = gpu
         self._conditions = conditions
         self._pulse = pulse
+        self._company = company
+        self._begun_us = 0
         self._last: Sample | None = None
         self._last_block_us = 0
         self._next_block_us = 0
@@ -90,6 +118,10 @@ class Watch:
         contenders = tuple(Neighbour(pid, use) for pid, use in sorted(self._working.items()))
         return replace(self._conditions, contenders=contenders)
 
+    def was_not_alone(self, why: str) -> None:
+        """Note why the GPU's lock was not had, if it was not."""
+        self._conditions = replace(self._conditions, not_alone=why)
+
     def _ask(self, look: Callable[[Gpu], T], otherwise: T) -> T:
         """Let a function look at the GPU. Once NVML has refused, nothing more is asked."""
         if self._gpu is None:
@@ -115,7 +147,7 @@ class Watch:
     def _look_first(self, gpu: Gpu) -> None:
         """Where others worked until now, wait until that is in a sample of its own: they may have
         stopped, as a worker does that hands over the lock."""
-        entered = _now_us()
+        entered = self._begun_us = _now_us()
         self._last = gpu.sample()
         if self._others_since(gpu, entered - _us(_SAMPLED_WITHIN_S)):
             self._wait_for_a_sample_after(gpu, entered)
@@ -132,7 +164,8 @@ class Watch:
     def _look_last(self, gpu: Gpu) -> None:
         """Where others are on the GPU, wait for the sample that holds the last block's end."""
         left = _now_us()
-        they_are_there = self._last is not None and gpu.others_on(self._last)
+        known = self._company.kept_at_rest() | self._company.partners()
+        they_are_there = self._last is not None and gpu.others_on(self._last, known)
         if they_are_there or self._others_since(gpu, left - _us(_SAMPLED_WITHIN_S)):
             self._wait_for_a_sample_after(gpu, left)
             self._note_others(gpu)
@@ -146,7 +179,22 @@ class Watch:
         if isinstance(use, Unknown):
             self._conditions = replace(self._conditions, why_contention_unknown=use.why)
             return {}
-        return gpu.others_of(use)
+        return self._strangers_of(gpu, gpu.others_of(use), since_us)
+
+    def _strangers_of(
+        self, gpu: Gpu, others: Mapping[int, int], since_us: int
+    ) -> Mapping[int, int]:
+        """Without our own: partners, and who rests, by all that is seen of it since it does."""
+        if not others or not gpu.numbers_like_us:
+            return others
+        resting = self._company.kept_at_rest() & others.keys()
+        if resting:
+            rested_us = max(since_us, self._begun_us + _us(_SAMPLED_WITHIN_S))
+            use = gpu.use_since(rested_us)
+            if not isinstance(use, Unknown):
+                resting -= frozenset(gpu.others_of(use))
+        known = resting | self._company.partners()
+        return {pid: share for pid, share in others.items() if pid not in known}
 
     def _wait_for_a_sample_after(self, gpu: Gpu, instant_us: int) -> None:
         deadline = instant_us + _us(_SAMPLED_WITHIN_S)

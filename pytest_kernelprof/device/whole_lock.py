@@ -82,6 +82,11 @@ class WholeLock:
         """The numbers of the processes that wait with their work."""
         return frozenset()
 
+    def partners(self) -> frozenset[int]:
+        """The numbers of the processes that this one works for, and of those that work for them or
+        for this one."""
+        return frozenset()
+
     def _take(self, timeout_s: float, who: str) -> bool:
         from filelock import FileLock, Timeout
 
@@ -96,7 +101,7 @@ class WholeLock:
         if not wait(attempt, now_s() + timeout_s, BEHIND_S):
             return False
         self._file = lock
-        notes.write(self.note, notes.myself(who, ""))
+        notes.write(self.note, notes.myself(who))
         return True
 
     def _give_back(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.device.conditions import alone
+from pytest_kernelprof.device.presence import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
@@ -71,16 +72,29 @@ def contest(
 
     Raises:
         IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
-            kind GpuBusy) another process kept the GPU's lock.
+            kind GpuBusy) there can be no lock of the GPU.
         MarkerError: there is no ratio, since a round took none of what is compared.
     """
-    from pytest_kernelprof.capture.mutation import changed, versions
     from pytest_kernelprof.capture.session import refuse_to_nest
     from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.device.sharing import no_times
 
     device = current_device(plan.device)
     refuse_to_nest()
+    with sharing(device, plan.lock_timeout_s, plan.who):
+        return _contest(device, callables, plan, arguments, reference, measuring)
+
+
+def _contest(
+    device: Device,
+    callables: Mapping[str, Callable[..., Any]],
+    plan: ContestPlan,
+    arguments: Arguments,
+    reference: str,
+    measuring: OpenProgress,
+) -> Contest:
+    from pytest_kernelprof.capture.mutation import changed, versions
+    from pytest_kernelprof.device.sharing import no_times
+
     prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
     before = versions(arguments.args, arguments.kwargs)
     profiles = {name: warm(device, fn, arguments, name) for name, fn in callables.items()}

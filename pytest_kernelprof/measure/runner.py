@@ -20,6 +20,7 @@ from pytest_kernelprof.analysis.profile import (
 from pytest_kernelprof.capture.aftermath import at_work, left_at_work
 from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.device.conditions import alone, unwatched
+from pytest_kernelprof.device.presence import sharing
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
 from pytest_kernelprof.measure.plan import Plan
@@ -83,20 +84,28 @@ def measure(
         progress: told of each round, outside of what is timed.
 
     Raises:
-        IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) another
-            process kept the GPU's lock. A profile that stays incomplete is handed back, its
-            ``integrity`` saying so: a limit that it violates is violated.
+        IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) there can be
+            no lock of the GPU. A profile that stays incomplete is handed back, its ``integrity``
+            saying so: a limit that it violates is violated.
         CannotMeasureError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
-    from pytest_kernelprof.capture.mutation import changed, versions
     from pytest_kernelprof.capture.session import refuse_to_nest
     from pytest_kernelprof.device.inventory import current_device
 
     device = current_device(plan.device)
     refuse_to_nest()
-    sessions.prime(device)
-    run = _Run(device, plan, call, arguments, label, judge, progress)
+    with sharing(device, plan.lock_timeout_s, plan.who):
+        sessions.prime(device)
+        run = _Run(device, plan, call, arguments, label, judge, progress)
+        return _measure(run, device, plan, arguments)
+
+
+def _measure(
+    run: _Run, device: Device, plan: Plan, arguments: Arguments
+) -> tuple[Any, Measurement]:
+    from pytest_kernelprof.capture.mutation import changed, versions
+
     before = versions(arguments.args, arguments.kwargs)
     step = run.next_step()
     while isinstance(step, WarmUp):
@@ -123,26 +132,27 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     from pytest_kernelprof.trace.source_lines import frame_lines
 
     device = current_device(plan.device)
-    sessions.prime(device)
-    found: list[Measurement] = []
-    before = compilations()
-    session = Session(device, stacks=plan.stacks, shapes=device.kind == "cpu" and plan.inputs)
-    with (
-        sessions.watched_calls(device) as watched,
-        session,
-        Autotuning(session.pauses()) as autotuning,
-        session.round(),
-    ):
-        yield found
-    file, compiled = session.export(), compilations().since(before)
-    taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
-    recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
-    profile = profile_of(taken.facts, recording, label)
-    if plan.stacks:
-        lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
-        profile = with_lines(profile, lines_of(taken.facts, lines))
-    sessions.refuse_blind(device, taken.facts)
-    found.append(Measurement(profile, file, recording))
+    with sharing(device, plan.lock_timeout_s, plan.who):
+        sessions.prime(device)
+        found: list[Measurement] = []
+        before = compilations()
+        session = Session(device, stacks=plan.stacks, shapes=device.kind == "cpu" and plan.inputs)
+        with (
+            sessions.watched_calls(device) as watched,
+            session,
+            Autotuning(session.pauses()) as autotuning,
+            session.round(),
+        ):
+            yield found
+        file, compiled = session.export(), compilations().since(before)
+        taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
+        recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
+        profile = profile_of(taken.facts, recording, label)
+        if plan.stacks:
+            lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
+            profile = with_lines(profile, lines_of(taken.facts, lines))
+        sessions.refuse_blind(device, taken.facts)
+        found.append(Measurement(profile, file, recording))
 
 
 def warm(device: Device, call: Callable[..., Any], arguments: Arguments, label: str) -> Profile:

@@ -102,6 +102,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         SCRATCH.hold()
         config.add_cleanup(SCRATCH.let_go)
         config.add_cleanup(_end_what_runs)
+        if settings.device != "cpu":
+            from pytest_kernelprof.plugin.sharing import Sharing
+
+            config.pluginmanager.register(Sharing(settings.lock_timeout), "kernelprof-sharing")
         _bind_torch(config)
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from nvml_double import CPU, GPU, Driver
 
-from pytest_kernelprof.device import lock, telemetry
+from pytest_kernelprof.device import lock, presence, telemetry
 from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.telemetry import Watch
+from pytest_kernelprof.device.telemetry import Company, Watch
+from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
 from pytest_kernelprof.errors import GpuBusy
+from pytest_kernelprof.report.words import doubt_words
 from pytest_kernelprof.schema.run import Conditions
 
 
@@ -29,9 +32,9 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Device, float, str]]:
         asked.clear()
 
     @contextlib.contextmanager
-    def watch_while_held(device: Device) -> Iterator[Watch]:
+    def watch_while_held(device: Device, company: Company | None) -> Iterator[Watch]:
         assert asked, "nobody may be waited for while another process holds the GPU"
-        with watch(device) as watched:
+        with watch(device, company) as watched:
             yield watched
         assert asked, "the last sample is taken before the next process begins"
 
@@ -56,15 +59,57 @@ def test_the_cpu_is_neither(held: list[tuple[Device, float, str]]) -> None:
     assert watched.conditions() == Conditions()
 
 
-def test_a_gpu_that_stays_busy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def lock_that_raises(error: GpuBusy, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def busy(*_: object) -> Iterator[None]:
-        raise GpuBusy("held by another test")
+        raise error
         yield
 
     monkeypatch.setattr(lock, "gpu_lock", busy)
-    with pytest.raises(GpuBusy, match="held by another test"), alone(GPU, 0.1, ""):
-        pytest.fail("it has no GPU to run on")
+
+
+def test_on_a_gpu_that_stays_busy_rounds_are_taken_and_say_who_held_it(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_that_raises(NotFree("not free: held by another test"), monkeypatch)
+    with alone(GPU, 0.1, "") as watched:
+        assert watched.block(12)
+    seen = watched.conditions()
+    assert (seen.blocks, seen.contended, seen.disturbed) == (1, True, True)
+    assert doubt_words(seen) == "CONTENDED: not free: held by another test"
+
+
+def test_a_lock_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_that_raises(GpuBusy("cannot be made"), monkeypatch)
+    with pytest.raises(GpuBusy, match="cannot be made"), alone(GPU, 0.1, ""):
+        pytest.fail("there is no knowing who else is on the GPU")
+
+
+def test_what_was_lost_at_a_stop_in_the_debugger_is_said(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    hold = WholeLock(tmp_path, "a GPU")
+
+    @contextlib.contextmanager
+    def held_until_lost(*_: object) -> Iterator[WholeLock]:
+        yield hold
+        hold.lost = ""
+
+    monkeypatch.setattr(lock, "gpu_lock", held_until_lost)
+    with alone(GPU, 0.1, "") as watched:
+        hold.lost = "after a stop it was not free"
+        watched.block(12)
+    assert watched.conditions().not_alone == "after a stop it was not free"
+
+
+def test_the_device_is_done_before_its_share_is_given_up(
+    driver: Driver, held: list[tuple[Device, float, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[bool] = []
+    monkeypatch.setattr(presence, "finish_work", lambda: done.append(not held))
+    with alone(GPU, 1.0, ""):
+        pass
+    assert done == [True]
 
 
 def test_counts_are_neither_and_any_number_of_blocks_is_kept() -> None:

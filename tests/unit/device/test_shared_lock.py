@@ -391,6 +391,24 @@ def test_a_partner_that_is_killed_leaves_its_owner_as_it_was(process: Start) -> 
     assert other.does(TAKE_NOW) == "None"
 
 
+def pids(*processes: Process) -> str:
+    return repr(frozenset(one.pid for one in processes))
+
+
+def test_partners_and_their_owner_know_each_other(process: Start) -> None:
+    owner, stranger = process(), process()
+    owner.does(JOIN)
+    stranger.does(JOIN)
+    one, other = process(token_of(owner)), process(token_of(owner))
+    for partner in (one, other):
+        partner.does(JOIN)
+    assert eval(owner.does("lock.partners()")) == {one.pid, other.pid}
+    assert eval(one.does("lock.partners()")) == {owner.pid, other.pid, one.pid}
+    assert stranger.does("lock.partners()") == "frozenset()"
+    one.kill()
+    assert owner.does("lock.partners()") == pids(other)
+
+
 def test_a_partner_whose_owner_is_at_rest_is_as_any_other(process: Start) -> None:
     owner = process()
     owner.does(JOIN)
@@ -518,8 +536,9 @@ def test_an_interrupt_while_it_waits_leaves_nothing_held(
     def interrupted(*_: Any) -> bool:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(seats, "taken_by", interrupted)
-        hold.take(1, "a timed test")
+        with pytest.raises(KeyboardInterrupt):
+            hold.take(1, "a timed test")
     holder.does(LEAVE)
     assert process().does(TAKE_NOW) == "None"

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 from nvml_double import CPU, GPU, ME, OTHER, THIRD, UUID, Driver, forget
 
-from pytest_kernelprof.device import nvml
+from pytest_kernelprof.device import nvml, telemetry
 from pytest_kernelprof.device.inventory import why_no_gpu
 from pytest_kernelprof.device.nvml import Unknown, sample
 from pytest_kernelprof.device.telemetry import watch
@@ -195,3 +195,72 @@ def test_an_error_inside_passes_through_and_nothing_waits(driver: Driver) -> Non
     with pytest.raises(KeyError, match="mine"):
         fail()
     assert driver.pulses == 0
+
+
+# Processes that the GPU's lock knows of.
+
+
+class Company:
+    """Who rests, and who is a partner."""
+
+    def __init__(self, resting: set[int], partners: set[int]) -> None:
+        self._resting, self._partners = frozenset(resting), frozenset(partners)
+
+    def kept_at_rest(self) -> frozenset[int]:
+        return self._resting
+
+    def partners(self) -> frozenset[int]:
+        return self._partners
+
+
+def in_company(
+    *,
+    resting: set[int] = frozenset(),
+    partners: set[int] = frozenset(),  # type: ignore[assignment]
+) -> Conditions:
+    with watch(GPU, Company(resting, partners)) as looking:
+        time.sleep(0.03)
+        looking.block(12)
+    return looking.conditions()
+
+
+def test_who_rests_does_not_contend_by_what_it_did_before_and_nobody_waits_for_it(
+    driver: Driver,
+) -> None:
+    driver.processes, driver.use = {ME, OTHER, THIRD}, {ME: 40, OTHER: 50, THIRD: 60}
+    start = time.monotonic()
+    seen = in_company(resting={OTHER, THIRD})
+    assert not seen.contended
+    assert time.monotonic() - start < 0.9  # a sample may take a second
+    assert driver.pulses == 0
+
+
+def test_a_stranger_beside_those_who_rest_contends(driver: Driver) -> None:
+    driver.processes, driver.use = {ME, OTHER, THIRD}, {ME: 40, OTHER: 50, THIRD: 60}
+    assert in_company(resting={OTHER}).contenders == (Neighbour(THIRD, 60),)
+
+
+def test_who_works_although_it_is_to_rest_contends(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of a test, for one: what a sample shows that began since then is new work."""
+    monkeypatch.setattr(telemetry, "_SAMPLED_WITHIN_S", 0.01)
+    driver.processes, driver.use = {ME, OTHER}, {ME: 40, OTHER: 50}
+    with watch(GPU, Company({OTHER}, set())) as looking:
+        time.sleep(0.06)
+        looking.block(12)
+    assert looking.conditions().contenders == (Neighbour(OTHER, 50),)
+
+
+def test_the_work_of_partners_belongs_to_what_is_timed(driver: Driver) -> None:
+    driver.processes, driver.use = {ME, OTHER}, {ME: 40, OTHER: 50}
+    assert not in_company(partners={OTHER}).contended
+    assert driver.pulses == 0
+
+
+def test_where_the_driver_numbers_otherwise_nobody_is_known(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
+    driver.processes, driver.use = set(), {OTHER: 50, THIRD: 40}
+    assert in_company(resting={OTHER, THIRD}, partners={OTHER}).contended

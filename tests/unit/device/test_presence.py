@@ -1,0 +1,157 @@
+"""What this process shares while its code runs: the GPUs are a double, the locks are real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from nvml_double import CPU, GPU
+
+from pytest_kernelprof.device import lock, presence
+from pytest_kernelprof.device.lock import lock_of
+from pytest_kernelprof.device.shared_lock import SharedLock
+
+
+@dataclass
+class Cuda:
+    """What torch would tell."""
+
+    up: bool = True
+    in_use: list[int] = field(default_factory=lambda: [0])
+    capturing: bool = False
+    broken: bool = False
+    synchronized: int = 0
+
+    def is_initialized(self) -> bool:
+        return self.up
+
+    def synchronize(self) -> None:
+        self.synchronized += 1
+        if self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access")
+
+    def uuid(self, index: int) -> str:
+        if self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access")
+        return f"gpu-{index}"
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
+    made = Cuda()
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setattr(presence, "_stretches", [])
+    monkeypatch.setattr(presence, "bound_already", lambda: made)
+    monkeypatch.setattr(presence, "devices_in_use", lambda: made.in_use)
+    monkeypatch.setattr(presence, "is_capturing", lambda: made.capturing)
+    monkeypatch.setattr(presence, "synchronize_in_use", made.synchronize)
+    monkeypatch.setattr(presence, "uuid_of_index", made.uuid)
+    return made
+
+
+def sits(index: int = 0) -> bool:
+    hold = lock_of(f"gpu-{index}")
+    assert isinstance(hold, SharedLock)
+    return hold._own.taken
+
+
+def test_a_test_shares_the_gpus_in_use_until_it_is_through_and_the_device_is_done(
+    cuda: Cuda,
+) -> None:
+    cuda.in_use = [0, 2]
+    presence.begin("a test", 1.0)
+    assert (sits(0), sits(1), sits(2)) == (True, False, True)
+    assert cuda.synchronized == 0
+    presence.end()
+    assert (sits(0), sits(2)) == (False, False)
+    assert cuda.synchronized == 1
+
+
+def test_without_cuda_nothing_is_held_and_nothing_is_made(cuda: Cuda, tmp_path: Path) -> None:
+    cuda.up = False
+    presence.begin("a test", 1.0)
+    presence.end()
+    assert not list(tmp_path.iterdir())
+    assert cuda.synchronized == 0
+
+
+def test_torch_that_nobody_loaded_is_not_asked(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(presence, "bound_already", lambda: None)
+    presence.begin("a test", 1.0)
+    presence.end()
+    assert not list(tmp_path.iterdir())
+
+
+def test_who_brings_cuda_up_in_a_test_shares_it_from_the_first_measurement_on(cuda: Cuda) -> None:
+    cuda.up = False
+    presence.begin("a test", 1.0)
+    cuda.up = True
+    with presence.sharing(GPU, 1.0, "a test"):
+        assert sits()
+    assert sits()  # until the test is through
+    presence.end()
+    assert not sits()
+
+
+def test_a_measurement_without_a_test_shares_for_itself(cuda: Cuda) -> None:
+    with presence.sharing(GPU, 1.0, "a script"):
+        assert sits()
+        with presence.sharing(GPU, 1.0, "a script"):
+            pass
+        assert sits()
+    assert not sits()
+    with presence.sharing(CPU, 1.0, "a script"):
+        assert not sits()
+
+
+def test_a_run_inside_of_a_test_leaves_the_test_its_share(cuda: Cuda) -> None:
+    presence.begin("outer", 1.0)
+    presence.begin("inner", 1.0)
+    presence.end()
+    assert sits()
+    presence.end()
+    assert not sits()
+
+
+def test_a_stop_in_the_debugger_gives_the_share_up_for_a_while(cuda: Cuda) -> None:
+    presence.stop()  # outside of a test there is nothing to give up
+    presence.go_on()
+    presence.begin("a test", 1.0)
+    presence.stop()
+    assert not sits()
+    assert cuda.synchronized == 1
+    presence.go_on()
+    assert sits()
+    presence.end()
+
+
+@pytest.mark.parametrize("state", ["broken", "capturing"])
+def test_a_device_that_cannot_be_waited_for_keeps_no_test_from_ending(
+    cuda: Cuda, state: str
+) -> None:
+    presence.begin("a test", 1.0)
+    setattr(cuda, state, True)
+    presence.end()
+    assert not sits()
+    assert cuda.synchronized == (state == "broken")
+
+
+def test_on_a_broken_cuda_there_is_nothing_to_share(cuda: Cuda) -> None:
+    cuda.broken = True
+    presence.begin("a test", 1.0)
+    presence.end()
+    cuda.broken = False
+    assert not sits()
+
+
+def test_without_a_folder_for_locks_tests_run_all_the_same(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", "")
+    presence.begin("a test", 1.0)
+    presence.end()
+    with presence.sharing(GPU, 1.0, "a script"):
+        pass
