@@ -59,6 +59,7 @@ bench: $(INSTALLED)
 	$(PY) benchmarks/faults.py $(ARGS)
 	$(PY) benchmarks/endurance.py $(ARGS)
 	$(PY) benchmarks/soak.py $(ARGS)
+	$(PY) benchmarks/workers.py $(ARGS)
 	$(PY) benchmarks/memory.py $(ARGS)
 
 clean:

@@ -23,7 +23,7 @@ class ProfilerUnavailable(IncompleteProfile):
 
 
 class GpuBusy(IncompleteProfile):
-    """The GPU was not free to be timed on; the message says who holds it and what to do."""
+    """There can be no lock of the GPU to be timed on; the message says why and what to do."""
 
 
 class MarkerError(KernelprofError):

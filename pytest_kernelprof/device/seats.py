@@ -3,9 +3,10 @@
 Held alone, the seat is taken; held shared, its process lives and is at rest; held by nobody, it is
 gone. So whoever wants the GPU to itself sees whom to wait for, and who they are.
 
-A process that works for another one (a subprocess of a test, a rank) has no seat of its own while
-its owner sits: the owner's covers it, or each would wait for the other. Where it wants the GPU to
-itself, it has its owner stand up: an owner that waits for its partner does nothing meanwhile.
+A process that works for another one (a subprocess of a test, a rank) is its partner, and may sit
+whenever its owner does: who waits for the owner to stand up would else keep both waiting for each
+other. Where it wants the GPU to itself, it has its owner stand up: an owner that waits for its
+partner does nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -117,6 +118,11 @@ def is_taken(folder: Path, uuid: str, token: str) -> bool:
     return held_alone(folder / f"{uuid}.{token}{_SEAT}")
 
 
+def is_away(folder: Path, uuid: str, token: str) -> bool:
+    """Whether a partner has the process of that token stand."""
+    return held(folder / f"{uuid}.{token}{_AWAY}")
+
+
 def taken_by(folder: Path, uuid: str, but: str) -> Iterator[notes.Note | None]:
     """Who sits, but for one's own token: the note of each; None of one that left none.
 
@@ -130,7 +136,7 @@ def taken_by(folder: Path, uuid: str, but: str) -> Iterator[notes.Note | None]:
             continue
         if not held_alone(path):
             _remove_if_gone(path)
-        elif not held(path.with_name(f"{uuid}.{token}{_AWAY}")):
+        elif not is_away(folder, uuid, token):
             yield notes.read(path)
 
 

@@ -39,17 +39,17 @@ class SharedLock(WholeLock):
         self._own = seats.OwnSeat(folder, uuid, self._token)
         self._joined = 0
         self._covered = self._in_room = False
-        self._stood: seats.Seat | None = None
+        self._stood: list[seats.Seat] = []
         self._patient = True
         self._timeout_s = 0.0
 
     def join(self, timeout_s: float, who: str) -> None:
-        """Sit, unless the process that this one works for does."""
+        """Sit, or go on without where there are no files or no locks."""
         self._joined += 1
-        if self._joined > 1 or self._alone:
-            return
-        with contextlib.suppress(OSError):  # no files or no locks here: it goes on without
-            self._sit_or_partner(timeout_s, who)
+        if self._joined == 1 and not self._alone:
+            with contextlib.suppress(OSError):
+                self._own.say(who, self._owners)
+                self._sit(self._own, timeout_s)
 
     def leave(self) -> None:
         """Stand up."""
@@ -73,22 +73,26 @@ class SharedLock(WholeLock):
                 if not self._enter(now_s() + timeout_s, who):
                     self.lost = f"after a stop in the debugger the GPU {self._not_free(timeout_s)}"
             elif self._joined:
-                self._sit_or_partner(timeout_s, who)
+                self._own.say(who, self._owners)
+                self._sit(self._own, timeout_s)
 
     def kept_at_rest(self) -> frozenset[int]:
-        """Whoever lives and does not sit, while this process has the room."""
+        """While this process has the room, whoever lives and does not sit, and its owners."""
         if not self._in_room:
             return frozenset()
         found = seats.living(self.folder, self.uuid)
-        return frozenset(note.pid for note, sits in found if not sits)
+        return frozenset(note.pid for note, sits in found if not sits or note.token in self._owners)
 
     def partners(self) -> frozenset[int]:
-        """Those that have a seat, too: of others nothing is known but what they do."""
-        ours = {self._token, *self._owners}
+        """Of who is alone those that work for it, and of each of these the others and it itself.
+
+        Only those that have a seat: of others nothing is known but what they do.
+        """
+        ours = self._owners if self._covered else (self._token,)
         return frozenset(
             note.pid
             for note, _ in seats.living(self.folder, self.uuid)
-            if note.token in self._owners or ours.intersection(note.owners)
+            if note.token in ours or set(ours).intersection(note.owners)
         )
 
     def _take(self, timeout_s: float, who: str) -> bool:
@@ -96,9 +100,9 @@ class SharedLock(WholeLock):
         if self._covered:
             return True
         self._timeout_s = timeout_s
-        self._stood = self._seat()
-        if self._stood is not None:
-            self._stood.stand()
+        self._stood = list(self._seats())
+        for seat in self._stood:
+            seat.stand()
         entered = False
         try:
             entered = self._enter(now_s() + timeout_s, who)
@@ -148,13 +152,6 @@ class SharedLock(WholeLock):
     def _all_stand(self) -> bool:
         return not any(True for _ in seats.taken_by(self.folder, self.uuid, self._token))
 
-    def _sit_or_partner(self, timeout_s: float, who: str) -> None:
-        self._own.say(who, self._owners)
-        if self._owner() or self._owner_is_alone():
-            self._own.stand()  # it has one, by which its owner knows it
-        else:
-            self._sit(self._own, timeout_s)
-
     def _sit(self, seat: seats.Seat, timeout_s: float) -> None:
         """Pass the turnstile and sit, or go on without: who times sees this process by its work.
 
@@ -162,9 +159,9 @@ class SharedLock(WholeLock):
         """
         deadline = now_s() + (timeout_s if self._patient else 0.0)
         try:
-            self._patient = wait(self._turnstile.share, deadline, BEHIND_S) and wait(
-                functools.partial(self._sits, seat), deadline, _NEXT_S
-            )
+            self._patient = wait(
+                lambda: self._turnstile.share() or self._may_pass(seat), deadline, BEHIND_S
+            ) and wait(lambda: self._sits(seat), deadline, _NEXT_S)
         finally:
             self._turnstile.release()
             self._room.release()
@@ -178,25 +175,36 @@ class SharedLock(WholeLock):
         if self._room.share():
             self._room.release()
             return True
+        if self._may_pass(seat):
+            return True
         seat.stand()
         return False
 
+    def _may_pass(self, seat: seats.Seat) -> bool:
+        """Whether nobody can have the room to itself but an owner: then one may sit at any time."""
+        if seat is not self._own:
+            return False
+        sitting = (one for one in self._owners_that_sit() if not self._is_away(one))
+        return any(True for _ in sitting) or self._owner_is_alone()
+
     def _sit_again(self, timeout_s: float) -> None:
-        stood, self._stood = self._stood, None
-        if stood is not None and (stood is not self._own or self._joined):
-            self._sit(stood, timeout_s)
+        stood, self._stood = self._stood, []
+        for seat in stood:
+            if seat is not self._own or self._joined:
+                self._sit(seat, timeout_s)
 
-    def _seat(self) -> seats.Seat | None:
-        """The seat that would keep this process from being alone."""
-        owner = self._owner()
-        if owner:
-            return seats.OwnersSeat(self.folder, self.uuid, owner)
-        return self._own if self._own.taken else None
+    def _seats(self) -> Iterator[seats.Seat]:
+        """What would keep this process from being alone, and is its own to give up."""
+        for owner in self._owners_that_sit():
+            yield seats.OwnersSeat(self.folder, self.uuid, owner)
+        if self._own.taken:
+            yield self._own
 
-    def _owner(self) -> str:
-        """The process that this one works for, while it sits."""
-        taken = (one for one in self._owners if seats.is_taken(self.folder, self.uuid, one))
-        return next(taken, "")
+    def _owners_that_sit(self) -> Iterator[str]:
+        return (one for one in self._owners if seats.is_taken(self.folder, self.uuid, one))
+
+    def _is_away(self, owner: str) -> bool:
+        return seats.is_away(self.folder, self.uuid, owner)
 
     def _owner_is_alone(self) -> bool:
         if not self._owners or not held_alone(self.path):

@@ -53,7 +53,7 @@ class Plan:
         roofline: whether shapes are recorded, for the work behind each kernel, where the device is
             the limit.
         sample_on: whether rounds are added while a verdict on a time is not reached.
-        lock_timeout_s: how long to wait for another process that times on the same GPU.
+        lock_timeout_s: how long to wait for other processes on the same GPU that hold its lock.
         who: what that process is told of this one, a test for example.
     """
 

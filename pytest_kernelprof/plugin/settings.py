@@ -195,7 +195,7 @@ OPTIONS = (
     Option(
         "lock_timeout",
         _SECONDS,
-        "seconds to wait for another process that times on the same GPU (default: 600)",
+        "seconds that timed rounds and other tests on one GPU wait for each other (default: 600)",
         default=600.0,
         metavar="SECONDS",
     ),

@@ -14,6 +14,7 @@ import torch
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.device.lock import gpu_lock
 from pytest_kernelprof.device.nvml import Sample, gpu_uuids, sample
+from pytest_kernelprof.device.seats import PARTNER_OF
 from pytest_kernelprof.device.telemetry import watch
 from pytest_kernelprof.report.words import conditions_words
 from pytest_kernelprof.schema.run import Conditions
@@ -165,10 +166,10 @@ except GpuBusy as error:
     listed = gpu_uuids()
     assert not isinstance(listed, tuple) or uuid in listed
 
-    def second_process() -> str:
+    def second_process(partner_of: str) -> str:
         return subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": uuid},
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": uuid, PARTNER_OF: partner_of},
             capture_output=True,
             text=True,
             timeout=300,
@@ -176,7 +177,7 @@ except GpuBusy as error:
         ).stdout
 
     with gpu_lock(device, 60, "the first"):
-        said = second_process()
+        said, owner = second_process(""), os.environ[PARTNER_OF]
     assert f"held by pid {os.getpid()}" in said
     assert "(the first)" in said
-    assert second_process() == "held\n"
+    assert second_process(owner) == "held\n"

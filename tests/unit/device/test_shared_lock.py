@@ -391,22 +391,64 @@ def test_a_partner_that_is_killed_leaves_its_owner_as_it_was(process: Start) -> 
     assert other.does(TAKE_NOW) == "None"
 
 
-def pids(*processes: Process) -> str:
-    return repr(frozenset(one.pid for one in processes))
+def pids(line: str) -> set[int]:
+    found = eval(line)
+    assert isinstance(found, frozenset)
+    return set(found)
 
 
-def test_partners_and_their_owner_know_each_other(process: Start) -> None:
+def test_partners_know_each_other_where_their_owner_is_alone(process: Start) -> None:
     owner, stranger = process(), process()
-    owner.does(JOIN)
-    stranger.does(JOIN)
+    for one in (owner, stranger):
+        for line in (JOIN, LEAVE):
+            one.does(line)
+    owner.does(TAKE)
     one, other = process(token_of(owner)), process(token_of(owner))
     for partner in (one, other):
         partner.does(JOIN)
-    assert eval(owner.does("lock.partners()")) == {one.pid, other.pid}
-    assert eval(one.does("lock.partners()")) == {owner.pid, other.pid, one.pid}
-    assert stranger.does("lock.partners()") == "frozenset()"
+        assert partner.does(SITS) == "True"
+        assert partner.does(TAKE) == "None"
+    assert pids(owner.does("lock.partners()")) >= {one.pid, other.pid}
+    assert pids(one.does("lock.partners()")) >= {owner.pid, other.pid}
+    assert stranger.pid not in pids(one.does("lock.partners()"))
+    assert stranger.does("lock.partners()") == repr(frozenset({stranger.pid}))
     one.kill()
-    assert owner.does("lock.partners()") == pids(other)
+    assert one.pid not in pids(owner.does("lock.partners()"))
+
+
+def test_partners_of_one_owner_that_sits_keep_each_other_out(process: Start) -> None:
+    """The workers of a run that a test starts: each is as much a stranger to the next."""
+    owner = process()
+    owner.does(JOIN)
+    one, other = process(token_of(owner)), process(token_of(owner))
+    one.does(JOIN)
+    assert other.does(TAKE_NOW).startswith("NotFree")
+    one.does(LEAVE)
+    assert other.does(TAKE_NOW) == "None"
+    one.does(JOIN_NOW)
+    assert one.does(SITS) == "False"
+    assert other.does("lock.partners()") == "frozenset()"
+    assert pids(other.does("lock.kept_at_rest()")) == {owner.pid, one.pid}
+    one.does(LEAVE)
+    other.does(GIVE_BACK)
+    one.does(JOIN)
+    assert one.does(SITS) == "True"
+
+
+def test_a_partner_waits_for_a_stranger_that_is_alone_while_its_owner_stands(
+    process: Start,
+) -> None:
+    owner, timing = process(), process()
+    owner.does(JOIN)
+    one, other = process(token_of(owner)), process(token_of(owner))
+    timing.begin(TAKE)
+    time.sleep(0.05)
+    one.begin(TAKE)  # has the owner stand, so that the stranger is alone
+    assert timing.end() == "None"
+    other.does(JOIN_NOW)
+    assert other.does(SITS) == "False"
+    timing.does(GIVE_BACK)
+    assert one.end() == "None"
 
 
 def test_a_partner_whose_owner_is_at_rest_is_as_any_other(process: Start) -> None:
