@@ -18,6 +18,7 @@ from pytest_kernelprof.device.inventory import (
     uuid_of_index,
 )
 from pytest_kernelprof.errors import GpuBusy
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ class _Stretch:
 
     who: str
     timeout_s: float
+    process: int = field(default_factory=Real.getpid)
     locks: dict[int, WholeLock] = field(default_factory=dict)
 
 
@@ -45,15 +47,21 @@ def begin(who: str, timeout_s: float) -> None:
         who: whose code it is, as others are told. timeout_s: how long to wait; then it runs anyway.
     """
     _stretches.append(_Stretch(who, timeout_s))
-    if _cuda_is_up():
-        for index in devices_in_use():
-            _share(_stretches[-1], index)
+    if not _cuda_is_up():
+        return
+    try:
+        with contextlib.suppress(RuntimeError):  # CUDA is broken: nothing runs on it
+            for index in devices_in_use():
+                _share(_stretches[-1], index)
+    except BaseException:  # a time limit of the test, Ctrl-C
+        end()
+        raise
 
 
 def end() -> None:
     """What began last is through: others may time once the device is done with it."""
     ended = _stretches.pop()
-    if ended.locks:
+    if ended.locks and ended.process == Real.getpid():  # a forked child holds nothing
         finish_work()
         for lock in ended.locks.values():
             lock.leave()
@@ -101,7 +109,8 @@ def finish_work() -> None:
 
 
 def _locks() -> list[WholeLock]:
-    return list({id(lock): lock for one in _stretches for lock in one.locks.values()}.values())
+    ours = [one for one in _stretches if one.process == Real.getpid()]
+    return list({id(lock): lock for one in ours for lock in one.locks.values()}.values())
 
 
 def _share(stretch: _Stretch, index: int) -> None:

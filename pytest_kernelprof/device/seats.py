@@ -59,6 +59,7 @@ class OwnSeat:
         self.taken = False
         self._file = FileLock(folder / f"{uuid}.{token}{_SEAT}")
         self._process = 0
+        self._said = ""
 
     def sit(self) -> bool:
         """Whoever looks whether it is taken shares it for that moment."""
@@ -75,7 +76,10 @@ class OwnSeat:
         self.stand()
 
     def say(self, who: str, owners: Sequence[str]) -> None:
-        """Leave word of what this process does, and for whom."""
+        """Leave word of what this process does, and for whom; once for all that a test does."""
+        if who and who == self._said:
+            return
+        self._said = who
         if not self._process:
             self._process = Real.getpid()
             atexit.register(self._remove)

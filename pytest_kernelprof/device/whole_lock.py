@@ -40,6 +40,7 @@ class WholeLock:
         self.folder, self.uuid = folder, uuid
         self.path = folder / f"{uuid}.lock"
         self.note = folder / f"{uuid}.holder"
+        self._process = Real.getpid()
         self._alone = 0
         self._file: BaseFileLock | None = None
 
@@ -61,9 +62,9 @@ class WholeLock:
         self._alone += 1
 
     def give_back(self) -> None:
-        """Have it alone no more."""
+        """Have it alone no more. A child that was forked meanwhile never had it."""
         self._alone -= 1
-        if not self._alone:
+        if not self._alone and self._process == Real.getpid():
             self._give_back()
 
     def join(self, timeout_s: float, who: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,3 +157,35 @@ def test_without_a_folder_for_locks_tests_run_all_the_same(
     presence.end()
     with presence.sharing(GPU, 1.0, "a script"):
         pass
+
+
+def test_a_time_limit_that_rings_while_a_test_waits_leaves_nothing_behind(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rings(*_: object) -> None:
+        raise TimeoutError("of the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SharedLock, "join", rings)
+        with pytest.raises(TimeoutError, match="of the test"):
+            presence.begin("a test", 1.0)
+    assert not presence._stretches
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+def test_a_forked_child_that_ends_the_test_too_leaves_its_parents_share(cuda: Cuda) -> None:
+    presence.begin("a test", 30.0)
+    hold = lock_of("gpu-0")
+    hold.take(1.0, "a test")
+    child = os.fork()
+    if child == 0:
+        try:
+            hold.give_back()
+            presence.end()
+        finally:
+            os._exit(len(presence._stretches))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert json.loads(hold.note.read_text())["who"] == "a test"
+    hold.give_back()
+    assert sits()
+    presence.end()
