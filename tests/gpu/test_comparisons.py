@@ -238,7 +238,7 @@ def load():
 def test_it(load, kernel_profile):
     kernel_profile(once, x)
 def test_compared(load, kernel_profile):
-    kernel_profile.compare(twice, once, x).not_slower()
+    kernel_profile.compare(twice, once, x).min_speedup(0.75)  # it is 0.5, and 1 is explained
 """
     )
     result.assert_outcomes(passed=2, warnings=2)
