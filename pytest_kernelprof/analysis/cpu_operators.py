@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_kernelprof.analysis.kernels import chains
 from pytest_kernelprof.schema.run import Kernel
-from pytest_kernelprof.trace.correlation import ancestors
+from pytest_kernelprof.trace.correlation import ancestors, within
 from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, INDUCTOR_GRAPH, matches
@@ -26,14 +26,11 @@ def operator_rows(reading: Reading) -> list[Ints]:
     ops, parent = reading.trace.operators, reading.links.parent
     recording = reading.trace.recording
     compute_names = frozenset(recording.compute_operators or ())
-    names = ops.name.tolist()
-    computes = np.array([name in compute_names for name in names], np.bool_) & ~_ranges(ops)
+    computes = ops.name.that(compute_names.__contains__) & ~_ranges(ops)
     # What torch.compile runs while it traces is no work of the call. Without a compilation it is
     # somebody else's range.
-    covered = (ops.name == "dynamo") & ~ops.annotation & (recording.recompiles != 0)
-    for i in np.lexsort((-ops.end, ops.start, ops.thread)):
-        above = parent[i]
-        covered[i] |= above != NO_ID and (covered[above] or computes[above])
+    compiling = ops.name.are("dynamo") & ~ops.annotation & (recording.recompiles != 0)
+    covered = compiling | within(parent, computes | compiling)
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
     found = np.flatnonzero(computes & ~covered)
     return [found[of_round[found] == number] for number in range(reading.rounds)]
@@ -46,11 +43,9 @@ def _ranges(ops: Operators) -> Bools:
     category, but without the inputs that an operator has where they are recorded. The kernels of
     compiled code, known by that code, have none either.
     """
-    if ops.inputs is None:
+    if ops.has_inputs is None:
         return ops.annotation
-    named = zip(ops.name.tolist(), ops.inputs.tolist(), strict=True)
-    without = np.array([inputs is None and "::" in name for name, inputs in named], np.bool_)
-    found: Bools = ops.annotation | without
+    found: Bools = ops.annotation | (~ops.has_inputs & ops.name.that(lambda name: "::" in name))
     return found
 
 
@@ -64,7 +59,8 @@ def silent_regions(reading: Reading) -> int:
     if not regions:
         return 0
     outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
-    computing = np.isin(ops.name, reading.trace.recording.compute_operators or ()) & ~_ranges(ops)
+    names = frozenset(reading.trace.recording.compute_operators or ())
+    computing = ops.name.that(names.__contains__) & ~_ranges(ops)
     telling = np.flatnonzero(computing | matches(ops.name, INDUCTOR_GRAPH)).tolist()
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 

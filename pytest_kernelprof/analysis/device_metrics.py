@@ -10,13 +10,14 @@ from pytest_kernelprof.analysis.metrics import absent, metric_of
 from pytest_kernelprof.schema.metrics import DIRECTIONS
 from pytest_kernelprof.trace.completeness import unrecorded_memsets
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
+from pytest_kernelprof.trace.names import Names
 from pytest_kernelprof.trace.vocabulary import DIRECTION, PAGEABLE, matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import Metric
-    from pytest_kernelprof.trace.model import Bools, Ints, Strings, Trace
+    from pytest_kernelprof.trace.model import Bools, Ints
     from pytest_kernelprof.trace.reading import Reading
 
 
@@ -49,19 +50,20 @@ def _not_known(reading: Reading) -> dict[str, str]:
     return {"memsets": f"could not be had: {memsets} memset calls have no memset in the trace"}
 
 
-def directions(trace: Trace) -> Strings:
-    """Direction of each memcpy: "h2d", "d2h", "d2d", "p2p"; empty for other activities."""
-    acts = trace.activities
-    found = np.full(len(acts), "", np.object_)
-    for i in np.flatnonzero(acts.kind == MEMCPY):
-        match = DIRECTION.search(acts.name[i])
-        found[i] = f"{match[1]}2{match[2]}".lower() if match else "?"
-    return found
+def directions(copies: Names) -> Names:
+    """The direction of each memcpy: "h2d", "d2h", "d2d", "p2p", or "?"."""
+    return Names(copies.codes, [_direction(text) for text in copies.texts])
+
+
+def _direction(name: str) -> str:
+    match = DIRECTION.search(name)
+    return f"{match[1]}2{match[2]}".lower() if match else "?"
 
 
 def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
-    size, direction = reading.trace.activities.bytes, directions(reading.trace)
-    which = {"": copies, **{f"_{d}": direction == d for d in DIRECTIONS}}
+    acts = reading.trace.activities
+    size, direction = acts.bytes, directions(acts.name)
+    which = {"": copies, **{f"_{d}": copies & direction.are(d) for d in DIRECTIONS}}
     counts = {f"memcpys{suffix}": _per_round(reading, of) for suffix, of in which.items()}
     sizes = {f"memcpy_bytes{suffix}": _per_round(reading, of, size) for suffix, of in which.items()}
     return counts | sizes

@@ -10,6 +10,7 @@ from pytest_kernelprof.analysis.device_metrics import directions
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Wait
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
+from pytest_kernelprof.trace.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +56,6 @@ def operators_of_calls(reading: Reading, calls: Ints) -> list[int]:
 def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
     """The kernels of these rows of the activities."""
     acts = reading.trace.activities
-    launches = np.append(reading.trace.calls.name, "unknown")  # NO_ID points to the last
     return tuple(
         map(
             Kernel,
@@ -67,7 +67,7 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
             acts.shared_memory[rows].tolist(),
             acts.device[rows].tolist(),
             acts.stream[rows].tolist(),
-            launches[reading.links.call_of_activity[rows]].tolist(),
+            _names_of_calls(reading, reading.links.call_of_activity[rows]),
             chains(reading, operators_of_activities(reading, rows)),
         )
     )
@@ -88,7 +88,7 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
         map(
             Copy,
             acts.name[rows].tolist(),
-            directions(reading.trace)[rows].tolist(),
+            directions(acts.name[rows]).tolist(),
             acts.bytes[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
             chains(reading, operators_of_activities(reading, rows)),
@@ -98,65 +98,64 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
 
 def waits_of(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
     """The waits of these rows of the calls; ``NO_ID`` where the call is not recorded."""
-    names = np.append(reading.trace.calls.name, "unknown")
-    return tuple(
-        map(Wait, names[rows].tolist(), chains(reading, operators_of_calls(reading, rows)))
-    )
+    chained = chains(reading, operators_of_calls(reading, rows))
+    return tuple(map(Wait, _names_of_calls(reading, rows), chained))
+
+
+def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
+    names = reading.trace.calls.name
+    codes = np.append(names.codes, len(names.texts))  # NO_ID points to the last
+    return Names(codes[rows], (*names.texts, "unknown")).tolist()
 
 
 def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     """For each operator its name and those around it; our own annotations are left out."""
+    names, above = reading.trace.operators.name, _users(reading)
+    codes, texts = names.codes.tolist(), names.texts
     # As lists: NumPy takes five times as long to hand out one at a time.
-    names, parents = reading.trace.operators.name.tolist(), reading.links.parent.tolist()
-    ours = _own_annotations(reading)
+    first, then = above.tolist(), above[np.append(reading.links.parent, NO_ID)].tolist()
     known: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal chains
-    found = []
-    for operator in operators:
+    of_operator = {}
+    for operator in set(operators):
         around = []
-        while operator != NO_ID:
-            if not ours[operator]:
-                around.append(names[operator])
-            operator = parents[operator]
+        at = first[operator]
+        while at != NO_ID:
+            around.append(texts[codes[at]])
+            at = then[at]
         chain = tuple(around)
-        found.append(known.setdefault(chain, chain))
-    return found
+        of_operator[operator] = known.setdefault(chain, chain)
+    return list(map(of_operator.__getitem__, operators))
 
 
-def _own_annotations(reading: Reading) -> list[bool]:
-    """Which rows of the operators are annotations of ours."""
-    ops = reading.trace.operators
+def _users(reading: Reading) -> Ints:
+    """For each operator itself or, of an annotation of ours, the next one around it that is none;
+    at the end that of ``NO_ID``."""
+    ops, parent = reading.trace.operators, reading.links.parent
     prefix = OwnNames(reading.trace.recording.nonce).prefix
-    ours: list[bool] = ops.annotation.tolist()
-    for i in np.flatnonzero(ops.annotation).tolist():
-        ours[i] = ops.name[i].startswith(prefix)
-    return ours
+    ours = ops.annotation & ops.name.that(lambda name: name.startswith(prefix))
+    found: Ints = np.append(np.where(ours, parent, np.arange(len(parent))), NO_ID)
+    while not np.array_equal(further := found[found], found):
+        found = further
+    return found
 
 
 class Sequences:
     """Tells whether rounds launch the same kernels under the same operators, column by column."""
 
     def __init__(self, reading: Reading) -> None:
-        names = reading.trace.operators.name.tolist()
-        self._parent = np.append(reading.links.parent, NO_ID)  # NO_ID points to the last
-        self._ours = np.array([*_own_annotations(reading), False], np.bool_)
-        codes: dict[str, int] = {}
-        coded = [codes.setdefault(name, len(codes)) for name in names]
-        self._code = np.array([*coded, NO_ID], np.int64)
+        # NO_ID points to the last.
+        self._users = _users(reading)
+        self._above = self._users[np.append(reading.links.parent, NO_ID)]
+        self._code = np.append(reading.trace.operators.name.codes, NO_ID)
 
     def same(self, one: Sequence[int], other: Sequence[int]) -> bool:
         """Whether two lists of innermost operators have the same ``chains``."""
         a, b = np.array(one, np.int64), np.array(other, np.int64)
         if len(a) != len(b):
             return False
-        a, b = self._users(a), self._users(b)
+        a, b = self._users[a], self._users[b]
         while (a != NO_ID).any() or (b != NO_ID).any():
             if not np.array_equal(self._code[a], self._code[b]):
                 return False
-            a, b = self._users(self._parent[a]), self._users(self._parent[b])
+            a, b = self._above[a], self._above[b]
         return True
-
-    def _users(self, operators: Ints) -> Ints:
-        """Each operator, or the next one around it that is no annotation of ours."""
-        while self._ours[operators].any():
-            operators = np.where(self._ours[operators], self._parent[operators], operators)
-        return operators

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.recording import DeviceKind, HostTimings, Recording
-    from pytest_kernelprof.trace.model import Strings
+    from pytest_kernelprof.trace.model import Ints
     from pytest_kernelprof.trace.reading import Reading
 
 Lines = Mapping[tuple[What, int], str]
@@ -246,7 +246,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
     copies = kernels.copy_rows(reading, _fullest(metrics["memcpys"]))
     waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
     operators = [kernels.operators_of_activities(reading, of_round) for of_round in rows]
-    names = reading.trace.activities.name
+    names = reading.trace.activities.name.codes
     return SessionFacts(
         environment=_environment(reading),
         rounds=reading.rounds,
@@ -276,7 +276,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
     rows = cpu_operators.operator_rows(reading)
     count = metric_of("kernels", [len(of_round) for of_round in rows], "compute operators")
     fullest = _fullest(count)
-    names, operators = trace.operators.name, [of_round.tolist() for of_round in rows]
+    names, operators = trace.operators.name.codes, [of_round.tolist() for of_round in rows]
     problems = (
         *check_rounds(trace, reading.layout),
         *_cpu_problems(reading),
@@ -310,7 +310,7 @@ def _fullest(metric: Metric) -> int:
 
 
 def _others(
-    reading: Reading, fullest: int, names: Sequence[Strings], operators: Sequence[Sequence[int]]
+    reading: Reading, fullest: int, names: Sequence[Ints], operators: Sequence[Sequence[int]]
 ) -> list[int]:
     """The rounds whose kernels differ from those of the fullest, by name and operators; of each
     different sequence the first round."""
@@ -362,7 +362,7 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
     recording = reading.trace.recording
     if recording.compute_operators is None:
         return (_NO_TABLE,)
-    compiled = any("CompiledFxGraph" in name for name in set(reading.trace.operators.name))
+    compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
     hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
     silent = (_SILENT,) if cpu_operators.silent_regions(reading) else ()
     return (*recording.unseen, *hidden, *silent)

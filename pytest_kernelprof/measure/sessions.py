@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.trace.correlation import Links
+    from pytest_kernelprof.trace.events import InputsRead
     from pytest_kernelprof.trace.model import Trace
     from pytest_kernelprof.trace.reading import Reading
 
@@ -93,7 +94,9 @@ def profile_rounds(
             synchronize(device)
             with session.round():
                 call()
-    return read(device, session.export(), compilations().since(before), watched=watched)
+    compiled = compilations().since(before)
+    inputs: InputsRead = "all" if shapes else "presence"
+    return read(device, session.export(), compiled, watched=watched, inputs=inputs)
 
 
 def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:
@@ -112,6 +115,7 @@ def read(
     *,
     watched: WatchedCalls | None = None,
     autotuning: Autotuning | None = None,
+    inputs: InputsRead = "presence",
 ) -> Taken:
     """What a finished session's trace tells, read, linked and worked out once.
 
@@ -119,6 +123,7 @@ def read(
         compiled: what torch.compile did meanwhile.
         watched: of a CPU session, the compiled code that was called.
         autotuning: what was seen of autotuners, where that was looked for.
+        inputs: what is read of operators' inputs, where they were recorded.
 
     Raises:
         IncompleteProfile: it cannot be read.
@@ -126,7 +131,7 @@ def read(
     from pytest_kernelprof.device.sharing import no_times
 
     try:
-        trace = read_trace(file.path)
+        trace = read_trace(file.path, inputs=inputs)
     except TraceError as error:
         raise IncompleteProfile(f"the profiler's own trace: {error}") from error
     recording = Recording(
@@ -171,7 +176,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     code = code_of_graphs(operators, set(annotations))
     if watched is not None:
         code |= watched.code(operators)
-    computing = tuple(compute_operators(ops.name.tolist(), code.kernels))
+    computing = tuple(compute_operators(ops.name.distinct(), code.kernels))
     unclear = tuple(map(_FUNCTION.format, functions_called(operators.intersection(computing))))
     return {"compute_operators": computing, "unseen": (*code.all_unseen(rounds), *unclear)}
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
-import operator
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_kernelprof.trace.inputs import Inputs
+from pytest_kernelprof.trace.inputs import NO_INPUTS, Inputs, presence
 from pytest_kernelprof.trace.model import NO_ID, Flows
-from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION, FLOWS, table_of
+from pytest_kernelprof.trace.names import Names, Numbering
+from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import msgspec
 
-    from pytest_kernelprof.trace.events import Event
-    from pytest_kernelprof.trace.model import Ints, Strings
+    from pytest_kernelprof.trace.events import Chunk, Event
+    from pytest_kernelprof.trace.model import Ints
 
 _DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
 _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
@@ -49,7 +47,23 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "frame": (),
 }
 _IDS = ("external_id", "correlation")
-_NARROW = ("grid", "block", "device", "registers")
+_SIZES = frozenset(("grid", "block"))
+# What stands for the rows of a chunk that lacks a column.
+_ABSENT = {"has_inputs": np.bool_(False), "inputs": np.int32(NO_INPUTS)}
+_NARROW = (*_SIZES, "device", "registers")
+# Comprehensions that name the field are what Python reads fields fastest with.
+_FIELD: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
+    "external_id": lambda args: [one.external_id for one in args],
+    "correlation": lambda args: [one.correlation for one in args],
+    "device": lambda args: [one.device for one in args],
+    "context": lambda args: [one.context for one in args],
+    "stream": lambda args: [one.stream for one in args],
+    "bytes": lambda args: [one.bytes for one in args],
+    "registers": lambda args: [one.registers for one in args],
+    "shared_memory": lambda args: [one.shared_memory for one in args],
+    "grid": lambda args: [one.grid for one in args],
+    "block": lambda args: [one.block for one in args],
+}
 # Kineto writes 0 where it knows no id.
 _NO_IDS_BELOW = 1
 
@@ -73,103 +87,91 @@ class Builder:
     """Takes events and turns them into columns."""
 
     def __init__(self) -> None:
-        self._threads, self._places = _Codes(), _Codes()
-        self._names, self._inputs = _Interned(), Inputs()
+        self._threads, self._places = _Threads(), _Threads()
+        self._names = {table: Numbering() for table in _ARGUMENTS}
+        self._inputs = Inputs()
+        self._sizes = {name: _Sizes(name) for name in _SIZES}
         self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _ARGUMENTS}
         self._arrows: list[dict[str, Any]] = []
         self._categories: set[str] = set()
 
-    def add(self, events: Sequence[Event]) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Read a chunk; its events are needed no more afterwards.
 
         Raises:
             ValueError, ArithmeticError: a value does not fit; ``DoesNotFitError`` names it.
         """
-        tables, arrows, categories = _sort_out(events)
-        self._categories |= categories
-        if arrows:
-            self._arrows.append(self._arrows_of(arrows))
-        for table, chosen in tables.items():
-            if chosen:
-                self._parts[table].append(self._chunk(table, chosen))
+        self._categories |= chunk.categories
+        if chunk.arrows:
+            self._arrows.append(self._arrows_of(chunk.arrows))
+        for table, events in chunk.tables.items():
+            if events:
+                self._parts[table].append(self._chunk(table, events))
 
     def finish(self) -> Tables:
         """The columns of all chunks, each table sorted by start."""
         return Tables(
-            {table: _joined(parts) or _empty(table) for table, parts in self._parts.items()},
+            {table: self._finished(table, parts) for table, parts in self._parts.items()},
             _flows(self._arrows),
-            self._threads.values(),
-            tuple(one for one, _ in self._places.values()),
+            self._threads.different(),
+            tuple(one for one, _ in self._places.different()),
             frozenset(self._categories),
         )
+
+    def _finished(self, table: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+        columns = _joined(parts) or dict(_empty(table))
+        columns["name"] = Names(columns["name"], tuple(self._names[table]))
+        if table == "operator":
+            columns["inputs"] = self._inputs.column(columns["inputs"])
+        for name in _SIZES.intersection(columns):
+            columns[name] = self._sizes[name].column(columns[name])
+        return columns
 
     def _chunk(self, table: str, events: Sequence[Event]) -> dict[str, Any]:
         start = nanoseconds([event.ts for event in events])
         columns: dict[str, Any] = {
-            "name": self._names.column([event.name for event in events]),
+            "name": _numbered(self._names[table], [event.name for event in events]),
             "start": start,
             "end": _ends(start, [event.dur for event in events]),
         }
         for column in _OF_EVENTS[table]:
             columns[column] = self._column_of_events(column, events)
-        columns |= _argument_columns(table, events)
+        args = [event.args for event in events]
+        for column in _ARGUMENTS[table]:
+            columns[column] = self._column_of_arguments(column, _FIELD[column](args))
         if table == "operator":
-            columns["inputs"] = self._inputs.column(events)
+            columns["has_inputs"] = presence(args)
+            columns["inputs"] = self._inputs.codes(args)
         return columns
 
     def _column_of_events(self, column: str, events: Sequence[Event]) -> Any:
         if column == "thread":
-            return self._threads.column((event.pid, event.tid) for event in events)
+            return _numbered(self._threads, [(event.pid, event.tid) for event in events])
         if column == "process":
-            return self._places.column((event.pid, 0) for event in events)
+            return _numbered(self._places, [(event.pid, 0) for event in events])
         if column == "annotation":
             return np.array([event.cat == ANNOTATION for event in events], np.bool_)
         return np.array([ACTIVITY_KINDS[event.cat] for event in events], np.int8)
+
+    def _column_of_arguments(self, name: str, values: Sequence[Any]) -> Any:
+        return self._sizes[name].codes(values) if name in _SIZES else _column(name, values)
 
     def _arrows_of(self, events: Sequence[Event]) -> dict[str, Any]:
         return {
             "forward": np.array([event.ph == "s" for event in events], np.bool_),
             "id": [event.id for event in events],
-            "thread": self._threads.column((event.pid, event.tid) for event in events),
+            "thread": _numbered(self._threads, [(event.pid, event.tid) for event in events]),
             "at": nanoseconds([event.ts for event in events]),
         }
 
 
-def _sort_out(
-    events: Sequence[Event],
-) -> tuple[dict[str, list[Event]], list[Event], set[str]]:
-    """The events of each table, the arrows of autograd, and the categories that there are. What we
-    do not read (arrows to activities, metadata) is dropped."""
-    tables: dict[str, list[Event]] = {table: [] for table in _ARGUMENTS}
-    arrows: list[Event] = []
-    categories = {event.cat for event in events}
-    add: dict[str, Callable[[Event], None]] = {
-        one: tables[table_of(one)].append for one in categories if table_of(one)
-    }
-    flows = categories.intersection(FLOWS)
-    for event in events:
-        if event.ph == "X":
-            if event.cat in add:
-                add[event.cat](event)
-        elif flows and event.cat in flows:
-            arrows.append(event)
-    return tables, arrows, categories
-
-
-def _argument_columns(table: str, events: Sequence[Event]) -> dict[str, Any]:
-    names = _ARGUMENTS[table]
-    if not names:
-        return {}
-    get = operator.attrgetter(*names)
-    rows = [get(event.args) for event in events]
-    values = list(zip(*rows, strict=True)) if len(names) > 1 else [rows]
-    columns = values or [()] * len(names)
-    return {name: _column(name, of_name) for name, of_name in zip(names, columns, strict=True)}
+def _numbered(numbers: dict[Any, int], values: Iterable[Any]) -> Ints:
+    """The number of each value; the dictionary gives new ones theirs."""
+    found: Ints = np.array(list(map(numbers.__getitem__, values)), np.int32)
+    return found
 
 
 def _column(name: str, values: Sequence[Any]) -> Any:
-    if name in ("grid", "block"):
-        return _narrowed(name, _dimensions(name, values))
     try:
         found = np.fromiter(values, np.int64, len(values))
     except (ValueError, TypeError):
@@ -198,18 +200,46 @@ def _whole_number(name: str, value: Any) -> int:
         raise DoesNotFitError(f"Expected a number, got {value!r:.60} - at args.{name}") from None
 
 
-def _dimensions(name: str, values: Sequence[Any]) -> Ints:
-    if set(map(type, values)) <= {tuple, list} and set(map(len, values)) <= {3}:
-        flat = itertools.chain.from_iterable(values)
-        with contextlib.suppress(ValueError, TypeError):
-            return np.fromiter(flat, np.int64, 3 * len(values)).reshape(len(values), 3)
-    wrong = next((one for one in values if not _is_dimensions(one)), None)
-    raise DoesNotFitError(f"Expected three numbers, got {wrong!r:.60} - at args.{name}")
+class _Sizes(dict[Any, int]):
+    """Numbers the different grids or blocks of a trace, three numbers each."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._rows: list[Ints] = []
+
+    def __missing__(self, size: Any) -> int:
+        if not _is_size(size):
+            raise DoesNotFitError(
+                f"Expected three numbers, got {size!r:.60} - at args.{self._name}"
+            )
+        self._rows.append(_narrowed(self._name, np.fromiter(size, np.int64, 3)))
+        number = self[size] = len(self)
+        return number
+
+    def codes(self, values: Sequence[Any]) -> Ints:
+        """The number of each size; chunks that are decoded leniently have lists."""
+        try:
+            return _numbered(self, values)
+        except TypeError:
+            return _numbered(self, map(_as_key, values))
+
+    def column(self, codes: Ints) -> Any:
+        """The sizes of these numbers: an array of shape (n, 3)."""
+        rows = np.array(self._rows, np.int32).reshape(len(self._rows), 3)
+        return rows[codes]
 
 
-def _is_dimensions(value: Any) -> bool:
-    is_row = isinstance(value, (list, tuple)) and len(value) == 3
-    return is_row and all(isinstance(one, int) for one in value)
+def _is_size(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 3 and all(map(_is_number, value))
+
+
+def _as_key(value: Any) -> Any:
+    numbers = isinstance(value, list) and all(map(_is_number, value))
+    return tuple(value) if numbers else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
 
 
 def _ends(start: Ints, durations: Sequence[float]) -> Ints:
@@ -222,10 +252,20 @@ def _ends(start: Ints, durations: Sequence[float]) -> Ints:
     return end
 
 
-def nanoseconds(texts: Sequence[msgspec.Raw]) -> Ints:
-    """Exact int64 nanoseconds from decimal microseconds."""
-    if not texts:
+def nanoseconds(times: Sequence[msgspec.Raw | float]) -> Ints:
+    """Exact int64 nanoseconds from decimal microseconds: text, or floats that lie close enough."""
+    if not times:
         return np.empty(0, np.int64)
+    if isinstance(times[0], float):
+        us = np.array(times, np.float64)
+        whole = np.floor(us)
+        found: Ints = whole.astype(np.int64) * 1000
+        found += np.rint((us - whole) * 1e3).astype(np.int64)
+        return found
+    return _nanoseconds_of_texts(times)  # type: ignore[arg-type]
+
+
+def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
     joined = b" ".join(texts)
     if _DECIMALS_US.fullmatch(joined):  # what Kineto writes: three decimals, always
         return np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
@@ -263,11 +303,11 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _joined_column(name: str, parts: list[dict[str, Any]], order: Any) -> Any:
     columns = [part.pop(name) if name != "start" else part[name] for part in parts]
-    if name == "inputs":
+    if name in _ABSENT:
         if all(column is None for column in columns):
             return None
         columns = [
-            np.full(len(part["start"]), None, np.object_) if column is None else column
+            np.full(len(part["start"]), _ABSENT[name]) if column is None else column
             for part, column in zip(parts, columns, strict=True)
         ]
     return (np.concatenate(columns) if len(columns) > 1 else columns[0])[order]
@@ -287,40 +327,24 @@ def _flows(chunks: list[dict[str, Any]]) -> Flows:
     return Flows(thread[begun], at[begun], thread[ended], at[ended])
 
 
-class _Codes:
+class _Threads(dict[tuple[int | str, int | str], int]):
     """Gives each pair of process and thread a small number, in order of appearance.
 
     Old files write their numbers as text in some places: "24572" is 24572.
     """
 
     def __init__(self) -> None:
-        self._codes: dict[tuple[int | str, int | str], int] = {}
         self._plain: dict[tuple[int | str, int | str], int] = {}
 
-    def column(self, keys: Iterable[tuple[int | str, int | str]]) -> Ints:
-        pairs = list(keys)
-        codes = self._codes
-        for pair in set(pairs).difference(codes):
-            plain = (_plain_number(pair[0]), _plain_number(pair[1]))
-            codes[pair] = self._plain.setdefault(plain, len(self._plain))
-        return np.fromiter(map(codes.__getitem__, pairs), np.int32, len(pairs))
+    def __missing__(self, pair: tuple[int | str, int | str]) -> int:
+        plain = (_plain_number(pair[0]), _plain_number(pair[1]))
+        number = self[pair] = self._plain.setdefault(plain, len(self._plain))
+        return number
 
-    def values(self) -> tuple[tuple[int | str, int | str], ...]:
+    def different(self) -> tuple[tuple[int | str, int | str], ...]:
+        """The pairs by their numbers."""
         return tuple(self._plain)
 
 
 def _plain_number(value: int | str) -> int | str:
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
-
-
-class _Interned:
-    """Keeps one copy of each name: traces repeat a few long ones very often."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-
-    def column(self, names: Sequence[str]) -> Strings:
-        known = self._names
-        column = np.empty(len(names), np.object_)
-        column[:] = [known.setdefault(name, name) for name in names]
-        return column

@@ -24,7 +24,7 @@ def missed_lookups(reading: Reading) -> int:
     """
     ops = reading.trace.operators
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    looks = (ops.name == LOOKUP) & (of_round != NO_ID)
+    looks = ops.name.are(LOOKUP) & (of_round != NO_ID)
     return sum(
         _missed(reading, looks & (ops.thread == thread), thread)
         for thread in set(ops.thread[looks].tolist())

@@ -151,6 +151,26 @@ def ancestors(links: Links, operator: int) -> Iterator[int]:
         operator = int(links.parent[operator])
 
 
+def within(parent: Ints, chosen: Bools) -> Bools:
+    """Which operators lie in one of the chosen, at any depth; ``parent`` as in ``Links``."""
+    above = np.append(parent, NO_ID)  # NO_ID points to the last, which has none above it
+    found = np.append(chosen, False)[above]
+    while (above != NO_ID).any():  # twice as far up each time
+        found |= found[above]
+        above = above[above]
+    inside: Bools = found[:-1]
+    return inside
+
+
+def outermost(parent: Ints) -> Ints:
+    """For each operator the outermost one around it, or itself."""
+    rows = np.arange(len(parent))
+    found = np.where(parent == NO_ID, rows, parent)
+    while not np.array_equal(further := found[found], found):
+        found = further
+    return found
+
+
 def launch_calls(trace: Trace, links: Links) -> Bools:
     """Which calls are kernel launches: those that share a correlation id with a kernel, and those
     named like one (host functions, memcpys and memsets apart). One graph launch is one."""

@@ -6,12 +6,16 @@ matters only where they are read, so a chunk that does not decode is decoded aga
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from pytest_kernelprof.trace.model import NO_ID
-from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, FLOWS, OLD_CATEGORIES, table_of
+from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 NOT_THERE = msgspec.Raw(b"")
 _NO_DIMENSIONS = (0, 0, 0)
@@ -21,11 +25,12 @@ Number = int | str  # ROCm writes some numbers as text, "2560" or "0x0"
 class Args(msgspec.Struct, gc=False, frozen=True):
     """The arguments that we read. Absent ids are ``NO_ID``, absent figures zero."""
 
+    # In the order of the file, in which msgspec finds them fastest.
     external_id: Number = msgspec.field(name="External id", default=NO_ID)
-    correlation: Number = NO_ID
     device: Number = 0
     context: Number = NO_ID
     stream: Number = NO_ID
+    correlation: Number = NO_ID
     bytes: Number = 0
     registers: Number = msgspec.field(name="registers per thread", default=0)
     shared_memory: float | str = msgspec.field(name="shared memory", default=0)
@@ -33,10 +38,15 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     block: tuple[int, int, int] | str = _NO_DIMENSIONS
 
 
-class ArgsWithInputs(Args, gc=False, frozen=True):
-    """With ``record_shapes``. Left as text: a call that is repeated has the same text."""
+class ArgsWithDims(Args, gc=False, frozen=True):
+    """With ``record_shapes``, where it is asked only which operators have inputs."""
 
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOT_THERE)
+
+
+class ArgsWithInputs(ArgsWithDims, gc=False, frozen=True):
+    """The inputs themselves. Left as text: a call that is repeated has the same text."""
+
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOT_THERE)
     dtypes: msgspec.Raw = msgspec.field(name="Input type", default=NOT_THERE)
     values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOT_THERE)
@@ -65,8 +75,7 @@ class _AnyArgs(msgspec.Struct, gc=False, frozen=True):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event. ``ts`` stays text: 4.3e12 us with three decimals does not fit a float to the
-    nanosecond."""
+    """One event. ``ts`` stays text: as a float it may not be exact to the nanosecond."""
 
     ph: str = ""
     cat: str = ""
@@ -79,8 +88,28 @@ class Event(msgspec.Struct, gc=False):
     args: Args = Args()
 
 
+class _EventWithDims(Event, gc=False):
+    args: ArgsWithDims = ArgsWithDims()
+
+
 class _EventWithInputs(Event, gc=False):
     args: ArgsWithInputs = ArgsWithInputs()
+
+
+# Up to here, 101 days, floats lie closer than nanoseconds; Kineto counts from the last quarter.
+_Microseconds = Annotated[float, msgspec.Meta(gt=-(2.0**43), lt=2.0**43)]
+
+
+class _QuickEvent(Event, gc=False):
+    ts: _Microseconds = 0.0  # type: ignore[assignment]
+
+
+class _QuickEventWithDims(_EventWithDims, gc=False):
+    ts: _Microseconds = 0.0  # type: ignore[assignment]
+
+
+class _QuickEventWithInputs(_EventWithInputs, gc=False):
+    ts: _Microseconds = 0.0  # type: ignore[assignment]
 
 
 class _EventWithAnyArgs(Event, gc=False):
@@ -101,8 +130,63 @@ class _AnyEvent(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_plain = msgspec.json.Decoder(list[Event])
-_with_inputs = msgspec.json.Decoder(list[_EventWithInputs])
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Events of a part of a file.
+
+    Attributes:
+        events: all of them. tables: those of each table, in the file's order.
+        arrows: those of autograd. categories: all that there are.
+    """
+
+    events: Sequence[Event]
+    tables: Mapping[str, list[Event]]
+    arrows: list[Event]
+    categories: frozenset[str]
+
+
+def sort_out(events: Sequence[Event]) -> Chunk:
+    """The events of each table. What we do not read (arrows to activities, metadata) is in none."""
+    sinks = _Sinks()
+    for event in events:
+        sinks[event.cat](event)
+    tables = {
+        table: [event for event in found if event.ph == "X"]
+        for table, found in sinks.tables.items()
+        if table
+    }
+    arrows = [event for event in sinks.arrows if event.ph != "X"]
+    return Chunk(events, tables, arrows, frozenset(sinks))
+
+
+class _Sinks(dict[str, "Callable[[Event], None]"]):
+    """Where the events of each category go."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, list[Event]] = {}
+        self.arrows: list[Event] = []
+
+    def __missing__(self, category: str) -> Callable[[Event], None]:
+        rows = self.arrows if category in FLOWS else self.tables.setdefault(table_of(category), [])
+        sink = self[category] = rows.append
+        return sink
+
+
+InputsRead = Literal["none", "presence", "all"]
+"""What is read of operators' inputs, which cost time with every event."""
+
+# Of each the quick form, then the one for times that a float does not hold.
+_FORMS: dict[InputsRead, tuple[msgspec.json.Decoder[Any], ...]] = {
+    "none": (msgspec.json.Decoder(list[_QuickEvent]), msgspec.json.Decoder(list[Event])),
+    "presence": (
+        msgspec.json.Decoder(list[_QuickEventWithDims]),
+        msgspec.json.Decoder(list[_EventWithDims]),
+    ),
+    "all": (
+        msgspec.json.Decoder(list[_QuickEventWithInputs]),
+        msgspec.json.Decoder(list[_EventWithInputs]),
+    ),
+}
 _with_any_args = msgspec.json.Decoder(list[_EventWithAnyArgs])
 _any = msgspec.json.Decoder(list[_AnyEvent])
 _any_args = msgspec.json.Decoder(_AnyArgs)
@@ -113,28 +197,42 @@ _FLOW_FIELDS = (*_FIELDS, ("id", int | str | None))
 class Decoder:
     """Decodes chunks of events, in the form that the file has turned out to need."""
 
-    def __init__(self, with_inputs: bool) -> None:
-        """More fields cost time with every event: inputs are read only where there are any."""
-        self._with_inputs = with_inputs
-        self._fast: msgspec.json.Decoder[Any] = _with_inputs if with_inputs else _plain
+    def __init__(self, inputs: InputsRead) -> None:
+        self._inputs = inputs
+        self._forms = list(_FORMS[inputs])
         self._has_other_names = False
 
-    def decode(self, text: bytes | bytearray | memoryview) -> list[Event]:
-        """The events of a chunk: a JSON list.
+    def decode(self, text: bytes | bytearray | memoryview) -> Chunk:
+        """The events of a chunk: a JSON list. Their times are all text or all floats.
 
         Raises:
             msgspec.DecodeError: it is none, or a value that is read does not fit.
         """
         try:
             if not self._has_other_names:
-                events: list[Event] = self._fast.decode(text)
+                chunk = sort_out(self._in_first_form_that_fits(text))
                 # A file that needs the other names once will go on doing so.
-                self._has_other_names = _need_other_names(events)
+                self._has_other_names = _need_other_names(chunk)
                 if not self._has_other_names:
-                    return events
-            return [self._with_usual_names(event) for event in _with_any_args.decode(text)]
+                    return chunk
+            return sort_out(
+                [self._with_usual_names(event) for event in _with_any_args.decode(text)]
+            )
         except msgspec.ValidationError:
-            return [self._leniently(i, event) for i, event in enumerate(_any.decode(text))]
+            events = enumerate(_any.decode(text))
+            return sort_out([self._leniently(i, event) for i, event in events])
+
+    def _in_first_form_that_fits(self, text: bytes | bytearray | memoryview) -> list[Event]:
+        """Raises msgspec.ValidationError: none does."""
+        events: list[Event]
+        try:
+            events = self._forms[0].decode(text)
+        except msgspec.ValidationError:
+            if len(self._forms) < 2:
+                raise
+            events = self._forms[1].decode(text)
+            del self._forms[0]  # later times of the file are as large
+        return events
 
     def _with_usual_names(self, event: _EventWithAnyArgs) -> Event:
         if event.ph == "X":
@@ -146,12 +244,21 @@ class Decoder:
         external_id = args.old_external_id if args.external_id is None else args.external_id
         values = (
             NO_ID if external_id is None else external_id,
-            *(args.correlation, args.device, args.context),
+            *(args.device, args.context),
             next((one for one in streams if one is not None), NO_ID),
-            *(args.bytes, args.registers, args.shared_memory, args.grid, args.block),
+            *(
+                args.correlation,
+                args.bytes,
+                args.registers,
+                args.shared_memory,
+                args.grid,
+                args.block,
+            ),
         )
-        if not self._with_inputs:
+        if self._inputs == "none":
             return Args(*values)
+        if self._inputs == "presence":
+            return ArgsWithDims(*values, args.dims)
         return ArgsWithInputs(*values, args.dims, args.strides, args.dtypes, args.values)
 
     def _leniently(self, i: int, event: _AnyEvent) -> Event:
@@ -170,14 +277,11 @@ class Decoder:
         return Event()
 
 
-def _need_other_names(events: list[Event]) -> bool:
+def _need_other_names(chunk: Chunk) -> bool:
     """Whether what we read of some event stands under another name in its arguments."""
-    categories = {event.cat for event in events}
-    if not OLD_CATEGORIES.isdisjoint(categories):
+    if not OLD_CATEGORIES.isdisjoint(chunk.categories):
         return True
-    of_device = categories.intersection(ACTIVITY_KINDS)
-    activities = [event.args for event in events if event.cat in of_device] if of_device else []
-    return NO_ID in [args.stream for args in activities]
+    return NO_ID in [event.args.stream for event in chunk.tables.get("activity", ())]
 
 
 def _fitting(i: int, event: _AnyEvent, fields: tuple[tuple[str, Any], ...]) -> dict[str, Any]:

@@ -7,39 +7,85 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from pytest_kernelprof.trace.events import NOT_THERE, ArgsWithInputs
+from pytest_kernelprof.trace.events import NOT_THERE, ArgsWithDims, ArgsWithInputs
 from pytest_kernelprof.trace.model import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.trace.events import Event
-    from pytest_kernelprof.trace.model import Strings
+    from pytest_kernelprof.trace.events import Args
+    from pytest_kernelprof.trace.model import Bools, Ints
+
+NO_INPUTS = -1
+
+
+class InputColumn:
+    """Of each operator a tuple of ``Input``, or None; indexed by row."""
+
+    def __init__(self, codes: Ints, known: Sequence[tuple[Input, ...]]) -> None:
+        self._codes = codes
+        self._known = known
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __getitem__(self, row: int) -> tuple[Input, ...] | None:
+        code = int(self._codes[row])
+        return None if code == NO_INPUTS else self._known[code]
+
+    def __iter__(self) -> Iterator[tuple[Input, ...] | None]:
+        return (None if code == NO_INPUTS else self._known[code] for code in self._codes.tolist())
 
 
 class Inputs:
-    """Of each chunk of operators a column of tuples of ``Input``."""
+    """Numbers the different inputs of operators, chunk by chunk."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, ...], tuple[Input, ...]] = {}
+        self._numbers: dict[tuple[bytes, ...], int] = {}
+        self._known: list[tuple[Input, ...]] = []
 
-    def column(self, events: Sequence[Event]) -> Strings | None:
-        """The inputs of a chunk of operators, read while its text is there; None where none
-        are recorded."""
-        if not events or not isinstance(events[0].args, ArgsWithInputs):
+    def codes(self, arguments: Sequence[Args]) -> Ints | None:
+        """The numbers of a chunk of operators, read while its text is there; None where inputs are
+        not read."""
+        if not arguments or not isinstance(arguments[0], ArgsWithInputs):
             return None
-        column = np.full(len(events), None, np.object_)
-        for i, event in enumerate(events):
-            if isinstance(event.args, ArgsWithInputs) and event.args.dims is not NOT_THERE:
-                column[i] = self._decoded(event.args)
-        return column
+        found = [
+            self._number(args)
+            if isinstance(args, ArgsWithInputs) and args.dims is not NOT_THERE
+            else NO_INPUTS
+            for args in arguments
+        ]
+        return np.fromiter(found, np.int32, len(found))
 
-    def _decoded(self, args: ArgsWithInputs) -> tuple[Input, ...]:
+    def column(self, codes: Ints | None) -> InputColumn | None:
+        """The inputs of all operators."""
+        return None if codes is None else InputColumn(codes, self._known)
+
+    def _number(self, args: ArgsWithInputs) -> int:
         key = (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
-        found = self._known.get(key)
+        found = self._numbers.get(key)
         if found is None:
-            found = self._known[key] = _inputs(*key)
+            self._known.append(_inputs(*key))
+            found = self._numbers[key] = len(self._numbers)
         return found
+
+
+def presence(arguments: Sequence[Args]) -> Bools | None:
+    """Which of a chunk of operators have inputs; None where they are not recorded.
+
+    Raises:
+        msgspec.ValidationError: what stands in their place is no list.
+    """
+    if not arguments or not isinstance(arguments[0], ArgsWithDims):
+        return None
+    dims = [getattr(args, "dims", NOT_THERE) for args in arguments]
+    if not all(_is_list(one) for one in dims if one is not NOT_THERE):
+        raise msgspec.ValidationError("Expected `array` in 'Input Dims'")
+    return np.fromiter((one is not NOT_THERE for one in dims), np.bool_, len(dims))
+
+
+def _is_list(text: msgspec.Raw) -> bool:
+    return bytes(text).startswith(b"[")
 
 
 def _inputs(dims: bytes, strides: bytes, dtypes: bytes, values: bytes) -> tuple[Input, ...]:

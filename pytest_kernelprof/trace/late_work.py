@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.correlation import outermost
 from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import marks_of_rounds, round_of_time
 from pytest_kernelprof.trace.vocabulary import MEMCPY_CALL, matches
@@ -62,29 +63,26 @@ def _late(reading: Reading) -> list[str]:
     return names
 
 
-def _late_operators(reading: Reading, main: int) -> list[int]:
+def _late_operators(reading: Reading, main: int) -> Ints:
     ops, parent = reading.trace.operators, reading.links.parent
     computing = frozenset(reading.trace.recording.compute_operators or ())
-    others = np.flatnonzero((ops.thread != main) & ~ops.annotation)
-    rows = np.array([i for i in others if ops.name[i] in computing], np.int64)
-    outermost = np.array([_outermost(parent, int(i)) for i in rows], np.int64)
-    late: list[int] = rows[_outside(reading, main, ops.start[outermost])].tolist()
+    others = (ops.thread != main) & ~ops.annotation & ops.name.that(computing.__contains__)
+    rows = np.flatnonzero(others)
+    # What began inside a call belongs to it, however long it takes.
+    began = ops.start[outermost(parent)[rows]]
+    late: Ints = rows[_outside(reading, main, began)]
     return late
-
-
-def _outermost(parent: Ints, row: int) -> int:
-    """What began inside a call belongs to it, however long it takes."""
-    while parent[row] != NO_ID:
-        row = int(parent[row])
-    return row
 
 
 def _outside(reading: Reading, main: int, at: Ints) -> Bools:
     """Which host times lie neither in a round nor in a ``setup``."""
     found: Bools = round_of_time(reading.layout.rounds, at, late=False) == NO_ID
     ops, setup = reading.trace.operators, OwnNames(reading.trace.recording.nonce).setup
-    for i in np.flatnonzero((ops.name == setup) & (ops.thread == main) & ops.annotation):
-        found &= (at < ops.start[i]) | (at > ops.end[i])
+    rows = np.flatnonzero(ops.name.are(setup) & (ops.thread == main) & ops.annotation)
+    if len(rows):  # in order of their starts, as all tables are
+        begun = np.searchsorted(ops.start[rows], at, side="right") - 1
+        lasts = np.maximum.accumulate(ops.end[rows])
+        found &= (begun < 0) | (at > lasts[np.maximum(begun, 0)])
     return found
 
 

@@ -16,7 +16,7 @@ from pytest_kernelprof.trace.quotes import escape_quotes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_kernelprof.trace.events import Event
+    from pytest_kernelprof.trace.events import Chunk, InputsRead
     from pytest_kernelprof.trace.source import Text
 
 # With chunks eight times as large, which leave the processor's cache, reading takes twice as long.
@@ -37,15 +37,17 @@ class LaidOutByTorch:
     list of events in itself, so a wrong cut does not decode.
     """
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, inputs: InputsRead) -> None:
+        """``inputs``: what is read of them, where the file has any."""
         self._text = text
+        self._inputs = inputs
         self._buffer = bytearray(_CHUNK_BYTES)
         self._filled = 1  # the first byte is kept for the bracket that opens a list
-        self._decoder = Decoder(False)
+        self._decoder = Decoder("none")
         self.around = b""
         """What is around the events, once they have been read: a document without any."""
 
-    def __iter__(self) -> Iterator[list[Event]]:
+    def __iter__(self) -> Iterator[Chunk]:
         """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
         self._fill()
         first = self._buffer.find(_BEFORE_EVENTS, 0, self._filled)
@@ -53,7 +55,7 @@ class LaidOutByTorch:
             raise msgspec.DecodeError("another layout")
         first += len(_BEFORE_EVENTS)
         head = bytes(self._buffer[1:first])
-        self._decoder = Decoder(HAS_INPUTS in head)
+        self._decoder = Decoder(self._inputs if HAS_INPUTS in head else "none")
         self._drop(first)
         more = True
         while more:
@@ -69,7 +71,7 @@ class LaidOutByTorch:
         self.around = escape_quotes(around)
         yield self._decode(last)
 
-    def _decode(self, end: int) -> list[Event]:
+    def _decode(self, end: int) -> Chunk:
         held = self._buffer[end]
         self._buffer[0], self._buffer[end] = b"[]"
         try:

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pytest_kernelprof.trace.inputs import InputColumn
+    from pytest_kernelprof.trace.names import Names
+
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
-    Strings = NDArray[np.object_]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 """Codes of ``Activities.kind``."""
@@ -32,7 +34,7 @@ NO_ID = -1
 class Spans:
     """Named intervals of host threads or of the device. Base of the tables below."""
 
-    name: Strings
+    name: Names
     start: Ints
     end: Ints
 
@@ -60,14 +62,16 @@ class Input:
 class Operators(Spans):
     """Operators and user annotations of the host; ``thread`` indexes ``Trace.threads``.
 
-    ``inputs`` holds a tuple of ``Input`` for each operator (None where it has none); the column
-    is None for a trace that was recorded without ``record_shapes``.
+    ``has_inputs`` says which operators have inputs, and ``inputs`` holds a tuple of ``Input`` for
+    each operator (None where it has none). The first is None for a trace that was recorded without
+    ``record_shapes``, the second where inputs were not read either.
     """
 
     thread: Ints
     external_id: Ints
     annotation: Bools
-    inputs: Strings | None = None
+    has_inputs: Bools | None = None
+    inputs: InputColumn | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

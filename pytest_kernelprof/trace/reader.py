@@ -16,7 +16,7 @@ from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording, believable
 from pytest_kernelprof.trace.columns import Builder, DoesNotFitError
-from pytest_kernelprof.trace.events import Decoder
+from pytest_kernelprof.trace.events import Decoder, sort_out
 from pytest_kernelprof.trace.layout import LaidOutByTorch
 from pytest_kernelprof.trace.model import Activities, Calls, Frames, Operators, Spans, Trace, Waits
 from pytest_kernelprof.trace.quotes import escape_quotes
@@ -25,10 +25,10 @@ from pytest_kernelprof.trace.vocabulary import back_end_of
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_kernelprof.trace.columns import Tables
-    from pytest_kernelprof.trace.events import Event
+    from pytest_kernelprof.trace.events import Chunk, Event, InputsRead
 
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next.
 _CHUNK = 2_048
@@ -50,11 +50,17 @@ _list_of_events = msgspec.json.Decoder(list[msgspec.Raw])
 _NOT_ITS_FORM = (msgspec.DecodeError, ArithmeticError, ValueError, RecursionError)
 
 
-def read_trace(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> Trace:
+def read_trace(
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int = MOST_BYTES,
+    inputs: InputsRead = "presence",
+) -> Trace:
     """Read a trace file, plain or gzip.
 
     Args:
         max_bytes: more than that is not unpacked.
+        inputs: whether operators' inputs are read, or only which operators have some.
 
     Raises:
         TraceError: the file is missing, empty, truncated, not regular, larger than ``max_bytes``,
@@ -64,14 +70,14 @@ def read_trace(path: str | os.PathLike[str], *, max_bytes: int = MOST_BYTES) -> 
     source = os.fspath(path)
     with _collector_paused():
         with contextlib.suppress(*_NOT_ITS_FORM):
-            return _read_as_laid_out_by_torch(source, max_bytes)
+            return _read_as_laid_out_by_torch(source, max_bytes, inputs)
         with whole(source, max_bytes) as data:
             try:
-                return _read_whole(data, source)
+                return _read_whole(data, source, inputs)
             except TraceError:
                 if len(data) <= _MOST_TRIED_TWICE:
                     with contextlib.suppress(TraceError):
-                        return _read_whole(escape_quotes(bytes(data)), source)
+                        return _read_whole(escape_quotes(bytes(data)), source, inputs)
                 raise
 
 
@@ -87,21 +93,21 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _read_as_laid_out_by_torch(source: str, most: int) -> Trace:
+def _read_as_laid_out_by_torch(source: str, most: int, inputs: InputsRead) -> Trace:
     """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
     builder = Builder()
     with opened(source, most) as text:
-        chunks = LaidOutByTorch(text)
-        for events in chunks:
-            builder.add(events)
+        chunks = LaidOutByTorch(text, inputs)
+        for chunk in chunks:
+            builder.add(chunk)
     tables = builder.finish()
     return _trace(tables, _document.decode(chunks.around), source)
 
 
-def _read_whole(data: bytes | mmap.mmap, source: str) -> Trace:
+def _read_whole(data: bytes | mmap.mmap, source: str, inputs: InputsRead) -> Trace:
     """Read any layout of the JSON text, and say what is wrong with it if it cannot be read."""
     try:
-        return _read_as_any_json(data, source)
+        return _read_as_any_json(data, source, inputs)
     except msgspec.ValidationError as error:
         raise TraceError(
             f"{source}: not a Chrome trace of torch.profiler: {error}; expected a JSON object "
@@ -115,18 +121,18 @@ def _read_whole(data: bytes | mmap.mmap, source: str) -> Trace:
         ) from None
 
 
-def _read_as_any_json(data: bytes | mmap.mmap, source: str) -> Trace:
+def _read_as_any_json(data: bytes | mmap.mmap, source: str, inputs: InputsRead) -> Trace:
     document = _decoded_document(data)
     raw = document.traceEvents
     if not raw:
         raise msgspec.ValidationError("`$.traceEvents` is empty")
-    decoder, builder = Decoder(bool(document.record_shapes)), Builder()
+    decoder, builder = Decoder(inputs if document.record_shapes else "none"), Builder()
     for first in range(0, len(raw), _CHUNK):
-        events = _decode_chunk(raw, first, decoder)
+        chunk = _decode_chunk(raw, first, decoder)
         try:
-            builder.add(events)
+            builder.add(chunk)
         except (ArithmeticError, ValueError) as error:
-            raise _named(source, events, first, error) from None
+            raise _named(source, chunk.events, first, error) from None
     # The events are views into the file's memory; it can be closed only without them.
     raw.clear()
     return _trace(builder.finish(), document, source)
@@ -151,7 +157,7 @@ def _refuse_second_events(data: bytes | mmap.mmap) -> None:
         raise msgspec.ValidationError("the key 'traceEvents' stands there twice")
 
 
-def _decode_chunk(raw: list[msgspec.Raw], first: int, decoder: Decoder) -> list[Event]:
+def _decode_chunk(raw: list[msgspec.Raw], first: int, decoder: Decoder) -> Chunk:
     try:
         return decoder.decode(b"[" + b",".join(raw[first : first + _CHUNK]) + b"]")
     except msgspec.ValidationError as error:
@@ -160,11 +166,11 @@ def _decode_chunk(raw: list[msgspec.Raw], first: int, decoder: Decoder) -> list[
         raise msgspec.ValidationError(where) from None
 
 
-def _named(source: str, events: list[Event], first: int, error: Exception) -> Exception:
+def _named(source: str, events: Sequence[Event], first: int, error: Exception) -> Exception:
     """The error with the event of the chunk in which it lies."""
     for i, event in enumerate(events):
         try:
-            Builder().add([event])
+            Builder().add(sort_out([event]))
         except msgspec.ValidationError as wrong:  # noqa: PERF203 (only once there is an error)
             return msgspec.ValidationError(f"{wrong} - at `$.traceEvents[{first + i}].args`")
         except DoesNotFitError as wrong:
@@ -215,7 +221,7 @@ def _trace(tables: Tables, document: _Document, source: str) -> Trace:
         devices=_devices(document),
         recording=_recording(document.kernelprof, source),
         base_ns=document.baseTimeNanoseconds if type(document.baseTimeNanoseconds) is int else 0,
-        back_end=back_end_of(tables.categories, set(calls.name.tolist())),
+        back_end=back_end_of(tables.categories, calls.name.distinct()),
         categories=tables.categories,
     )
 

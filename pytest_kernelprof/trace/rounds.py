@@ -95,7 +95,7 @@ def lay_out(trace: Trace, links: Links) -> Layout:
 
 
 def _named(trace: Trace, name: str) -> int | None:
-    found = np.flatnonzero((trace.operators.name == name) & trace.operators.annotation)
+    found = np.flatnonzero(trace.operators.name.are(name) & trace.operators.annotation)
     return int(found[0]) if len(found) else None
 
 

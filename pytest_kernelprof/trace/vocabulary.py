@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pytest_kernelprof.trace.model import Bools, Strings
+    from pytest_kernelprof.trace.model import Bools
+    from pytest_kernelprof.trace.names import Names
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.
 _OLD_ACTIVITY_KINDS = {"Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET}
@@ -123,11 +122,9 @@ REGION_BEGINS = "Pregraph bytecode"
 INDUCTOR_GRAPH = re.compile("^## Call CompiledFxGraph ")
 
 
-def matches(names: Strings, pattern: re.Pattern[str]) -> Bools:
-    """Which names a pattern is found in: searched once for each different name."""
-    all_names = names.tolist()
-    verdict = {name: pattern.search(name) is not None for name in set(all_names)}
-    return np.fromiter(map(verdict.__getitem__, all_names), np.bool_, len(all_names))
+def matches(names: Names, pattern: re.Pattern[str]) -> Bools:
+    """Which names a pattern is found in."""
+    return names.that(pattern.search)
 
 
 def tally(names: Iterable[str]) -> str:

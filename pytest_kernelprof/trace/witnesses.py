@@ -74,7 +74,7 @@ def _repeated(table: Spans, *ids: Ints) -> Bools:
     rows = np.flatnonzero(near)
     columns = [column[rows] for column in (*ids, table.end, table.start)]
     order = np.lexsort(columns)
-    same = table.name[rows[order[1:]]] == table.name[rows[order[:-1]]]
+    same = table.name.codes[rows[order[1:]]] == table.name.codes[rows[order[:-1]]]
     for column in columns:
         same &= column[order[1:]] == column[order[:-1]]
     found[rows[order[1:]]] = same

@@ -70,7 +70,7 @@ def launched(name: str, ts: float, correlation: int, **where: Any) -> list[Event
 
 
 def reading_of_events(folder: Path, *events: Event | list[Event], **beside: Any) -> Reading:
-    return reading_of(read_trace(written(folder, *events, **beside)))
+    return reading_of(read_trace(written(folder, *events, **beside), inputs="all"))
 
 
 def profile_of(folder: Path, *events: Event | list[Event], **beside: Any) -> Profile:

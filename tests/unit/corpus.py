@@ -31,7 +31,7 @@ def record(name: str) -> run.Profile:
 
 def reading(name: str) -> Reading:
     """A recorded trace with its joins."""
-    return reading_of(read_trace(FOLDER / f"{name}.json.gz"))
+    return reading_of(read_trace(FOLDER / f"{name}.json.gz", inputs="all"))
 
 
 def document(name: str) -> Document:

@@ -112,7 +112,8 @@ def _work(trace: Trace, links: Links, operator: int, kernel: str) -> Work | None
         return None
     for row in ancestors(links, operator):
         name = str(trace.operators.name[row])
-        amount = amount_of(name, inputs[row]) if inputs[row] else None
+        of_row = inputs[row]
+        amount = amount_of(name, of_row) if of_row else None
         if amount is not None:
             precision = _precision(amount.dtype, kernel) if amount.matrix else "32"
             return Work(row, name, amount.flops, amount.bytes, precision)

@@ -92,7 +92,7 @@ def recorded_inputs(call: Callable[[], object], operator: str) -> list[Sequence[
     with session, session.round():
         call()
     file = session.export()
-    operators = read_trace(file.path).operators
+    operators = read_trace(file.path, inputs="all").operators
     assert operators.inputs is not None
     pairs = zip(operators.name, operators.inputs, strict=True)
     return [inputs for name, inputs in pairs if name == operator]

@@ -47,7 +47,7 @@ def test_a_session_records_them_when_asked() -> None:
         torch.cat([x @ x.t(), torch.zeros(1, 3)])
         torch.add(x, 2.5)
     file = session.export()
-    trace = read_trace(file.path)
+    trace = read_trace(file.path, inputs="all")
     assert inputs_of(trace, "aten::mm")[0][1] == Input((4, 3), (1, 4), "float")
     tensors, dim = inputs_of(trace, "aten::cat")[0]
     assert (tensors.shape, tensors.dtype) == ((), "TensorList")
@@ -61,7 +61,8 @@ def test_a_session_does_not_record_them_by_itself() -> None:
     with session, session.round():
         torch.ones(2) + 1
     file = session.export()
-    assert read_trace(file.path).operators.inputs is None
+    operators = read_trace(file.path, inputs="all").operators
+    assert (operators.inputs, operators.has_inputs) == (None, None)
 
 
 def document(args: object) -> str:
@@ -71,13 +72,27 @@ def document(args: object) -> str:
 
 def test_any_layout_of_the_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(document({"Input Dims": [[2], []], "Input type": ["int"]}))
-    trace = read_trace(tmp_path / "t.json")
+    trace = read_trace(tmp_path / "t.json", inputs="all")
     assert inputs_of(trace, "op") == [(Input((2,), (), "int"), Input((), (), ""))]
 
 
 def test_operators_without_inputs_have_none(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(document({}))
-    assert inputs_of(read_trace(tmp_path / "t.json"), "op") == [None]
+    assert inputs_of(read_trace(tmp_path / "t.json", inputs="all"), "op") == [None]
+
+
+def test_which_operators_have_inputs_is_read_in_any_case(tmp_path: Path) -> None:
+    args: list[dict[str, object]] = [{"Input Dims": [[2]]}, {"Input Dims": []}, {}]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "op", "ts": i, "dur": 1, "tid": 1, "args": one}
+        for i, one in enumerate(args)
+    ]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"record_shapes": 1, "traceEvents": events}))
+    operators = read_trace(path).operators
+    assert operators.has_inputs is not None
+    assert operators.has_inputs.tolist() == [True, True, False]
+    assert operators.inputs is None
 
 
 @pytest.mark.parametrize("dims", [3, {"a": 1}, None])
@@ -89,5 +104,5 @@ def test_inputs_of_another_form_are_an_error_that_says_so(tmp_path: Path, dims: 
 
 def test_odd_shapes_are_no_shapes(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_text(document({"Input Dims": [["?"], 5, [[1], [2]]]}))
-    (found,) = inputs_of(read_trace(tmp_path / "t.json"), "op")
+    (found,) = inputs_of(read_trace(tmp_path / "t.json", inputs="all"), "op")
     assert [one.shape for one in found] == [(), (), ()]

@@ -44,6 +44,9 @@ def test_every_recorded_event_of_a_known_class_is_in_its_table(name: str) -> Non
         ("4354210648531.347", 4354210648531347),
         ("4398046511104.001", 4398046511104001),  # beyond what a float tells apart
         ("7889231999999.999", 7889231999999999),
+        ("-8796093022207.999", -8796093022207999),
+        ("8796093022208.001", 8796093022208001),  # where floats lie further apart
+        ("1650000000000000.123", 1650000000000000123),
         ("12", 12_000),
         ("1.23456e3", 1_234_560),
         ("-1.500", -1500),
@@ -57,6 +60,12 @@ def test_every_recorded_event_of_a_known_class_is_in_its_table(name: str) -> Non
 def test_times_are_exact_to_the_nanosecond(tmp_path: Path, text: str, ns: int) -> None:
     trace = read_trace(written(tmp_path / "t.json", EVENT % text))
     assert trace.operators.start.tolist() == [ns]
+
+
+def test_times_stay_exact_where_a_file_goes_beyond_what_floats_hold(tmp_path: Path) -> None:
+    times = ["4354210648531.347", "1650000000000000.123", "4354210648531.349"]
+    trace = read_trace(written(tmp_path / "t.json", ",".join(EVENT % one for one in times)))
+    assert trace.operators.start.tolist() == sorted(int(one.replace(".", "")) for one in times)
 
 
 def test_plain_and_gzip_files_read_the_same(tmp_path: Path) -> None:
