@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
+from pytest_kernelprof.trace.nesting import enclosing
 from pytest_kernelprof.trace.vocabulary import LAUNCH, NO_KERNEL, matches
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def link(trace: Trace) -> Links:
         calls.correlation, acts.correlation, of_calls, processes_of_activities(trace)
     )
     by_id = _operators_by_id(trace)
-    parent, by_time = _sweep(trace, np.flatnonzero(by_id == NO_ID))
+    parent, by_time = _by_time(trace, np.flatnonzero(by_id == NO_ID))
     by_id[by_id == NO_ID] = by_time
     return Links(parent, call_of_activity, by_id)
 
@@ -111,36 +112,16 @@ def _operators_by_id(trace: Trace) -> Ints:
     return found
 
 
-def _sweep(trace: Trace, calls: Ints) -> tuple[Ints, Ints]:
+def _by_time(trace: Trace, calls: Ints) -> tuple[Ints, Ints]:
     """The operator that encloses each operator on its thread, and the innermost one around each of
-    these calls: one sweep over each thread in order of time."""
+    these calls."""
     ops, count = trace.operators, len(trace.operators)
     at = trace.calls.start[calls]
     start = np.concatenate([ops.start, at])
     end = np.concatenate([ops.end, at])
     thread = np.concatenate([ops.thread, trace.calls.thread[calls]])
-    is_call = np.arange(len(start)) >= count
-    # An operator that starts with its parent is shorter: longest first among equal starts.
-    order = np.lexsort((-end, is_call, start, thread))
-    found = np.full(len(start), NO_ID, np.int64)
-    rows, starts, ends = order.tolist(), start[order].tolist(), end[order].tolist()
-    above: list[int] = []
-    open_spans: list[int] = []
-    open_ends: list[int] = []
-    current = NO_ID
-    for row, begins, ends_at, on in zip(rows, starts, ends, thread[order].tolist(), strict=True):
-        if on != current:
-            open_spans, open_ends, current = [], [], on
-        # A call at the very end of an operator is still its own.
-        last = begins - 1 if row >= count else begins
-        while open_ends and open_ends[-1] <= last:
-            open_spans.pop()
-            open_ends.pop()
-        above.append(open_spans[-1] if open_spans else NO_ID)
-        if row < count:
-            open_spans.append(row)
-            open_ends.append(ends_at)
-    found[order] = above
+    # A call at the very end of an operator is still its own.
+    found = enclosing(thread, start, end, np.arange(len(start)) >= count)
     return found[:count], found[count:]
 
 
