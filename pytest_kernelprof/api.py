@@ -42,6 +42,7 @@ class Profile:
         origin: run.Origin | None = None,
         no_kernels: str = "",
         no_trace: str = "",
+        max_bytes: int = 8_000_000_000,
     ) -> None:
         """Use ``profile(fn)``, the fixture or ``from_trace`` instead.
 
@@ -51,6 +52,7 @@ class Profile:
             origin: what the file is one of.
             no_kernels: why kernels, copies and waits are kept no more; empty where they are.
             no_trace: likewise, of the trace file.
+            max_bytes: of the trace file no more than that is unpacked.
         """
         self.record = record
         self._trace = trace
@@ -59,13 +61,15 @@ class Profile:
         self.origin = origin
         self._no_kernels = no_kernels
         self._no_trace = no_trace
+        self._max_bytes = max_bytes
 
     @classmethod
     def from_trace(cls, path: str | os.PathLike[str], *, max_bytes: int = 8_000_000_000) -> Profile:
         """Read a Chrome trace, plain or gzip, of our own or from elsewhere; see ``origin``.
 
         Args:
-            max_bytes: a file that holds more than that, unpacked, is refused.
+            max_bytes: a file that holds more than that, unpacked, is refused: now, and by
+                ``kernels_of_rounds`` and ``save_trace``, which read it again.
 
         Raises:
             TraceError: the file cannot be read as one.
@@ -82,6 +86,7 @@ class Profile:
             trace=os.path.abspath(trace.source),
             recording=trace.recording,
             origin=origin_of(trace),
+            max_bytes=max_bytes,
         )
 
     @classmethod
@@ -151,7 +156,7 @@ class Profile:
         from pytest_kernelprof.trace.reader import read_trace
         from pytest_kernelprof.trace.reading import reading_of
 
-        trace = read_trace(self._whole_trace())
+        trace = read_trace(self._whole_trace(), max_bytes=self._max_bytes)
         return kernels_of_rounds(reading_of(replace(trace, recording=self._recording)))
 
     @property
@@ -223,7 +228,7 @@ class Profile:
         """
         from pytest_kernelprof.trace.writer import write_trace
 
-        write_trace(self._whole_trace(), self._recording, path)
+        write_trace(self._whole_trace(), self._recording, path, max_bytes=self._max_bytes)
 
     def _whole_trace(self) -> str:
         if self._no_trace:

@@ -78,6 +78,17 @@ def whole(source: str, most: int) -> Iterator[bytes | mmap.mmap]:
     yield data[len(_BYTE_ORDER_MARK) :] if data[:3] == _BYTE_ORDER_MARK else data
 
 
+def contents(source: str, most: int) -> bytes:
+    """All of the text at once, in memory.
+
+    Raises:
+        OSError: it cannot be opened.
+        TraceError: as ``opened`` for all else.
+    """
+    with _regular(source, most) as file, _named_damage(source):
+        return _unpacked(Text(file, source, most), source) if _is_gzip(file) else file.read()
+
+
 def _unpacked(text: Text, source: str) -> bytes:
     """All that a gzip file holds. What would be no JSON of a trace in any case ends it early."""
     pieces = []
@@ -124,15 +135,22 @@ def _too_much(source: str, size: str) -> str:
 @contextlib.contextmanager
 def _named_errors(source: str) -> Iterator[None]:
     try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
+        with _named_damage(source):
+            yield
     except OSError as error:
         raise TraceError(f"{source}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         if "null" not in str(error):
             raise
         raise TraceError(f"{source!r}: cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def _named_damage(source: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{source}: truncated or damaged gzip file: {error}") from error
 
 
 def _is_gzip(file: FileIO) -> bool:

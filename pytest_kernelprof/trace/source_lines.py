@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.correlation import ancestors
 from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.nesting import enclosing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,18 +41,28 @@ def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
     The profiler names the line of the ``def``, not of the call (pytorch #167605).
     """
     frames, ops = trace.frames, trace.operators
-    lines: dict[int, str] = {}
-    for operator in operators:
-        if operator == NO_ID or operator in lines:
-            continue
-        at, thread = ops.start[operator], ops.thread[operator]
-        around = (frames.start <= at) & (frames.end >= at) & (frames.thread == thread)
-        names = [str(name) for name in frames.name[around]]
-        users = [n for n in names if ".py(" in n and "site-packages" not in n and "torch/" not in n]
-        if users:
-            file, _, rest = users[-1].partition("(")
-            lines[operator] = f"{file}:{rest.partition(')')[0]}"
-    return lines
+    users = np.flatnonzero(frames.name.that(_is_users))
+    rows = np.array(sorted(set(operators) - {NO_ID}), np.int64)
+    start = np.concatenate([frames.start[users], ops.start[rows]])
+    end = np.concatenate([frames.end[users], ops.start[rows]])
+    thread = np.concatenate([frames.thread[users], ops.thread[rows]])
+    around = enclosing(thread, start, end, np.arange(len(start)) >= len(users))[len(users) :]
+    names = frames.name[users]
+    return {
+        row: _line(names[frame])
+        for row, frame in zip(rows.tolist(), around.tolist(), strict=True)
+        if frame != NO_ID
+    }
+
+
+def _is_users(frame: str) -> bool:
+    return ".py(" in frame and "site-packages" not in frame and "torch/" not in frame
+
+
+def _line(frame: str) -> str:
+    """Of ``file.py(12): function``."""
+    file, _, rest = frame.partition("(")
+    return f"{file}:{rest.partition(')')[0]}"
 
 
 def _line_around(trace: Trace, links: Links, operator: int) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.trace.source import MOST_BYTES, contents
 
 _KEY = b'"kernelprof"'
 _FRONT = b"{" + _KEY + b":"
@@ -20,18 +20,23 @@ class _Notes(msgspec.Struct):
 
 
 def write_trace(
-    source: str | os.PathLike[str], recording: Recording, path: str | os.PathLike[str]
+    source: str | os.PathLike[str],
+    recording: Recording,
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int = MOST_BYTES,
 ) -> None:
     """Write the Chrome trace of ``source`` to ``path``, gzip if that ends in ``.gz``, the recording
     in front of its events, so that reading it gives the same profile.
 
+    Args:
+        max_bytes: of the source no more than that is unpacked.
+
     Raises:
+        TraceError: the source is not regular, holds more than that, or is a damaged gzip file.
         OSError: the one cannot be read or the other not be written; nothing is left half-written.
     """
-    with Real.file(source) as file:
-        data = file.read()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+    data = contents(os.fspath(source), max_bytes)
     if recording != NOTHING_NOTED:
         data = _without_notes(data)
         data = _FRONT + codec.encode(recording) + b"," + data[data.index(b"{") + 1 :]

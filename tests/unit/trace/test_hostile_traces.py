@@ -17,6 +17,7 @@ from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.trace.quotes import escape_quotes
 from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.writer import write_trace
 
 MB = 1 << 20
 
@@ -73,6 +74,23 @@ def test_what_unpacks_to_more_than_is_allowed_is_refused(
     assert main(["show", str(path), "--max-size=1 MB"]) == 0
     with pytest.raises(TraceError, match="allow more"):
         Profile.from_trace(path, max_bytes=5000)
+
+
+def test_what_was_allowed_to_be_read_may_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, launched("k" * 9000, 5, 1))
+    monkeypatch.setitem(read_trace.__kwdefaults__, "max_bytes", 5000)
+    monkeypatch.setitem(write_trace.__kwdefaults__, "max_bytes", 5000)
+    profile = Profile.from_trace(path, max_bytes=1_000_000)
+    ((kernel,),) = profile.kernels_of_rounds()
+    assert kernel.name == "k" * 9000
+    profile.save_trace(tmp_path / "again.json.gz")
+    path.write_bytes(b" " * 2_000_000)
+    with pytest.raises(TraceError, match="allow more"):
+        profile.kernels_of_rounds()
+    with pytest.raises(TraceError, match="allow more"):
+        profile.save_trace(tmp_path / "again.json.gz")
 
 
 def test_a_size_that_is_none_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

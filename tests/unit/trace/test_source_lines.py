@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from built import Event, annotation, operator, reading_of_events, span
 from corpus import reading
 
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.names import Names
 from pytest_kernelprof.trace.reading import Reading
 from pytest_kernelprof.trace.source_lines import annotated_lines, frame_lines
 
@@ -105,6 +108,31 @@ def test_frames_of_another_thread_or_time_name_no_line(tmp_path: Path) -> None:
         )
         == {}
     )
+
+
+def test_each_frame_is_looked_at_once_however_many_operators_there_are(tmp_path: Path) -> None:
+    count = 300
+    frames = [frame(f"a.py({i}): f", i, 10 * count - 2 * i) for i in range(count)]
+    operators = [operator(f"op{i}", count + 2 * i, 1) for i in range(count)]
+    found = reading_of_events(tmp_path, frames, operators)
+    watched = Watched(found.trace.frames.name)
+    trace = replace(found.trace, frames=replace(found.trace.frames, name=watched))
+    lines = frame_lines(trace, range(count))
+    assert lines == dict.fromkeys(range(count), f"a.py:{count - 1}")
+    assert watched.handed_out <= count
+
+
+class Watched(Names):
+    """Counts the names that are handed out of it, by columns of them."""
+
+    def __init__(self, names: Names) -> None:
+        super().__init__(names.codes, names.texts)
+        self.handed_out = 0
+
+    def __getitem__(self, rows: Any) -> Any:
+        found = super().__getitem__(rows)
+        self.handed_out += len(found) if isinstance(found, Names) else 1
+        return found
 
 
 def test_only_the_operators_that_are_asked_for_get_a_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from corpus import FOLDER, NAMES, document
 from msgspec.structs import replace
 
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.writer import write_trace
@@ -97,6 +99,24 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_trace(tmp_path / "nowhere.json", NOTED, tmp_path / "t.json")
     assert list(tmp_path.iterdir()) == [taken]
+
+
+def test_a_source_that_unpacks_to_more_than_is_allowed_is_not_written(tmp_path: Path) -> None:
+    packed = FOLDER / "mlp.json.gz"
+    with pytest.raises(TraceError, match="holds more than 10 KB"):
+        write_trace(packed, NOTED, tmp_path / "t.json", max_bytes=10_000)
+    damaged = tmp_path / "damaged.json.gz"
+    damaged.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(TraceError, match="truncated or damaged gzip file"):
+        write_trace(damaged, NOTED, tmp_path / "t.json")
+    assert list(tmp_path.iterdir()) == [damaged]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+def test_a_source_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(TraceError, match="not a regular file"):
+        write_trace(tmp_path / "fifo", NOTED, tmp_path / "t.json")
 
 
 def test_a_name_like_ours_inside_an_event_is_left_alone(tmp_path: Path) -> None:
