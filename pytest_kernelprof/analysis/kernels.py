@@ -13,7 +13,7 @@ from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.names import Names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_kernelprof.trace.model import Ints
     from pytest_kernelprof.trace.reading import Reading
@@ -61,8 +61,8 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
             Kernel,
             acts.name[rows].tolist(),
             ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
-            _dimensions(acts.grid[rows]),
-            _dimensions(acts.block[rows]),
+            acts.grid[rows].tolist(),
+            acts.block[rows].tolist(),
             acts.registers[rows].tolist(),
             acts.shared_memory[rows].tolist(),
             acts.device[rows].tolist(),
@@ -71,12 +71,6 @@ def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
             chains(reading, operators_of_activities(reading, rows)),
         )
     )
-
-
-def _dimensions(rows: Ints) -> Iterator[tuple[int, int, int]]:
-    """Each row as a tuple, one for all rows that are equal."""
-    known: dict[tuple[int, int, int], tuple[int, int, int]] = {}
-    return (known.setdefault(one, one) for one in zip(*rows.T.tolist(), strict=True))
 
 
 def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
@@ -110,21 +104,34 @@ def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
 
 def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     """For each operator its name and those around it; our own annotations are left out."""
-    names, above = reading.trace.operators.name, _users(reading)
-    codes, texts = names.codes.tolist(), names.texts
-    # As lists: NumPy takes five times as long to hand out one at a time.
-    first, then = above.tolist(), above[np.append(reading.links.parent, NO_ID)].tolist()
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal chains
-    of_operator = {}
-    for operator in set(operators):
-        around = []
-        at = first[operator]
-        while at != NO_ID:
-            around.append(texts[codes[at]])
-            at = then[at]
-        chain = tuple(around)
-        of_operator[operator] = known.setdefault(chain, chain)
-    return list(map(of_operator.__getitem__, operators))
+    names, users = reading.trace.operators.name, _users(reading)
+    above = users[np.append(reading.links.parent, NO_ID)]
+    at = users[np.array(operators, np.int64)]
+    # The chains so far as a tree: of each its last name, and which one it goes on from.
+    node, last, before = np.zeros(len(at), np.int64), [0], [0]
+    rows = np.flatnonzero(at != NO_ID)
+    while len(rows):
+        keys = node[rows] * len(names.texts) + names.codes[at[rows]]
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        node[rows] = numbers + len(last)
+        last += (distinct % len(names.texts)).tolist()
+        before += (distinct // len(names.texts)).tolist()
+        at[rows] = above[at[rows]]
+        rows = rows[at[rows] != NO_ID]
+    nodes = node.tolist()
+    chain = {one: _chain(one, last, before, names.texts) for one in set(nodes)}
+    return list(map(chain.__getitem__, nodes))
+
+
+def _chain(
+    node: int, last: Sequence[int], before: Sequence[int], texts: Sequence[str]
+) -> tuple[str, ...]:
+    """The names from the root of the tree to a node of it."""
+    found = []
+    while node:
+        found.append(texts[last[node]])
+        node = before[node]
+    return tuple(reversed(found))
 
 
 def _users(reading: Reading) -> Ints:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytest_kernelprof.trace.inputs import NO_INPUTS, Inputs, presence
 from pytest_kernelprof.trace.model import NO_ID, Flows
-from pytest_kernelprof.trace.names import Names, Numbering
+from pytest_kernelprof.trace.names import Coded, Names, Numbering
 from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from pytest_kernelprof.trace.events import Chunk, Event
-    from pytest_kernelprof.trace.model import Ints
+    from pytest_kernelprof.trace.model import Ints, Sizes
 
 _DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
 _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
@@ -205,14 +205,15 @@ class _Sizes(dict[Any, int]):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._rows: list[Ints] = []
+        self._sizes: list[tuple[int, int, int]] = []
 
     def __missing__(self, size: Any) -> int:
         if not _is_size(size):
             raise DoesNotFitError(
                 f"Expected three numbers, got {size!r:.60} - at args.{self._name}"
             )
-        self._rows.append(_narrowed(self._name, np.fromiter(size, np.int64, 3)))
+        x, y, z = _narrowed(self._name, np.fromiter(size, np.int64, 3)).tolist()
+        self._sizes.append((x, y, z))
         number = self[size] = len(self)
         return number
 
@@ -223,10 +224,9 @@ class _Sizes(dict[Any, int]):
         except TypeError:
             return _numbered(self, map(_as_key, values))
 
-    def column(self, codes: Ints) -> Any:
-        """The sizes of these numbers: an array of shape (n, 3)."""
-        rows = np.array(self._rows, np.int32).reshape(len(self._rows), 3)
-        return rows[codes]
+    def column(self, codes: Ints) -> Sizes:
+        """The sizes of these numbers."""
+        return Coded(codes, self._sizes)
 
 
 def _is_size(value: Any) -> bool:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_kernelprof.trace.inputs import InputColumn
-    from pytest_kernelprof.trace.names import Names
+    from pytest_kernelprof.trace.names import Coded, Names
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
+    Sizes = Coded[tuple[int, int, int]]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 """Codes of ``Activities.kind``."""
@@ -85,7 +86,7 @@ class Calls(Spans):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activities(Spans):
-    """Kernels, memcpys and memsets of the device. ``grid`` and ``block`` have shape (n, 3).
+    """Kernels, memcpys and memsets of the device.
 
     ``process`` tells apart what the file writes as their process: the device, with files of several
     ranks one of a rank. ``stream`` is the queue where a back end has queues.
@@ -101,8 +102,8 @@ class Activities(Spans):
     bytes: Ints
     registers: Ints
     shared_memory: Ints
-    grid: Ints
-    block: Ints
+    grid: Sizes
+    block: Sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,55 +1,70 @@
-"""A column of names: each different text once, and for each row the number of its text.
+"""Columns of what repeats, names above all: each different value once, and of each row its number.
 
 Traces repeat a few long names very often. What is asked of a name is asked once for each text.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from typing_extensions import Self
+
     from pytest_kernelprof.trace.model import Bools, Ints
 
+Value = TypeVar("Value")
 
-class Names:
-    """The names of a table's rows; indexed as an array is.
+
+class Coded(Generic[Value]):
+    """The values of a table's rows; indexed as an array is.
 
     Attributes:
-        codes: of each row the index of its text.
-        texts: the different names; parts of a table share them, so some may have no row.
+        codes: of each row the index of its value.
+        values: the different ones; parts of a table share them, so some may have no row.
     """
 
-    __slots__ = ("codes", "texts")
+    __slots__ = ("codes", "values")
 
-    def __init__(self, codes: Ints, texts: Sequence[str]) -> None:
+    def __init__(self, codes: Ints, values: Sequence[Value]) -> None:
         self.codes = codes
-        self.texts = texts
+        self.values = values
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self.tolist())
 
     @overload
-    def __getitem__(self, rows: int | np.integer) -> str: ...
+    def __getitem__(self, rows: int | np.integer) -> Value: ...
 
     @overload
-    def __getitem__(self, rows: Ints | Bools | slice | list[int]) -> Names: ...
+    def __getitem__(self, rows: Ints | Bools | slice | list[int]) -> Self: ...
 
-    def __getitem__(self, rows: int | np.integer | Ints | Bools | slice | list[int]) -> str | Names:
+    def __getitem__(self, rows: Any) -> Value | Self:
         if isinstance(rows, int | np.integer):
-            name: str = self.texts[self.codes[rows]]
-            return name
-        return Names(self.codes[rows], self.texts)
+            value: Value = self.values[self.codes[rows]]
+            return value
+        return type(self)(self.codes[rows], self.values)
 
-    def tolist(self) -> list[str]:
-        """The name of each row."""
-        return list(map(self.texts.__getitem__, self.codes.tolist()))
+    def tolist(self) -> list[Value]:
+        """The value of each row; rows that are equal have the same object."""
+        return list(map(self.values.__getitem__, self.codes.tolist()))
+
+
+class Names(Coded[str]):
+    """The names of a table's rows."""
+
+    __slots__ = ()
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The different names."""
+        return self.values
 
     def distinct(self) -> set[str]:
         """The different names of these rows."""

@@ -115,7 +115,8 @@ def test_each_frame_is_looked_at_once_however_many_operators_there_are(tmp_path:
     frames = [frame(f"a.py({i}): f", i, 10 * count - 2 * i) for i in range(count)]
     operators = [operator(f"op{i}", count + 2 * i, 1) for i in range(count)]
     found = reading_of_events(tmp_path, frames, operators)
-    watched = Watched(found.trace.frames.name)
+    names = found.trace.frames.name
+    watched = Watched(names.codes, names.values)
     trace = replace(found.trace, frames=replace(found.trace.frames, name=watched))
     lines = frame_lines(trace, range(count))
     assert lines == dict.fromkeys(range(count), f"a.py:{count - 1}")
@@ -125,9 +126,7 @@ def test_each_frame_is_looked_at_once_however_many_operators_there_are(tmp_path:
 class Watched(Names):
     """Counts the names that are handed out of it, by columns of them."""
 
-    def __init__(self, names: Names) -> None:
-        super().__init__(names.codes, names.texts)
-        self.handed_out = 0
+    handed_out = 0
 
     def __getitem__(self, rows: Any) -> Any:
         found = super().__getitem__(rows)
