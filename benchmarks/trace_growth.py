@@ -1,7 +1,8 @@
-"""How the reading of a trace grows with it, for traces of four kinds, beside HolisticTraceAnalysis.
+"""How the reading of a trace grows with it, for traces of four kinds, beside others that read it.
 
 Each reading is a process of its own: its processor's seconds from the file to the finished Profile
-(for HolisticTraceAnalysis to its parsed table), and by how much the peak of its memory rose. The
+(for HolisticTraceAnalysis to its parsed table; for decoders of JSON to Python's own objects, which
+a reader of events as dictionaries begins with), and by how much the peak of its memory rose. The
 exponent is the slope of a line through the logarithms of time and events: 1 is linear. Files are
 written, of the kinds that ``written_traces`` tells of.
 """
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from harness import in_turn, met, peak_bytes, place, table
 from written_traces import KINDS, write_trace
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000)
 OURS, HTA = "pytest-kernelprof", "HolisticTraceAnalysis"
+MSGSPEC, JSON = "msgspec.json.decode", "json.loads"
+DECODERS = {MSGSPEC: msgspec.json.decode, JSON: json.loads}
 MOST_US, MOST_BYTES, MOST_EXPONENT, FASTER_THAN_HTA = 1.3, 250.0, 1.1, 10.0
 
 
@@ -68,6 +72,8 @@ def read_here(reader: str, path: str, folder: str) -> None:
     before, start = peak_bytes(), time.process_time()
     if parse:
         parse(path)
+    elif reader in DECODERS:
+        DECODERS[reader](Path(path).read_bytes())
     else:
         finish(Profile.from_trace(path))
     print(json.dumps([time.process_time() - start, peak_bytes() - before]))
@@ -102,14 +108,14 @@ def read(reader: str, path: Path, options: argparse.Namespace) -> Reading:
 def measure(kind: str, folder: Path, options: argparse.Namespace) -> list[Row]:
     """The rows of one kind, smallest first; who has given up once reads no larger file."""
     rows: list[Row] = []
-    readers = [OURS] if options.no_hta else [OURS, HTA]
+    readers = [OURS, MSGSPEC, JSON] + [HTA] * (not options.no_hta)
     for events in options.sizes:
         path = folder / f"{kind.replace(' ', '_')}-{events}.json"
         with open(path, "w") as file:
             write_trace(file, events, kind)
         size = path.stat().st_size / 1e6
         print(f"  {kind}, {events:,} events, {size:,.0f} MB", file=sys.stderr, flush=True)
-        able = [one for one in readers if one == OURS or events <= options.hta_up_to]
+        able = [one for one in readers if one == OURS or events <= options.others_up_to]
         taken: dict[str, list[Reading]] = {reader: [] for reader in able}
         for reader in in_turn(able, options.rounds):
             if all(one.seconds is not None for one in taken[reader]):
@@ -178,20 +184,29 @@ def judge(rows: Sequence[Row]) -> None:
             f"(at most {MOST_US}) and {size:.0f} bytes (at most {MOST_BYTES:.0f}) an event at "
             f"{largest.events:,}: {met(kept)}"
         )
-        ratios = [
-            theirs.seconds / mine.seconds
-            for theirs in rows
-            for mine in known
-            if (theirs.kind, theirs.events, theirs.reader) == (kind, mine.events, HTA)
-            and theirs.seconds
-            and mine.seconds
-        ]
-        if ratios:
-            least = min(ratios)
-            print(
-                f"  {least:.1f} to {max(ratios):.1f} times faster than {HTA}; "
-                f"target {FASTER_THAN_HTA:.0f}: {met(least >= FASTER_THAN_HTA)}"
-            )
+        for reader in (MSGSPEC, JSON, HTA):
+            print_ratios(reader, ratios(rows, known, reader))
+
+
+def ratios(rows: Sequence[Row], ours: Sequence[Row], reader: str) -> list[float]:
+    """How many times as long as we a reader took, by file."""
+    return [
+        theirs.seconds / mine.seconds
+        for theirs in rows
+        for mine in ours
+        if (theirs.kind, theirs.events, theirs.reader) == (mine.kind, mine.events, reader)
+        and theirs.seconds
+        and mine.seconds
+    ]
+
+
+def print_ratios(reader: str, found: Sequence[float]) -> None:
+    if not found:
+        return
+    target = ""
+    if reader == HTA:
+        target = f"; target {FASTER_THAN_HTA:.0f}: {met(min(found) >= FASTER_THAN_HTA)}"
+    print(f"  {min(found):.1f} to {max(found):.1f} times faster than {reader}{target}")
 
 
 def main() -> None:
@@ -199,7 +214,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="events")
     parser.add_argument("--rounds", type=int, default=3, help="readings of each file")
-    parser.add_argument("--hta-up-to", type=int, default=1_000_000, metavar="EVENTS")
+    parser.add_argument("--others-up-to", type=int, default=1_000_000, metavar="EVENTS")
     parser.add_argument("--hta-folder", default="", help="where pip install --target put it")
     parser.add_argument("--no-hta", action="store_true", help="leave HolisticTraceAnalysis out")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds of one reading")
