@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 from built import Event, call, kernel, launched, operator, profile_of, reading_of_events
 from corpus import NAMES, reading
 
-from pytest_kernelprof.trace.correlation import ancestors
+from pytest_kernelprof.trace.correlation import Links, ancestors, outermost, within
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 
@@ -119,3 +121,20 @@ def test_each_recorded_kernel_has_its_launch_before_it_runs(name: str) -> None:
     kernels = trace.activities.kind == KERNEL
     assert (calls[kernels] != NO_ID).all()
     assert (trace.calls.start[calls[kernels]] <= trace.activities.start[kernels]).all()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_lies_in_something_is_found_in_as_few_steps_as_its_depth_has_digits(seed: int) -> None:
+    draw = random.Random(seed)
+    parent = np.array([draw.randrange(-1, i) for i in range(200)])
+    chosen = np.array([draw.random() < 0.05 for _ in parent])
+    links = Links(parent, parent, parent)
+    around = [list(ancestors(links, row)) for row in range(len(parent))]
+    assert outermost(parent).tolist() == [above[-1] for above in around]
+    assert within(parent, chosen).tolist() == [chosen[above[1:]].any() for above in around]
+
+
+def test_operators_may_be_nested_as_deeply_as_they_like() -> None:
+    parent = np.arange(-1, 50_000 - 1)
+    assert not outermost(parent).any()
+    assert within(parent, parent == 9).tolist() == [False] * 11 + [True] * (50_000 - 11)

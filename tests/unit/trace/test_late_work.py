@@ -54,6 +54,21 @@ def test_what_a_setup_does_on_other_threads_is_not_the_calls(tmp_path: Path) -> 
     assert problems(tmp_path, [theirs, operator(ADD, 150, 5, tid=2)], **ON_CPU) != ()
 
 
+def test_of_several_setups_any_may_be_the_one_that_work_lies_in(tmp_path: Path) -> None:
+    spans = [(105, 60), (110, 5), (180, 5), (310, 20)]
+    setups = [annotation("kernelprof::setup", at, lasts) for at, lasts in spans]
+    for at, late in (
+        (104, True),
+        (112, False),
+        (150, False),
+        (170, True),
+        (183, False),
+        (320, False),
+    ):
+        found = problems(tmp_path, [setups, operator(ADD, at, 1, tid=2)], **ON_CPU)
+        assert (found != ()) == late, at
+
+
 def test_launches_and_copies_of_other_threads_outside_of_the_rounds_are_late(
     tmp_path: Path,
 ) -> None:
