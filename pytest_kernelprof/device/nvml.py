@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.device.inventory import gpu_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_kernelprof.device.inventory import Device
 
@@ -42,25 +42,34 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a GPU.
+    """What of a GPU changes from one block of rounds to the next.
 
     Attributes:
-        sm_clock_mhz: the SM clock now. sm_clock_mhz_max: the highest that this GPU has.
+        sm_clock_mhz: the SM clock now.
         throttling: why it throttles at this moment, in words; empty where it does not.
         power_capped: whether it is at its power limit, which is no throttling.
         throttled_ns: time spent throttled since the driver was loaded, by reason.
-        processes: pids of the processes that compute on it or hold memory of it, as the driver
-            numbers them.
-        memory_used_bytes: memory in use by all processes.
     """
 
     sm_clock_mhz: int
-    sm_clock_mhz_max: int
     throttling: tuple[str, ...]
     power_capped: bool
     throttled_ns: dict[str, int]
-    processes: frozenset[int]
-    memory_used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The driver's sample of one process.
+
+    Attributes:
+        pid: as the driver numbers it.
+        at_us: when the sample ends, in microseconds since 1970.
+        percent: the share of its time in which kernels of the process ran.
+    """
+
+    pid: int
+    at_us: int
+    percent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,74 +94,81 @@ class NvmlFacts:
     mig: tuple[bool, ...] = ()
 
 
-def sample(device: Device) -> Sample | Unknown:
-    """Look at a GPU once; about 3 ms. Never raises for want of NVML."""
-    found = gpu_of(device)
-    if isinstance(found, Unknown):
-        return found
-    try:
-        return found.sample()
-    except found.nvml.NVMLError as error:
-        return Unknown(refused(error))
-
-
 class Gpu:
-    """One GPU as NVML has it. Every method may raise ``nvml.NVMLError``.
+    """One GPU as NVML has it, the same object as long as the process lives: what cannot change is
+    asked once. Every method may raise ``nvml.NVMLError``.
 
     Attributes:
         numbers_like_us: whether the driver numbers processes as this one does.
+
+    On an H200 the clocks' reasons and the clock take microseconds, the counters 1.2 ms and the use
+    by processes 1.4 ms.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml = nvml
         self._handle = handle
         self.numbers_like_us = _in_first_pid_namespace()
+        self._counters_there = list(_COUNTERS)
+
+    @functools.cached_property
+    def sm_clock_mhz_max(self) -> int:
+        """The highest SM clock that this GPU has."""
+        return int(self.nvml.nvmlDeviceGetMaxClockInfo(self._handle, self.nvml.NVML_CLOCK_SM))
 
     def sample(self) -> Sample:
-        """One look at clock, throttling, processes and memory."""
+        """One look at clock and throttling."""
         nvml, handle = self.nvml, self._handle
         reasons = self._reasons()
         return Sample(
             sm_clock_mhz=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-            sm_clock_mhz_max=nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
             throttling=tuple(words for bit, words in _THROTTLING.items() if reasons & bit),
             power_capped=bool(reasons & _POWER_CAP),
             throttled_ns=self._counters(),
-            processes=frozenset(
-                process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            ),
-            memory_used_bytes=nvml.nvmlDeviceGetMemoryInfo(handle).used,
         )
 
-    def use_since(self, since_us: int) -> Mapping[int, int] | Unknown:
-        """The share of time in percent in which each process's kernels ran, in the samples taken
-        since an instant; empty where no sample was, or nobody worked."""
+    def processes(self) -> frozenset[int]:
+        """The pids of the processes that compute on it or hold memory of it, as the driver numbers
+        them; none where it does not tell a container of them."""
+        listed = self.nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+        return frozenset(process.pid for process in listed)
+
+    def use_since(self, since_us: int) -> tuple[Use, ...] | Unknown:
+        """The samples of processes that were taken since an instant, an H200's last one of each;
+        empty where none was, or nobody worked."""
         nvml = self.nvml
         try:
             samples = nvml.nvmlDeviceGetProcessUtilization(self._handle, since_us)
         except nvml.NVMLError_NotFound:
-            return {}
+            return ()
         except nvml.NVMLError as error:
             return Unknown(refused(error))
-        use: dict[int, int] = {}
-        for one in samples:
-            if one.pid and one.timeStamp > since_us:  # unused slots are zero
-                use[one.pid] = max(one.smUtil, use.get(one.pid, 0))
-        self.numbers_like_us |= os.getpid() in use
-        return use
+        found = [Use(one.pid, one.timeStamp, one.smUtil) for one in samples]
+        used = tuple(one for one in found if one.pid and one.at_us > since_us)  # unused are zero
+        self.numbers_like_us |= os.getpid() in {one.pid for one in used}
+        return used
 
-    def others_of(self, use: Mapping[int, int]) -> Mapping[int, int]:
-        """Of the processes in ``use``, those that worked and are certainly not this one alone."""
-        working = {pid: share for pid, share in use.items() if share >= _WORKS_FROM_PERCENT}
+    def others_in(self, used: Iterable[Use]) -> Mapping[int, int]:
+        """Of the processes in samples, those that worked and are certainly not this one alone; the
+        largest share of each in percent."""
+        working: dict[int, int] = {}
+        for one in used:
+            if one.percent >= _WORKS_FROM_PERCENT:
+                working[one.pid] = max(one.percent, working.get(one.pid, 0))
         if self.numbers_like_us:
             return {pid: share for pid, share in working.items() if pid != os.getpid()}
         return working if len(working) > 1 else {}
 
-    def others_on(self, seen: Sample, known: frozenset[int] = frozenset()) -> bool:
+    def others_among(self, processes: frozenset[int], known: frozenset[int] = frozenset()) -> bool:
         """Whether other processes are on the GPU, working or not, but for those that are known."""
-        if self.numbers_like_us or os.getpid() in seen.processes:
-            return bool(seen.processes - known - {os.getpid()})
-        return len(seen.processes) > 1
+        if self.numbers_like_us or os.getpid() in processes:
+            return bool(processes - known - {os.getpid()})
+        return len(processes) > 1
+
+    def is_ours_alone(self) -> bool:
+        """Whether one process is told to be on the GPU, which is this one, since it works there."""
+        processes = self.processes()
+        return len(processes) == 1 and not self.others_among(processes)
 
     def _reasons(self) -> int:
         nvml = self.nvml
@@ -162,11 +178,17 @@ class Gpu:
             return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _counters(self) -> dict[str, int]:
+        """Those that this GPU has, which the first answer tells."""
         nvml = self.nvml
-        try:
-            values = nvml.nvmlDeviceGetFieldValues(self._handle, list(_COUNTERS))
-        except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+        if not self._counters_there:
             return {}
+        try:
+            values = nvml.nvmlDeviceGetFieldValues(self._handle, self._counters_there)
+        except (nvml.NVMLError_NotSupported, nvml.NVMLError_FunctionNotFound):
+            self._counters_there = []
+            return {}
+        missing = {one.fieldId for one in values if one.nvmlReturn == nvml.NVML_ERROR_NOT_SUPPORTED}
+        self._counters_there = [one for one in self._counters_there if one not in missing]
         return {
             _COUNTERS[value.fieldId]: int(value.value.ullVal)
             for value in values

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.clock import sleep, unix_ns
 from pytest_kernelprof.device.inventory import bound
-from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, gpu_of, refused
+from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.device.inventory import Device
 
@@ -23,6 +25,26 @@ T = TypeVar("T")
 # NVML samples the use of the GPU by each process every 0.2 s on an H200, at most every second.
 _SAMPLED_WITHIN_S = 1.0
 _POLL_S = 0.02
+_STILL_KNOWN_S = 1.0
+"""How long what one watch saw last is good for the next to begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A GPU as the last watch of this process left it.
+
+    Attributes:
+        at_us: when it was looked at. sample: what was seen.
+        quiet: whether nobody else was on it then that the lock does not keep at rest, nor had
+            worked on it in the second before.
+    """
+
+    at_us: int
+    sample: Sample
+    quiet: bool
+
+
+_left: weakref.WeakKeyDictionary[Gpu, Left] = weakref.WeakKeyDictionary()
 
 
 class Company(Protocol):
@@ -68,7 +90,9 @@ def watch(device: Device, company: Company | None = None) -> Iterator[Watch]:
 class Watch:
     """Gathers the conditions of blocks of rounds; made by ``watch``.
 
-    NVML is far too slow to look at a round of 100 us, so it looks between blocks.
+    NVML is far too slow to look at a round of 100 us, so it looks between blocks. Where the last
+    watch has just ended, what it saw is what this one begins with: if the GPU throttled, or a
+    process came and went, between the two, that is taken to be of the first block.
 
     Another process *contends* if its kernels ran: 5 % of the time or more in a sample that reaches
     into a block. One that is merely there (a notebook that holds memory) does not. In a container
@@ -94,6 +118,7 @@ class Watch:
         self._last: Sample | None = None
         self._last_block_us = 0
         self._next_block_us = 0
+        self._worked_lately = False
         self._working: dict[int, int] = {}
 
     def block(self, rounds: int) -> bool:
@@ -141,15 +166,19 @@ class Watch:
         self._next_block_us = _now_us()
 
     def _end(self) -> None:
-        if self._conditions.blocks and not self._working:
+        if self._conditions.blocks:
             self._ask(self._look_last, None)
 
     def _look_first(self, gpu: Gpu) -> None:
         """Where others worked until now, wait until that is in a sample of its own: they may have
         stopped, as a worker does that hands over the lock."""
         entered = self._begun_us = _now_us()
-        self._last = gpu.sample()
-        if self._others_since(gpu, entered - _us(_SAMPLED_WITHIN_S)):
+        left = _left_just_before(gpu, entered)
+        self._last = gpu.sample() if left is None else left.sample
+        if left is not None and left.quiet and gpu.is_ours_alone():
+            return
+        since = entered - _us(_SAMPLED_WITHIN_S)
+        if self._others_in(gpu, self._use_since(gpu, since), since):
             self._wait_for_a_sample_after(gpu, entered)
 
     def _look(self, gpu: Gpu) -> tuple[str, ...]:
@@ -157,50 +186,68 @@ class Watch:
         now = gpu.sample()
         throttling = _throttling_between(self._last or now, now)
         self._last = now
-        self._conditions = _with_sample(self._conditions, now)
+        self._conditions = _with_sample(self._conditions, now, gpu.sm_clock_mhz_max)
         self._note_others(gpu)
         return throttling
 
     def _look_last(self, gpu: Gpu) -> None:
         """Where others are on the GPU, wait for the sample that holds the last block's end."""
         left = _now_us()
-        known = self._company.kept_at_rest() | self._company.partners()
-        they_are_there = self._last is not None and gpu.others_on(self._last, known)
-        if they_are_there or self._others_since(gpu, left - _us(_SAMPLED_WITHIN_S)):
+        company = self._company.kept_at_rest() | self._company.partners()
+        there = gpu.others_among(gpu.processes(), company)
+        quiet = not (self._working or self._worked_lately or there)
+        if not quiet and not self._working:
             self._wait_for_a_sample_after(gpu, left)
             self._note_others(gpu)
+        if self._last is not None:
+            known = quiet and not self._conditions.why_contention_unknown
+            _left[gpu] = Left(self._next_block_us, self._last, known)
 
     def _note_others(self, gpu: Gpu) -> None:
-        for pid, use in self._others_since(gpu, self._last_block_us).items():
-            self._working[pid] = max(use, self._working.get(pid, 0))
+        """Note who else worked in samples that reach into the last block, and whether anybody did
+        in the second before."""
+        begun = self._last_block_us
+        since = min(begun, _now_us() - _us(_SAMPLED_WITHIN_S))
+        used = self._use_since(gpu, since)
+        self._worked_lately = bool(self._others_in(gpu, used, since))
+        for pid, share in self._others_in(gpu, used, begun).items():
+            self._working[pid] = max(share, self._working.get(pid, 0))
 
-    def _others_since(self, gpu: Gpu, since_us: int) -> Mapping[int, int]:
-        use = gpu.use_since(since_us)
-        if isinstance(use, Unknown):
-            self._conditions = replace(self._conditions, why_contention_unknown=use.why)
-            return {}
-        return self._strangers_of(gpu, gpu.others_of(use), since_us)
-
-    def _strangers_of(
-        self, gpu: Gpu, others: Mapping[int, int], since_us: int
-    ) -> Mapping[int, int]:
-        """Without our own: partners, and who rests, by all that is seen of it since it does."""
+    def _others_in(self, gpu: Gpu, used: Sequence[Use], since_us: int) -> Mapping[int, int]:
+        """Who else worked in those of the samples that were taken since an instant. Without our
+        own: partners, and who rests, by all that is seen of it since it does."""
+        others = gpu.others_in(_after(since_us, used))
         if not others or not gpu.numbers_like_us:
             return others
-        resting = self._company.kept_at_rest() & others.keys()
-        if resting:
-            rested_us = max(since_us, self._begun_us + _us(_SAMPLED_WITHIN_S))
-            use = gpu.use_since(rested_us)
-            if not isinstance(use, Unknown):
-                resting -= frozenset(gpu.others_of(use))
+        rested_us = max(since_us, self._begun_us + _us(_SAMPLED_WITHIN_S))
+        resting = self._company.kept_at_rest() - gpu.others_in(_after(rested_us, used)).keys()
         known = resting | self._company.partners()
         return {pid: share for pid, share in others.items() if pid not in known}
+
+    def _use_since(self, gpu: Gpu, since_us: int) -> Sequence[Use]:
+        used = gpu.use_since(since_us)
+        if isinstance(used, Unknown):
+            self._conditions = replace(self._conditions, why_contention_unknown=used.why)
+            return ()
+        return used
 
     def _wait_for_a_sample_after(self, gpu: Gpu, instant_us: int) -> None:
         deadline = instant_us + _us(_SAMPLED_WITHIN_S)
         while _now_us() < deadline and not gpu.use_since(instant_us):
             self._pulse()  # a process that did nothing has no sample
             sleep(_POLL_S)
+
+
+def _after(instant_us: int, used: Sequence[Use]) -> list[Use]:
+    return [one for one in used if one.at_us > instant_us]
+
+
+def _left_just_before(gpu: Gpu, now_us: int) -> Left | None:
+    """The GPU as it was left a moment ago, if it was and did not throttle then."""
+    left = _left.get(gpu)
+    if left is None or left.sample.throttling:
+        return None
+    return left if 0 <= now_us - left.at_us <= _us(_STILL_KNOWN_S) else None
 
 
 def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
@@ -213,7 +260,7 @@ def _throttling_between(before: Sample, after: Sample) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*before.throttling, *after.throttling, *grown]))
 
 
-def _with_sample(known: Conditions, seen: Sample) -> Conditions:
+def _with_sample(known: Conditions, seen: Sample, most_mhz: int) -> Conditions:
     clock = seen.sm_clock_mhz
     low, high = known.sm_clock_mhz_low, known.sm_clock_mhz_high
     return replace(
@@ -221,7 +268,7 @@ def _with_sample(known: Conditions, seen: Sample) -> Conditions:
         power_capped_blocks=known.power_capped_blocks + seen.power_capped,
         sm_clock_mhz_low=clock if low is None else min(low, clock),
         sm_clock_mhz_high=clock if high is None else max(high, clock),
-        sm_clock_mhz_max=seen.sm_clock_mhz_max,
+        sm_clock_mhz_max=most_mhz,
     )
 
 

@@ -13,7 +13,7 @@ import torch
 
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.device.lock import gpu_lock
-from pytest_kernelprof.device.nvml import Sample, gpu_uuids, sample
+from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of, gpu_uuids
 from pytest_kernelprof.device.seats import PARTNER_OF
 from pytest_kernelprof.device.telemetry import watch
 from pytest_kernelprof.report.words import conditions_words
@@ -38,8 +38,8 @@ Neighbour = Callable[..., "subprocess.Popen[str]"]
 def device() -> Device:
     found = current_device("cuda")
     torch.zeros(1, device="cuda")
-    seen = sample(found)
-    if not isinstance(seen, Sample):
+    seen = gpu_of(found)
+    if isinstance(seen, Unknown):
         pytest.skip(seen.why)
     return found
 
@@ -88,16 +88,15 @@ def watched(device: Device, *, seconds: float = 0.5) -> Conditions:
 
 
 def alone(device: Device) -> bool:
-    seen = sample(device)
-    return isinstance(seen, Sample) and seen.processes <= {os.getpid()}
+    gpu = gpu_of(device)
+    return isinstance(gpu, Gpu) and gpu.processes() <= {os.getpid()}
 
 
 def test_a_sample_is_plausible(device: Device) -> None:
     work(0.2)
-    seen = sample(device)
-    assert isinstance(seen, Sample)
-    assert 100 <= seen.sm_clock_mhz <= seen.sm_clock_mhz_max <= 5000
-    assert seen.memory_used_bytes >= torch.cuda.memory_reserved()
+    gpu = gpu_of(device)
+    assert isinstance(gpu, Gpu)
+    assert 100 <= gpu.sample().sm_clock_mhz <= gpu.sm_clock_mhz_max <= 5000
 
 
 def test_a_watched_block_knows_its_clock(device: Device) -> None:

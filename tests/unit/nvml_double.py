@@ -23,7 +23,7 @@ ME, OTHER, THIRD = os.getpid(), 4_000_001, 4_000_002
 
 @dataclass
 class Driver:
-    """What it answers, and errors that it answers instead."""
+    """What it answers, errors that it answers instead, and what it was asked."""
 
     uuid: str = f"GPU-{UUID}"
     clock: int = 1980
@@ -35,9 +35,11 @@ class Driver:
     mig: int = 0
     refuses: dict[str, int] = field(default_factory=dict)
     pulses: int = 0
+    asked: list[str] = field(default_factory=list)
 
     def _answering(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
         def ask(*given: Any) -> Any:
+            self.asked.append(name.removeprefix("nvmlDevice").removeprefix("Get"))
             if name in self.refuses:
                 raise pynvml.NVMLError(self.refuses[name])
             return answer(*given)
@@ -88,7 +90,6 @@ class Driver:
                 SimpleNamespace(pid=pid) for pid in self.processes
             ],
             "nvmlDeviceGetProcessUtilization": self.utilisation,
-            "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(used=1 << 30),
         }
         for name, answer in answers.items():
             monkeypatch.setattr(pynvml, name, self._answering(name, answer))

@@ -10,27 +10,36 @@ from nvml_double import GPU, ME, OTHER, UUID, Driver, forget
 
 from pytest_kernelprof.device import nvml
 from pytest_kernelprof.device.inventory import why_no_gpu
-from pytest_kernelprof.device.nvml import NvmlFacts, Sample, Unknown, gpu_uuids, nvml_facts, sample
+from pytest_kernelprof.device.nvml import (
+    Gpu,
+    NvmlFacts,
+    Sample,
+    Unknown,
+    gpu_of,
+    gpu_uuids,
+    nvml_facts,
+)
 
 
 def test_a_sample_holds_what_nvml_says(driver: Driver) -> None:
     driver.counters = {75: 5, 270: 6}
     driver.reasons = 0x40 | 0x80 | 0x04 | 0x01
     driver.processes = {ME, OTHER}
-    assert sample(GPU) == Sample(
+    gpu = gpu_of(GPU)
+    assert isinstance(gpu, Gpu)
+    assert gpu.sample() == Sample(
         sm_clock_mhz=1980,
-        sm_clock_mhz_max=1980,
         throttling=("thermal slowdown by the hardware", "power brake"),
         power_capped=True,
         throttled_ns={"thermal slowdown": 5, "thermal slowdown by the hardware": 6},
-        processes=frozenset({ME, OTHER}),
-        memory_used_bytes=1 << 30,
     )
+    assert gpu.sm_clock_mhz_max == 1980
+    assert gpu.processes() == {ME, OTHER}
 
 
 def test_a_mig_instance_is_named_as_the_reason(driver: Driver) -> None:
     driver.uuid = f"MIG-{UUID}"
-    seen = sample(GPU)
+    seen = gpu_of(GPU)
     assert isinstance(seen, Unknown)
     assert "MIG instance" in seen.why
 
@@ -39,7 +48,7 @@ def test_a_missing_library_is_a_reason_with_the_remedy(monkeypatch: pytest.Monke
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
     forget()
-    seen = sample(GPU)
+    seen = gpu_of(GPU)
     forget()
     assert isinstance(seen, Unknown)
     assert "install nvidia-ml-py" in seen.why

@@ -10,7 +10,7 @@ from nvml_double import CPU, GPU, ME, OTHER, THIRD, UUID, Driver, forget
 
 from pytest_kernelprof.device import nvml, telemetry
 from pytest_kernelprof.device.inventory import why_no_gpu
-from pytest_kernelprof.device.nvml import Unknown, sample
+from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of
 from pytest_kernelprof.device.telemetry import watch
 from pytest_kernelprof.report.words import conditions_words
 from pytest_kernelprof.schema.run import Conditions, Neighbour
@@ -136,7 +136,6 @@ def test_contention_is_unknown_where_the_work_of_processes_is_not_told(driver: D
 
 def test_a_refused_query_is_a_reason_and_keeps_the_rounds(driver: Driver) -> None:
     driver.refuses = {"nvmlDeviceGetClockInfo": pynvml.NVML_ERROR_NO_PERMISSION}
-    assert sample(GPU) == Unknown("NVML could not be had: Insufficient Permissions")
     with watch(GPU) as looking:
         assert looking.block(12)
     seen = looking.conditions()
@@ -148,7 +147,7 @@ def test_a_refused_query_is_a_reason_and_keeps_the_rounds(driver: Driver) -> Non
 def test_a_gpu_that_is_lost_between_blocks_is_a_reason(driver: Driver) -> None:
     with watch(GPU) as looking:
         looking.block(12)
-        driver.refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_GPU_IS_LOST}
+        driver.refuses = {"nvmlDeviceGetClockInfo": pynvml.NVML_ERROR_GPU_IS_LOST}
         assert looking.block(12)
         assert looking.block(12)
     seen = looking.conditions()
@@ -169,7 +168,7 @@ def test_an_older_driver_is_asked_by_the_older_name(driver: Driver) -> None:
 def test_a_missing_driver_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
     forget()
-    seen = sample(GPU)
+    seen = gpu_of(GPU)
     assert isinstance(seen, Unknown)
     assert seen.why.startswith("NVML could not be had: NVML Shared Library Not Found")
     conditions = watched()
@@ -264,3 +263,109 @@ def test_where_the_driver_numbers_otherwise_nobody_is_known(
     monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
     driver.processes, driver.use = set(), {OTHER: 50, THIRD: 40}
     assert in_company(resting={OTHER, THIRD}, partners={OTHER}).contended
+
+
+# What the driver is asked.
+
+LOOK = ["CurrentClocksEventReasons", "ClockInfo", "FieldValues"]
+USE, WHO = "ProcessUtilization", "ComputeRunningProcesses"
+
+
+def asked_by(driver: Driver, blocks: int) -> list[str]:
+    """What the driver is asked around so many blocks."""
+    driver.asked.clear()
+    with watch(GPU) as looking:
+        for _ in range(blocks):
+            assert looking.block(12)
+    return list(driver.asked)
+
+
+def test_what_cannot_change_is_asked_once(driver: Driver) -> None:
+    first = asked_by(driver, 2)
+    once = ["nvmlInit", "HandleByUUID"]
+    assert first == [*once, *LOOK, USE, *LOOK, "MaxClockInfo", USE, *LOOK, USE, WHO]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_a_watch_that_follows_another_asks_after_each_block_alone(
+    driver: Driver, blocks: int
+) -> None:
+    asked_by(driver, 1)
+    assert asked_by(driver, blocks) == [WHO, *[*LOOK, USE] * blocks, WHO]
+
+
+def test_counters_that_a_gpu_has_not_are_asked_for_once(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[list[int]] = []
+    answer = pynvml.nvmlDeviceGetFieldValues
+
+    def fields(handle: str, numbers: list[int]) -> object:
+        wanted.append(list(numbers))
+        return answer(handle, numbers)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", fields)
+    driver.counters = {269: 0, 270: 0}
+    watched()
+    assert wanted == [[75, 269, 270, 271], [269, 270]]
+    driver.counters = {}
+    watched()
+    assert asked_by(driver, 1).count("FieldValues") == 0
+
+
+def test_a_watch_long_after_another_looks_anew(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "_STILL_KNOWN_S", -1.0)
+    asked_by(driver, 1)
+    driver.counters[75] += 1_000_000  # throttled meanwhile, and none of the block's
+    assert asked_by(driver, 1) == [*LOOK, USE, *LOOK, USE, WHO]
+
+
+def test_throttling_right_after_a_watch_costs_the_next_ones_first_block(driver: Driver) -> None:
+    asked_by(driver, 1)
+    driver.counters[75] += 1_000_000
+    with watch(GPU) as looking:
+        assert not looking.block(12)
+        assert looking.block(12)
+
+
+def test_a_watch_that_ended_throttled_is_no_beginning_of_the_next(driver: Driver) -> None:
+    driver.reasons = 0x40
+    with watch(GPU) as looking:
+        assert not looking.block(12)
+    driver.reasons = 0
+    assert asked_by(driver, 1)[:3] == LOOK
+
+
+@pytest.mark.parametrize("processes", [set[int](), {ME, OTHER}, {OTHER}])
+def test_only_certainly_alone_is_the_work_before_not_asked_for(
+    driver: Driver, processes: set[int]
+) -> None:
+    asked_by(driver, 1)
+    driver.processes = processes
+    assert asked_by(driver, 1)[:2] == [WHO, USE]
+
+
+@pytest.mark.parametrize("use", [{OTHER: 50}, {ME: 40, OTHER: 50}])
+def test_where_others_worked_in_the_last_watch_the_next_asks(
+    driver: Driver, use: dict[int, int]
+) -> None:
+    driver.use = use
+    watched()
+    assert USE in asked_by(driver, 1)[: asked_by(driver, 1).index("ClockInfo")]
+
+
+def test_who_worked_on_after_a_watch_is_a_contender_of_the_next(driver: Driver) -> None:
+    asked_by(driver, 1)
+    driver.use = {OTHER: 60}
+    assert watched().contenders == (Neighbour(OTHER, 60),)
+
+
+def test_the_highest_clock_is_told(driver: Driver) -> None:
+    assert watched().sm_clock_mhz_max == 1980
+
+
+def test_a_gpu_is_the_same_object_for_all_watches(driver: Driver) -> None:
+    assert isinstance(gpu_of(GPU), Gpu)
+    assert gpu_of(GPU) is gpu_of(GPU)

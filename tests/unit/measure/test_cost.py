@@ -1,0 +1,100 @@
+"""What a profile asks of the machine, counted: sessions, and questions to the driver."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+import pytest
+import torch
+from corpus import FOLDER, reading
+from cuda_double import GPU, CudaDouble
+from nvml_double import UUID, Driver, forget
+
+from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.capture import profiler
+from pytest_kernelprof.capture.scratch import Folder, Saved
+from pytest_kernelprof.capture.session import TraceFile
+from pytest_kernelprof.device import bindings, inventory, lock, nvml, presence
+from pytest_kernelprof.measure import sessions
+from pytest_kernelprof.measure.plan import Needs, plan_of
+from pytest_kernelprof.measure.runner import measure
+from pytest_kernelprof.schema.run import Integrity
+
+X = torch.ones(4)
+COUNTS = Needs()
+DEVICE_TIMES = Needs(device_times=True)
+ALL_TIMES = Needs(device_times=True, host_times=True)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """A GPU on which each session is a sound one that was recorded."""
+    made = Driver()
+    made.install(monkeypatch)
+    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
+    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: True)
+    monkeypatch.setattr(lock, "gpu_lock", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(presence, "_share", lambda *_: None)
+    monkeypatch.setattr(inventory, "current_device", lambda kind: GPU)
+    monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
+    monkeypatch.setattr(sessions, "prime", lambda device: {})
+    monkeypatch.setattr(sessions, "profile_rounds", recorded)
+    forget()
+    yield made
+    forget()
+
+
+def recorded(*_: object, **__: object) -> sessions.Taken:
+    """The session of the call that was recorded, as it is."""
+    found = reading("mlp")
+    facts = replace(session_facts(found), integrity=Integrity())
+    file = TraceFile(
+        Saved(Folder(str(FOLDER), maker=0), "none.json"),
+        rounds=facts.rounds,
+        collection_stopped=False,
+    )
+    recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
+    return sessions.Taken(file, found.trace, found.links, recording, facts)
+
+
+def asked(driver: Driver, needs: Needs) -> list[str]:
+    """What the driver is asked in the second of two profiles."""
+    for _ in range(2):
+        driver.asked.clear()
+        measure(lambda: None, plan_of("cuda", needs))
+    return driver.asked
+
+
+def test_a_profile_that_counts_asks_the_driver_nothing(driver: Driver) -> None:
+    assert asked(driver, COUNTS) == []
+
+
+@pytest.mark.parametrize(("needs", "blocks"), [(DEVICE_TIMES, 1), (ALL_TIMES, 2)])
+def test_a_timed_profile_asks_the_driver_once_a_block_for_what_takes_long(
+    driver: Driver, needs: Needs, blocks: int
+) -> None:
+    questions = asked(driver, needs)
+    slow = ("FieldValues", "ProcessUtilization", "MaxClockInfo", "HandleByUUID", "UUID")
+    assert [questions.count(one) for one in slow] == [blocks, blocks, 0, 0, 0]
+    assert questions.count("ComputeRunningProcesses") == 2
+    assert questions.count("ClockInfo") == questions.count("CurrentClocksEventReasons") == blocks
+
+
+@pytest.mark.parametrize("needs", [COUNTS, DEVICE_TIMES, ALL_TIMES])
+def test_code_that_is_warm_and_whole_takes_one_session(
+    needs: Needs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = profiler.start
+
+    def counted(kind: inventory.DeviceKind, **options: bool) -> profiler.Running:
+        started.append(kind)
+        return start(kind, **options)
+
+    monkeypatch.setattr(profiler, "start", counted)
+    _, measurement = measure(lambda: X + 1, plan_of("cpu", needs))
+    assert measurement.profile.kernel_count == 1
+    assert started == ["cpu"]
