@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from pytest_kernelprof.schema.metrics import DIRECTIONS
 from pytest_kernelprof.trace.completeness import unrecorded_memsets
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.names import Names
+from pytest_kernelprof.trace.timeline import timeline_of
 from pytest_kernelprof.trace.vocabulary import DIRECTION, PAGEABLE, matches
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str
     """All metrics of the profiled rounds, by name. ``waits``: those of the host, in each round."""
     acts = reading.trace.activities
     kernels, copies = acts.kind == KERNEL, acts.kind == MEMCPY
-    spans = [_busy_and_span(reading, i) for i in range(reading.rounds)]
+    spans = _busy_and_span(reading)
     rounds: dict[str, list[float]] = {
         "kernels": _per_round(reading, kernels),
         "launches": _launches(reading),
@@ -89,14 +91,15 @@ def _launches(reading: Reading) -> list[float]:
     return [int(count) for count in counts]
 
 
-def _busy_and_span(reading: Reading, number: int) -> tuple[int, int]:
-    """Union and extent of the intervals of one round's activities, in ns."""
-    acts = reading.trace.activities
-    rows = np.flatnonzero(reading.round_of_activity == number)
-    if not len(rows):
-        return 0, 0
-    rows = rows[np.argsort(acts.start[rows], kind="stable")]
-    start, reached = acts.start[rows], np.maximum.accumulate(acts.end[rows])
-    gap = np.maximum(0, start[1:] - reached[:-1]).sum()
-    span = int(reached[-1] - start[0])
-    return span - int(gap), span
+def _busy_and_span(reading: Reading) -> list[tuple[int, int]]:
+    """Of each round union and extent of the intervals of its activities, in ns."""
+    line, rounds = timeline_of(reading), reading.rounds
+    start = reading.trace.activities.start[line.rows]
+    inside = np.flatnonzero(line.number[1:] == line.number[:-1])
+    gap = np.maximum(0, start[inside + 1] - line.reached[inside])
+    idle = np.bincount(line.number[inside], gap, minlength=rounds).tolist()
+    found = []
+    for number, (begin, end) in enumerate(itertools.pairwise(line.first.tolist())):
+        span = int(line.reached[end - 1] - start[begin]) if end > begin else 0
+        found.append((span - int(idle[number]), span))
+    return found

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.metrics import absent, metric_of, most_launches
-from pytest_kernelprof.analysis.waits import waiting_calls
 from pytest_kernelprof.schema.run import HostShares, Metric
 from pytest_kernelprof.stats.confidence import median_interval
 from pytest_kernelprof.trace.model import NO_ID
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_kernelprof.schema.recording import HostTimings, Recording
+    from pytest_kernelprof.trace.model import Bools
     from pytest_kernelprof.trace.reading import Reading
 
 NOT_ON_THE_CPU = "not applicable on the CPU"
@@ -77,15 +77,18 @@ def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
     )
 
 
-def host_shares(reading: Reading) -> HostShares | None:
-    """Split the host's time of all rounds; None where the rounds have no bounds or no length."""
+def host_shares(reading: Reading, waits: Bools) -> HostShares | None:
+    """Split the host's time of all rounds; None where the rounds have no bounds or no length.
+
+    Args:
+        waits: the calls in which the host waits for the device.
+    """
     layout, calls = reading.layout, reading.trace.calls
     whole = sum(one.end - one.start for one in layout.rounds) if layout.annotated else 0
     if whole <= 0:
         return None
     inside = reading.round_of_call != NO_ID
     length = calls.end - calls.start
-    waits = waiting_calls(reading)
     launched = float(length[reading.launches & ~waits & inside].sum()) / whole
     waited = float(length[waits & inside].sum()) / whole
     return HostShares(max(0.0, 1.0 - launched - waited), launched, waited)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,30 +16,31 @@ from pytest_kernelprof.trace.names import Names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.trace.model import Ints
+    from pytest_kernelprof.trace.model import Bools, Ints
     from pytest_kernelprof.trace.reading import Reading
 
 What = Literal["kernel", "copy", "wait"]
 
 
-def kernel_rows(reading: Reading, number: int) -> Ints:
-    """The kernels of a round, as rows of the activities in launch order."""
-    return _activity_rows(reading, KERNEL, number)
+def kernel_rows(reading: Reading) -> list[Ints]:
+    """Of each round its kernels, as rows of the activities in launch order."""
+    return _activity_rows(reading, KERNEL)
 
 
-def copy_rows(reading: Reading, number: int) -> Ints:
-    """The memory copies of a round, as rows of the activities in order."""
-    return _activity_rows(reading, MEMCPY, number)
+def copy_rows(reading: Reading) -> list[Ints]:
+    """Of each round its memory copies, as rows of the activities in order."""
+    return _activity_rows(reading, MEMCPY)
 
 
-def _activity_rows(reading: Reading, kind: int, number: int) -> Ints:
-    acts = reading.trace.activities
-    rows = np.flatnonzero((acts.kind == kind) & (reading.round_of_activity == number))
+def _activity_rows(reading: Reading, kind: int) -> list[Ints]:
+    acts, of_round = reading.trace.activities, reading.round_of_activity
+    rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
     calls = reading.links.call_of_activity[rows]
-    launched = acts.start[rows].copy()
+    launched = acts.start[rows]
     launched[calls != NO_ID] = reading.trace.calls.start[calls[calls != NO_ID]]
-    order: Ints = rows[np.lexsort((acts.start[rows], launched))]
-    return order
+    rows = rows[np.lexsort((acts.start[rows], launched, of_round[rows]))]
+    bounds = np.searchsorted(of_round[rows], np.arange(reading.rounds + 1)).tolist()
+    return [rows[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
 def operators_of_activities(reading: Reading, rows: Ints) -> list[int]:
@@ -166,3 +168,17 @@ class Sequences:
                 return False
             a, b = self._above[a], self._above[b]
         return True
+
+    def like_the_first(self, lists: Ints) -> Bools:
+        """Which lists of innermost operators, all of one length, have the ``chains`` of the first.
+
+        Args:
+            lists: one a row.
+        """
+        at = self._users[lists]
+        found = np.ones(len(lists), np.bool_)
+        while (at != NO_ID).any():
+            code = self._code[at]
+            found &= (code == code[0]).all(axis=1)
+            at = self._above[at]
+        return found

@@ -21,6 +21,7 @@ from pytest_kernelprof.analysis.host_metrics import (
 from pytest_kernelprof.analysis.kernels import Sequences, What
 from pytest_kernelprof.analysis.metrics import absent, extended, metric_of
 from pytest_kernelprof.analysis.waits import host_waits as waits_of_rounds
+from pytest_kernelprof.analysis.waits import waiting_calls
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
     Conditions,
@@ -119,9 +120,7 @@ def kernels_of_rounds(reading: Reading) -> tuple[tuple[Kernel, ...], ...]:
     if device_kind(reading) == "cpu":
         rows = cpu_operators.operator_rows(reading)
         return tuple(cpu_operators.operators_as_kernels(reading, one) for one in rows)
-    numbers = range(reading.rounds)
-    rows = [kernels.kernel_rows(reading, number) for number in numbers]
-    return tuple(kernels.kernels_of(reading, one) for one in rows)
+    return tuple(kernels.kernels_of(reading, one) for one in kernels.kernel_rows(reading))
 
 
 def device_kind(reading: Reading) -> DeviceKind:
@@ -234,16 +233,17 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
 
 
 def _device_facts(reading: Reading) -> SessionFacts:
-    host_waits = waits_of_rounds(reading)
+    waiting = waiting_calls(reading)
+    host_waits = waits_of_rounds(reading, waiting)
     metrics, integrity = device_metrics(reading, host_waits), check_integrity(reading)
     metrics |= _not_to_be_had(reading, integrity)
     gaps = gaps_of(reading)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
-    rows = [kernels.kernel_rows(reading, number) for number in range(reading.rounds)]
+    rows = kernels.kernel_rows(reading)
     fullest = _fullest(metrics["kernels"])
-    copies = kernels.copy_rows(reading, _fullest(metrics["memcpys"]))
+    copies = kernels.copy_rows(reading)[_fullest(metrics["memcpys"])]
     waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
     operators = [kernels.operators_of_activities(reading, of_round) for of_round in rows]
     names = reading.trace.activities.name.codes
@@ -260,7 +260,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
         copies=kernels.copies_of(reading, copies),
         waits=kernels.waits_of(reading, waits),
         gaps=gaps,
-        host_shares=host_shares(reading),
+        host_shares=host_shares(reading, waiting),
         operators={
             "kernel": operators[fullest],
             "copy": kernels.operators_of_activities(reading, copies),
@@ -317,7 +317,7 @@ def _others(
     if len(names) < 2:
         return []
     sequences, kept = Sequences(reading), [fullest]
-    for number in range(len(names)):
+    for number in _unlike(fullest, sequences, names, operators):
         if not any(
             len(names[number]) == len(names[other])
             and bool((names[number] == names[other]).all())
@@ -326,6 +326,22 @@ def _others(
         ):
             kept.append(number)
     return kept[1:]
+
+
+def _unlike(
+    fullest: int,
+    sequences: Sequences,
+    names: Sequence[Strings],
+    operators: Sequence[Sequence[int]],
+) -> list[int]:
+    """The rounds that differ from the fullest: all of its length are compared at once."""
+    length = len(names[fullest])
+    as_long = [fullest, *(i for i, one in enumerate(names) if len(one) == length)]
+    named = np.array([names[i] for i in as_long], np.object_).reshape(len(as_long), length)
+    lists = np.array([operators[i] for i in as_long], np.int64).reshape(len(as_long), length)
+    alike = (named == named[0]).all(axis=1) & sequences.like_the_first(lists)
+    known = {i for i, is_alike in zip(as_long, alike.tolist(), strict=True) if is_alike}
+    return [i for i in range(len(names)) if i not in known]
 
 
 def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.members import among
 from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import (
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.reading import Reading
 
 
-def host_waits(reading: Reading) -> list[list[int]]:
-    """The waits of the host for the device, a list of calls for each round.
+def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
+    """The waits of the host for the device, a list of calls for each round. ``waiting``: see
+    ``waiting_calls``.
 
     One wait an operator, however many calls it takes: the first stands for it. ``NO_ID`` stands
     for a wait whose call the profiler does not record.
@@ -34,7 +36,7 @@ def host_waits(reading: Reading) -> list[list[int]]:
     seen: set[int] = set()
     paused = _paused_calls(trace)
     closing = NO_ID if reading.layout.annotated else _closing_call(trace)
-    for call in np.flatnonzero(waiting_calls(reading)).tolist():
+    for call in np.flatnonzero(waiting).tolist():
         if call == closing or paused[call]:
             continue
         operator = int(links.operator_of_call[call])
@@ -44,7 +46,7 @@ def host_waits(reading: Reading) -> list[list[int]]:
         if is_operator:
             seen.add(operator)
         waits[of_round[call]].append(call)
-    unlinked = ~np.isin(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
+    unlinked = ~among(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
     for at in round_of_time(reading.layout.rounds, trace.waits.start[unlinked], late=False):
         if at != NO_ID:
             waits[at].append(NO_ID)
@@ -61,9 +63,9 @@ def waiting_calls(reading: Reading) -> Bools:
     trace = reading.trace
     calls = trace.calls
     recorded = calls.correlation[
-        np.isin(calls.correlation, trace.waits.correlation[_is_host_wait(trace)])
+        among(calls.correlation, trace.waits.correlation[_is_host_wait(trace)])
     ]
-    waits: Bools = np.isin(calls.correlation, recorded) & (calls.correlation != NO_ID)
+    waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
     waits = (waits | matches(calls.name, WAIT_CALL)) & ~matches(calls.name, POLLING)
     to_pageable = matches(trace.activities.name, TO_PAGEABLE)
     copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
@@ -77,13 +79,14 @@ def _paused_calls(trace: Trace) -> Bools:
     Our own wait is among them, and one of torch's, as it switches collection off (2.11).
     """
     names, operators, calls = OwnNames(trace.recording.nonce), trace.operators, trace.calls
+    pause, resume = names.pause, names.resume
     paused = np.zeros(len(calls), np.bool_)
     begun: dict[int, int] = {}
     for at in np.flatnonzero(operators.annotation).tolist():
         name, thread = operators.name[at], int(operators.thread[at])
-        if name == names.pause:
+        if name == pause:
             begun[thread], until = int(operators.start[at]), int(operators.end[at])
-        elif name == names.resume and thread in begun:
+        elif name == resume and thread in begun:
             until = int(operators.start[at])
         else:
             continue

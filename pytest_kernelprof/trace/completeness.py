@@ -14,6 +14,7 @@ from pytest_kernelprof.schema.run import GraphProof, Integrity
 from pytest_kernelprof.trace.correlation import calls_with
 from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
+from pytest_kernelprof.trace.members import among
 from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.rounds import leaked, round_of_time
 from pytest_kernelprof.trace.vocabulary import (
@@ -48,7 +49,9 @@ def check_integrity(reading: Reading) -> Integrity:
     trace, links, ours = reading.trace, reading.links, reading.round_of_activity
     capturing = _capturing(trace)
     expected = reading.launches & (reading.round_of_call != NO_ID) & ~capturing
-    matched = expected & np.isin(np.arange(len(trace.calls)), links.call_of_activity)
+    ran = np.zeros(len(trace.calls), np.bool_)
+    ran[links.call_of_activity[links.call_of_activity != NO_ID]] = True
+    matched = expected & ran
     replays, replay_problems = _check_replays(reading)
     kernels = (trace.activities.kind == KERNEL) & (ours != NO_ID)
     problems = [
@@ -289,8 +292,8 @@ def _check_contexts(reading: Reading) -> list[str]:
     orphan = reading.links.call_of_activity == NO_ID
     kernels = acts.kind == KERNEL
     sentinels = kernels & (ours == NO_ID) & ~orphan
-    foreign = kernels & (ours != NO_ID) & orphan & np.isin(acts.device, acts.device[sentinels])
-    foreign &= ~np.isin(acts.context, acts.context[sentinels])
+    foreign = kernels & (ours != NO_ID) & orphan & among(acts.device, acts.device[sentinels])
+    foreign &= ~among(acts.context, acts.context[sentinels])
     if not foreign.any():
         return []
     return [

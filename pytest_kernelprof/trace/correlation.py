@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.trace.members import among
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 from pytest_kernelprof.trace.nesting import enclosing
 from pytest_kernelprof.trace.vocabulary import LAUNCH, NO_KERNEL, matches
@@ -70,7 +71,7 @@ def processes_of_activities(trace: Trace) -> Ints:
     explained = []
     for one in processes:
         ids = calls.correlation[of_calls == one]
-        count = np.bincount(of_device, np.isin(acts.correlation, ids), len(devices))
+        count = np.bincount(of_device, among(acts.correlation, ids), len(devices))
         # Where two explain as much, it is the one that has less without it.
         explained.append(count + 0.5 * count / len(ids))
     owners: Ints = processes[np.argmax(explained, axis=0)][of_device]

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_kernelprof.schema.run import Gaps, RoundGaps
 from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.timeline import timeline_of
 
 if TYPE_CHECKING:
     from pytest_kernelprof.trace.model import Bools
@@ -19,26 +20,21 @@ _SHORT_NS = 10_000
 
 def gaps_of(reading: Reading) -> Gaps:
     """Class the gaps of every round on the timeline of all its activities together."""
-    ours = reading.round_of_activity
-    return Gaps(tuple(_of_round(reading, ours == i) for i in range(reading.rounds)))
-
-
-def _of_round(reading: Reading, chosen: Bools) -> RoundGaps:
-    trace, links = reading.trace, reading.links
-    acts = trace.activities
-    rows = np.flatnonzero(chosen)
-    rows = rows[np.argsort(acts.start[rows], kind="stable")]
-    began = np.maximum.accumulate(acts.end[rows])[:-1]  # where each gap would begin
-    after = rows[1:]
-    gap = np.maximum(0, acts.start[after] - began)
-    call = links.call_of_activity[after]
+    trace, line = reading.trace, timeline_of(reading)
+    inside = np.flatnonzero(line.number[1:] == line.number[:-1])
+    after, began = line.rows[inside + 1], line.reached[inside]  # where each gap would begin
+    gap = np.maximum(0, trace.activities.start[after] - began)
+    call = reading.links.call_of_activity[after]
     known = call != NO_ID
     returned = np.zeros(len(after), np.int64)
     returned[known] = trace.calls.end[call[known]]
     host = known & (returned > began)
     kernel = known & ~host & (gap <= _SHORT_NS)
 
-    def total(which: Bools) -> float:
-        return int(gap[which].sum()) / 1e3
+    def totals(which: Bools) -> list[float]:
+        of_round = line.number[inside[which]]
+        sums = np.bincount(of_round, gap[which], minlength=reading.rounds)
+        return [int(one) / 1e3 for one in sums]
 
-    return RoundGaps(total(host), total(kernel), total(~host & ~kernel))
+    classes = (totals(host), totals(kernel), totals(~host & ~kernel))
+    return Gaps(tuple(RoundGaps(*one) for one in zip(*classes, strict=True)))

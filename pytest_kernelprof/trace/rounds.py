@@ -62,10 +62,11 @@ class Marks:
 def marks_of_rounds(trace: Trace) -> Marks:
     """Find our annotations of rounds, in time order."""
     ops, names = trace.operators, OwnNames(trace.recording.nonce)
+    rows, prefix = np.flatnonzero(ops.annotation), names.prefix
     own = [
-        (str(ops.name[row]), int(row))
-        for row in np.flatnonzero(ops.annotation)
-        if str(ops.name[row]).startswith(names.prefix)
+        (name, row)
+        for name, row in zip(ops.name[rows].tolist(), rows.tolist(), strict=True)
+        if name.startswith(prefix)
     ]
     whole, begins, ends = (
         tuple((name.removeprefix(kind), row) for name, row in own if name.startswith(kind))

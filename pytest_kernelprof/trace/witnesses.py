@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.trace.members import among
 from pytest_kernelprof.trace.model import KERNEL, NO_ID
 from pytest_kernelprof.trace.rounds import marks_of_rounds, round_of_time
 from pytest_kernelprof.trace.vocabulary import GRAPH_LAUNCH, MANY_ACTIVITIES, matches, tally
@@ -144,8 +145,8 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
         return []
     sentinels = (acts.kind == KERNEL) & (of_round == NO_ID) & (ran_by != NO_ID)
     ours = (of_round != NO_ID) & (ran_by != NO_ID)
-    ours &= np.isin(acts.device, acts.device[sentinels])
-    ours &= np.isin(acts.context, acts.context[sentinels])
+    ours &= among(acts.device, acts.device[sentinels])
+    ours &= among(acts.context, acts.context[sentinels])
     rows = np.flatnonzero(ours)
     rows = rows[np.argsort(of_round[rows], kind="stable")]
     number, begins = of_round[rows], np.flatnonzero(np.diff(of_round[rows], prepend=NO_ID))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from built import annotation, launched, operator, profile_of, reading_of_events, round_of
 from corpus import recorded
 
@@ -79,5 +80,8 @@ def test_two_lists_of_operators_are_the_same_where_their_chains_are(tmp_path: Pa
             alike = of_row[one] == of_row[other]
             assert sequences.same([one], [other]) == alike
             assert sequences.same([rows[0], one], [rows[0], other]) == alike
+            lists = np.array([[rows[0], one], [rows[0], other]])
+            assert sequences.like_the_first(lists).tolist() == [True, alike]
     assert not sequences.same(rows[:1], rows[:1] * 2)
     assert sequences.same([], [])
+    assert sequences.like_the_first(np.empty((2, 0), np.int64)).tolist() == [True, True]
