@@ -168,10 +168,10 @@ def current_device(kind: DeviceKind) -> Device:
     if kind == "cpu":
         return Device("cpu", 0, _cpu_name(), "", 0, _versions(torch))
     refuse_broken()
-    reason = why_no_gpu()
-    if reason:
-        raise ProfilerUnavailable(reason)
     with as_made():
+        reason = _why_no_gpu(torch)
+        if reason:
+            raise ProfilerUnavailable(reason)
         index = torch.cuda.current_device()
         properties = torch.cuda.get_device_properties(index)
     return Device(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pytest_kernelprof import ProfilerUnavailable
+from pytest_kernelprof.device import bindings
 from pytest_kernelprof.device.inventory import (
+    Device,
     current_device,
     devices_in_use,
+    gpu_uuid,
     load_torch,
+    uuid_of_index,
     why_no_gpu,
 )
 
@@ -102,3 +107,20 @@ def test_a_log_level_that_the_user_chose_is_kept() -> None:
         "print(os.environ['KINETO_LOG_LEVEL'])"
     )
     assert out == "3"
+
+
+def test_a_gpu_is_asked_for_its_uuid_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def properties(index: int) -> SimpleNamespace:
+        asked.append(index)
+        return SimpleNamespace(uuid=f"uuid of {index}")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    monkeypatch.setattr(bindings, "_made", [])  # the double is not put aside as a test's patch
+    uuid_of_index.cache_clear()
+    gpus = [Device("cuda", index, "a GPU", "sm_90", 0, {}) for index in (0, 1, 0, 1)]
+    found = [gpu_uuid(one) for one in gpus]
+    uuid_of_index.cache_clear()
+    assert found == ["uuid of 0", "uuid of 1"] * 2
+    assert asked == [0, 1]
