@@ -16,7 +16,8 @@ _BYTES = {
     "mib": 2**20,
     "gib": 2**30,
 }
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(\S*)\s*", re.I)
+# Compiled when the first limit with a unit is read: a run that has none need not wait for it.
+_QUANTITY = r"(?i:\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(\S*)\s*)"
 
 
 def parse_time(text: str) -> float:
@@ -89,7 +90,7 @@ def whole_number(value: object, least: int = 1) -> int:
 
 
 def _split(text: str, what: str, forms: str) -> tuple[float, str]:
-    match = _QUANTITY.fullmatch(text)
+    match = re.fullmatch(_QUANTITY, text)
     if match is None:
         raise ValueError(f"{text!r} is not {what}; write {forms}")
     number = float(match[1])

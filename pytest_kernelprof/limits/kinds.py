@@ -89,7 +89,7 @@ class Limit:
         return measured and source in METRICS[self.metric].sources
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """A kind of limit: how it is written, and how a ``Limit`` is made of the arguments.
 

@@ -21,10 +21,10 @@ POLICIES = ("warn", "fail", "pass")
 
 # What pytest's own conversions say last: the value that was given. Its versions raise different
 # exceptions, and none tells the value apart from the words around it.
-_GIVEN = re.compile(r"(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z", re.DOTALL)
+_GIVEN = r"(?s:(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z)"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Kind:
     """A kind of value.
 
@@ -43,7 +43,7 @@ class Kind:
     read: Callable[[str], object] = str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Option:
     """One option, an ini key wherever else it may be said.
 
@@ -290,7 +290,7 @@ def _ini(config: pytest.Config, option: Option) -> object:
     try:
         value = config.getini(option.key)
     except (TypeError, ValueError, pytest.UsageError) as error:
-        found = _GIVEN.search(str(error))
+        found = re.search(_GIVEN, str(error))
         given = f"got {found[1]}" if found else str(error)
         raise pytest.UsageError(
             f"ini key {option.key}: {given}; expected {option.kind.expected}"

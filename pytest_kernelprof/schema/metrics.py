@@ -12,7 +12,7 @@ Source = Literal["profiled", "unprofiled", "memory", "compiler"]
 DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class MetricSpec:
     """One metric: what it is, and what has to be taken to have it.
 
