@@ -44,6 +44,8 @@ _HELPERS = tuple(
     path.replace("/", os.sep)
     for path in ("/torch/_inductor/compile_worker/", "/torch/utils/data/_utils/", "/tqdm/")
 )
+# The thread of a pytest-xdist worker that hears its controller: no test hands it work.
+_XDIST = "/execnet/gateway_base.py".replace("/", os.sep)
 _LIBRARY = sysconfig.get_path("stdlib") + os.sep
 
 _forks: list[int] = []
@@ -80,7 +82,7 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
     Args:
         patiently: whether to wait at all.
     """
-    if len(Real.frames_of_threads()) > 1:
+    if not all(map(_is_of_xdist, _other_threads().values())):
         sleep(_TO_WAKE_UP_S)
     deadline = now_ns() + (_PATIENCE_NS if patiently else 0)
     while (now := _new(before.threads, _threads())) and now_ns() < deadline:
@@ -101,9 +103,8 @@ def _new(before: Mapping[Any, str], now: Mapping[Any, str]) -> list[str]:
 def _threads() -> dict[Any, str]:
     """Threads that have work, by the thread and what it is at; work that is queued for a pool."""
     known = {one.ident: one for one in Real.threads()}
-    frames, found = Real.frames_of_threads(), dict[Any, str]()
-    del frames[Real.this_thread()]  # a frame that holds itself would keep all of this stack
-    for number, frame in frames.items():
+    found = dict[Any, str]()
+    for number, frame in _other_threads().items():
         thread = known.get(number)
         if any(map(_is_helper, _outwards(frame))):
             continue
@@ -118,6 +119,13 @@ def _threads() -> dict[Any, str]:
     return found
 
 
+def _other_threads() -> dict[int, FrameType]:
+    """The innermost frame of each other thread, by number."""
+    frames = Real.frames_of_threads()
+    del frames[Real.this_thread()]  # a frame that holds itself would keep all of this stack
+    return frames
+
+
 def _outwards(innermost: FrameType) -> Iterator[FrameType]:
     """A thread's frames, the innermost first."""
     frame: FrameType | None = innermost
@@ -128,6 +136,10 @@ def _outwards(innermost: FrameType) -> Iterator[FrameType]:
 
 def _is_helper(frame: FrameType) -> bool:
     return any(folder in frame.f_code.co_filename for folder in _HELPERS)
+
+
+def _is_of_xdist(innermost: FrameType) -> bool:
+    return any(frame.f_code.co_filename.endswith(_XDIST) for frame in _outwards(innermost))
 
 
 def _is_pool(frame: FrameType) -> bool:

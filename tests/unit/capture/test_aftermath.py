@@ -179,6 +179,29 @@ def test_a_thread_that_a_library_keeps_for_itself_has_no_work(starts: Starts) ->
     assert left(lambda: starts(lambda: names["works"](busy))) == ()
 
 
+@pytest.mark.parametrize(
+    ("file", "waits"), [("/x/execnet/gateway_base.py", False), ("/execnet/tests/test_it.py", True)]
+)
+def test_a_thread_of_xdist_is_not_waited_for(
+    file: str, waits: bool, starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker has one; any other thread gets a moment to begin what it was handed."""
+    waited: list[float] = []
+    all_threads = aftermath._other_threads
+    names: dict[str, Callable[..., object]] = {}
+    exec(compile("def hears(done):\n    done.wait()", file, "exec"), names)
+    done = threading.Event()
+    thread = starts(lambda: names["hears"](done)).ident
+    assert thread is not None
+    # Whatever else this process has, a worker of Inductor's for one, is not what is asked about.
+    monkeypatch.setattr(aftermath, "_other_threads", lambda: {thread: all_threads()[thread]})
+    before = at_work()
+    monkeypatch.setattr(aftermath, "sleep", waited.append)
+    left_at_work(before, patiently=False)
+    done.set()
+    assert bool(waited) == waits
+
+
 @pytest.mark.usefixtures("impatient")
 def test_a_task_that_is_not_awaited_is_named() -> None:
     async def nothing() -> None:
