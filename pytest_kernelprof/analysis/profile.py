@@ -331,13 +331,13 @@ def _others(
 def _unlike(
     fullest: int,
     sequences: Sequences,
-    names: Sequence[Strings],
+    names: Sequence[Ints],
     operators: Sequence[Sequence[int]],
 ) -> list[int]:
     """The rounds that differ from the fullest: all of its length are compared at once."""
     length = len(names[fullest])
     as_long = [fullest, *(i for i, one in enumerate(names) if len(one) == length)]
-    named = np.array([names[i] for i in as_long], np.object_).reshape(len(as_long), length)
+    named = np.array([names[i] for i in as_long], np.int64).reshape(len(as_long), length)
     lists = np.array([operators[i] for i in as_long], np.int64).reshape(len(as_long), length)
     alike = (named == named[0]).all(axis=1) & sequences.like_the_first(lists)
     known = {i for i, is_alike in zip(as_long, alike.tolist(), strict=True) if is_alike}
