@@ -19,7 +19,11 @@ _GPU_BELOW = 1.1
 
 
 def bound_of(
-    metrics: Mapping[str, Metric], timings: HostTimings | None, roofline: Roofline | None = None
+    metrics: Mapping[str, Metric],
+    timings: HostTimings | None,
+    roofline: Roofline | None = None,
+    *,
+    contended: bool = False,
 ) -> Bound:
     """Compare calls in a row, one synchronisation at the end, with the device's busy time.
 
@@ -27,13 +31,16 @@ def bound_of(
     overhead-bound. Below 1.1 the device is the limit. Waits inside the call make it sync-bound,
     since then the host cannot run ahead. An attached CUPTI slows launches, so a verdict of
     overhead-bound has to hold without its share too. Where the device is the limit, ``roofline``
-    says whether its memory or its arithmetic is.
+    says whether its memory or its arithmetic is. Where other processes worked on the GPU
+    (``contended``) the two times met them differently, and nothing is said.
     """
     busy = metrics["gpu_busy"].value
     if timings is None or timings.back_to_back_us is None or not busy:
         return Bound("unknown", "no unprofiled calls in a row to compare with the device's time")
     if metrics["syncs"].value:
         return Bound("sync", f"the host waits {metrics['syncs'].value:.0f} times inside the call")
+    if contended:
+        return Bound("unknown", "other processes worked on the GPU while the calls were timed")
     per_call = timings.back_to_back_us
     launches = most_launches(metrics["launches"], metrics["kernels"])
     without_cupti = per_call - timings.cupti_us_per_launch * launches

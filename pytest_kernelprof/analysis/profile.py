@@ -159,7 +159,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         variants=facts.variants,
         copies=facts.copies,
         waits=facts.waits,
-        bound=bound_of(metrics, timings, recording.roofline),
+        bound=bound_of(metrics, timings, recording.roofline, contended=_is_contended(recording)),
         gaps=facts.gaps,
         host_shares=facts.host_shares,
         conditions=recording.conditions or Conditions(),
@@ -221,6 +221,10 @@ def _host(
     if on_cpu:
         return host_metrics(timings, None, None, why)
     return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why, metrics["kernels"])
+
+
+def _is_contended(recording: Recording) -> bool:
+    return recording.conditions is not None and recording.conditions.contended
 
 
 def _recompiles(recording: Recording, missed: int) -> Metric:

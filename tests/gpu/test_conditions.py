@@ -156,7 +156,7 @@ from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.device.lock import gpu_lock
 from pytest_kernelprof.errors import GpuBusy
 try:
-    with gpu_lock(current_device("cuda"), 0.5):
+    with gpu_lock(current_device("cuda"), {patience}):
         print("held")
 except GpuBusy as error:
     print(error)
@@ -165,9 +165,9 @@ except GpuBusy as error:
     listed = gpu_uuids()
     assert not isinstance(listed, tuple) or uuid in listed
 
-    def second_process(partner_of: str) -> str:
+    def second_process(partner_of: str, patience: float) -> str:
         return subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", code.format(patience=patience)],
             env={**os.environ, "CUDA_VISIBLE_DEVICES": uuid, PARTNER_OF: partner_of},
             capture_output=True,
             text=True,
@@ -176,7 +176,7 @@ except GpuBusy as error:
         ).stdout
 
     with gpu_lock(device, 60, "the first"):
-        said, owner = second_process(""), os.environ[PARTNER_OF]
+        said, owner = second_process("", 0.5), os.environ[PARTNER_OF]
     assert f"held by pid {os.getpid()}" in said
     assert "(the first)" in said
-    assert second_process(owner) == "held\n"
+    assert second_process(owner, 60) == "held\n"

@@ -31,8 +31,14 @@ def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
 
 
 def verdict(call: Callable[[], object]) -> Bound:
+    """Of rounds that no other process disturbed; other tests start some that do."""
     plan = Plan("cuda", rounds=TIMED_ROUNDS, host_rounds=TIMED_ROUNDS, roofline=True)
-    return measure(call, plan)[1].profile.bound
+    for _ in range(20):
+        profile = measure(call, plan)[1].profile
+        if not profile.conditions.contended:
+            return profile.bound
+        assert profile.bound.verdict in ("unknown", "sync")
+    pytest.skip("other processes never left this GPU alone")
 
 
 @pytest.fixture

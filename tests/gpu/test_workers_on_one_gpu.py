@@ -156,7 +156,9 @@ def test_a_process_that_a_test_starts_times_under_the_tests_own_lock() -> None:
         done = subprocess.run(
             [sys.executable, "-c", PARTNER], capture_output=True, text=True, timeout=300
         )
-    assert done.stdout == "partner 1 False\n", done.stdout + done.stderr
+    assert done.stdout.startswith("partner 1 "), done.stdout + done.stderr
+    if os.environ.get("PYTEST_XDIST_WORKER") is None:  # else other tests start strangers
+        assert done.stdout == "partner 1 False\n"
 
 
 def test_a_time_that_other_work_cannot_explain_fails_beside_it(

@@ -11,7 +11,12 @@ from pytest_kernelprof.schema.run import Bound
 
 
 def bound(
-    in_a_row: float | None, busy: float = 100.0, *, syncs: int = 0, cupti: float = 0.0
+    in_a_row: float | None,
+    busy: float = 100.0,
+    *,
+    syncs: int = 0,
+    cupti: float = 0.0,
+    contended: bool = False,
 ) -> Bound:
     metrics = {
         "gpu_busy": metric_of("gpu_busy", [busy]),
@@ -20,7 +25,7 @@ def bound(
         "launches": metric_of("launches", [5]),
     }
     timings = HostTimings((1.0,), (1.0,), (1.0,), in_a_row, cupti)
-    return bound_of(metrics, timings)
+    return bound_of(metrics, timings, contended=contended)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,12 @@ def test_waits_inside_make_it_sync_bound() -> None:
 
 def test_overhead_that_cupti_alone_explains_is_no_verdict() -> None:
     assert bound(130, cupti=5.0).verdict == "mixed"
+
+
+def test_beside_other_work_on_the_gpu_the_times_say_nothing() -> None:
+    assert bound(300, contended=True).verdict == "unknown"
+    assert "other processes" in bound(90, contended=True).reason
+    assert bound(300, syncs=2, contended=True).verdict == "sync"
 
 
 def test_the_reason_names_both_times() -> None:
