@@ -93,19 +93,27 @@ class OwnSeat:
 
 
 class OwnersSeat:
-    """The seat of a process that this one works for: it stands while this holds a file beside."""
+    """The seat of a process that this one works for: it stands while this holds a file beside.
 
-    def __init__(self, folder: Path, uuid: str, token: str) -> None:
-        self._away = FileLock(folder / f"{uuid}.{token}{_AWAY}")
+    Each partner has a file of its own, and holds it alone: so who looks need only share it, and
+    nobody who looks can be taken for a partner.
+
+    Args:
+        token: of the owner. partner: of this process.
+    """
+
+    def __init__(self, folder: Path, uuid: str, token: str, partner: str) -> None:
+        self._away = FileLock(folder / f"{uuid}.{token}.{partner}{_AWAY}")
 
     def sit(self) -> bool:
-        """The owner never left its own."""
+        """The owner never left its own. Of several partners the last that sits again seats it."""
         self._away.release()
         return True
 
     def stand(self) -> None:
-        """Of several partners the last that sits again seats the owner."""
-        _insist(self._away.share)
+        """Ask again as long as it matters: who looks may be in the way, for long on a busy
+        machine."""
+        _insist(self._away.take)
 
     def give_up(self) -> None:
         """Its owner knows of nothing, and goes on."""
@@ -124,7 +132,15 @@ def is_taken(folder: Path, uuid: str, token: str) -> bool:
 
 def is_away(folder: Path, uuid: str, token: str) -> bool:
     """Whether a partner has the process of that token stand."""
-    return held(folder / f"{uuid}.{token}{_AWAY}")
+    return any(map(held_alone, _files_of_partners(folder, f"{uuid}.{token}")))
+
+
+def _files_of_partners(folder: Path, owner: str) -> list[Path]:
+    return [
+        folder / name
+        for name in Real.listdir(folder)
+        if name.startswith(f"{owner}.") and name.endswith(_AWAY)
+    ]
 
 
 def taken_by(folder: Path, uuid: str, but: str) -> Iterator[notes.Note | None]:
@@ -171,7 +187,8 @@ def _remove_if_gone(path: Path) -> None:
     with contextlib.suppress(OSError):
         if look.opens() and look.take():
             Real.unlink(path)
-            Real.unlink(path.with_suffix(_AWAY))
+            for other in _files_of_partners(path.parent, path.name.removesuffix(_SEAT)):
+                Real.unlink(other)
     look.release()
 
 

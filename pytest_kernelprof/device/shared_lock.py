@@ -150,6 +150,9 @@ class SharedLock(WholeLock):
         self._room.release()
 
     def _all_stand(self) -> bool:
+        for seat in self._stood:  # who looked may have been in the way
+            if seat is not self._own:
+                seat.stand()
         return not any(True for _ in seats.taken_by(self.folder, self.uuid, self._token))
 
     def _sit(self, seat: seats.Seat, timeout_s: float) -> None:
@@ -169,16 +172,21 @@ class SharedLock(WholeLock):
             seat.give_up()
 
     def _sits(self, seat: seats.Seat) -> bool:
-        """In this order: who takes the room then looks at the seats."""
-        if not seat.sit():
+        """Look at the room once more from the seat: who takes it looks at the seats then. Before,
+        so that who waits in it does not see somebody sit down and stand up again and again."""
+        if not self._is_open(seat) or not seat.sit():
             return False
-        if self._room.share():
-            self._room.release()
-            return True
-        if self._may_pass(seat):
+        if self._is_open(seat):
             return True
         seat.stand()
         return False
+
+    def _is_open(self, seat: seats.Seat) -> bool:
+        """Whether nobody has the room, or it does not matter to this seat."""
+        if self._room.share():
+            self._room.release()
+            return True
+        return self._may_pass(seat)
 
     def _may_pass(self, seat: seats.Seat) -> bool:
         """Whether nobody can have the room to itself but an owner: then one may sit at any time."""
@@ -196,7 +204,7 @@ class SharedLock(WholeLock):
     def _seats(self) -> Iterator[seats.Seat]:
         """What would keep this process from being alone, and is its own to give up."""
         for owner in self._owners_that_sit():
-            yield seats.OwnersSeat(self.folder, self.uuid, owner)
+            yield seats.OwnersSeat(self.folder, self.uuid, owner, self._token)
         if self._own.taken:
             yield self._own
 

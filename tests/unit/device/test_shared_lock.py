@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.device import lock, seats, shared_lock
-from pytest_kernelprof.device.filelocks import can_share
+from pytest_kernelprof.device.filelocks import FileLock, can_share
 from pytest_kernelprof.device.lock import lock_of
 from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
 from pytest_kernelprof.errors import GpuBusy
@@ -53,6 +54,11 @@ class Process:
         os.close(inward)
         os.close(outward)
         self._lines = os.fdopen(self._answers)
+
+    @property
+    def answers(self) -> int:
+        """What is readable when it has answered."""
+        return self._answers
 
     def begin(self, line: str) -> None:
         os.write(self._told, f"{line}\n".encode())
@@ -185,10 +191,9 @@ def test_two_that_share_it_may_both_ask_to_be_alone(process: Start) -> None:
     both = [process(), process()]
     for one in both:
         one.does(JOIN)
-    for one in both:
-        one.begin("(lock.take(LONG, 'x'), lock.give_back())")
-    assert [one.end() for one in both] == ["(None, None)"] * 2
-    assert [one.does(SITS) for one in both] == ["True"] * 2
+    for one in both:  # who was first sits again, and leaves as its test ends
+        one.begin("(lock.take(LONG, 'x'), lock.give_back(), lock._own.taken, lock.leave())")
+    assert [one.end() for one in both] == ["(None, None, True, None)"] * 2
 
 
 def test_who_was_kept_out_shares_it_again(process: Start) -> None:
@@ -377,7 +382,37 @@ def test_partners_of_two_owners_do_not_wait_for_each_others_owner(process: Start
     partners = [process(token_of(one)) for one in owners]
     for one in partners:
         one.begin("(lock.take(LONG, 'x'), lock.give_back())")
-    assert [one.end() for one in partners] == ["(None, None)"] * 2
+    # The owner of whoever was first sits again, until its test ends.
+    first = select.select([one.answers for one in partners], [], [], LONG)[0][0]
+    begun = [one.answers for one in partners].index(first)
+    assert partners[begun].end() == "(None, None)"
+    owners[begun].does(LEAVE)
+    assert partners[1 - begun].end() == "(None, None)"
+
+
+def test_who_looks_for_long_keeps_no_partner_from_having_its_owner_stand(
+    process: Start, folder: Path
+) -> None:
+    """Whoever looks holds the file for a moment, which on a busy machine may be a long one."""
+    owner = process()
+    owner.does(JOIN)
+    partner = process(token_of(owner))
+    look = FileLock(folder / f"{UUID}.{token_of(owner)}.{token_of(partner)}.away")
+    assert look.share()
+    partner.begin("lock.take(5, 'x')")
+    time.sleep(0.3)
+    look.release()
+    assert partner.end() == "None"
+
+
+def test_who_looks_is_not_taken_for_a_partner(process: Start, folder: Path) -> None:
+    owner, partner, other = process(), process(), process()
+    owner.does(JOIN)
+    name = f"{UUID}.{token_of(owner)}.{token_of(partner)}.away"
+    look = FileLock(folder / name)
+    assert look.share()
+    assert other.does(TAKE_NOW).startswith("NotFree")
+    look.release()
 
 
 def test_a_partner_that_is_killed_leaves_its_owner_as_it_was(process: Start) -> None:
