@@ -9,13 +9,14 @@ import numpy as np
 
 from pytest_kernelprof.analysis.kernels import chains
 from pytest_kernelprof.schema.run import Kernel
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.correlation import ancestors, within
-from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, INDUCTOR_GRAPH, matches
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools, Ints, Operators
+    from pytest_kernelprof.trace.arrays import Bools, Ints
+    from pytest_kernelprof.trace.model import Operators
     from pytest_kernelprof.trace.reading import Reading
 
 _NO_DIMENSIONS = (0, 0, 0)

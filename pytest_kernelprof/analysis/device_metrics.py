@@ -9,8 +9,8 @@ import numpy as np
 
 from pytest_kernelprof.analysis.metrics import absent, metric_of
 from pytest_kernelprof.schema.metrics import DIRECTIONS
+from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.completeness import unrecorded_memsets
-from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.names import Names
 from pytest_kernelprof.trace.timeline import timeline_of
 from pytest_kernelprof.trace.vocabulary import DIRECTION, PAGEABLE, matches
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import Metric
-    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.reading import Reading
 
 

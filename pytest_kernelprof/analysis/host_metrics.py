@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.metrics import absent, metric_of, most_launches
 from pytest_kernelprof.schema.run import HostShares, Metric
 from pytest_kernelprof.stats.confidence import median_interval
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_kernelprof.schema.recording import HostTimings, Recording
-    from pytest_kernelprof.trace.model import Bools
+    from pytest_kernelprof.trace.arrays import Bools
     from pytest_kernelprof.trace.reading import Reading
 
 NOT_ON_THE_CPU = "not applicable on the CPU"

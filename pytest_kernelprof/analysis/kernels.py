@@ -10,13 +10,13 @@ import numpy as np
 from pytest_kernelprof.analysis.device_metrics import directions
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Wait
-from pytest_kernelprof.trace.model import KERNEL, MEMCPY, NO_ID
+from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.names import Names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.reading import Reading
 
 What = Literal["kernel", "copy", "wait"]

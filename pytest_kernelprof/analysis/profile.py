@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.recording import DeviceKind, HostTimings, Recording
-    from pytest_kernelprof.trace.model import Ints
+    from pytest_kernelprof.trace.arrays import Ints
     from pytest_kernelprof.trace.reading import Reading
 
 Lines = Mapping[tuple[What, int], str]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.members import among
-from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import (
     CLOSING_CALL,
@@ -20,7 +20,8 @@ from pytest_kernelprof.trace.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools, Trace
+    from pytest_kernelprof.trace.arrays import Bools
+    from pytest_kernelprof.trace.model import Trace
     from pytest_kernelprof.trace.reading import Reading
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.inputs import NO_INPUTS, Inputs, presence
-from pytest_kernelprof.trace.model import NO_ID, Flows
+from pytest_kernelprof.trace.model import Flows
 from pytest_kernelprof.trace.names import Coded, Names, Numbering
 from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from pytest_kernelprof.trace.arrays import Ints
     from pytest_kernelprof.trace.events import Chunk, Event
-    from pytest_kernelprof.trace.model import Ints, Sizes
+    from pytest_kernelprof.trace.model import Sizes
 
 _DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
 _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, LOOKUP, REGION_BEGINS
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools
+    from pytest_kernelprof.trace.arrays import Bools
     from pytest_kernelprof.trace.reading import Reading
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.run import GraphProof, Integrity
+from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.correlation import calls_with
 from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
 from pytest_kernelprof.trace.members import among
-from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.rounds import leaked, round_of_time
 from pytest_kernelprof.trace.vocabulary import (
     CAPTURE_BEGINS,
@@ -36,8 +36,9 @@ from pytest_kernelprof.trace.vocabulary import (
 from pytest_kernelprof.trace.witnesses import check_numbering, check_witnesses
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.correlation import Links
-    from pytest_kernelprof.trace.model import Bools, Ints, Trace
+    from pytest_kernelprof.trace.model import Trace
     from pytest_kernelprof.trace.reading import Reading
     from pytest_kernelprof.trace.rounds import Layout
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
 from pytest_kernelprof.trace.members import among
-from pytest_kernelprof.trace.model import KERNEL, NO_ID
 from pytest_kernelprof.trace.nesting import enclosing
 from pytest_kernelprof.trace.vocabulary import LAUNCH, NO_KERNEL, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_kernelprof.trace.model import Bools, Ints, Trace
+    from pytest_kernelprof.trace.arrays import Bools, Ints
+    from pytest_kernelprof.trace.model import Trace
 
 
 _MICROSECOND = 1_000

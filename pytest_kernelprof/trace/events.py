@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, table_of
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.run import Gaps, RoundGaps
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.timeline import timeline_of
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools
+    from pytest_kernelprof.trace.arrays import Bools
     from pytest_kernelprof.trace.reading import Reading
 
 # What the device takes to begin queued work: 0.3 to 3 us were seen, 5 us across streams.

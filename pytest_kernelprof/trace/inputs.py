@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from pytest_kernelprof.trace.events import NOT_THERE, ArgsWithDims, ArgsWithInputs
-from pytest_kernelprof.trace.model import Input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.events import Args
-    from pytest_kernelprof.trace.model import Bools, Ints
 
 NO_INPUTS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One argument of an operator.
+
+    Attributes:
+        shape, strides: of a tensor, in elements; empty for what is no tensor, and for scalars.
+        dtype: as the profiler writes it ("float", "c10::BFloat16", "Scalar"); empty for None.
+        value: of what is no tensor, as text: "1.0", "True", "[1, 1]".
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    value: str = ""
 
 
 class InputColumn:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.correlation import outermost
-from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.rounds import marks_of_rounds, round_of_time
 from pytest_kernelprof.trace.vocabulary import MEMCPY_CALL, matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.reading import Reading
 
 _MOST_NAMED = 3

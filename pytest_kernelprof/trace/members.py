@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.arrays import Bools, Ints
 
 _MANY = 10_000
 

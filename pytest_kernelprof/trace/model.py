@@ -8,27 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.inputs import InputColumn
     from pytest_kernelprof.trace.names import Coded, Names
 
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
     Sizes = Coded[tuple[int, int, int]]
-
-KERNEL, MEMCPY, MEMSET = 0, 1, 2
-"""Codes of ``Activities.kind``."""
-
-NO_ID = -1
-"""Stands for an absent correlation id, External id, call or operator."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,22 +30,6 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self.start)
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One argument of an operator.
-
-    Attributes:
-        shape, strides: of a tensor, in elements; empty for what is no tensor, and for scalars.
-        dtype: as the profiler writes it ("float", "c10::BFloat16", "Scalar"); empty for None.
-        value: of what is no tensor, as text: "1.0", "True", "[1, 1]".
-    """
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    value: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.arrays import Bools, Ints
 
 Value = TypeVar("Value")
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools, Ints
+    from pytest_kernelprof.trace.arrays import Bools, Ints
 
 # Deeper than nearly all code; what lies deeper still is found by one sweep.
 _LEVELS = 40

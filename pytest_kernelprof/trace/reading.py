@@ -9,7 +9,8 @@ from pytest_kernelprof.trace.correlation import Links, launch_calls, link
 from pytest_kernelprof.trace.rounds import Layout, lay_out, round_of_activity, round_of_time
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools, Ints, Trace
+    from pytest_kernelprof.trace.arrays import Bools, Ints
+    from pytest_kernelprof.trace.model import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

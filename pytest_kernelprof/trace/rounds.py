@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
 from pytest_kernelprof.trace.correlation import processes_of_activities
-from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.correlation import Links
-    from pytest_kernelprof.trace.model import Bools, Ints, Trace
+    from pytest_kernelprof.trace.model import Trace
 
 _BEGINNING, _END = -(2**62), 2**62
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.correlation import ancestors
-from pytest_kernelprof.trace.model import NO_ID
 from pytest_kernelprof.trace.nesting import enclosing
 
 if TYPE_CHECKING:

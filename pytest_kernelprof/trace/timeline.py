@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Ints
+    from pytest_kernelprof.trace.arrays import Ints
     from pytest_kernelprof.trace.reading import Reading
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.trace.model import KERNEL, MEMCPY, MEMSET
+from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pytest_kernelprof.trace.model import Bools
+    from pytest_kernelprof.trace.arrays import Bools
     from pytest_kernelprof.trace.names import Names
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
 from pytest_kernelprof.trace.members import among
-from pytest_kernelprof.trace.model import KERNEL, NO_ID
 from pytest_kernelprof.trace.rounds import marks_of_rounds, round_of_time
 from pytest_kernelprof.trace.vocabulary import GRAPH_LAUNCH, MANY_ACTIVITIES, matches, tally
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.model import Bools, Ints, Spans, Trace
+    from pytest_kernelprof.trace.arrays import Bools, Ints
+    from pytest_kernelprof.trace.model import Spans, Trace
     from pytest_kernelprof.trace.reading import Reading
     from pytest_kernelprof.trace.rounds import Layout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,24 @@ def test_no_two_rooms_stand_on_each_other() -> None:
         if one in STANDS_ON[other]
     ]
     assert circles == []
+
+
+def test_no_files_stand_on_each_other_in_a_circle() -> None:
+    """Imports that are there for types alone are among them: a reader follows them, too."""
+    files = {
+        ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in FILES
+    }
+    graph = {}
+    for path in FILES:
+        name = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inside = {f"{node.module}.{one.name}" for one in node.names} & files
+                found |= inside or {node.module} & files
+        graph[name.removesuffix(".__init__")] = found - {name}
+    TopologicalSorter(graph).prepare()  # raises a CycleError that names the circle
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

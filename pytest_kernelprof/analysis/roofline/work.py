@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.trace.model import Input
+    from pytest_kernelprof.trace.inputs import Input
 
     Inputs = Sequence[Input]
 

@@ -9,7 +9,7 @@ from built import annotation, launched, operator, profile_of, reading_of_events,
 from corpus import recorded
 
 from pytest_kernelprof.analysis.kernels import Sequences, chains
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 
 
 def test_kernels_come_in_launch_order_with_their_operators() -> None:

@@ -10,8 +10,8 @@ import pytest
 from built import Event, call, kernel, launched, operator, profile_of, reading_of_events
 from corpus import NAMES, reading
 
+from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
 from pytest_kernelprof.trace.correlation import Links, ancestors, outermost, within
-from pytest_kernelprof.trace.model import KERNEL, NO_ID
 
 
 def test_an_operator_lies_in_the_innermost_one_around_it(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from corpus import reading
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.trace.model import Input, Trace
+from pytest_kernelprof.trace.inputs import Input
+from pytest_kernelprof.trace.model import Trace
 from pytest_kernelprof.trace.reader import read_trace
 
 

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.nesting import enclosing
 
 

@@ -10,7 +10,7 @@ from built import Event, annotation, operator, reading_of_events, span
 from corpus import reading
 
 from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.names import Names
 from pytest_kernelprof.trace.reading import Reading
 from pytest_kernelprof.trace.source_lines import annotated_lines, frame_lines

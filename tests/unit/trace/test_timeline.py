@@ -8,7 +8,7 @@ import pytest
 from built import call, kernel, reading_of_events, round_of
 from corpus import NAMES, reading
 
-from pytest_kernelprof.trace.model import NO_ID
+from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.timeline import timeline_of
 
 
