@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from harness import device_and_place, met, quartiles, table
@@ -30,15 +31,7 @@ from pytest_kernelprof.measure.comparison import Contest, ContestPlan, contest
 from pytest_kernelprof.measure.policy import more_pairs
 from pytest_kernelprof.stats.confidence import autocorrelation
 
-LOAD = """
-import torch
-a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
-print("ready", flush=True)
-while True:
-    for _ in range(50):
-        a @ a
-    torch.cuda.synchronize()
-"""
+BUSY = Path(__file__).parent.parent / "tests" / "gpu" / "busy.py"
 
 
 @dataclass
@@ -140,7 +133,7 @@ def same(torch: Any, number: int, seconds: float) -> list[list[str]]:
 
 
 def loaded(torch: Any, number: int, seconds: float) -> None:
-    with subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, text=True) as load:
+    with subprocess.Popen([sys.executable, str(BUSY)], stdout=subprocess.PIPE, text=True) as load:
         assert load.stdout is not None
         load.stdout.readline()
         try:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 RunGpu = Callable[..., pytest.RunResult]
+BUSY = Path(__file__).with_name("busy.py")
 
 HEAD = """
 import itertools
@@ -216,20 +218,12 @@ def test_another_process_on_the_gpu_makes_times_undecided_and_leaves_counts(
     run: RunGpu,
 ) -> None:
     result = run(
-        """
+        f"""
 import subprocess, sys
-LOAD = '''
-import torch
-a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
-print("ready", flush=True)
-while True:
-    for _ in range(50):
-        a @ a
-    torch.cuda.synchronize()
-'''
 @pytest.fixture
 def load():
-    with subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE) as other:
+    busy = [sys.executable, {str(BUSY)!r}]
+    with subprocess.Popen(busy, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         yield
         other.kill()

@@ -55,15 +55,7 @@ found = profile(torch.mm, x, x)
 print("partner", found.kernel_count, found.record.conditions.contended)
 """
 
-LOAD = """
-import torch
-a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
-print("ready", flush=True)
-while True:
-    for _ in range(50):
-        a @ a
-    torch.cuda.synchronize()
-"""
+LOAD = Path(__file__).with_name("busy.py").read_text()
 
 
 @pytest.fixture

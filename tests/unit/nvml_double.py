@@ -95,6 +95,15 @@ class Driver:
             monkeypatch.setattr(pynvml, name, self._answering(name, answer))
 
 
+def installed(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """One that answers in place of the driver, and numbers processes as this one does."""
+    made = Driver()
+    made.install(monkeypatch)
+    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
+    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: True)
+    return made
+
+
 def forget() -> None:
     """Ask the driver anew."""
     nvml._gpu_of.cache_clear()

@@ -35,7 +35,7 @@ from pytest_kernelprof.schema.recording import (
     Recording,
     Roofline,
 )
-from pytest_kernelprof.schema.run import Conditions, Integrity
+from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour
 from pytest_kernelprof.trace.source_lines import frame_lines
 
 EXPECTED = {
@@ -344,6 +344,15 @@ def test_what_was_noted_goes_into_the_profile() -> None:
     }  # fmt: skip
     assert (profile.bound.verdict, profile.bound.reason.endswith("near it")) == ("memory", True)
     assert (profile.conditions, profile.cupti_ratio) == (Conditions(blocks=3), 1.2)
+
+
+def test_where_others_worked_on_the_gpu_no_bound_is_given() -> None:
+    timings = HostTimings((300.0,) * 3, (90.0,) * 3, (5.0,) * 3, 100.0)
+    facts, others = session_facts(reading("mlp")), Conditions(contenders=(Neighbour(17, 60),))
+    alone = profile_of_facts(facts, Recording(host_timings=timings, conditions=Conditions()))
+    beside = profile_of_facts(facts, Recording(host_timings=timings, conditions=others))
+    assert alone.bound.verdict != "unknown"
+    assert beside.bound.verdict == "unknown"
 
 
 def test_of_what_was_not_noted_nothing_is_claimed() -> None:

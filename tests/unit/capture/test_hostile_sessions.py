@@ -389,6 +389,37 @@ def test_where_cuda_is_not_up_nothing_is_asked() -> None:
     assert not torch.cuda.is_initialized()
 
 
+def test_torch_211_gets_something_to_end_where_a_thread_left_its_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That torch refuses to start as long as the thread that starts has nothing to end."""
+    functions, ended = bindings.bind(torch), list[str]()
+
+    class Stuck(torch.profiler._KinetoProfile):
+        def start(self) -> None:
+            self.profiler = torch.autograd.profiler.profile(use_kineto=True)
+            if ended != ["pushed", "ended"]:
+                raise RuntimeError("Can't disable Kineto profiler when it's not running")
+            super().start()
+
+    def disable() -> Any:
+        if ended == ["pushed"]:
+            ended.append("ended")
+            return None
+        return functions.disable_profiler()
+
+    stuck = dataclasses.replace(
+        functions,
+        profiler=Stuck,
+        enable_profiler=lambda config, activities: ended.append("pushed"),
+        disable_profiler=disable,
+    )
+    monkeypatch.setattr(bindings, "_bound", [stuck])
+    with Session(CPU, stacks=False) as one, one.round():
+        X + 1
+    assert ended == ["pushed", "ended"]
+
+
 def test_a_profiler_that_went_with_its_thread_keeps_no_next_one_from_starting(python: str) -> None:
     code = """
         import threading, torch

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from nvml_double import UUID, Driver, forget
+from nvml_double import Driver, forget, installed
 
-from pytest_kernelprof.device import nvml, telemetry
+from pytest_kernelprof.device import telemetry
 from pytest_kernelprof.device.inventory import Device
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
-    made = Driver()
-    made.install(monkeypatch)
-    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
-    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: True)
+    made = installed(monkeypatch)
     monkeypatch.setattr(telemetry, "_SAMPLED_WITHIN_S", 0.1)
     monkeypatch.setattr(telemetry, "_POLL_S", 0.002)
 

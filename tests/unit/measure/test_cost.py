@@ -11,13 +11,13 @@ import pytest
 import torch
 from corpus import FOLDER, reading
 from cuda_double import GPU, CudaDouble
-from nvml_double import UUID, Driver, forget
+from nvml_double import Driver, forget, installed
 
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.device import bindings, inventory, lock, nvml, presence
+from pytest_kernelprof.device import bindings, inventory, lock, presence
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.plan import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
@@ -32,10 +32,7 @@ ALL_TIMES = Needs(device_times=True, host_times=True)
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """A GPU on which each session is a sound one that was recorded."""
-    made = Driver()
-    made.install(monkeypatch)
-    monkeypatch.setattr(nvml, "gpu_uuid", lambda device: UUID)
-    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: True)
+    made = installed(monkeypatch)
     monkeypatch.setattr(lock, "gpu_lock", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(presence, "_share", lambda *_: None)
     monkeypatch.setattr(inventory, "current_device", lambda kind: GPU)
