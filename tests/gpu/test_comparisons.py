@@ -100,7 +100,7 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(
         [
             "*= comparisons =*",
-            "  callable  kernels  * GPU time *",
+            "  callable  kernels  *GPU time *",
             "  once *1.*..*",
             "  twice *reference",
         ]
@@ -214,6 +214,7 @@ def test_it(kernel_profile):
     )
 
 
+@pytest.mark.usefixtures("_gpu_in_turn")
 def test_another_process_on_the_gpu_makes_times_undecided_and_leaves_counts(
     run: RunGpu,
 ) -> None:

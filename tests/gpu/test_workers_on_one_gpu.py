@@ -94,6 +94,7 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], subpro
         process.communicate()
 
 
+@pytest.mark.usefixtures("_gpu_in_turn")
 @pytest.mark.parametrize("workers", ["-n0", "-n4", "-n8"])
 def test_workers_on_one_gpu_leave_no_verdict_undecided(run: RunGpu, workers: str) -> None:
     result = run(MIXED, workers, "-o", "kernelprof_spread_workers=false")
@@ -153,6 +154,7 @@ def test_a_process_that_a_test_starts_times_under_the_tests_own_lock() -> None:
         assert done.stdout == "partner 1 False\n"
 
 
+@pytest.mark.usefixtures("_gpu_in_turn")
 def test_a_time_that_other_work_cannot_explain_fails_beside_it(
     run: RunGpu, stranger: Callable[[str], object], tmp_path: Path
 ) -> None:
