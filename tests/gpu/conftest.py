@@ -6,19 +6,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from filelock import ReadWriteLock
 
-from pytest_kernelprof.device.inventory import why_no_gpu
+from pytest_kernelprof.device import presence
+from pytest_kernelprof.device.inventory import current_device, why_no_gpu
 
 _HERE = Path(__file__).parent
 
 
 @pytest.fixture
-def _gpu_in_turn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests of other workers that ask for this, too, wait: some never leave a GPU alone while they
-    run, others look whether anybody was disturbed."""
+def _disturbs_the_gpu(turns: ReadWriteLock) -> Iterator[None]:
+    """This test starts a process that takes no part in the GPU's lock and never rests."""
+    with turns.write_lock():
+        yield
+
+
+@pytest.fixture
+def _minds_who_disturbs_the_gpu(turns: ReadWriteLock) -> Iterator[None]:
+    """A process outside of the GPU's lock, which another worker's test starts, would spoil it."""
+    with turns.read_lock():
+        yield
+
+
+@pytest.fixture
+def turns(tmp_path_factory: pytest.TempPathFactory) -> ReadWriteLock:
+    """Of all workers' tests: either one that disturbs, or any of those that mind."""
     of_all_workers = tmp_path_factory.getbasetemp().parent
-    with FileLock(of_all_workers / "gpu_in_turn.lock"):
+    return ReadWriteLock(of_all_workers / "turns.db", is_singleton=False)
+
+
+@pytest.fixture
+def _shares_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The test works on the GPU in this process; that waits for who times, as the work of all tests
+    does in a run whose tests use the plugin. This run's do not: they run others that do."""
+    with presence.sharing(current_device("cuda"), 60, request.node.nodeid):
         yield
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
+
 HEAD = """
 import pytest, torch
 small = torch.randn(1024, device="cuda")
@@ -64,7 +66,7 @@ def test_device_time_of_a_small_kernel_is_that_of_the_kernel(pytester: pytest.Py
     assert facts["latency_us"] > facts["launch_overhead_us"] > 0
     assert facts["peak_memory_bytes"] == 4096
     assert facts["bound"] == "overhead"
-    assert facts["cupti_ratio"] > 0.9  # near 1 where a call is quick, with noise
+    assert 0.5 < facts["cupti_ratio"] < 3  # near 1 where a call is quick, with noise
 
 
 @pytest.mark.parametrize("options", [(), ("--kernelprof-disable", "-k", "mm and wall")], ids=str)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 RunGpu = Callable[..., pytest.RunResult]
-BUSY = Path(__file__).with_name("busy.py")
+
+pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
 
 HEAD = """
 import itertools
@@ -211,32 +211,4 @@ def test_it(kernel_profile):
             "*host, profiled: * operator dispatch, * launch calls, *waiting",
             "*device idle between activities, profiled: * waits for the host, *",
         ]
-    )
-
-
-@pytest.mark.usefixtures("_gpu_in_turn")
-def test_another_process_on_the_gpu_makes_times_undecided_and_leaves_counts(
-    run: RunGpu,
-) -> None:
-    result = run(
-        f"""
-import subprocess, sys
-@pytest.fixture
-def load():
-    busy = [sys.executable, {str(BUSY)!r}]
-    with subprocess.Popen(busy, stdout=subprocess.PIPE) as other:
-        other.stdout.readline()
-        yield
-        other.kill()
-@pytest.mark.max_kernels(1)
-@pytest.mark.max_cuda_time("1s")
-def test_it(load, kernel_profile):
-    kernel_profile(once, x)
-def test_compared(load, kernel_profile):
-    kernel_profile.compare(twice, once, x).min_speedup(0.75)  # it is 0.5, and 1 is explained
-"""
-    )
-    result.assert_outcomes(passed=2, warnings=2)
-    result.stdout.fnmatch_lines(
-        ["*max_cuda_time: *UNDECIDED, CONTENDED: other processes worked on this GPU*"]
     )

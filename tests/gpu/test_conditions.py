@@ -33,6 +33,8 @@ sys.stdin.read()
 
 Neighbour = Callable[..., "subprocess.Popen[str]"]
 
+pytestmark = pytest.mark.usefixtures("_disturbs_the_gpu")
+
 
 @pytest.fixture
 def device() -> Device:

@@ -14,6 +14,8 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
 
+pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
+
 
 def take(fn: Callable[[], object], **plan: object) -> Profile:
     _, measurement = measure(fn, Plan("cuda", **plan))  # type: ignore[arg-type]

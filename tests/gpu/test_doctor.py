@@ -12,6 +12,8 @@ import pytest
 from pytest_kernelprof.cli.checks import examine_machine
 from pytest_kernelprof.cli.diagnosis import diagnose, has_failure
 
+pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
+
 
 def kernelprof(*arguments: str) -> str:
     command = [sys.executable, "-m", "pytest_kernelprof.cli.main", *arguments]

@@ -18,6 +18,8 @@ from pytest_kernelprof.schema.run import Bound
 
 BESIDE_WORKERS = "PYTEST_XDIST_WORKER" in os.environ
 
+pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
+
 
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
+
 HEAD = """
 import pytest, torch, torch.nn.functional as F
 x = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16)

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,8 @@ from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.device.seats import PARTNER_OF
 
 RunGpu = Callable[..., pytest.RunResult]
+
+pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
 
 MIXED = """
 import pytest, torch
@@ -55,8 +56,6 @@ found = profile(torch.mm, x, x)
 print("partner", found.kernel_count, found.record.conditions.contended)
 """
 
-LOAD = Path(__file__).with_name("busy.py").read_text()
-
 
 @pytest.fixture
 def run(pytester: pytest.Pytester) -> RunGpu:
@@ -94,7 +93,6 @@ def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], subpro
         process.communicate()
 
 
-@pytest.mark.usefixtures("_gpu_in_turn")
 @pytest.mark.parametrize("workers", ["-n0", "-n4", "-n8"])
 def test_workers_on_one_gpu_leave_no_verdict_undecided(run: RunGpu, workers: str) -> None:
     result = run(MIXED, workers, "-o", "kernelprof_spread_workers=false")
@@ -152,32 +150,3 @@ def test_a_process_that_a_test_starts_times_under_the_tests_own_lock() -> None:
     assert done.stdout.startswith("partner 1 "), done.stdout + done.stderr
     if os.environ.get("PYTEST_XDIST_WORKER") is None:  # else other tests start strangers
         assert done.stdout == "partner 1 False\n"
-
-
-@pytest.mark.usefixtures("_gpu_in_turn")
-def test_a_time_that_other_work_cannot_explain_fails_beside_it(
-    run: RunGpu, stranger: Callable[[str], object], tmp_path: Path
-) -> None:
-    """Beside one that never rests, and whose rounds ours are short against."""
-    stranger(LOAD)
-    result = run(
-        """
-import pytest, torch
-x = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
-@pytest.mark.max_cuda_time("100ns")
-def test_far(kernel_profile):
-    kernel_profile(torch.mm, x, x)
-@pytest.mark.max_cuda_time("1s")
-def test_near(kernel_profile):
-    kernel_profile(torch.mm, x, x)
-def test_compared(kernel_profile):
-    kernel_profile.compare(lambda t: t @ t @ t @ t @ t @ t @ t, torch.relu, x).min_speedup(2)
-"""
-    )
-    result.assert_outcomes(passed=1, failed=2, warnings=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*max_cuda_time: *; BROKEN THOUGH CONTENDED: the fastest round took *, more than *",
-            "*min_speedup(2): *; BROKEN THOUGH CONTENDED: by the fastest rounds it is *",
-        ]
-    )

@@ -1,0 +1,73 @@
+"""Beside a process that never leaves the GPU alone: counts hold, times are told to be disturbed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("_disturbs_the_gpu", "_busy")
+
+HEAD = """
+import pytest, torch
+x = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+"""
+
+
+@pytest.fixture
+def _busy() -> Iterator[None]:
+    program = [sys.executable, str(Path(__file__).with_name("busy.py"))]
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline()
+        yield
+        process.kill()
+
+
+def run(pytester: pytest.Pytester, code: str) -> pytest.RunResult:
+    pytester.makepyfile(test_it=HEAD + code)
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+
+def test_times_are_undecided_and_counts_are_not(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.max_kernels(1)
+@pytest.mark.max_cuda_time("1s")
+def test_it(kernel_profile):
+    kernel_profile(torch.mm, x, x)
+def test_compared(kernel_profile):  # it is 0.5, and 1 is what the other process explains
+    kernel_profile.compare(lambda t: t @ t @ t, lambda t: t @ t, x).min_speedup(0.75)
+""",
+    )
+    result.assert_outcomes(passed=2, warnings=2)
+    result.stdout.fnmatch_lines(
+        ["*max_cuda_time: *UNDECIDED, CONTENDED: other processes worked on this GPU*"]
+    )
+
+
+def test_a_time_that_other_work_cannot_explain_fails(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.max_cuda_time("100ns")
+def test_far(kernel_profile):
+    kernel_profile(torch.mm, x, x)
+@pytest.mark.max_cuda_time("1s")
+def test_near(kernel_profile):
+    kernel_profile(torch.mm, x, x)
+def test_compared(kernel_profile):
+    kernel_profile.compare(lambda t: t @ t @ t @ t @ t @ t @ t, torch.relu, x).min_speedup(2)
+""",
+    )
+    result.assert_outcomes(passed=1, failed=2, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*max_cuda_time: *; BROKEN THOUGH CONTENDED: the fastest round took *, more than *",
+            "*min_speedup(2): *; BROKEN THOUGH CONTENDED: by the fastest rounds it is *",
+        ]
+    )
