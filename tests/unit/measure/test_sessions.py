@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from corpus import reading
+from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.capture import canary, l2
 from pytest_kernelprof.capture.canary import Primed
+from pytest_kernelprof.capture.compilations import Compilations
+from pytest_kernelprof.capture.graphs import Replays
+from pytest_kernelprof.capture.scratch import Folder, Saved
+from pytest_kernelprof.capture.session import TraceFile
+from pytest_kernelprof.device import sharing
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.schema.codec import VERSION
+from pytest_kernelprof.schema.recording import GraphNodes
 
 CPU = current_device("cpu")
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
@@ -123,3 +131,25 @@ def test_zero_activities_are_zero_kernels_only_if_the_canary_is_seen(
         caught = error
     assert len(questions) == asked
     assert ("the profiler is blind" in str(caught)) == refused
+
+
+@pytest.mark.parametrize(
+    ("seen", "proof"), [([GraphNodes(5)] * 3, "proved"), ([GraphNodes(5)] * 2, "unproven")]
+)
+def test_what_was_seen_of_the_graphs_of_replays_proves_them(
+    seen: list[GraphNodes], proof: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trace = tmp_path / "graph.json"
+    trace.write_bytes(gzip.decompress((FOLDER / "graph.json.gz").read_bytes()))
+    recorded, replays = reading("graph"), Replays()
+    replays.seen.extend(seen)
+    file = TraceFile(
+        Saved(Folder(str(tmp_path), maker=0), trace.name),
+        nonce=recorded.trace.recording.nonce,
+        rounds=recorded.rounds,
+        collection_stopped=False,
+        replays=replays,
+    )
+    monkeypatch.setattr(sharing, "no_times", lambda device: {})
+    taken = sessions.read(GPU, file, Compilations())
+    assert taken.facts.integrity.graph_replays == proof
