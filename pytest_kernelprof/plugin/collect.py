@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 # The records load late: every run of every user has a collector, few have anything to collect.
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pytest
 
@@ -17,13 +17,20 @@ ATTRIBUTE = "kernelprof"
 reports takes and which is the same with and without workers."""
 
 
-def attach(report: pytest.TestReport, test: run.Test) -> None:
-    """Put what a test took on its report."""
+def attach(
+    report: pytest.TestReport, test: run.Test, reduced: Callable[[run.Profile], run.Profile]
+) -> None:
+    """Put what a test took on its report.
+
+    Args:
+        reduced: what of a profile anybody will read.
+    """
     from pytest_kernelprof.plugin.rows import row_of
     from pytest_kernelprof.schema import codec
 
     expected = report.skipped and hasattr(report, "wasxfail")
-    setattr(report, ATTRIBUTE, codec.encode(row_of(test, expected=expected)).decode())
+    row = row_of(test, reduced, expected=expected)
+    setattr(report, ATTRIBUTE, codec.encode(row).decode())
 
 
 class _Try:

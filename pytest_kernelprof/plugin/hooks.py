@@ -64,6 +64,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
+        if settings.json:
+            from pytest_kernelprof.plugin.run_document import RunDocument
+
+            config.pluginmanager.register(
+                RunDocument(config, settings.json, collector), "kernelprof-run-document"
+            )
     if settings.all and not settings.disable and settings.device != "cpu":
         from pytest_kernelprof.plugin.whole_call import BringUp
 
@@ -442,7 +448,9 @@ def _any_unjudged(taken: Test) -> bool:
 def _is_reported(config: pytest.Config) -> bool:
     from pytest_kernelprof.plugin import benchmark
 
-    return config.stash[SETTINGS].report or config.pluginmanager.hasplugin(benchmark.PLUGIN)
+    settings = config.stash[SETTINGS]
+    bridged = config.pluginmanager.hasplugin(benchmark.PLUGIN)
+    return settings.report or bool(settings.json) or bridged
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -476,13 +484,18 @@ def _tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Te
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     from pytest_kernelprof.plugin.collect import attach
-    from pytest_kernelprof.schema.run import Test
+    from pytest_kernelprof.plugin.rows import for_tables
+    from pytest_kernelprof.schema.document import bounded
+    from pytest_kernelprof.schema.run import Place, Test
 
     taken = item.stash[TAKEN]
     del item.stash[TAKEN]  # a rerun of the test brings its own
     profiles = tuple(profile for one in taken for profile in one.profiles)
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
-    attach(report, Test(item.nodeid, profiles, comparisons))
+    file, line = item.location[:2]
+    place = Place(file.replace(os.sep, "/"), (line or 0) + 1)
+    reduced = bounded if item.config.stash[SETTINGS].json else for_tables
+    attach(report, Test(item.nodeid, profiles, comparisons, place=place), reduced)
 
 
 @pytest.hookimpl(tryfirst=True)

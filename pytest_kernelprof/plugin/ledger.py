@@ -223,6 +223,11 @@ class Ledger:
         self._keep_memory_flat(entry)
         return entry.profile()
 
+    def note_trace(self, path: str) -> None:
+        """Note where the trace of the newest profile was written."""
+        entry = self._entries[-1]
+        entry.record = replace(entry.record, trace=path)
+
     def keep_unmeasured(self, device: DeviceKind, why: str) -> None:
         """Keep the reason why there is no profile."""
         self._entries.append(_Entry(unmeasured(device, why), (), {}, NOTHING_NOTED, None))

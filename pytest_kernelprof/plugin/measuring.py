@@ -83,7 +83,7 @@ class MeasuredTest:
     def needs(self) -> Needs:
         """Everything where nothing says less, else what the limits need."""
         limits = self.ledger.limits
-        if not limits or self.settings.report:
+        if not limits or self.settings.report or self.settings.json:
             return EVERYTHING
         return Needs(
             device_times=any(limit.device_time for limit in limits),
@@ -182,4 +182,6 @@ def _keep(
         except OSError as error:  # the profile is judged all the same
             why = f"{path} cannot be written ({error.strerror or error})"
             test.ledger.unsaved.append(f"--kernelprof-trace-dir: {why}")
+        else:
+            test.ledger.note_trace(path)
     return profile

@@ -1,29 +1,32 @@
-"""What of a test leaves its process: no kernel one by one, no round."""
+"""What of a test leaves its process: for the tables no kernel one by one and no round."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.schema import run
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def row_of(test: run.Test, *, expected: bool) -> run.Test:
-    """What reports tell of a test.
+
+def row_of(
+    test: run.Test, reduced: Callable[[run.Profile], run.Profile], *, expected: bool
+) -> run.Test:
+    """What is told of a test.
 
     Args:
-        expected: whether it was expected to fail, and did.
+        reduced: what is told of a profile.
+        expected: whether the test was expected to fail, and did.
     """
-    profiles = tuple(_row(profile, expected=expected) for profile in test.profiles)
-    return run.Test(test.id, profiles, test.comparisons)
+    profiles = map(_expected, test.profiles) if expected else test.profiles
+    return replace(test, profiles=tuple(map(reduced, profiles)))
 
 
-def _row(profile: run.Profile, *, expected: bool) -> run.Profile:
-    """What reports tell of a profile: no kernel one by one, and no round."""
-    verdicts = profile.verdicts
-    if expected:  # to fail, and it did
-        verdicts = tuple(
-            replace(one, outcome="expected") if one.outcome == "over" else one for one in verdicts
-        )
+def for_tables(profile: run.Profile) -> run.Profile:
+    """What the tables at the end tell of a profile."""
     return replace(
         profile,
         metrics={
@@ -31,7 +34,6 @@ def _row(profile: run.Profile, *, expected: bool) -> run.Profile:
             for name, metric in profile.metrics.items()
             if metric.value is not None
         },
-        verdicts=verdicts,
         second_look={},
         kernels=(),
         variants=(),
@@ -39,3 +41,11 @@ def _row(profile: run.Profile, *, expected: bool) -> run.Profile:
         waits=(),
         gaps=run.Gaps(),
     )
+
+
+def _expected(profile: run.Profile) -> run.Profile:
+    verdicts = (
+        replace(one, outcome="expected") if one.outcome == "over" else one
+        for one in profile.verdicts
+    )
+    return replace(profile, verdicts=tuple(verdicts))

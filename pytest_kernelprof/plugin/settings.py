@@ -85,7 +85,7 @@ def _switch(value: object) -> bool:
     return value
 
 
-def _folder(value: object) -> str:
+def _path(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     return value
@@ -188,9 +188,15 @@ OPTIONS = (
     ),
     Option(
         "trace_dir",
-        Kind("string", "a folder", _folder),
+        Kind("string", "a folder", _path),
         "write every profile's Chrome trace (json.gz) into this folder",
         metavar="DIR",
+    ),
+    Option(
+        "json",
+        Kind("string", "a file", _path),
+        "write all that the run took into this file, as JSON",
+        metavar="PATH",
     ),
     Option(
         "lock_timeout",
@@ -232,6 +238,7 @@ class Settings:
     stacks: bool
     undecided: str
     trace_dir: str | None
+    json: str | None
     lock_timeout: float
     spread_workers: bool
 

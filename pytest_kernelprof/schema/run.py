@@ -391,40 +391,35 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: Place | None = None
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One measurement of a callable or a block.
+class KernelGroup(msgspec.Struct, frozen=True, gc=False):
+    """Kernels of one name: how many, and their microseconds together."""
+
+    name: str
+    count: int
+    duration_us: float
+
+
+class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a profile says beside its values and its kernels.
 
     Attributes:
         label: which of a test's profiles this is (a region's name), empty for the only one.
-        environment: where it ran.
         rounds: how many calls were profiled in the session that the kernels are of.
         one_shot: a block as it stood, once.
         integrity: whether it is complete, and what is missing if not.
-        metrics: all metrics by name.
-        second_look: the host's times by a second, separate measurement; empty without one.
-        kernels: of one call in launch order: of the round that had most of them.
-        variants: other sequences of kernels among the rounds, by name and operators; nearly always
-            there are none.
-        copies, waits: of one call, in order; none on the CPU.
         bound, gaps, host_shares, conditions: see there.
         in_place: the arguments that the call changed.
         cupti_ratio: what an attached CUPTI costs the host's launches, as a ratio; None where no
             host times were taken.
         verdicts: how its limits fared, in their order.
         place: the line of the test that made the call.
+        trace: the file of its Chrome trace, where one was written.
     """
 
-    environment: Environment
-    metrics: dict[str, Metric]
     label: str = ""
     rounds: int = 0
     one_shot: bool = False
     integrity: Integrity = Integrity()
-    second_look: dict[str, Metric] = {}
-    kernels: tuple[Kernel, ...] = ()
-    variants: tuple[tuple[Kernel, ...], ...] = ()
-    copies: tuple[Copy, ...] = ()
-    waits: tuple[Wait, ...] = ()
     bound: Bound = Bound("unknown", "")
     gaps: Gaps = Gaps()
     host_shares: HostShares | None = None
@@ -433,6 +428,31 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cupti_ratio: float | None = None
     verdicts: tuple[Verdict, ...] = ()
     place: Place | None = None
+    trace: str = ""
+
+
+class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
+    """One measurement of a callable or a block.
+
+    Attributes:
+        environment: where it ran.
+        metrics: all metrics by name.
+        second_look: the host's times by a second, separate measurement; empty without one.
+        kernels: of one call in launch order: of the round that had most of them.
+        more_kernels: of a run document, those beyond the kernels that it has one by one.
+        variants: other sequences of kernels among the rounds, by name and operators; nearly always
+            there are none.
+        copies, waits: of one call, in order; none on the CPU.
+    """
+
+    environment: Environment
+    metrics: dict[str, Metric]
+    second_look: dict[str, Metric] = {}
+    kernels: tuple[Kernel, ...] = ()
+    more_kernels: tuple[KernelGroup, ...] = ()
+    variants: tuple[tuple[Kernel, ...], ...] = ()
+    copies: tuple[Copy, ...] = ()
+    waits: tuple[Wait, ...] = ()
 
     @property
     def kernel_count(self) -> int:
@@ -505,6 +525,7 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
         id: its node id, with everything that is no text escaped.
         outcome: how it ended, whatever its limits did: a failure of its own, a skip, another
             fixture's error count as much.
+        place: where it stands.
     """
 
     __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
@@ -513,13 +534,23 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
     profiles: tuple[Profile, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     outcome: TestOutcome = "passed"
+    place: Place | None = None
 
 
 class Run(msgspec.Struct, frozen=True):
-    """All tests of a run that took something, as they ended. ``schema`` is the version."""
+    """All tests of a run that took something, as they ended.
+
+    Attributes:
+        tests: in the order in which they ended.
+        began: when, in UTC: ``2026-11-22T08:50:00Z``.
+        versions: of pytest and pytest-kernelprof.
+        unfinished: why tests may be missing that were to run; empty where the run ended by itself.
+    """
 
     tests: tuple[Test, ...] = ()
-    schema: int = 1
+    began: str = ""
+    versions: dict[str, str] = {}
+    unfinished: tuple[str, ...] = ()
 
 
 def shorten(name: str) -> str:

@@ -22,7 +22,10 @@ import pytest
 # none changes what another one does.
 RUNS: tuple[tuple[str, ...], ...] = (
     (),
-    ("--kernelprof-stacks", "--kernelprof-trace-dir=traces", "--kernelprof-report"),
+    (
+        *("--kernelprof-stacks", "--kernelprof-trace-dir=traces", "--kernelprof-report"),
+        "--kernelprof-json=run.json",
+    ),
     ("--kernelprof-all", "--kernelprof-report", "kernelprof_rounds = 5"),
     ("--kernelprof-only", "--kernelprof-rounds=4"),
     ("--kernelprof-disable",),

@@ -15,7 +15,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
 from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
-from pytest_kernelprof.plugin.rows import row_of
+from pytest_kernelprof.plugin.rows import for_tables, row_of
 from pytest_kernelprof.schema.run import Outcome, Place, Profile, Test
 
 
@@ -30,7 +30,7 @@ def report_of(
     report = pytest.TestReport("t", ("t", 1, "t"), {}, outcome, None, "call")
     if wasxfail is not None:
         report.wasxfail = wasxfail
-    attach(report, test)
+    attach(report, test, for_tables)
     return report
 
 
@@ -52,7 +52,7 @@ def test_what_a_report_carries_is_one_string_of_json(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_the_same_on_the_other_side(name: str) -> None:
     test = Test("t", (judged(record(name), max_kernels=0, max_syncs=0),))
-    assert collected(report_of(test)) == [row_of(test, expected=False)]
+    assert collected(report_of(test)) == [row_of(test, for_tables, expected=False)]
 
 
 def test_it_is_taken_off_the_report_which_pytest_keeps() -> None:
@@ -66,7 +66,9 @@ def test_a_report_of_a_test_that_took_nothing_is_left_alone() -> None:
 
 
 def test_kernels_and_rounds_stay_behind_values_and_verdicts_do_not() -> None:
-    (profile,) = row_of(Test("t", (judged(record("mlp"), max_kernels=4),)), expected=False).profiles
+    (profile,) = row_of(
+        Test("t", (judged(record("mlp"), max_kernels=4),)), for_tables, expected=False
+    ).profiles
     assert profile.kernels == ()
     assert profile.metrics["kernels"].rounds == ()
     assert profile.kernel_count == 5
@@ -74,7 +76,7 @@ def test_kernels_and_rounds_stay_behind_values_and_verdicts_do_not() -> None:
 
 
 def test_what_could_not_be_had_is_left_out() -> None:
-    (profile,) = row_of(Test("t", (record("mlp"),)), expected=False).profiles
+    (profile,) = row_of(Test("t", (record("mlp"),)), for_tables, expected=False).profiles
     assert record("mlp").metrics["latency"].value is None
     assert "latency" not in profile.metrics
 
@@ -110,7 +112,7 @@ def phase(when: Any, outcome: Any = "passed", **more: Any) -> pytest.TestReport:
 
 
 def taken(report: pytest.TestReport) -> pytest.TestReport:
-    attach(report, Test("t", (mlp(),)))
+    attach(report, Test("t", (mlp(),)), for_tables)
     return report
 
 

@@ -55,6 +55,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         stacks=False,
         undecided="warn",
         trace_dir=None,
+        json=None,
         lock_timeout=600.0,
         spread_workers=True,
     )

@@ -1,0 +1,95 @@
+"""The file form of a run: nothing is lost in it, names stand in it once, and it stays small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from corpus import NAMES, record
+from msgspec.structs import replace
+
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
+from pytest_kernelprof.schema.run import Kernel, KernelGroup, Place, Profile, Run, Test
+
+KERNEL = Kernel("gelu", 2.0, (1, 1, 1), (32, 1, 1), 8, 0, 0, 7, "cudaLaunchKernel", ("aten::gelu",))
+
+
+def run_of(*profiles: Profile) -> Run:
+    test = Test("tests/test_it.py::test_it", profiles, outcome="failed", place=Place("t.py", 3))
+    return Run((test,), "2026-11-22T08:50:00Z", {"pytest": "9.2.0"}, ("interrupted",))
+
+
+def read(data: bytes) -> Run:
+    return unpack(codec.decode(data, Document))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_written_is_read_again(name: str) -> None:
+    run = run_of(record(name), record("mlp"))
+    assert read(codec.encode(pack(run))) == run
+
+
+def test_equal_runs_are_equal_bytes() -> None:
+    run = run_of(record("mlp"))
+    data = codec.encode(pack(run))
+    assert codec.encode(pack(read(data))) == data
+
+
+def test_a_name_and_an_environment_stand_in_it_once() -> None:
+    document = pack(run_of(*[record("mlp")] * 3))
+    assert len(document.environments) == 1
+    assert len(set(document.names)) == len(document.names)
+    (name,) = {kernel.name for kernel in record("mlp").kernels if "Gelu" in kernel.name}
+    assert codec.encode(document).count(msgspec.json.encode(name)) == 1
+
+
+def test_500_profiles_of_20_kernels_are_below_5_mb() -> None:
+    profile = record("backward")
+    kernels = (profile.kernels * 20)[:20]
+    metrics = {
+        name: replace(one, rounds=(one.rounds * 12)[:12]) for name, one in profile.metrics.items()
+    }
+    big = replace(profile, kernels=kernels, metrics=metrics)
+    assert len(codec.encode(pack(run_of(*[big] * 500)))) < 5e6
+
+
+def test_beyond_2000_kernels_are_kept_by_name() -> None:
+    many = (*[KERNEL] * (MOST_KERNELS + 3), replace(KERNEL, name="mul", duration_us=0.5))
+    kept = bounded(replace(record("empty"), kernels=many))
+    assert len(kept.kernels) == MOST_KERNELS
+    assert kept.more_kernels == (KernelGroup("gelu", 3, 6.0), KernelGroup("mul", 1, 0.5))
+    assert bounded(kept) == kept
+    assert read(codec.encode(pack(run_of(kept)))) == run_of(kept)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"names": [""]}, "is no place in the file's names, which has 1"),
+        ({"environments": []}, "is no place in the file's environments, which has 0"),
+        ({"metrics": {}}, "the metric '[a-z_]+' is not among the file's metrics"),
+    ],
+)
+def test_a_file_that_refers_to_what_it_does_not_have_names_the_test(
+    change: dict[str, Any], words: str
+) -> None:
+    plain = msgspec.json.decode(codec.encode(pack(run_of(record("mlp")))))
+    changed = codec.from_builtins({**plain, **change}, Document)
+    with pytest.raises(ValueError, match=f"test 'tests/test_it.py::test_it': .*{words}"):
+        unpack(changed)
+
+
+def test_negative_places_are_none() -> None:
+    document = pack(run_of(record("mlp")))
+    (test,) = document.tests
+    (profile,) = test.profiles
+    wrong = replace(profile, kernels=(replace(profile.kernels[0], name=-1),))
+    with pytest.raises(ValueError, match="-1 is no place"):
+        unpack(replace(document, tests=(replace(test, profiles=(wrong,)),)))
+
+
+def test_other_json_is_no_run() -> None:
+    with pytest.raises(ValueError, match=r"format|schema"):
+        codec.decode(b'{"schema": 1, "format": "a shopping list"}', Document)
