@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.units import format_bytes, format_time
@@ -16,7 +17,7 @@ WIDTH = 100
 
 _NUMBER = Column("#", number=True)
 _CALLER = Column("called by", shrinks=True)
-_LINE = Column("line", shrinks=True, keep_end=True)
+_LINE = Column("line", shrinks=True, keeps="end")
 _LAST = 5
 """So many kernels are left at the end of a table whose middle is cut out."""
 
@@ -24,10 +25,11 @@ _LAST = 5
 def kernel_table(profile: Profile, width: int = WIDTH, *, most: int = 40) -> list[str]:
     """The lines of a profile's kernel table, the middle cut out where there are many."""
     on_cpu = profile.environment.kind == "cpu"
+    names = tell_apart(kernel.name for kernel in profile.kernels)
     rows = [
         [
             str(i),
-            kernel.short_name,
+            names[kernel.name],
             _chain_words(kernel.operators[on_cpu:]),
             _line_words(profile, kernel.source),
             format_time(kernel.duration_us),
@@ -39,7 +41,7 @@ def kernel_table(profile: Profile, width: int = WIDTH, *, most: int = 40) -> lis
         rows[most - _LAST : -_LAST] = [["", f"... {left_out} more ...", "", "", ""]]
     columns = (
         _NUMBER,
-        Column("operator" if on_cpu else "kernel", shrinks=True),
+        Column("operator" if on_cpu else "kernel", shrinks=True, keeps="brackets"),
         _CALLER if on_cpu else Column("launched by", shrinks=True),
         _LINE,
         Column("cpu time" if on_cpu else "cuda time", number=True),

@@ -9,6 +9,7 @@ from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
 _NARROWEST = 8
 _COMFORTABLE = 24
@@ -16,13 +17,20 @@ _COMFORTABLE = 24
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, whether it holds numbers, whether it may be cut to fit, and whether
-    cutting keeps the end."""
+    """A column.
+
+    Attributes:
+        title: what stands above it.
+        number: whether it holds numbers.
+        shrinks: whether it may be cut to fit.
+        keeps: what is left of a text that is cut: its "start", its "end", or its start and what
+            stands in "brackets" at its end.
+    """
 
     title: str
     number: bool = False
     shrinks: bool = False
-    keep_end: bool = False
+    keeps: Literal["start", "end", "brackets"] = "start"
 
 
 def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -54,5 +62,14 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
 
 def _fit(text: str, width: int, column: Column) -> str:
     if len(text) > width:
-        return "…" + text[1 - width :] if column.keep_end else text[: width - 1] + "…"
+        return _cut(text, width, column.keeps)
     return text.rjust(width) if column.number else text.ljust(width)
+
+
+def _cut(text: str, width: int, keeps: str) -> str:
+    if keeps == "end":
+        return "…" + text[1 - width :]
+    stem, bracket, what = text.partition(" [")
+    if keeps == "brackets" and bracket and width - len(what) > _NARROWEST:
+        return f"{stem[: width - len(what) - 3]}… [{what}"
+    return text[: width - 1] + "…"

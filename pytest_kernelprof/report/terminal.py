@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Told = Outcome | TestOutcome
 
 _COLUMNS = (
-    Column("test", shrinks=True, keep_end=True),
+    Column("test", shrinks=True, keeps="end"),
     Column("kernels", number=True),
     Column("launch", number=True),
     Column("sync", number=True),

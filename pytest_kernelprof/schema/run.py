@@ -5,11 +5,11 @@ Records of facts. How they are told is made of them in ``report/``.
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar, Literal
 
 import msgspec
 
+from pytest_kernelprof.names.short import short_name
 from pytest_kernelprof.schema.metrics import Kind, Unit
 
 Outcome = Literal["over", "incomplete", "undecided", "kept", "expected", "not judged"]
@@ -118,8 +118,8 @@ class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def short_name(self) -> str:
-        """The name without return type, namespaces, template and call arguments."""
-        return shorten(self.name)
+        """What people call it, for example "vectorized_elementwise [gelu]"; see ``names``."""
+        return short_name(self.name)
 
 
 class Copy(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -551,11 +551,3 @@ class Run(msgspec.Struct, frozen=True):
     began: str = ""
     versions: dict[str, str] = {}
     unfinished: tuple[str, ...] = ()
-
-
-def shorten(name: str) -> str:
-    """``void at::native::reduce_kernel<512, 1>(...)`` is ``reduce_kernel``."""
-    bare = name.replace("(anonymous namespace)::", "").removeprefix("void ")
-    if name.startswith("aten::") or "::" not in bare:
-        return re.split(r"[<(]", bare, maxsplit=1)[0] or name
-    return re.split(r"[<(]", bare, maxsplit=1)[0].rsplit("::", 1)[-1] or name

@@ -64,7 +64,7 @@ def test_the_command_is_installed() -> None:
     if command is None:
         pytest.skip("the package is not installed with its scripts")
     done = subprocess.run([command, "show", RECORDED], capture_output=True, text=True, timeout=60)
-    assert "nvjet_sm90_" in done.stdout
+    assert "nvjet 256x128x64 TNT" in done.stdout
 
 
 EVENT = '{{"traceEvents":[{{"ph":"X","cat":"kernel","name":"k","ts":{},"dur":1}}]}}'

@@ -20,7 +20,8 @@ STANDS_ON: dict[str, set[str]] = {
     "units": set(),
     "clock": set(),
     "system": set(),
-    "schema": set(),
+    "names": set(),
+    "schema": {"names"},
     "stats": {"schema"},
     "trace": {"schema", "stats"},
     "analysis": {"schema", "stats", "trace"},
@@ -28,7 +29,7 @@ STANDS_ON: dict[str, set[str]] = {
     "capture": {"schema", "device"},
     "measure": {"schema", "stats", "trace", "analysis", "device", "capture"},
     "limits": {"schema", "stats"},
-    "report": {"schema", "stats"},
+    "report": {"schema", "stats", "names"},
 }
 BELOW = set(STANDS_ON)
 STANDS_ON["api"] = BELOW

@@ -232,7 +232,7 @@ def test_a_limit_with_a_pattern_counts_what_matches() -> None:
 
 def test_forbidden_kernels_are_named() -> None:
     found = verdict(mlp(), "forbid_kernels", "softmax", "gelu")
-    assert found.hits == (Hit(2, "vectorized_elementwise_kernel", "gelu"),)
+    assert found.hits == (Hit(2, "vectorized_elementwise [gelu]", "gelu"),)
 
 
 def test_unexpected_kernels_are_told_with_what_was_wanted() -> None:

@@ -13,7 +13,12 @@ from pytest_kernelprof.schema.run import Hit, Mismatch
 
 @pytest.mark.parametrize(
     "pattern",
-    ["GeluCUDAKernel", "^vectorized_elementwise_kernel$", "^aten::gelu$", "GELU"],
+    [
+        "vectorized_elementwise_kernel<4, .*GeluCUDAKernel",
+        r"^vectorized_elementwise \[gelu\]$",
+        "^aten::gelu$",
+        "GELU",
+    ],
     ids=["full name", "short name", "operator", "another case"],
 )
 def test_a_pattern_looks_at_full_name_short_name_and_operators(pattern: str) -> None:
@@ -43,7 +48,7 @@ def test_no_kernels_are_what_no_patterns_expect() -> None:
 
 
 CHAIN = ("aten::gelu",)
-SHORT = "vectorized_elementwise_kernel"
+SHORT = "vectorized_elementwise [gelu]"
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,12 @@ def test_on_the_cpu_operators_are_told_with_what_called_them() -> None:
     ]
 
 
+def test_two_kernels_of_one_short_name_are_told_apart() -> None:
+    kinds = [kernel(f"void at::native::reduce_kernel<{kind}>(int)") for kind in ("int", "long")]
+    names = [words(line).split(" - ")[0] for line in kernel_table(profile([*kinds, kinds[0]]))[1:]]
+    assert names == ["1 reduce int", "2 reduce long", "3 reduce int"]
+
+
 def test_a_long_table_keeps_its_ends() -> None:
     lines = kernel_table(profile([kernel(f"k{i}") for i in range(100)]), 100, most=20)
     assert len(lines) == 1 + 20 + 1

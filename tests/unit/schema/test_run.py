@@ -5,21 +5,7 @@ from __future__ import annotations
 import pytest
 from records import kernel, mlp
 
-from pytest_kernelprof.schema.run import OUTCOMES, Integrity, Metric, Outcome, Verdict, shorten
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("void at::native::reduce_kernel<512, 1>(int)", "reduce_kernel"),
-        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", None),
-        ("void (anonymous namespace)::softmax<float>(float*)", "softmax"),
-        ("aten::mm", None),
-        ("triton_poi_fused_gelu_mul_0", None),
-    ],
-)
-def test_short_names_drop_what_is_common(name: str, short: str | None) -> None:
-    assert shorten(name) == (short or name)
+from pytest_kernelprof.schema.run import OUTCOMES, Integrity, Metric, Outcome, Verdict
 
 
 def test_a_kernel_knows_its_short_name() -> None:

@@ -1,0 +1,132 @@
+"""Short names where two must not be one: within a report, and in a file that is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.names.gemms import nvjet_type
+from pytest_kernelprof.names.parts import LONGEST, cleaned, take_apart
+from pytest_kernelprof.names.short import short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pytest_kernelprof.names.parts import Parts
+
+    Evidence = Callable[[Parts], Sequence[str]]
+
+_TYPES = {
+    **dict.fromkeys(("BFloat16", "__nv_bfloat16", "__hip_bfloat16", "bfloat16_t"), "bf16"),
+    **dict.fromkeys(("Half", "__half", "half_t", "_Float16"), "fp16"),
+    **dict.fromkeys(
+        ("Float8_e4m3fn", "Float8_e4m3fnuz", "__nv_fp8_e4m3", "float_e4m3_t"), "fp8_e4m3"
+    ),
+    **dict.fromkeys(
+        ("Float8_e5m2", "Float8_e5m2fnuz", "__nv_fp8_e5m2", "float_e5m2_t"), "fp8_e5m2"
+    ),
+    **{
+        name: name
+        for name in ("float", "double", "long", "int", "short", "char", "bool", "complex")
+    },
+}
+_MANGLED_TYPE = re.compile(r"DF16b|DF16_|8BFloat16|4Half")
+_MANGLED_TYPES = {"DF16b": "bf16", "DF16_": "fp16", "8BFloat16": "bf16", "4Half": "fp16"}
+_NUMBER = re.compile(r"(?<![\w#.])-?\d{1,18}(?=[ul]*\b)")
+_MANGLED_NUMBER = re.compile(r"(?<=L[a-z])\d{1,18}(?=E)|E\d{1,18}E")
+_DIGITS = 4
+
+
+def tell_apart(names: Iterable[str]) -> dict[str, str]:
+    """Of each full name a short one that no other of them has: a function of the set.
+
+    Where two have one short name, all of that name get the first difference that is a data type,
+    else a number of the template, else a part of the name that the short one leaves out, else a
+    number.
+    """
+    told = {name: short_name(name) for name in sorted(set(names))}
+    for evidence in (_types_of, _numbers_of, _tokens_of):
+        for alike in _alike(told):
+            _add_difference(told, {name: evidence(take_apart(name)) for name in alike})
+    taken: set[str] = set()
+    for name, short in told.items():
+        numbered = (f"{short} #{number}" for number in itertools.count(2))
+        told[name] = short if short not in taken else next(s for s in numbered if s not in taken)
+        taken.add(told[name])
+    return told
+
+
+def kept_name(name: str) -> str:
+    """The short name for files that are kept: a function of the full name alone.
+
+    It has the first data type of the full name and, of templates, four hexadecimal digits of what
+    all demanglers say alike.
+    """
+    parts, short = take_apart(name), short_name(name)
+    kind = next(iter(_types_of(parts)), "")
+    said = kind if kind and kind not in re.split(r"[\s\[\]]", short) else ""
+    if not parts.template:
+        return f"{short} {said}".rstrip()
+    return " ".join(filter(None, [short, said, _digest(demangled_alike(name))[:_DIGITS]]))
+
+
+_INLINE = re.compile(r"(?:THRUST|CUB)_\d\w*_NS::|(?<=::)__\d+::|\bvoid\s+(?=[A-Za-z_])")
+_SUFFIX = re.compile(r"(?<![\w.])(-?\d+)[ul]+\b", re.IGNORECASE)
+_TRUTH = {"true": "1", "false": "0"}
+_TRUTHS = re.compile(r"\b(?:true|false)\b")
+
+
+def demangled_alike(name: str) -> str:
+    """A full name without its parameters, as one text however it was demangled: spaces, suffixes of
+    numbers, return types, inline namespaces and the two names of ``std::array`` go."""
+    parts = take_apart(name)
+    if parts.mangled or not parts.path:
+        whole = cleaned(name)
+    else:
+        whole = f"{'::'.join(parts.path)}<{parts.template}>"
+    beyond = (
+        hashlib.sha256(name.encode(errors="replace")).hexdigest() if len(name) > LONGEST else ""
+    )
+    text = _SUFFIX.sub(r"\1", _INLINE.sub("", whole).replace("at::detail::Array", "std::array"))
+    return re.sub(r"\s+", "", _TRUTHS.sub(lambda one: _TRUTH[one[0]], text)) + beyond
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _alike(told: Mapping[str, str]) -> list[list[str]]:
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for name, short in told.items():
+        groups[short].append(name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
+def _add_difference(told: dict[str, str], evidence: Mapping[str, Sequence[str]]) -> None:
+    """Add to each what stands at the first place at which not all are the same."""
+    for column in itertools.zip_longest(*evidence.values(), fillvalue=""):
+        if len(set(column)) > 1:
+            for name, said in zip(evidence, column, strict=True):
+                told[name] = f"{told[name]} {said}".rstrip()
+            return
+
+
+def _types_of(parts: Parts) -> list[str]:
+    if parts.mangled:
+        return [_MANGLED_TYPES[found] for found in _MANGLED_TYPE.findall(parts.template)]
+    nvjet = nvjet_type(parts.text)
+    return [nvjet] if nvjet else [_TYPES[p[-1]] for p in parts.inner if p[-1] in _TYPES]
+
+
+def _numbers_of(parts: Parts) -> list[str]:
+    number = _MANGLED_NUMBER if parts.mangled else _NUMBER
+    return [f"<{found.strip('E')}>" for found in number.findall(parts.template)]
+
+
+def _tokens_of(parts: Parts) -> list[str]:
+    """The parts of the kernel's own name, then the names in its template arguments."""
+    own = parts.path[-1] if parts.path else parts.text
+    return [*own.split("_"), *(path[-1] for path in parts.inner)]
