@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_kernelprof.cli import doctor, noise, show
+from pytest_kernelprof.cli import diff, doctor, noise, show
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.units import printable
 
 _DESCRIPTION = "Looks at recorded traces and at this machine, without pytest."
-_COMMANDS = {"show": show, "doctor": doctor, "noise": noise}
+_COMMANDS = {"show": show, "diff": diff, "doctor": doctor, "noise": noise}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

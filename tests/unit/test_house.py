@@ -29,6 +29,7 @@ STANDS_ON: dict[str, set[str]] = {
     "capture": {"schema", "device"},
     "measure": {"schema", "stats", "trace", "analysis", "device", "capture"},
     "limits": {"schema", "stats"},
+    "baseline": {"schema", "stats", "names"},
     "report": {"schema", "stats", "names"},
 }
 BELOW = set(STANDS_ON)

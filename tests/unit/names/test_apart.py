@@ -8,7 +8,7 @@ import pytest
 from corpus import NAMES, record
 from test_short import CASES
 
-from pytest_kernelprof.names.apart import kept_name, tell_apart
+from pytest_kernelprof.names.apart import comparable_name, kept_name, tell_apart
 
 
 def added(kind: str) -> str:
@@ -105,3 +105,13 @@ def test_many_long_names_are_told_apart_in_time_that_grows_with_them() -> None:
     started = time.process_time()
     assert len(set(tell_apart(names).values())) == 4
     assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("piece", ["f<1, ", "a::", "(int)1", "DF16b", "{lambda(int)#1}", "tru e"])
+def test_a_name_of_a_megabyte_is_kept_and_compared_in_bounded_time(piece: str) -> None:
+    for begin in ("void f<", "_ZN1fI", "triton_poi_fused_"):
+        name = begin + piece * (1_000_000 // len(piece))
+        started = time.process_time()
+        assert len(kept_name(name)) < 150
+        assert len(comparable_name(name)) < 40_000
+        assert time.process_time() - started < 2

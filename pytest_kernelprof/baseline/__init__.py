@@ -1,0 +1,1 @@
+"""What it was before: profiles compared with earlier ones, from records alone."""

@@ -1,0 +1,104 @@
+"""How one profile differs from another: the one diff that all comparisons of profiles are made of.
+
+Kernels are the same by name and innermost operator. They are aligned in launch order; one that was
+moved, or that another operator calls in its place, is no change. Everything is linear in the
+kernels, but for the pairing inside of hunks, which is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.baseline.hunks import Sides
+from pytest_kernelprof.baseline.keys import STEP, Keys
+from pytest_kernelprof.baseline.paces import paces_of
+from pytest_kernelprof.schema.diff import MetricChange, ProfileDiff
+from pytest_kernelprof.schema.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.schema.run import Environment, Kernel, Metric, Profile
+
+
+def diff_profiles(old: Profile, new: Profile) -> ProfileDiff:
+    """What is another in ``new``.
+
+    Takes time in proportion to the kernels (``benchmarks/alignment.py``).
+    """
+    before, old_steps = _one_step(old.kernels)
+    after, new_steps = _one_step(new.kernels)
+    ordered = not (old.variants or new.variants)
+    sides = Sides.of(before, after)
+    hunks = sides.hunks(ordered=ordered)
+    return ProfileDiff(
+        old_kernels=len(before),
+        new_kernels=len(after),
+        old_us=sum(kernel.duration_us for kernel in before),
+        new_us=sum(kernel.duration_us for kernel in after),
+        hunks=hunks,
+        paces=paces_of(before, after, sides.old_keys, sides.same_old, sides.same_new),
+        metrics=_diff_metrics(old, new) if not (old_steps or new_steps) else (),
+        ordered=ordered,
+        other=_other(old.environment, new.environment),
+        old_steps=old_steps,
+        new_steps=new_steps,
+        what="operators" if {old.environment.kind, new.environment.kind} == {"cpu"} else "kernels",
+        complete=old.integrity.complete and new.integrity.complete,
+    )
+
+
+def _one_step(kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], int]:
+    """Of a trace with the profiler's own steps the kernels of the first of the most frequent ones,
+    and how many steps there are; all kernels, and 0, of another trace.
+
+    A backward pass runs on a thread of its own, outside the annotation: its kernels belong to the
+    step that was begun last.
+    """
+    steps: list[list[Kernel]] = []
+    number = ""
+    for kernel in kernels:
+        outermost = kernel.operators[-1] if kernel.operators else ""
+        if outermost != number and outermost.startswith(STEP):
+            number = outermost
+            steps.append([])
+        if steps:
+            steps[-1].append(kernel)
+    if len(steps) < 2:
+        return kernels, len(steps)
+    keys = Keys()
+    sequences = [tuple(keys.of(step)) for step in steps]
+    most = Counter(sequences).most_common(1)[0][0]
+    return steps[sequences.index(most)], len(steps)
+
+
+def _diff_metrics(old: Profile, new: Profile) -> tuple[MetricChange, ...]:
+    """Exact metrics and times whose values differ, or that one side alone has."""
+    found = []
+    for name, spec in METRICS.items():
+        one, other = old.metrics.get(name), new.metrics.get(name)
+        before = one.value if one is not None else None
+        after = other.value if other is not None else None
+        if spec.kind == "shown" or before == after:
+            continue
+        why = next((m.why for m in (one, other) if m is not None and m.value is None), "")
+        found.append(
+            MetricChange(
+                name, spec.kind, spec.unit, before, after, _interval(one), _interval(other), why
+            )
+        )
+    return tuple(found)
+
+
+def _interval(metric: Metric | None) -> tuple[float, float] | None:
+    if metric is None or metric.low is None or metric.high is None:
+        return None
+    return metric.low, metric.high
+
+
+def _other(old: Environment, new: Environment) -> tuple[str, ...]:
+    names = sorted({*old.versions, *new.versions} - {"python"})
+    told = [(name, old.versions.get(name), new.versions.get(name)) for name in names]
+    told.insert(0, ("device", old.device, new.device))
+    return tuple(f"{what} {a} -> {b}" for what, a, b in told if a and b and a != b)

@@ -1,0 +1,127 @@
+"""``kernelprof diff``: two recorded traces, of ours or of anybody."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.diff import ProfileDiffs
+
+TRACES = Path(__file__).parents[1] / "traces"
+MLP, COMPILED = str(TRACES / "mlp.json.gz"), str(TRACES / "compiled.json.gz")
+
+
+def test_what_came_and_went_is_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", COMPILED, MLP]) == 0
+    lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
+    lines.fnmatch_lines(
+        [
+            "4 -> 5 kernels; 200.7us -> 231.4us (+15.3 %)",
+            "+ vectorized_elementwise [[]gelu] *31.9us  aten::gelu",
+            "- triton_poi_fused [[]gelu, mul] *",
+            "+ vectorized_elementwise [[]mul] *",
+            "launches: 4 -> 5",
+        ]
+    )
+
+
+def test_a_trace_differs_in_nothing_from_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", MLP, MLP]) == 0
+    assert capsys.readouterr().out == "5 kernels, the same; 231.4us -> 231.4us (+0.0 %)\n"
+
+
+def test_as_json_it_is_the_record_with_full_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", COMPILED, MLP, "--format=json"]) == 0
+    found = codec.decode(capsys.readouterr().out.encode(), ProfileDiffs)
+    assert (found.schema, found.old_processes, found.new_processes) == (1, 1, 1)
+    names = [c.new.name for h in found.processes[0].hunks for c in h.changes if c.new]
+    assert [name.split("<")[0] for name in names] == [
+        "void at::native::vectorized_elementwise_kernel"
+    ] * 2
+
+
+def test_lines_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(TRACES / "empty.json.gz"), MLP, "--lines=2"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n+ ") == 2
+    assert "... and 3 more lines" in out
+
+
+def steps(path: Path, kernels: list[list[str]]) -> str:
+    """A trace as torch.profiler writes it under a schedule: so many steps, with these kernels."""
+    events, correlation = [], 0
+    for number, names in enumerate(kernels):
+        begin = 1000 * number
+        annotation = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}"}
+        events.append({**annotation, "pid": 1, "tid": 1, "ts": begin, "dur": 900})
+        for i, name in enumerate(names):
+            correlation += 1
+            args = {"correlation": correlation, "device": 0, "stream": 7}
+            call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": args}
+            events.append({**call, "pid": 1, "tid": 1, "ts": begin + 10 * i + 1, "dur": 2})
+            kernel = {"ph": "X", "cat": "kernel", "name": name, "args": args}
+            events.append({**kernel, "pid": 0, "tid": 7, "ts": begin + 10 * i + 4, "dur": 5})
+    path.write_text(json.dumps({"traceEvents": events}))
+    return str(path)
+
+
+def test_traces_of_another_number_of_steps_are_compared_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = steps(tmp_path / "old.json", [["warm", "a", "b"], ["a", "b"], ["a", "b"]])
+    new = steps(tmp_path / "new.json", [["a", "b", "c"]] * 5)
+    assert main(["diff", old, new]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2 -> 3 kernels; 10.0us -> 15.0us (+50.0 %)"
+    assert "of 3 and 5 steps, one of the most frequent kind each" in lines
+    assert [line.split()[1] for line in lines if line[0] in "+-"] == ["c"]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("content", [b"", b"hello", b'{"traceEvents": 3}', None])
+def test_a_bad_file_on_either_side_is_exit_status_2_and_one_line(
+    which: int, content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.json"
+    if content is not None:
+        bad.write_bytes(content)
+    files = [MLP, MLP]
+    files[which] = str(bad)
+    assert main(["diff", *files]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith(f"kernelprof: {bad}: ")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--max-size=big", "--max-size: 'big'"), ("--lines=-1", "--lines: -1 is no number of lines")],
+)
+def test_a_bad_option_is_exit_status_2_and_one_line(
+    option: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", MLP, MLP, option]) == 2
+    assert capsys.readouterr().err.startswith(f"kernelprof: {words}")
+
+
+def test_it_needs_no_torch() -> None:
+    code = (
+        "import sys; from pytest_kernelprof.cli.main import main; "
+        f"status = main(['diff', {COMPILED!r}, {MLP!r}]); "
+        "sys.exit(9 if 'torch' in sys.modules else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == 0
+
+
+def test_what_the_how_to_shows_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", COMPILED, MLP]) == 0
+    how_to = (TRACES.parents[1] / "docs" / "how-to.md").read_text()
+    assert f"```\n{capsys.readouterr().out}```" in how_to
