@@ -244,29 +244,22 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
 
 def _check_rounds_of_replays(rounds: Ints, children: Ints) -> list[str]:
     """What to say of replays whose children differ from round to round."""
-    rows = _by_round(rounds, children)
-    if len(rows) < _PROVING_REPLAYS or all(row == rows[0] for row in rows):
+    of_rounds = np.split(children, np.flatnonzero(np.diff(rounds)) + 1)  # in order of time
+    if len(of_rounds) < _PROVING_REPLAYS:
+        return []
+    if all(np.array_equal(one, of_rounds[0]) for one in of_rounds):
         return []
     return [
         "graph replays have different numbers of activities from round to round "
-        f"({', '.join(str(sum(map(sum, row))) for row in rows)})"
+        f"({', '.join(str(one.sum()) for one in of_rounds)})"
     ]
-
-
-def _by_round(rounds: Ints, children: Ints) -> list[list[tuple[int, ...]]]:
-    """The children of each replay, a list for each round that has any."""
-    found: dict[int, list[tuple[int, ...]]] = {}
-    for number, row in zip(rounds.tolist(), children.tolist(), strict=True):
-        found.setdefault(number, []).append(tuple(row))
-    return list(found.values())
 
 
 def _children(trace: Trace, links: Links) -> Ints:
     """How many kernels, copies and memsets each call has; shape (calls, 3)."""
-    found = np.zeros((len(trace.calls), 3), np.int64)
     linked = links.call_of_activity != NO_ID
-    np.add.at(found, (links.call_of_activity[linked], trace.activities.kind[linked]), 1)
-    return found
+    cells = 3 * links.call_of_activity[linked] + trace.activities.kind[linked]
+    return np.bincount(cells, minlength=3 * len(trace.calls)).reshape(-1, 3)
 
 
 def _check_durations(reading: Reading) -> list[str]:

@@ -48,10 +48,13 @@ def link(trace: Trace) -> Links:
     call_of_activity = _find(
         calls.correlation, acts.correlation, of_calls, processes_of_activities(trace)
     )
-    by_id = _operators_by_id(trace)
-    parent, by_time = _by_time(trace, np.flatnonzero(by_id == NO_ID))
-    by_id[by_id == NO_ID] = by_time
-    return Links(parent, call_of_activity, by_id)
+    operator_of_call = _operators_by_id(trace)
+    # A thread without operators, as one that polls, has none around its calls.
+    has_operators = np.zeros(len(trace.threads), np.bool_)
+    has_operators[trace.operators.thread] = True
+    left = np.flatnonzero((operator_of_call == NO_ID) & has_operators[calls.thread])
+    parent, operator_of_call[left] = _by_time(trace, left)
+    return Links(parent, call_of_activity, operator_of_call)
 
 
 def processes_of_activities(trace: Trace) -> Ints:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
+# To ask something of a name takes as long as to look through so many rows for it.
+_ROWS_OF_A_QUESTION = 100
+
 
 class Coded(Generic[Value]):
     """The values of a table's rows; indexed as an array is.
@@ -73,7 +76,8 @@ class Names(Coded[str]):
     def that(self, holds: Callable[[str], object]) -> Bools:
         """Of which rows something holds of the name: asked once for each text."""
         verdict = np.zeros(len(self.texts), np.bool_)
-        for code in self._present():
+        few = len(self.texts) * _ROWS_OF_A_QUESTION < len(self)
+        for code in range(len(self.texts)) if few else self._present():
             verdict[code] = bool(holds(self.texts[code]))
         found: Bools = verdict[self.codes]
         return found

@@ -15,12 +15,13 @@ import numpy as np
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording, believable
-from pytest_kernelprof.trace.columns import Builder, DoesNotFitError
+from pytest_kernelprof.trace.columns import Builder
 from pytest_kernelprof.trace.events import Decoder, sort_out
 from pytest_kernelprof.trace.layout import LaidOutByTorch
 from pytest_kernelprof.trace.model import Activities, Calls, Frames, Operators, Spans, Trace, Waits
 from pytest_kernelprof.trace.quotes import escape_quotes
 from pytest_kernelprof.trace.source import MOST_BYTES, opened, whole
+from pytest_kernelprof.trace.values import DoesNotFitError
 from pytest_kernelprof.trace.vocabulary import back_end_of
 
 if TYPE_CHECKING:

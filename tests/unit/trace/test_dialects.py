@@ -101,6 +101,15 @@ def test_the_queue_of_todays_rocm_is_its_stream(tmp_path: Path) -> None:
     assert profile_of(tmp_path, hip("hipLaunchKernel", 1, 1), k).kernels[0].stream == 3
 
 
+def test_all_numbers_of_a_kernel_are_read_under_other_names(tmp_path: Path) -> None:
+    k = on_amd("k", 5, 1, grid=[2, 3, 4], block=[64, 1, 1])
+    k["args"] |= {"stream": None, "hsa_queue": 3, "shared memory": 1024.0}
+    k["args"] |= {"registers per thread": "0x20"}
+    read = profile_of(tmp_path, hip("hipLaunchKernel", 1, 1), k).kernels[0]
+    assert (read.grid, read.block, read.stream) == ((2, 3, 4), (64, 1, 1), 3)
+    assert (read.registers, read.shared_memory) == (32, 1024)
+
+
 def test_what_triton_writes_on_operators_is_not_read_there(tmp_path: Path) -> None:
     args = {"grid": "grid(100,)", "stream": "none", "kernel_backend": "triton", "bytes": [1]}
     node = span("cpu_op", "triton_poi", 0, 20, **args)
