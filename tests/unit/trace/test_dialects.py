@@ -105,7 +105,11 @@ def test_all_numbers_of_a_kernel_are_read_under_other_names(tmp_path: Path) -> N
     k = on_amd("k", 5, 1, grid=[2, 3, 4], block=[64, 1, 1])
     k["args"] |= {"stream": None, "hsa_queue": 3, "shared memory": 1024.0}
     k["args"] |= {"registers per thread": "0x20"}
-    read = profile_of(tmp_path, hip("hipLaunchKernel", 1, 1), k).kernels[0]
+    copy = span("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 2, 1, device=2, correlation=2)
+    calls = [hip("hipLaunchKernel", 1, 1), hip("hipMemcpyAsync", 1.5, 2)]
+    profile = profile_of(tmp_path, calls, k, copy)  # which has no grid
+    assert profile.memcpys_h2d == 1
+    read = profile.kernels[0]
     assert (read.grid, read.block, read.stream) == ((2, 3, 4), (64, 1, 1), 3)
     assert (read.registers, read.shared_memory) == (32, 1024)
 
