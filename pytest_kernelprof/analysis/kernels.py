@@ -11,6 +11,7 @@ from pytest_kernelprof.analysis.device_metrics import directions
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Wait
 from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, NO_ID
+from pytest_kernelprof.trace.correlation import nearest
 from pytest_kernelprof.trace.names import Names
 
 if TYPE_CHECKING:
@@ -139,13 +140,10 @@ def _chain(
 def _users(reading: Reading) -> Ints:
     """For each operator itself or, of an annotation of ours, the next one around it that is none;
     at the end that of ``NO_ID``."""
-    ops, parent = reading.trace.operators, reading.links.parent
+    ops = reading.trace.operators
     prefix = OwnNames(reading.trace.recording.nonce).prefix
     ours = ops.annotation & ops.name.that(lambda name: name.startswith(prefix))
-    found: Ints = np.append(np.where(ours, parent, np.arange(len(parent))), NO_ID)
-    while not np.array_equal(further := found[found], found):
-        found = further
-    return found
+    return nearest(reading.links.parent, ~ours)
 
 
 class Sequences:

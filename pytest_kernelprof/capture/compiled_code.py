@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
 
 _CALLED = re.compile(r"## Call CompiledFxGraph (\S+) ##")
 _PYBINDING = re.compile(r"async_compile\.cpp\w*\(")
@@ -61,9 +61,13 @@ class CompiledCode:
             tuple(dict.fromkeys(self.unseen + other.unseen)),
         )
 
-    def all_unseen(self, rounds: Iterable[list[str]]) -> tuple[str, ...]:
-        """What the operators of some rounds do not tell of what ran in them, in words."""
-        unclear = sorted({n for names in rounds for n in self.batched if names.count(n) > 1})
+    def all_unseen(self, repeated: Set[str]) -> tuple[str, ...]:
+        """What the operators of the rounds do not tell of what ran in them, in words.
+
+        Args:
+            repeated: the names of those that some round has more than once.
+        """
+        unclear = sorted(self.batched & repeated)
         return (*self.unseen, *([_ONE_A_MATRIX.format(", ".join(unclear))] if unclear else []))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of
-from pytest_kernelprof.trace.rounds import round_of_time
+from pytest_kernelprof.trace.rounds import repeated, round_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,18 +166,17 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
 
     ops = reading.trace.operators
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    rounds: list[list[str]] = [
-        ops.name[(of_round == number) & ~ops.annotation].tolist()
-        for number in range(reading.rounds)
-    ]
-    annotations: list[str] = ops.name[(of_round != NO_ID) & ops.annotation].tolist()
-    operators = set(itertools.chain.from_iterable(rounds))
-    code = code_of_graphs(operators, set(annotations))
+    inside = of_round != NO_ID
+    operators = ops.name[inside & ~ops.annotation].distinct()
+    code = code_of_graphs(operators, ops.name[inside & ops.annotation].distinct())
     if watched is not None:
         code |= watched.code(operators)
     computing = tuple(compute_operators(ops.name.distinct(), code.kernels))
     unclear = tuple(map(_FUNCTION.format, functions_called(operators.intersection(computing))))
-    return {"compute_operators": computing, "unseen": (*code.all_unseen(rounds), *unclear)}
+    return {
+        "compute_operators": computing,
+        "unseen": (*code.all_unseen(repeated(ops, of_round)), *unclear),
+    }
 
 
 def refuse_blind(device: Device, facts: SessionFacts) -> None:

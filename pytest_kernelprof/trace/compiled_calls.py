@@ -11,7 +11,10 @@ from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, LOOKUP, REGION_BEGINS
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.trace.arrays import Bools
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.trace.arrays import Bools, Ints
+    from pytest_kernelprof.trace.model import Operators
     from pytest_kernelprof.trace.reading import Reading
 
 
@@ -25,26 +28,25 @@ def missed_lookups(reading: Reading) -> int:
     ops = reading.trace.operators
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
     looks = ops.name.are(LOOKUP) & (of_round != NO_ID)
-    return sum(
-        _missed(reading, looks & (ops.thread == thread), thread)
-        for thread in set(ops.thread[looks].tolist())
-    )
+    if not looks.any():
+        return 0
+    by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time
+    threads = np.split(by_thread, np.flatnonzero(np.diff(ops.thread[by_thread])) + 1)
+    return sum(_missed(_following(ops, looks, rows)) for rows in threads if looks[rows].any())
 
 
-def _missed(reading: Reading, looks: Bools, thread: int) -> int:
+def _missed(followed_by: Sequence[str]) -> int:
     """How many of the lookups of one thread find nothing."""
     missed, of_compiler = 0, False
-    for following in reversed(_following(reading, looks, thread)):
+    for following in reversed(followed_by):
         if following != LOOKUP:
             of_compiler = following == REGION_BEGINS
         missed += not of_compiler and COMPILED_REGION.search(following) is None
     return missed
 
 
-def _following(reading: Reading, looks: Bools, thread: int) -> list[str]:
-    """The names of the operators that follow these on their thread; empty where none does."""
-    ops = reading.trace.operators
-    mine = np.flatnonzero(ops.thread == thread)
-    after = np.searchsorted(ops.start[mine], ops.end[looks], side="left")
-    names: list[str] = [*map(str, ops.name[mine].tolist()), ""]
-    return [names[i] for i in after.tolist()]
+def _following(ops: Operators, looks: Bools, rows: Ints) -> list[str]:
+    """The names of the operators that follow the lookups of a thread, whose rows these are; empty
+    where none does."""
+    after = np.searchsorted(ops.start[rows], ops.end[rows[looks[rows]]], side="left")
+    return [ops.name[rows[i]] if i < len(rows) else "" for i in after.tolist()]

@@ -148,6 +148,15 @@ def within(parent: Ints, chosen: Bools) -> Bools:
     return inside
 
 
+def nearest(parent: Ints, chosen: Bools) -> Ints:
+    """For each operator itself where it is chosen, else the innermost of the chosen around it, or
+    ``NO_ID``. One more at the end is that of ``NO_ID``."""
+    found = np.append(np.where(chosen, np.arange(len(parent)), parent), NO_ID)
+    while not np.array_equal(further := found[found], found):
+        found = further
+    return found
+
+
 def outermost(parent: Ints) -> Ints:
     """For each operator the outermost one around it, or itself."""
     rows = np.arange(len(parent))

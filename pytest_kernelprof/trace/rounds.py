@@ -14,7 +14,8 @@ from pytest_kernelprof.trace.correlation import processes_of_activities
 if TYPE_CHECKING:
     from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.correlation import Links
-    from pytest_kernelprof.trace.model import Trace
+    from pytest_kernelprof.trace.model import Operators, Trace
+    from pytest_kernelprof.trace.names import Names
 
 _BEGINNING, _END = -(2**62), 2**62
 
@@ -117,6 +118,16 @@ def round_of_time(rounds: tuple[Round, ...], at: Ints, *, late: bool) -> Ints:
     i = np.searchsorted(starts, at, side="right") - 1
     inside = (i >= 0) & (at <= ends[np.maximum(i, 0)])
     return np.where(inside, i, NO_ID)
+
+
+def repeated(ops: Operators, of_round: Ints) -> set[str]:
+    """The names of operators that some round has more than once."""
+    rows = np.flatnonzero((of_round != NO_ID) & ~ops.annotation)
+    names, numbers = ops.name[rows], of_round[rows]
+    order = np.lexsort((names.codes, numbers))
+    same = (np.diff(names.codes[order]) == 0) & (np.diff(numbers[order]) == 0)
+    found: Names = names[order[1:][same]]
+    return found.distinct()
 
 
 def round_of_activity(trace: Trace, links: Links, layout: Layout) -> Ints:

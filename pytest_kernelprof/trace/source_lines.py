@@ -8,12 +8,13 @@ import numpy as np
 
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.trace.arrays import NO_ID
-from pytest_kernelprof.trace.correlation import ancestors
+from pytest_kernelprof.trace.correlation import nearest
 from pytest_kernelprof.trace.nesting import enclosing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from pytest_kernelprof.trace.arrays import Ints
     from pytest_kernelprof.trace.correlation import Links
     from pytest_kernelprof.trace.model import Trace
 
@@ -25,14 +26,15 @@ def annotated_lines(trace: Trace, links: Links) -> dict[int, str]:
     the line of ``backward()`` would be the same for all. Any other takes the innermost line
     annotation around it.
     """
+    names, prefix = trace.operators.name, OwnNames(trace.recording.nonce).line
+    annotations = trace.operators.annotation & names.that(lambda name: name.startswith(prefix))
+    around = nearest(links.parent, annotations)
     forward = _forward_of_backward(trace)
-    lines: dict[int, str] = {}
-    for operator in range(len(trace.operators)):
-        origin = next((forward[i] for i in ancestors(links, operator) if i in forward), operator)
-        line = _line_around(trace, links, origin) or _line_around(trace, links, operator)
-        if line is not None:
-            lines[operator] = line
-    return lines
+    origin = np.append(forward, NO_ID)[nearest(links.parent, forward != NO_ID)]
+    line = np.where(around[origin] != NO_ID, around[origin], around)[:-1]
+    rows = np.flatnonzero(line != NO_ID)
+    texts = [name[len(prefix) :] for name in names[line[rows]].tolist()]
+    return dict(zip(rows.tolist(), texts, strict=True))
 
 
 def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
@@ -65,26 +67,19 @@ def _line(frame: str) -> str:
     return f"{file}:{rest.partition(')')[0]}"
 
 
-def _line_around(trace: Trace, links: Links, operator: int) -> str | None:
-    prefix = OwnNames(trace.recording.nonce).line
-    for above in ancestors(links, operator):
-        name: str = trace.operators.name[above]
-        if trace.operators.annotation[above] and name.startswith(prefix):
-            return name[len(prefix) :]
-    return None
-
-
-def _forward_of_backward(trace: Trace) -> dict[int, int]:
+def _forward_of_backward(trace: Trace) -> Ints:
+    """For each operator the forward one that an arrow of autograd's leads from, else ``NO_ID``."""
     ops, flows = trace.operators, trace.flows
-    at = {
-        (int(thread), int(start)): i
-        for i, (thread, start) in enumerate(zip(ops.thread, ops.start, strict=True))
-        if not ops.annotation[i]
-    }
-    pairs: dict[int, int] = {}
-    for row in range(len(flows.forward_at)):
-        forward = at.get((int(flows.forward_thread[row]), int(flows.forward_at[row])))
-        backward = at.get((int(flows.backward_thread[row]), int(flows.backward_at[row])))
-        if forward is not None and backward is not None:
-            pairs[backward] = forward
-    return pairs
+    found = np.full(len(ops), NO_ID, np.int64)
+    rows = np.flatnonzero(~ops.annotation)
+    row_at = dict(zip(_places(ops.thread[rows], ops.start[rows]), rows.tolist(), strict=True))
+    begins = _places(flows.forward_thread, flows.forward_at)
+    ends = _places(flows.backward_thread, flows.backward_at)
+    for begin, end in zip(begins, ends, strict=True):
+        if begin in row_at and end in row_at:
+            found[row_at[end]] = row_at[begin]
+    return found
+
+
+def _places(thread: Ints, at: Ints) -> Iterator[tuple[int, int]]:
+    return zip(thread.tolist(), at.tolist(), strict=True)

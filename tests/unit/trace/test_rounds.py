@@ -5,8 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from built import annotation, kernel, launched, marks_of, operator, profile_of, round_of
+from built import (
+    annotation,
+    kernel,
+    launched,
+    marks_of,
+    operator,
+    profile_of,
+    reading_of_events,
+    round_of,
+)
 from corpus import reading
+
+from pytest_kernelprof.trace.rounds import repeated, round_of_time
 
 FIRST, LAST = "kernelprof::sentinel#first", "kernelprof::sentinel#last"
 
@@ -44,6 +55,19 @@ def test_work_launched_between_rounds_belongs_to_none(tmp_path: Path) -> None:
 def test_work_of_other_threads_counts_by_its_time(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, round_of(0, 0, 100), launched("k", 50, 1, tid=99))
     assert profile.metrics["kernels"].rounds == (1,)
+
+
+def test_a_name_is_repeated_where_one_round_has_it_twice(tmp_path: Path) -> None:
+    found = reading_of_events(
+        tmp_path,
+        *(round_of(0, 0, 100), operator("once a round", 10, 1), operator("twice", 20, 9)),
+        *(operator("twice", 23, 1, tid=2), annotation("mine", 30, 1), annotation("mine", 40, 1)),
+        *(round_of(1, 200, 100), operator("once a round", 210, 1)),
+        *(operator("outside", 310, 1), operator("outside", 320, 1)),
+    )
+    ops = found.trace.operators
+    of_round = round_of_time(found.layout.rounds, ops.start, late=False)
+    assert repeated(ops, of_round) == {"twice"}
 
 
 def test_a_kernel_without_launch_call_belongs_to_the_round_in_which_it_ran(
