@@ -12,7 +12,7 @@ from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Wait
 from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.correlation import nearest
-from pytest_kernelprof.trace.names import Names
+from pytest_kernelprof.trace.names import Coded, Names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,9 +121,13 @@ def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
         before += (distinct // len(names.texts)).tolist()
         at[rows] = above[at[rows]]
         rows = rows[at[rows] != NO_ID]
-    nodes = node.tolist()
-    chain = {one: _chain(one, last, before, names.texts) for one in set(nodes)}
-    return list(map(chain.__getitem__, nodes))
+    used = np.zeros(len(last), np.bool_)
+    used[node] = True
+    known = [
+        _chain(one, last, before, names.texts) if is_used else ()
+        for one, is_used in enumerate(used.tolist())
+    ]
+    return Coded(node, known).tolist()
 
 
 def _chain(

@@ -56,7 +56,10 @@ class Coded(Generic[Value]):
 
     def tolist(self) -> list[Value]:
         """The value of each row; rows that are equal have the same object."""
-        return list(map(self.values.__getitem__, self.codes.tolist()))
+        if len(self.values) > len(self):  # as of a part of a table
+            return list(map(self.values.__getitem__, self.codes.tolist()))
+        found: list[Value] = np.fromiter(self.values, object, len(self.values))[self.codes].tolist()
+        return found
 
 
 class Names(Coded[str]):
