@@ -43,6 +43,7 @@ _INNER = (
 _DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
 # After which nothing is known of what the test was to show: an ERROR, whatever it expects.
 _NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError)
+_OURS = (KernelprofError, LimitExceeded)
 
 
 def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -51,6 +52,9 @@ def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     for error in _chain(excinfo.value):
         _without_our_frames(error)
     excinfo.traceback = Traceback(excinfo.tb)
+    if isinstance(excinfo.value, _OURS) and _by_a_hook(excinfo.value):
+        # Told without frames (below); pytest would read the source of each before.
+        excinfo.traceback = excinfo.traceback[-1:]
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -108,7 +112,7 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
             del report.wasxfail
         if report.when == "call":
             report.kernelprof_error = True  # type: ignore[attr-defined]
-    if not isinstance(error, (KernelprofError, LimitExceeded)) or not report.failed:
+    if not isinstance(error, _OURS) or not report.failed:
         return
     words = str(error) if isinstance(error, LimitExceeded) else f"{type(error).__name__}: {error}"
     if _by_a_hook(error):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import _pytest
 import pytest
 
 import pytest_kernelprof
@@ -87,3 +88,19 @@ def test_errors_that_are_each_others_context_end() -> None:
         raise one
 
     assert len(files_of(circle)) == 2
+
+
+@pytest.mark.parametrize(("error", "shown"), [(MarkerError("mine"), 1), (KeyError("mine"), 2)])
+def test_of_our_error_by_a_hook_which_is_told_without_frames_pytest_is_given_one_to_read(
+    error: Exception, shown: int
+) -> None:
+    names: dict[str, Any] = {"error": error}
+    file = Path(_pytest.__file__).with_name("double.py")
+    exec(compile("def hook(): it()\ndef it(): raise error", str(file), "exec"), names)
+    with pytest.raises(type(error)):
+        names["hook"]()
+    assert error.__traceback__
+    error.__traceback__ = error.__traceback__.tb_next  # without this test's own frame
+    excinfo = pytest.ExceptionInfo.from_exception(error)
+    hide_our_frames(excinfo)
+    assert [entry.name for entry in excinfo.traceback] == ["hook", "it"][-shown:]
