@@ -8,7 +8,10 @@ import os
 import pkgutil
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib import metadata as packages
 from pathlib import Path
 
 import pytest
@@ -26,34 +29,73 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load what inner runs need; xdist's controller runs none."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         load()
+        remember_what_is_installed()
         # The processes that tests start import torch, which takes half as long again when it is
         # traced, and run what is measured here as well.
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 
+def pytest_collection_finish() -> None:
+    """Each inner run collects garbage, and torch and the tests are a million objects to look
+    through: they stay."""
+    gc.collect()
+    gc.freeze()
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Coverage looks away: torch loads half as long again when each of its lines is looked at."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+
+
 def load() -> None:
     # The tensors are small: a second thread only waits, on a busy machine for tens of milliseconds.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with untraced():
+        import torch
     # Pytester forgets modules that an inner run loads. torch cannot be loaded twice, and our own
     # state (the profiler is brought up once per process) must not be lost: so all are loaded
     # before.
     for module in pkgutil.walk_packages(pytest_kernelprof.__path__, "pytest_kernelprof."):
         importlib.import_module(module.name)
-    import torch
+    with untraced():
+        # So must what torch loads when it first profiles.
+        profile = importlib.import_module("pytest_kernelprof.api").profile
+        profile(torch.ones, 1, device="cpu", rounds=1)
+        # And what it loads when it first compiles.
+        torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
+        importlib.import_module("torch._inductor.compile_fx")
 
-    # So must what torch loads when it first profiles.
-    importlib.import_module("pytest_kernelprof.api").profile(torch.ones, 1, device="cpu", rounds=1)
-    # And what it loads when it first compiles.
-    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
-    importlib.import_module("torch._inductor.compile_fx")
-    # Each inner run collects garbage, and torch is a million objects to look through: they stay.
-    gc.collect()
-    gc.freeze()
+
+class Installed(packages.PathDistribution):
+    """An installed distribution whose files are read once."""
+
+    metadata = cached_property(packages.PathDistribution.metadata.fget)
+    entry_points = cached_property(packages.PathDistribution.entry_points.fget)
+    files = cached_property(packages.PathDistribution.files.fget)
+
+
+def remember_what_is_installed() -> None:
+    """Each inner run asks all that is installed for plugins, which takes a quarter of its time."""
+    found = [
+        Installed(one._path) if isinstance(one, packages.PathDistribution) else one
+        for one in packages.distributions()
+    ]
+    packages.distributions = lambda: found
 
 
 # Installed for tests/integration/test_company.py: in other inner runs they would shuffle tests,
-# take over coroutines, and so on. Likewise, by pyproject.toml, in this one.
-NOT_UNASKED = ("asyncio", "pytest_forked", "randomly", "rerunfailures", "timeout")
+# take over coroutines, and so on. Likewise, by pyproject.toml, in this one. The last two take a
+# fifth of the time of a small run.
+NOT_UNASKED = (
+    *("asyncio", "pytest_forked", "randomly", "rerunfailures", "timeout"),
+    *("benchmark", "pytest_cov"),
+)
 
 
 @pytest.fixture

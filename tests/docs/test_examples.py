@@ -32,7 +32,9 @@ def test_an_example_runs_as_it_stands(
         assert result.ret == 0
         return
     pytester.makepyfile(code)
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--strict-markers")
+    result = pytester.runpytest_inprocess(
+        *("-p", "no:cacheprovider", "-p", "benchmark", "--strict-markers")
+    )
     outcomes = result.parseoutcomes()
     assert result.ret == 0
     assert outcomes.get("passed", 0) >= 1

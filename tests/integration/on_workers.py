@@ -72,7 +72,8 @@ def run_all(
         here.chdir(folder)
         result = pytester.runpytest_inprocess(
             *two_workers(python),
-            *("--dist=loadfile", "-p", "no:cacheprovider", "--kernelprof-device=cpu"),
+            *("--dist=loadfile", "-p", "no:cacheprovider", "-p", "benchmark"),
+            "--kernelprof-device=cpu",
             *together.arguments,
             plugins=[seen],
         )

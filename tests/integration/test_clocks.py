@@ -60,6 +60,7 @@ def test_the_clock_of_pytest_benchmark_is_ours_too(run: Run) -> None:
 def test_it(kernel_benchmark, benchmark, clock):
     kernel_benchmark.run(slow, setup=lambda: None, rounds=3)
     assert benchmark.stats["min"] >= 0.004
-"""
+""",
+        *("-p", "benchmark"),
     )
     result.assert_outcomes(passed=3)

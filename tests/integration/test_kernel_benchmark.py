@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,14 @@ from typing import Any
 import pytest
 
 Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture(autouse=True)
+def _there(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-benchmark is loaded as for users, who do not ask for it."""
+    others = os.environ["PYTEST_ADDOPTS"].replace("-p no:benchmark", "")
+    monkeypatch.setenv("PYTEST_ADDOPTS", others)
+
 
 TRACES = Path(__file__).parents[1] / "traces"
 # Short, and with few rounds: what is looked at is what is timed, not how well.

@@ -61,7 +61,7 @@ def test_assertion(kernel_profile, kernelprof_device):
 
 @pytest.mark.parametrize("style", ["auto", "long", "short", "native"])
 def test_no_style_shows_a_frame_of_ours(run: Run, style: str) -> None:
-    result = run(RAISES, f"--tb={style}")
+    result = run(RAISES, f"--tb={style}", "-p", "benchmark")
     ours = [
         line
         for line in result.outlines
