@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import metadata as packages
 from pathlib import Path
 
@@ -139,3 +139,12 @@ def python(request: pytest.FixtureRequest, once: Once) -> str:
         return sys.executable
     owner = os.getppid() if hasattr(request.config, "workerinput") else os.getpid()
     return str(once("python", lambda folder: warm_python.make(folder, owner)) / "python")
+
+
+PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+
+
+@pytest.fixture
+def run_apart(pytester: pytest.Pytester, python: str) -> Callable[..., pytest.RunResult]:
+    """Run pytest in a process of its own, which has loaded torch, and nothing of ours."""
+    return partial(pytester.run, python, "-c", PYTEST, "-p", "no:cacheprovider")

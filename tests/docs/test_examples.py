@@ -24,12 +24,13 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("how", "code"), EXAMPLES)
 def test_an_example_runs_as_it_stands(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, how: str, code: str
+    pytester: pytest.Pytester, python: str, monkeypatch: pytest.MonkeyPatch, how: str, code: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLE_PROJECT), prepend=os.pathsep)
     if how == "script":
-        result = pytester.runpython(pytester.makepyfile(example=code))
-        assert result.ret == 0
+        pytester.makepyfile(example=code)
+        run = "import runpy; runpy.run_path('example.py', run_name='__main__')"
+        assert pytester.run(python, "-c", run).ret == 0
         return
     pytester.makepyfile(code)
     result = pytester.runpytest_inprocess(

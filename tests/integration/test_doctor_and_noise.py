@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from pytest_kernelprof.schema.run import Conditions, Neighbour
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 
 
+Here = Callable[..., tuple[int, str, str]]
+
+
 def kernelprof(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return subprocess.run(
@@ -31,6 +35,20 @@ def kernelprof(*arguments: str, **environment: str) -> subprocess.CompletedProce
         timeout=300,
         env={**os.environ, "PYTHONPATH": path, **environment},
     )
+
+
+@pytest.fixture
+def here(python: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """Run the command in this process; those that it starts have loaded torch already."""
+    monkeypatch.setattr(sys, "executable", python)
+
+    def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        return main(list(arguments)), *capsys.readouterr()
+
+    return run
 
 
 def test_the_doctor_is_useful_without_a_gpu() -> None:
@@ -64,22 +82,22 @@ def test_the_doctor_without_torch_fails_with_the_remedy_and_no_traceback(broken:
     lines.fnmatch_lines(["fail * torch * torch cannot be imported*", "* -> install *", "ok *"])
 
 
-def test_the_doctor_names_another_tool() -> None:
-    done = kernelprof("doctor", NSYS_PROFILING_SESSION_ID="1")
-    assert done.returncode == 0
-    assert "Nsight Systems" in done.stdout
+def test_the_doctor_names_another_tool(here: Here) -> None:
+    status, out, _ = here("doctor", NSYS_PROFILING_SESSION_ID="1")
+    assert status == 0
+    assert "Nsight Systems" in out
 
 
-def test_the_doctor_survives_variables_that_are_no_text() -> None:
-    done = kernelprof("doctor", KINETO_CONFIG="a\udcffb")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "KINETO_CONFIG=a\\udcffb" in done.stdout
+def test_the_doctor_survives_variables_that_are_no_text(here: Here) -> None:
+    status, out, errors = here("doctor", KINETO_CONFIG="a\udcffb")
+    assert (status, errors) == (0, "")
+    assert "KINETO_CONFIG=a\\udcffb" in out
 
 
-def test_noise_on_the_cpu_prints_the_margin_of_the_latency() -> None:
-    done = kernelprof("noise", "--device=cpu", "--rounds=8", "--processes=2")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = pytest.LineMatcher(done.stdout.splitlines())
+def test_noise_on_the_cpu_prints_the_margin_of_the_latency(here: Here) -> None:
+    status, out, errors = here("noise", "--device=cpu", "--rounds=8", "--processes=2")
+    assert (status, errors) == (0, "")
+    lines = pytest.LineMatcher(out.splitlines())
     lines.fnmatch_lines(
         [
             "CPU (*), torch *: 8 rounds in each of 2 processes",
@@ -158,11 +176,10 @@ def test_disturbed_times_give_no_margins() -> None:
     assert lines_of(report)[-1].startswith("No margins: measure again when the GPU is cool")
 
 
-def test_noise_on_a_gpu_that_is_not_there_is_exit_status_2_and_one_line() -> None:
-    done = kernelprof("noise", "--device=cuda", CUDA_VISIBLE_DEVICES="")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+def test_noise_on_a_gpu_that_is_not_there_is_exit_status_2_and_one_line(here: Here) -> None:
+    status, out, errors = here("noise", "--device=cuda", CUDA_VISIBLE_DEVICES="")
+    assert (status, out) == (2, "")
+    (line,) = errors.splitlines()
     assert line.startswith("kernelprof: process 1 ended with status 2: no GPU: ")
 
 

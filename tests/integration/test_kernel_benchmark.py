@@ -206,13 +206,13 @@ def test_a_blocked_pytest_benchmark_is_an_error_with_the_remedy(run: Run) -> Non
 
 @pytest.mark.parametrize("there", [True, False])
 def test_the_bridge_does_not_depend_on_how_plugins_are_loaded(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, there: bool
+    pytester: pytest.Pytester, run_apart: Run, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile("def test_it(kernel_benchmark):\n    assert kernel_benchmark(int) == 0\n")
     plugins = ["pytest_kernelprof.plugin.hooks"] + ["pytest_benchmark.plugin"] * there
     chosen = [argument for name in plugins for argument in ("-p", name)]
-    result = pytester.runpytest_subprocess(*chosen, "--kernelprof-device=cpu")
+    result = run_apart(*chosen, *QUICK * there, "--kernelprof-device=cpu")
     result.assert_outcomes(**{"passed" if there else "errors": 1})
 
 

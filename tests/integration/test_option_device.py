@@ -67,11 +67,11 @@ def test_a_test_without_limits_skips_without_a_gpu_too(run: Run, no_gpu: None) -
 
 
 def test_hidden_gpus_are_named_as_the_cause_where_torch_has_cuda(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, run_apart: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     pytester.makepyfile("def test_it(kernel_profile): kernel_profile(lambda: None)\n")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs")
+    result = run_apart("-rs")
     result.assert_outcomes(skipped=1)
     built = "is built without CUDA" in result.stdout.str()
     assert built or "CUDA_VISIBLE_DEVICES='' leaves none visible to torch" in result.stdout.str()

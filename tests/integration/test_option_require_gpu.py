@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from on_workers import two_workers
 
 Run = Callable[..., pytest.RunResult]
 
@@ -79,10 +80,12 @@ def test_it(kernel_profile, kernelprof_device):
 
 
 def test_with_workers_a_gpu_test_fails_too(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     pytester.makepyfile("def test_it(kernel_profile): kernel_profile(lambda: None)\n")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", REQUIRE, "-n2")
+    result = pytester.runpytest_inprocess(
+        *("-p", "no:cacheprovider", REQUIRE), *two_workers(python)
+    )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no GPU: *"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 TESTS = """
@@ -21,46 +19,46 @@ class Seen:
     """What each worker sees as its GPUs, in a run of its own."""
 
     def __init__(
-        self, pytester: pytest.Pytester, folder: Path, monkeypatch: pytest.MonkeyPatch
+        self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, python: str
     ) -> None:
-        self._pytester, self._folder, self._monkeypatch = pytester, folder, monkeypatch
+        self._pytester, self._monkeypatch, self._python = pytester, monkeypatch, python
+        self._folder = pytester.mkdir("seen")
 
-    def __call__(self, variable: str, *options: str) -> set[str]:
+    def __call__(self, variable: str, workers: int) -> set[str]:
         self._monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
-        self._monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
         self._pytester.makepyfile(test_it=TESTS.format(folder=str(self._folder)))
-        result = self._pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+        with_workers = [f"--tx={workers}*popen//python={self._python}", "--dist=load"]
+        result = self._pytester.runpytest_inprocess(
+            *("-p", "no:cacheprovider"), *with_workers * bool(workers)
+        )
         result.assert_outcomes(passed=6)
-        names = {path.name for path in self._folder.iterdir() if " " in path.name}
-        for name in names:
-            (self._folder / name).unlink()
-        return names
+        return {path.name for path in self._folder.iterdir()}
 
 
 @pytest.fixture
-def seen(pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seen:
-    return Seen(pytester, tmp_path, monkeypatch)
+def seen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, python: str) -> Seen:
+    return Seen(pytester, monkeypatch, python)
 
 
 def test_each_worker_sees_one_gpu(seen: Seen) -> None:
-    assert seen("0,1", "-n2") == {"gw0 0", "gw1 1"}
+    assert seen("0,1", 2) == {"gw0 0", "gw1 1"}
 
 
 def test_more_workers_than_gpus_share_them(seen: Seen) -> None:
-    assert seen("GPU-a,GPU-b", "-n3") == {"gw0 GPU-a", "gw1 GPU-b", "gw2 GPU-a"}
+    assert seen("GPU-a,GPU-b", 3) == {"gw0 GPU-a", "gw1 GPU-b", "gw2 GPU-a"}
 
 
 def test_one_gpu_stays_as_it_is(seen: Seen) -> None:
-    assert seen("1", "-n2") == {"gw0 1", "gw1 1"}
+    assert seen("1", 2) == {"gw0 1", "gw1 1"}
 
 
 def test_without_workers_nothing_changes(seen: Seen) -> None:
-    assert seen("0,1", "-n0") == {"none 0,1"}
+    assert seen("0,1", 0) == {"none 0,1"}
 
 
 def test_it_can_be_switched_off(seen: Seen, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nkernelprof_spread_workers = false\n")
-    assert seen("0,1", "-n2") == {"gw0 0,1", "gw1 0,1"}
+    assert seen("0,1", 2) == {"gw0 0,1", "gw1 0,1"}
 
 
 def test_nonsense_is_a_usage_error_that_names_the_key(pytester: pytest.Pytester) -> None:

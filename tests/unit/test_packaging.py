@@ -90,7 +90,7 @@ def test_a_missing_pytest_benchmark_is_an_error_that_names_the_extra(
     metadata: Any, pytester: pytest.Pytester
 ) -> None:
     pytester.makepyfile("def test_it(kernel_benchmark): pass")
-    ran = pytester.runpytest_subprocess("-p", "no:benchmark", "--kernelprof-device=cpu")
+    ran = pytester.runpytest_inprocess("-p", "no:benchmark", "--kernelprof-device=cpu")
     ran.assert_outcomes(errors=1)
     ran.stdout.fnmatch_lines(
         ["*needs pytest-benchmark*pip install 'pytest-kernelprof?benchmark?'*"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from pytest_kernelprof.cli import checks
@@ -25,7 +27,8 @@ def test_the_drivers_version(text: str, version: str) -> None:
     assert driver_version(text) == version
 
 
-def test_this_machine_answers() -> None:
+def test_this_machine_answers(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", python)  # which has loaded torch
     machine = examine_machine()
     assert machine.torch.version
     assert bool(machine.torch.why_no_gpu) is bool(why_no_gpu())

@@ -22,8 +22,8 @@ from pytest_kernelprof.device.inventory import (
 )
 
 
-def printed(code: str) -> tuple[str, str]:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def printed(code: str, python: str = sys.executable) -> tuple[str, str]:
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr.strip()
 
 
@@ -100,11 +100,12 @@ def test_profiling_writes_nothing_to_stderr() -> None:
     assert (out, err) == ("1", "")
 
 
-def test_a_log_level_that_the_user_chose_is_kept() -> None:
+def test_a_log_level_that_the_user_chose_is_kept(python: str) -> None:
     out, _ = printed(
         "import os; os.environ['KINETO_LOG_LEVEL'] = '3'\n"
         "from pytest_kernelprof.device.inventory import load_torch; load_torch()\n"
-        "print(os.environ['KINETO_LOG_LEVEL'])"
+        "print(os.environ['KINETO_LOG_LEVEL'])",
+        python,
     )
     assert out == "3"
 
