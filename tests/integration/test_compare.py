@@ -166,41 +166,45 @@ def test_it(kernel_profile, kernelprof_device):
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ("compare(three(), three)", "*expected a callable, got Tensor tensor(*; write compare(f,*"),
-        ("compare(three, 3)", "*expected a callable, got int*"),
-        ('compare(three, three, metric="cuda_time")', "*on the CPU there is latency alone*"),
-        ('compare(three, three, metric="speed")', "*metric='speed': expected one of cuda_time, *"),
-        ("compare(three, three, rounds=0)", "*rounds=0: expected a whole number of one or more*"),
-        (
-            "compare(three, three).min_speedup('1.5')",
-            "*min_speedup('1.5'): expected a number above*",
-        ),
-        (
-            "compare(three, three).min_speedup(-1)",
-            "*min_speedup(-1): expected a number above zero*",
-        ),
-        ("compare(three, three).not_slower(by=2)", '*The form is: not_slower(by="2%")*'),
-        ('compare(three, three).not_slower(by="fast")', '*The form is: not_slower(by="2%")*'),
-        ("compare(three, three).min_speedup(10**400)", "*expected a number above zero*"),
-        ("compare(three, three).min_speedup(True)", "*min_speedup(True): expected a number above*"),
-        ('compare_all({1: three, "b": three}, reference="b")', "*1: expected a name as text*"),
-        ('compare_all({"a": three, "b": three}, reference=["a"])', "*is none of 'a', 'b'*"),
-        ('compare_all({"a": three}, reference="a")', "*expected two callables or more, by name*"),
-        ('compare_all({"a": three, "b": three}, reference="c")', "*'c' is none of 'a', 'b'*"),
-    ],
-)
-def test_nonsense_is_an_error_with_the_right_form(run: Run, call: str, message: str) -> None:
-    result = run(
-        f"""
-def test_it(kernel_profile, kernelprof_device):
+NONSENSE = [
+    ("compare(three(), three)", "*expected a callable, got Tensor tensor(*; write compare(f,*"),
+    ("compare(three, 3)", "*expected a callable, got int*"),
+    ('compare(three, three, metric="cuda_time")', "*on the CPU there is latency alone*"),
+    ('compare(three, three, metric="speed")', "*metric='speed': expected one of cuda_time, *"),
+    ("compare(three, three, rounds=0)", "*rounds=0: expected a whole number of one or more*"),
+    (
+        "compare(three, three, rounds=8).min_speedup('1.5')",
+        "*min_speedup('1.5'): expected a number above*",
+    ),
+    (
+        "compare(three, three, rounds=8).min_speedup(-1)",
+        "*min_speedup(-1): expected a number above zero*",
+    ),
+    ("compare(three, three, rounds=8).not_slower(by=2)", '*The form is: not_slower(by="2%")*'),
+    ('compare(three, three, rounds=8).not_slower(by="fast")', '*The form is: not_slower(by="2%")*'),
+    ("compare(three, three, rounds=8).min_speedup(10**400)", "*expected a number above zero*"),
+    (
+        "compare(three, three, rounds=8).min_speedup(True)",
+        "*min_speedup(True): expected a number above*",
+    ),
+    ('compare_all({1: three, "b": three}, reference="b")', "*1: expected a name as text*"),
+    ('compare_all({"a": three, "b": three}, reference=["a"])', "*is none of 'a', 'b'*"),
+    ('compare_all({"a": three}, reference="a")', "*expected two callables or more, by name*"),
+    ('compare_all({"a": three, "b": three}, reference="c")', "*'c' is none of 'a', 'b'*"),
+]
+
+
+def test_nonsense_is_an_error_with_the_right_form(run: Run) -> None:
+    code, lines = "", []
+    for number, (call, message) in enumerate(NONSENSE):
+        code += f"""
+def test_{number}(kernel_profile, kernelprof_device):
     kernel_profile.{call}
 """
-    )
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"*MarkerError: {message}"])
+        lines += [f"* ERROR at * of test_{number} _*", f"*MarkerError: {message}"]
+    result = run(code)
+    result.assert_outcomes(errors=len(NONSENSE))
+    result.stdout.fnmatch_lines(lines)
 
 
 def test_any_number_will_do(run: Run) -> None:

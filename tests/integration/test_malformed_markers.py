@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
+MALFORMED = [
+    ("max_cuda_time(200)", "max_cuda_time: 200 has no unit*max_cuda_time(\"200us\")*"),
+    ('max_cuda_time("200 parsec")', "*no known time unit*"),
+    ("max_kernels(-1)", "max_kernels: -1 is negative*max_kernels(3)*"),
+    ("max_kernels(True)", "max_kernels: True is not a whole number*"),
+    ("max_kernels()", "max_kernels: takes one value, got 0*"),
+    ('max_kernels(1, mach="x")', "*unknown argument 'mach'*"),
+    ('max_memcpys(0, direction="up")', "*direction='up' is none of h2d, d2h, d2d, p2p*"),
+    ("kernelprof(rounds=0)", "rounds=0: expected a whole number of one or more*"),
+    ('kernelprof(device="tpu")', "*expected \"cuda\" or \"cpu\"*"),
+    ("kernelprof(speed=9)", "kernelprof: unknown option 'speed'*"),
+    ("kernelprof(9)", "kernelprof: takes keyword arguments only*"),
+    ("max_kernel(1)", "@pytest.mark.max_kernel is no marker; max_kernels was probably meant*"),
+    ("max_sync(1)", "@pytest.mark.max_sync is no marker; max_syncs was probably meant*"),
+]  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("marker", "words"),
-    [
-        ("max_cuda_time(200)", "max_cuda_time: 200 has no unit*max_cuda_time(\"200us\")*"),
-        ('max_cuda_time("200 parsec")', "*no known time unit*"),
-        ("max_kernels(-1)", "max_kernels: -1 is negative*max_kernels(3)*"),
-        ("max_kernels(True)", "max_kernels: True is not a whole number*"),
-        ("max_kernels()", "max_kernels: takes one value, got 0*"),
-        ('max_kernels(1, mach="x")', "*unknown argument 'mach'*"),
-        ('max_memcpys(0, direction="up")', "*direction='up' is none of h2d, d2h, d2d, p2p*"),
-        ("kernelprof(rounds=0)", "rounds=0: expected a whole number of one or more*"),
-        ('kernelprof(device="tpu")', "*expected \"cuda\" or \"cpu\"*"),
-        ("kernelprof(speed=9)", "kernelprof: unknown option 'speed'*"),
-        ("kernelprof(9)", "kernelprof: takes keyword arguments only*"),
-        ("max_kernel(1)", "@pytest.mark.max_kernel is no marker; max_kernels was probably meant*"),
-        ("max_sync(1)", "@pytest.mark.max_sync is no marker; max_syncs was probably meant*"),
-    ],
-)  # fmt: skip
-def test_a_malformed_marker_is_an_error_of_its_test_alone(run, marker: str, words: str) -> None:
-    result = run(
+
+def file_of(markers: Iterable[str]) -> str:
+    """A test for each, and after it one that is well formed."""
+    return "".join(
         f"""
 @pytest.mark.{marker}
-def test_bad(kernel_profile):
+def test_{number}_bad(kernel_profile):
     kernel_profile(three)
 @pytest.mark.max_kernels(3)
-def test_good(kernel_profile):
+def test_{number}_good(kernel_profile):
     kernel_profile(three)
 """
+        for number, marker in enumerate(markers)
     )
-    result.assert_outcomes(passed=1, errors=1)
-    assert result.ret == 1
-    result.stdout.fnmatch_lines([f"MarkerError: {words}"])
+
+
+def assert_each_says(result: pytest.RunResult, words: Iterable[str]) -> None:
+    """Each error under the name of its test, so that none stands in for another's."""
+    lines = []
+    for number, said in enumerate(words):
+        lines += [f"* ERROR at * test_{number}_bad *", f"MarkerError: {said}"]
+    result.assert_outcomes(passed=len(lines) // 2, errors=len(lines) // 2)
+    result.stdout.fnmatch_lines(lines)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_a_malformed_marker_is_an_error_of_its_test_alone(run) -> None:
+    result = run(file_of(marker for marker, _ in MALFORMED))
+    assert result.ret == 1
+    assert_each_says(result, [words for _, words in MALFORMED])
 
 
 @pytest.mark.project(
@@ -89,45 +103,43 @@ def test_it(kernel_profile):
     )
 
 
-@pytest.mark.parametrize(
-    ("marker", "form"),
-    [
-        ("max_kernels", "max_kernels(3) or max_kernels(0, match=\"elementwise\")"),
-        ('max_kernels("3")', "max_kernels(3) or *"),
-        ("max_kernels(1.5)", "max_kernels(3) or *"),
-        ("max_kernels(1, 2)", "max_kernels(3) or *"),
-        ('max_kernels(1, match="(")', "max_kernels(3) or *"),
-        ('max_kernels(1, match="a{99999999999}")', "max_kernels(3) or *"),
-        ("max_launches(False)", "max_launches(3)"),
-        ("max_cuda_time(-1)", 'max_cuda_time("200us"), max_cuda_time(us=200) or *'),
-        ('max_cuda_time("-1us")', 'max_cuda_time("200us"), *'),
-        ("max_cuda_time(us=True)", 'max_cuda_time("200us"), *'),
-        ("max_cuda_time(us=1, ms=1)", 'max_cuda_time("200us"), *'),
-        ("max_cuda_time(us=10**400)", 'max_cuda_time("200us"), *'),
-        ('max_cuda_time("nan us")', 'max_cuda_time("200us"), *'),
-        ('max_latency("30%")', 'max_latency("300us"), *'),
-        ('max_launch_overhead("130%")', 'max_launch_overhead("40us"), *or*("30%")'),
-        ("max_launch_overhead(40)", 'max_launch_overhead("40us"), *'),
-        ("max_memcpys(0, direction=1)", "max_memcpys(0) or *"),
-        ("max_memcpy_bytes(1000)", 'max_memcpy_bytes("1 MB") or *'),
-        ('max_memcpy_bytes("1 parsec")', 'max_memcpy_bytes("1 MB") or *'),
-        ("max_syncs(-1)", "max_syncs(0)"),
-        ('max_peak_memory("64")', 'max_peak_memory("64 MB")'),
-        ('max_peak_memory("-1 MB")', 'max_peak_memory("64 MB")'),
-        ("max_allocations()", "max_allocations(0)"),
-        ("max_recompiles(None)", "max_recompiles(0)"),
-        ("expect_kernels(1)", 'expect_kernels("mm", "gelu", ..., "mm"), *'),
-        ('expect_kernels("mm", strict=True)', 'expect_kernels("mm", "gelu", ..., "mm"), *'),
-        ("forbid_kernels()", 'forbid_kernels("elementwise")'),
-        ('forbid_kernels("")', 'forbid_kernels("elementwise")'),
-        ('kernelprof(warmup="3")', 'kernelprof(warmup=3, rounds=24, device="cpu", *)'),
-        ("kernelprof(flush_l2=1)", 'kernelprof(warmup=3, rounds=24, device="cpu", *)'),
-    ],
-)  # fmt: skip
-def test_the_right_form_is_in_the_message(run, marker: str, form: str) -> None:
-    result = run(f"@pytest.mark.{marker}\ndef test_bad(): pass\ndef test_good(): pass\n")
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines([f"MarkerError: *The form is: {form}"])
+FORMS = [
+    ("max_kernels", "max_kernels(3) or max_kernels(0, match=\"elementwise\")"),
+    ('max_kernels("3")', "max_kernels(3) or *"),
+    ("max_kernels(1.5)", "max_kernels(3) or *"),
+    ("max_kernels(1, 2)", "max_kernels(3) or *"),
+    ('max_kernels(1, match="(")', "max_kernels(3) or *"),
+    ('max_kernels(1, match="a{99999999999}")', "max_kernels(3) or *"),
+    ("max_launches(False)", "max_launches(3)"),
+    ("max_cuda_time(-1)", 'max_cuda_time("200us"), max_cuda_time(us=200) or *'),
+    ('max_cuda_time("-1us")', 'max_cuda_time("200us"), *'),
+    ("max_cuda_time(us=True)", 'max_cuda_time("200us"), *'),
+    ("max_cuda_time(us=1, ms=1)", 'max_cuda_time("200us"), *'),
+    ("max_cuda_time(us=10**400)", 'max_cuda_time("200us"), *'),
+    ('max_cuda_time("nan us")', 'max_cuda_time("200us"), *'),
+    ('max_latency("30%")', 'max_latency("300us"), *'),
+    ('max_launch_overhead("130%")', 'max_launch_overhead("40us"), *or*("30%")'),
+    ("max_launch_overhead(40)", 'max_launch_overhead("40us"), *'),
+    ("max_memcpys(0, direction=1)", "max_memcpys(0) or *"),
+    ("max_memcpy_bytes(1000)", 'max_memcpy_bytes("1 MB") or *'),
+    ('max_memcpy_bytes("1 parsec")', 'max_memcpy_bytes("1 MB") or *'),
+    ("max_syncs(-1)", "max_syncs(0)"),
+    ('max_peak_memory("64")', 'max_peak_memory("64 MB")'),
+    ('max_peak_memory("-1 MB")', 'max_peak_memory("64 MB")'),
+    ("max_allocations()", "max_allocations(0)"),
+    ("max_recompiles(None)", "max_recompiles(0)"),
+    ("expect_kernels(1)", 'expect_kernels("mm", "gelu", ..., "mm"), *'),
+    ('expect_kernels("mm", strict=True)', 'expect_kernels("mm", "gelu", ..., "mm"), *'),
+    ("forbid_kernels()", 'forbid_kernels("elementwise")'),
+    ('forbid_kernels("")', 'forbid_kernels("elementwise")'),
+    ('kernelprof(warmup="3")', 'kernelprof(warmup=3, rounds=24, device="cpu", *)'),
+    ("kernelprof(flush_l2=1)", 'kernelprof(warmup=3, rounds=24, device="cpu", *)'),
+]  # fmt: skip
+
+
+def test_the_right_form_is_in_the_message(run) -> None:
+    result = run(file_of(marker for marker, _ in FORMS))
+    assert_each_says(result, [f"*The form is: {form}" for _, form in FORMS])
 
 
 def test_a_limit_too_large_for_any_count_is_kept_or_refused(run) -> None:

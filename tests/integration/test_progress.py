@@ -122,7 +122,7 @@ def read(terminal: int) -> bytes:
 
 
 @pytest.fixture
-def on_a_terminal(once: Once, python: str) -> Callable[[Case], Seen]:
+def on_a_terminal(once: Once, python: str, pytester: pytest.Pytester) -> Callable[[Case], Seen]:
     """What a case showed; all cases are run at the first call."""
 
     def seen(case: Case) -> Seen:

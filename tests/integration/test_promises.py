@@ -65,39 +65,38 @@ class TestAll:
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        (
-            "min_speedup(1.5)",
-            "min_speedup: over=None is no callable. The form is: min_speedup(1.5,*",
-        ),
-        ("min_speedup(over=three)", "min_speedup: expected one number above zero, got 0*"),
-        ("min_speedup('fast', over=three)", "min_speedup: 'fast': expected a number above zero*"),
-        ("min_speedup(10**400, over=three)", "min_speedup: 1000*: expected a number above zero*"),
-        ("min_speedup(True, over=three)", "min_speedup: True: expected a number above zero*"),
-        ("min_speedup(2, than=three)", "min_speedup: unknown argument 'than'*"),
-        ("min_speedup(2, over=three, metric='speed')", "min_speedup: metric='speed' is none of *"),
-        ("not_slower(3)", "not_slower: takes keyword arguments only*"),
-        ("not_slower(than=3)", "not_slower: than=3 is no callable*"),
-        ("not_slower(than=three, by=0.5)", "not_slower: by=0.5 has no unit. The form is: *"),
-        ("not_slower(than=three, by='2')", "not_slower: by: '2' is no*"),
-        ("not_slower(than=three, by='200%')", "not_slower: by: '200%' is no percentage*"),
-    ],
-)
-def test_a_malformed_one_is_an_error_of_its_test_with_the_right_form(
-    run: Run, marker: str, message: str
-) -> None:
-    result = run(
-        f"""
+MALFORMED = [
+    (
+        "min_speedup(1.5)",
+        "min_speedup: over=None is no callable. The form is: min_speedup(1.5,*",
+    ),
+    ("min_speedup(over=three)", "min_speedup: expected one number above zero, got 0*"),
+    ("min_speedup('fast', over=three)", "min_speedup: 'fast': expected a number above zero*"),
+    ("min_speedup(10**400, over=three)", "min_speedup: 1000*: expected a number above zero*"),
+    ("min_speedup(True, over=three)", "min_speedup: True: expected a number above zero*"),
+    ("min_speedup(2, than=three)", "min_speedup: unknown argument 'than'*"),
+    ("min_speedup(2, over=three, metric='speed')", "min_speedup: metric='speed' is none of *"),
+    ("not_slower(3)", "not_slower: takes keyword arguments only*"),
+    ("not_slower(than=3)", "not_slower: than=3 is no callable*"),
+    ("not_slower(than=three, by=0.5)", "not_slower: by=0.5 has no unit. The form is: *"),
+    ("not_slower(than=three, by='2')", "not_slower: by: '2' is no*"),
+    ("not_slower(than=three, by='200%')", "not_slower: by: '200%' is no percentage*"),
+]
+
+
+def test_a_malformed_one_is_an_error_of_its_test_with_the_right_form(run: Run) -> None:
+    code, lines = "", []
+    for number, (marker, message) in enumerate(MALFORMED):
+        code += f"""
 @pytest.mark.{marker}
-def test_it(kernel_profile, kernelprof_device):
+def test_{number}_bad(kernel_profile, kernelprof_device):
     kernel_profile(three)
-def test_other(): pass
+def test_{number}_other(): pass
 """
-    )
-    result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines([f"*{message.replace('[', '[[]')}"])
+        lines += [f"* ERROR at * test_{number}_bad *", f"*{message.replace('[', '[[]')}"]
+    result = run(code)
+    result.assert_outcomes(errors=len(MALFORMED), passed=len(MALFORMED))
+    result.stdout.fnmatch_lines(lines)
 
 
 def test_without_the_fixture_there_is_nothing_to_compare_which_is_an_error(run: Run) -> None:

@@ -12,8 +12,8 @@ UNDECIDED = """
 import itertools, time
 calls = itertools.count()
 def alternating():
-    time.sleep((0.0, 0.04)[next(calls) % 2])
-@pytest.mark.max_latency("20ms")
+    time.sleep((0.0, 0.01)[next(calls) % 2])
+@pytest.mark.max_latency("5ms")
 def test_it(kernel_profile):
     kernel_profile(alternating)
 """
@@ -73,8 +73,8 @@ def breaks():
     n = next(calls)
     if n == 40:
         raise RuntimeError("round too many")
-    time.sleep((0.0, 0.04)[n % 2])
-@pytest.mark.max_latency("20ms")
+    time.sleep((0.0, 0.01)[n % 2])
+@pytest.mark.max_latency("5ms")
 def test_it(kernel_profile):
     kernel_profile(breaks)
 def test_next(kernel_profile, kernelprof_device):
