@@ -45,7 +45,7 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
 def test_a_model_is_one_graph(model: nn.Module, training: bool, forced: bool) -> None:
     x = inputs(model, 2, 7)
     # What is one graph is one for any back end; without a GPU Inductor's takes seconds to compile.
-    backend = "inductor" if training or x.is_cuda else "aot_eager"
+    backend = "inductor" if (training and forced) or x.is_cuda else "aot_eager"
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     with dispatch.forced("fallback") if forced else torch.enable_grad():
         if not training:
