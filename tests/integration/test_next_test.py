@@ -23,9 +23,10 @@ def test_{0}_over():
     three()
 """
 HEAD = """
-import signal, sys, threading
+import signal, sys, threading, weakref
 from unittest import mock
 kept = []
+class Gone: pass
 @pytest.fixture(scope="session", autouse=True)
 def as_before():
     before = signal.getsignal(signal.SIGALRM)
@@ -48,6 +49,9 @@ LEAVES = {
 """,
     "an alarm": """
     signal.signal(signal.SIGALRM, lambda *_: pytest.fail("the alarm"))
+    gone = Gone()
+    kept.append(weakref.ref(gone, lambda _: pytest.fail("the alarm")))
+    del gone  # for one may go off in such a callback, of which Python only warns
     tracer = sys.gettrace()
     sys.settrace(None)  # an exception in coverage's own would leave its lock held for ever
     signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
@@ -72,7 +76,14 @@ LEAVES = {
 }
 
 
-def test_whatever_it_leaves_the_next_test_is_as_if_alone(run: Run) -> None:
+# No other unraisable exception is ignored.
+NO_ALARM = "ignore:(?s).*the alarm:pytest.PytestUnraisableExceptionWarning"
+
+
+def test_whatever_it_leaves_the_next_test_is_as_if_alone(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfilterwarnings = {NO_ALARM}\n")
     code = HEAD
     for number, body in enumerate(LEAVES.values()):
         code += f"def test_{number}(kernel_profile):{body}" + AFTER.format(number)
