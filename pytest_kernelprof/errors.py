@@ -38,6 +38,10 @@ class TraceError(KernelprofError):
     """A trace file cannot be read; the message names the file, the position and the reason."""
 
 
+class RunFileError(KernelprofError):
+    """A run document cannot be read, or compared; the message names the file and the reason."""
+
+
 class LimitExceeded(Failed):
     """A measured value lies above its limit: a failure, as ``pytest.fail.Exception`` is.
 

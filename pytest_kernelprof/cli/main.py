@@ -9,12 +9,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_kernelprof.cli import diff, doctor, noise, show
-from pytest_kernelprof.errors import IncompleteProfile, TraceError
+from pytest_kernelprof.cli import compare, diff, doctor, merge, noise, show
+from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import printable
 
-_DESCRIPTION = "Looks at recorded traces and at this machine, without pytest."
-_COMMANDS = {"show": show, "diff": diff, "doctor": doctor, "noise": noise}
+_DESCRIPTION = "Looks at recorded traces, runs and this machine, without pytest."
+_COMMANDS = {
+    "show": show,
+    "diff": diff,
+    "compare": compare,
+    "merge": merge,
+    "doctor": doctor,
+    "noise": noise,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has enough; the interpreter's own flush must not fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (OSError, TraceError, IncompleteProfile) as error:
+    except (OSError, KernelprofError) as error:
         print(f"kernelprof: {printable(str(error))}", file=sys.stderr)
         return 2
     return status

@@ -60,7 +60,9 @@ def opened(source: str, most: int) -> Iterator[Text]:
 
 
 @contextlib.contextmanager
-def whole(source: str, most: int) -> Iterator[bytes | mmap.mmap]:
+def whole(
+    source: str, most: int, expected: str = "a Chrome trace (JSON)"
+) -> Iterator[bytes | mmap.mmap]:
     """All of the text at once: the mapped file, or what a gzip file holds.
 
     Raises:
@@ -74,7 +76,7 @@ def whole(source: str, most: int) -> Iterator[bytes | mmap.mmap]:
         else:
             data = b""
     if _TEXT.search(data) is None:
-        raise TraceError(f"{source}: the file is empty; expected a Chrome trace (JSON)")
+        raise TraceError(f"{source}: the file is empty; expected {expected}")
     yield data[len(_BYTE_ORDER_MARK) :] if data[:3] == _BYTE_ORDER_MARK else data
 
 

@@ -1,0 +1,58 @@
+"""``kernelprof compare``: a run document against earlier ones, with an exit status for CI."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.errors import RunFileError
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "what a run has more of than earlier ones"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The documents, what fails, and how it is told."""
+    parser.add_argument("runs", nargs="+", metavar="RUN.json", help="earlier ones, then the new")
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="METRIC:MARGIN",
+        help="what fails, for example cuda_time:5%% or kernels:0; without, any count that grew",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "markdown", "json"), default="text", help="default: text"
+    )
+    parser.epilog = "exit status: 0 nothing that fails, 1 a regression, 2 bad use"
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print what is another; 1 if any of it fails, else 0.
+
+    Raises:
+        RunFileError: a file is no run document, there are too few, or a margin is none.
+    """
+    from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
+    from pytest_kernelprof.baseline.runs import compare_runs
+    from pytest_kernelprof.cli.run_files import read_run
+    from pytest_kernelprof.report.runs import markdown_lines, text_lines
+    from pytest_kernelprof.schema.codec import encode
+
+    if len(chosen.runs) < 2:
+        raise RunFileError(f"compare: got one run, {chosen.runs[0]}; give an earlier one before it")
+    try:
+        written = tuple(map(parse_allowance, chosen.fail_on))
+    except ValueError as error:
+        raise RunFileError(f"--fail-on: {error}") from None
+    *olds, new = map(read_run, chosen.runs)
+    found = compare_runs(olds, new, allowances(written))
+    if chosen.format == "json":
+        print(encode(found).decode())
+    elif chosen.format == "markdown":
+        print("\n".join(markdown_lines(found)))
+    else:
+        print("\n".join(text_lines(found, shutil.get_terminal_size((100, 24)).columns)))
+    return 1 if found.regressed else 0

@@ -1,0 +1,168 @@
+"""A run against earlier ones in words: what is another, worst first, and one line of all."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from pytest_kernelprof.report.diff import diff_lines
+from pytest_kernelprof.report.tables import Column, render
+from pytest_kernelprof.units import format_bytes, format_time, printable
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.runs import (
+        MetricComparison,
+        ProfileComparison,
+        RunsComparison,
+    )
+
+_MOST_TESTS = 20
+_MOST_DIFFS = 10
+_DIFF_LINES = 12
+_ORDER = {"worse": 0, "undecided": 1, "better": 2}
+_FORMS = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
+
+_Row = tuple[str, str, str, str, str, str]
+"""Verdict, test, metric, before, now, change."""
+
+
+def text_lines(found: RunsComparison, width: int) -> list[str]:
+    """A table of what is another, the kernels of what became worse, and one line of all."""
+    rows = _rows(found)
+    columns = (
+        Column("verdict"),
+        Column("test", shrinks=True, keeps="end"),
+        Column("metric"),
+        Column("before", number=True),
+        Column("now", number=True),
+        Column("change", number=True),
+    )
+    table = render(columns, rows, width) if rows else []
+    diffs = [
+        line
+        for one in _with_diffs(found)
+        for line in ("", printable(_title(one)), *(f"  {line}" for line in _diff_lines(one)))
+    ]
+    notes = [printable(line) for line in _notes(found)]
+    return [*table, *diffs, *([""] if rows or diffs else []), *notes, _summary(found)]
+
+
+def markdown_lines(found: RunsComparison) -> list[str]:
+    """The same as GitHub shows it: a table, diffs that unfold, one line of all above."""
+    lines = [f"**{_cell(_summary(found))}**", ""]
+    rows = _rows(found)
+    if rows:
+        lines += ["| | test | metric | before | now | change |", "|---|---|---|--:|--:|--:|"]
+        lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+        lines.append("")
+    for one in _with_diffs(found):
+        diff = [printable(line) for line in _diff_lines(one)]
+        fence = "`" * max(3, 1 + max(len(run) for line in diff for run in _ticks(line)))
+        title = html.escape(printable(_title(one)))
+        lines += [f"<details><summary>{title}</summary>", "", f"{fence}diff", *diff, fence, ""]
+        lines += ["</details>", ""]
+    lines += [f"- {_cell(line)}" for line in _notes(found)]
+    return lines
+
+
+def _ticks(line: str) -> list[str]:
+    return re.findall("`+", line) or [""]
+
+
+def _rows(found: RunsComparison) -> list[_Row]:
+    """Worst first; a profile whose kernels are others at the same counts has a row, too."""
+    told = [
+        (_ORDER[metric.verdict] - metric.judged, _row(profile, metric))
+        for profile in found.profiles
+        for metric in profile.metrics
+    ]
+    told += [
+        (1, ("changed", _test(profile), "kernels", "", "", "others"))
+        for profile in found.profiles
+        if profile.diff is not None and not profile.metrics
+    ]
+    return [row for _, row in sorted(told, key=lambda one: one[0])]
+
+
+def _row(profile: ProfileComparison, metric: MetricComparison) -> _Row:
+    form = _FORMS[metric.unit]
+    before = " ".join("-" if old is None else form(old) for old in metric.olds)
+    verdict = "WORSE" if metric.verdict == "worse" and metric.judged else metric.verdict
+    return (verdict, _test(profile), metric.name, before, form(metric.new), _change(metric))
+
+
+def _change(metric: MetricComparison) -> str:
+    old = [one for one in metric.olds if one is not None][-1]
+    if metric.unit == "count" or not old:
+        return f"{metric.new - old:+.0f}"
+    return f"{(metric.new / old - 1) * 100:+.1f} %"
+
+
+def _with_diffs(found: RunsComparison) -> list[ProfileComparison]:
+    """Those whose kernels are told: what fails first."""
+    there = [one for one in found.profiles if one.diff is not None and one.diff.hunks]
+    return sorted(there, key=lambda one: not one.regressed)[:_MOST_DIFFS]
+
+
+def _diff_lines(profile: ProfileComparison) -> list[str]:
+    """Kernels alone: metrics stand in the table."""
+    if profile.diff is None:
+        return []
+    return diff_lines(structs.replace(profile.diff, metrics=()), most=_DIFF_LINES)
+
+
+def _title(profile: ProfileComparison) -> str:
+    return f"{_test(profile)}: kernels"
+
+
+def _test(profile: ProfileComparison) -> str:
+    return f"{profile.test} ({profile.label})" if profile.label else profile.test
+
+
+def _notes(found: RunsComparison) -> list[str]:
+    """What was not compared, and why."""
+    notes = [f"times not compared of {n}: {why}" for why, n in found.untimed.items()]
+    lists = (
+        ("incomplete on one side, not compared", found.incomplete),
+        ("only in the earlier run", found.gone),
+        ("only in this run", found.fresh),
+        ("not a whole run", found.unfinished),
+    )
+    for words, several in lists:
+        if several:
+            more = f" and {len(several) - _MOST_TESTS} more" if len(several) > _MOST_TESTS else ""
+            notes.append(f"{words}: {', '.join(several[:_MOST_TESTS])}{more}")
+    left = sum(one.diff is not None and bool(one.diff.hunks) for one in found.profiles)
+    if left > _MOST_DIFFS:
+        notes.append(f"kernels of {left - _MOST_DIFFS} more profiles are others, too")
+    return notes
+
+
+def _summary(found: RunsComparison) -> str:
+    """``212 profiles compared: 1 regression, 2 worse, 3 better, 206 as before``."""
+    verdicts = [{one.verdict for one in profile.metrics} for profile in found.profiles]
+    counts = {
+        "regression": sum(profile.regressed for profile in found.profiles),
+        "worse, which nothing judges": sum(
+            "worse" in seen and not profile.regressed
+            for profile, seen in zip(found.profiles, verdicts, strict=True)
+        ),
+        "undecided": sum(seen == {"undecided"} for seen in verdicts),
+        "better": sum("better" in seen and "worse" not in seen for seen in verdicts),
+        "other kernels at the same counts": sum(not seen for seen in verdicts),
+    }
+    told = [f"{n} {_plural(words, n)}" for words, n in counts.items() if n]
+    told.append(f"{found.compared - len(found.profiles)} as before")
+    return f"{found.compared} {_plural('profile', found.compared)} compared: {', '.join(told)}"
+
+
+def _plural(words: str, n: int) -> str:
+    return f"{words}s" if n != 1 and words in ("regression", "profile") else words
+
+
+def _cell(text: str) -> str:
+    """Text that a table of Markdown holds as it is."""
+    return re.sub(r"([\\|<>*_`~\[\]])", r"\\\1", printable(text))

@@ -1,0 +1,192 @@
+"""A run against earlier ones: counts by the last of them, times by all that compare."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from records import CPU, H200, absent, around, counted, kernel, profile
+
+from pytest_kernelprof.baseline.allowance import Allowance, allowances, parse_allowance
+from pytest_kernelprof.baseline.runs import compare_runs
+from pytest_kernelprof.schema.run import Conditions, Environment, Integrity, Profile, Run, Test
+from pytest_kernelprof.schema.runs import ProfileComparison, RunsComparison
+
+USUAL = allowances(())
+ON_TIME = allowances((Allowance("cuda_time", share=0.05),))
+
+
+def run_of(*profiles: Profile, name: str = "test_it") -> Run:
+    return Run((Test(f"test_it.py::{name}", profiles),))
+
+
+def calls(n: int, *metrics: Any, **more: Any) -> Profile:
+    return profile([kernel("gelu", "aten::gelu")] * n, metrics, **more)
+
+
+def lasting(us: float, **more: Any) -> Profile:
+    """Of one kernel; its interval is us + 1 to us + 10 of a median of us + 5.5."""
+    return calls(1, around("cuda_time", us), **more)
+
+
+def compared(*profiles: Profile, allowed: dict[str, Allowance] = USUAL) -> RunsComparison:
+    *olds, new = map(run_of, profiles)
+    return compare_runs(olds, new, allowed)
+
+
+def only(found: RunsComparison) -> ProfileComparison:
+    (one,) = found.profiles
+    return one
+
+
+def verdicts(found: RunsComparison) -> dict[str, str]:
+    return {one.name: one.verdict for profile in found.profiles for one in profile.metrics}
+
+
+def test_a_run_is_as_itself() -> None:
+    found = compared(calls(5), calls(5))
+    assert (found.compared, found.profiles, found.regressed) == (1, (), False)
+
+
+def test_a_kernel_more_is_a_regression_with_the_kernels_beside_it() -> None:
+    found = compared(calls(4), calls(5))
+    one = only(found)
+    assert found.regressed
+    assert verdicts(found) == {"kernels": "worse", "launches": "worse"}
+    assert one.diff is not None
+    assert [change.kind for hunk in one.diff.hunks for change in hunk.changes] == ["added"]
+
+
+def test_a_kernel_less_is_better_and_no_regression() -> None:
+    found = compared(calls(5), calls(4))
+    assert not found.regressed
+    assert verdicts(found) == {"kernels": "better", "launches": "better"}
+
+
+def test_other_kernels_at_the_same_counts_are_told_and_fail_nothing() -> None:
+    found = compared(calls(1), profile([kernel("relu", "aten::relu")]))
+    assert only(found).diff is not None
+    assert only(found).metrics == ()
+    assert not found.regressed
+
+
+def test_counts_are_compared_with_the_last_run_that_has_the_profile() -> None:
+    assert verdicts(compared(calls(9), calls(4), calls(5)))["kernels"] == "worse"
+    both = run_of(calls(4)), Run(), run_of(calls(5))
+    assert compare_runs(both[:2], both[2], USUAL).regressed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        (100.0, 111.0, "worse"),  # above 105.5 + 5 %, by its interval, too
+        (100.0, 107.0, "undecided"),  # the interval still holds that
+        (100.0, 103.0, None),
+        (100.0, 85.0, "better"),
+    ],
+)
+def test_a_time_is_judged_by_its_interval(old: float, new: float, verdict: str | None) -> None:
+    found = compared(lasting(old), lasting(new), allowed=ON_TIME)
+    assert verdicts(found).get("cuda_time") == verdict
+    assert found.regressed is (verdict == "worse")
+
+
+def test_of_several_runs_the_slowest_is_what_a_time_may_be_as() -> None:
+    assert verdicts(compared(lasting(120), lasting(100), lasting(115), allowed=ON_TIME)) == {}
+
+
+def test_times_fail_only_where_that_was_asked_for() -> None:
+    found = compared(lasting(100), lasting(200))
+    assert verdicts(found) == {"cuda_time": "worse"}
+    assert not found.regressed
+
+
+def test_what_is_named_alone_fails() -> None:
+    assert not compared(calls(4), calls(5), allowed=ON_TIME).regressed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ({"environment": CPU}, {"environment": H200}, "CPU"),
+        (
+            {"environment": Environment("cuda", "NVIDIA H200", "sm_90", {"torch": "2.10.0"})},
+            {},
+            "torch 2.10.0",
+        ),
+        ({}, {"conditions": Conditions(not_alone="held by pid 5")}, "disturbed"),
+        ({"one_shot": True}, {"one_shot": True}, "ran once"),
+    ],
+)
+def test_times_that_do_not_compare_are_not_compared_and_it_is_said_why(
+    old: dict[str, Any], new: dict[str, Any], why: str
+) -> None:
+    found = compared(lasting(100, **old), lasting(200, **new), allowed=ON_TIME)
+    assert "cuda_time" not in verdicts(found)
+    ((words, times),) = found.untimed.items()
+    assert (why in words, times) == (True, 1)
+
+
+def test_a_run_on_another_device_among_several_says_nothing_of_times() -> None:
+    other = lasting(500, environment=CPU)
+    (metric,) = only(compared(other, lasting(100), lasting(120), allowed=ON_TIME)).metrics
+    assert (metric.olds, metric.verdict) == ((None, 105.5), "worse")
+
+
+def test_an_incomplete_side_is_told_and_not_compared() -> None:
+    lost = calls(3, integrity=Integrity(problems=("2 launches without a kernel",)))
+    for pair in ((lost, calls(5)), (calls(5), lost)):
+        found = compared(*pair)
+        assert (found.incomplete, found.compared) == (("test_it.py::test_it",), 0)
+
+
+def test_what_only_one_side_has_is_told() -> None:
+    found = compare_runs([run_of(calls(1), name="a")], run_of(calls(1), name="b"), USUAL)
+    assert (found.gone, found.fresh) == (("test_it.py::a",), ("test_it.py::b",))
+
+
+def test_of_a_test_that_ran_again_the_last_time_counts() -> None:
+    twice = Run((Test("t", (calls(9),), outcome="rerun"), Test("t", (calls(4),))))
+    assert verdicts(compare_runs([Run((Test("t", (calls(4),)),))], twice, USUAL)) == {}
+
+
+def test_a_metric_that_one_side_could_not_have_is_not_compared() -> None:
+    found = compared(calls(1, absent("peak_memory")), calls(1, counted("peak_memory", 4096)))
+    assert found.profiles == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "allowance"),
+    [
+        ("cuda_time:5%", Allowance("cuda_time", share=0.05)),
+        ("cuda_time:10us", Allowance("cuda_time", amount=10.0)),
+        ("kernels:0", Allowance("kernels")),
+        ("kernels:2", Allowance("kernels", amount=2)),
+        ("peak_memory:1 MB", Allowance("peak_memory", amount=1e6)),
+        ("peak_memory:512", Allowance("peak_memory", amount=512)),
+    ],
+)
+def test_a_margin_is_a_share_or_an_amount(text: str, allowance: Allowance) -> None:
+    assert parse_allowance(text) == allowance
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kernel:0", "'kernel' is no metric that can be judged; these are: kernels, "),
+        ("gpu_idle:5%", "'gpu_idle' is no metric that can be judged"),
+        ("cuda_time", "write cuda_time:5%"),
+        ("cuda_time:", "write cuda_time:5%"),
+        ("cuda_time:fast", "write for example cuda_time:5%"),
+        ("kernels:-1", "no whole number from 0 on"),
+        ("kernels:1.5", "no whole number from 0 on"),
+        ("kernels:²", "no whole number from 0 on"),
+        ("peak_memory:lots", "write for example peak_memory:1 MB"),
+        ("cuda_time:nan%", "write for example cuda_time:5%"),
+        ("cuda_time:-5%", "write for example cuda_time:5%"),
+        ("", "'' is no metric"),
+    ],
+)
+def test_a_margin_that_is_none_says_the_form(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+        parse_allowance(text)
