@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
+from pytest_kernelprof.plugin import hookspecs
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, TAKEN, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import (
@@ -18,6 +19,7 @@ from pytest_kernelprof.plugin.marks import (
     note_defaults,
     refuse_marks_in_vain,
 )
+from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
 from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
     OPTIONS_FORM,
@@ -46,6 +48,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     from pytest_kernelprof.plugin import benchmark
 
@@ -64,12 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
-        if settings.json:
-            from pytest_kernelprof.plugin.run_document import RunDocument
-
-            config.pluginmanager.register(
-                RunDocument(config, settings.json, collector), "kernelprof-run-document"
-            )
+        _register_readers_of_the_run(config, collector)
     if settings.all and not settings.disable and settings.device != "cpu":
         from pytest_kernelprof.plugin.whole_call import BringUp
 
@@ -80,6 +81,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # profiler logs, and compiled CPU graphs that show their kernels.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _register_readers_of_the_run(config: pytest.Config, collector: Collector) -> None:
+    """Those who want all of it as it ends."""
+    path = config.stash[SETTINGS].json
+    if path:
+        from pytest_kernelprof.plugin.run_document import RunDocument
+
+        config.pluginmanager.register(RunDocument(config, path), "kernelprof-run-document")
+    if is_hooked(config):
+        record = RunRecord(config, collector)
+        config.pluginmanager.register(record, "kernelprof-run-record")
 
 
 def _refuse_unwritable(folder: str) -> None:
@@ -225,6 +238,7 @@ def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> Meas
         options=options_of(marks.options),
         ledger=Ledger(marks, settings.undecided, asked=asked),
         measuring=measuring(item.config, item.name),
+        everything=settings.report or _all_is_wanted(item.config),
     )
     return test
 
@@ -432,6 +446,8 @@ def _note_taken(item: pytest.Item) -> None:
     if TEST not in item.stash:
         return
     taken = item.stash[TEST].ledger.report(item.nodeid)
+    for profile in taken.profiles if taken is not None else ():
+        item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
     if taken is not None and (_is_reported(item.config) or _any_unjudged(taken)):
         item.stash.setdefault(TAKEN, []).append(taken)
 
@@ -450,7 +466,12 @@ def _is_reported(config: pytest.Config) -> bool:
 
     settings = config.stash[SETTINGS]
     bridged = config.pluginmanager.hasplugin(benchmark.PLUGIN)
-    return settings.report or bool(settings.json) or bridged
+    return settings.report or bridged or _all_is_wanted(config)
+
+
+def _all_is_wanted(config: pytest.Config) -> bool:
+    """Whether somebody reads all that tests took; a worker has no such reader itself."""
+    return bool(config.stash[SETTINGS].json) or is_hooked(config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -494,7 +515,7 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
     file, line = item.location[:2]
     place = Place(file.replace(os.sep, "/"), (line or 0) + 1)
-    reduced = bounded if item.config.stash[SETTINGS].json else for_tables
+    reduced = bounded if _all_is_wanted(item.config) else for_tables
     attach(report, Test(item.nodeid, profiles, comparisons, place=place), reduced)
 
 

@@ -39,6 +39,7 @@ class MeasuredTest:
         id: its node id. place: where it stands.
         device: where its code is measured.
         measuring: opens a progress line for one measurement.
+        everything: whether all metrics are read, whatever its limits need.
     """
 
     id: str
@@ -48,6 +49,7 @@ class MeasuredTest:
     options: Options
     ledger: Ledger
     measuring: OpenProgress
+    everything: bool
 
     @property
     def flush_l2(self) -> bool:
@@ -83,7 +85,7 @@ class MeasuredTest:
     def needs(self) -> Needs:
         """Everything where nothing says less, else what the limits need."""
         limits = self.ledger.limits
-        if not limits or self.settings.report or self.settings.json:
+        if not limits or self.everything:
             return EVERYTHING
         return Needs(
             device_times=any(limit.device_time for limit in limits),

@@ -1,0 +1,79 @@
+"""The hooks of this plugin: a conftest.py sees each profile, and the run as it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+
+TESTS = """
+@pytest.mark.max_kernels(1)
+def test_broken(kernel_profile):
+    kernel_profile(three)
+def test_two(kernel_profile):
+    kernel_profile(three)
+    with kernel_profile.region("mine"):
+        x + 1
+def test_plain():
+    three()
+"""
+
+SEES_PROFILES = """
+import json
+def pytest_kernelprof_profile(item, profile):
+    seen = [item.name, profile.label, profile.kernel_count, profile.outcome]
+    with open("seen.jsonl", "a") as file:
+        file.write(json.dumps(seen) + "\\n")
+"""
+
+SEES_THE_RUN = """
+import json
+def pytest_kernelprof_run(config, run):
+    seen = {one.id: [len(p.metrics["latency"].rounds) for p in one.profiles] for one in run.tests}
+    with open("seen.json", "x") as file:
+        json.dump([seen, list(run.unfinished)], file)
+"""
+
+
+def test_each_profile_is_seen_as_its_test_ends(
+    run: Run, pytester: pytest.Pytester, workers: str
+) -> None:
+    pytester.makeconftest(SEES_PROFILES)
+    run(TESTS, workers)
+    lines = (pytester.path / "seen.jsonl").read_text().splitlines()
+    assert sorted(map(json.loads, lines)) == [
+        ["test_broken", "", 3, "over"],
+        ["test_two", "", 3, None],
+        ["test_two", "mine", 1, None],
+    ]
+
+
+def test_the_run_is_seen_once_and_whole(run: Run, pytester: pytest.Pytester, workers: str) -> None:
+    pytester.makeconftest(SEES_THE_RUN)
+    run(TESTS, workers)
+    seen, unfinished = json.loads((pytester.path / "seen.json").read_text())
+    assert {name: len(profiles) for name, profiles in seen.items()} == {
+        "test_it.py::test_broken": 1,
+        "test_it.py::test_two": 2,
+    }
+    assert seen["test_it.py::test_broken"][0] >= 12  # all metrics, whatever the limit needs
+    assert unfinished == []
+
+
+def test_a_run_that_was_ended_is_seen_too(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(SEES_THE_RUN)
+    run(TESTS + "def test_ends(): pytest.exit('enough')\n", "-p", "no:randomly")
+    _, unfinished = json.loads((pytester.path / "seen.json").read_text())
+    assert unfinished == ["interrupted: enough"]
+
+
+def test_a_hook_that_raises_is_an_error_of_its_test_and_no_pass(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("def pytest_kernelprof_profile(item, profile): 1 / 0\n")
+    result = run("def test_it(kernel_profile): kernel_profile(three)\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ZeroDivisionError*"])
