@@ -109,6 +109,11 @@ class SessionFacts:
     activities: int = 0
     missed: int = 0
 
+    @property
+    def fullest(self) -> int:
+        """The round that the kernels are of."""
+        return _fullest(self.metrics["kernels"])
+
 
 def session_facts(reading: Reading) -> SessionFacts:
     """Work out everything that a session's trace tells, once."""

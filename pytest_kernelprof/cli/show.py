@@ -16,6 +16,7 @@ HELP = "kernels, metrics and completeness of a trace"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The trace."""
     parser.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
+    parser.add_argument("--json", action="store_true", help="print the profile's record instead")
     parser.add_argument(
         "--max-size",
         default="8 GB",
@@ -33,6 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.report.words import footing, origin_words
+    from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.units import format_bytes, format_time, parse_bytes, printable
 
     try:
@@ -40,6 +42,9 @@ def run(chosen: argparse.Namespace) -> int:
     except ValueError as error:
         raise TraceError(f"--max-size: {error}") from None
     profile = Profile.from_trace(chosen.trace, max_bytes=largest)
+    if chosen.json:
+        print(encode(profile.record).decode())
+        return 0 if profile.integrity.complete else 1
     print(profile.table(shutil.get_terminal_size((100, 24)).columns))
     shown = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
     for metric in profile.metrics.values():

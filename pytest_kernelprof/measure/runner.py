@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.progress import Progress
+    from pytest_kernelprof.schema.run import Timeline
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 
@@ -60,11 +61,13 @@ class Measurement:
         recording: what was noted beside the trace.
         attribute: runs the call once more and hands back the profile with source lines; None where
             the call cannot be run again.
+        timeline: works out one round event by event, from the trace that was read.
     """
 
     profile: Profile
     file: TraceFile
     recording: Recording
+    timeline: Callable[[], Timeline]
     attribute: Callable[[], Profile] | None = None
 
 
@@ -152,7 +155,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
             lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
             profile = with_lines(profile, lines_of(taken.facts, lines))
         sessions.refuse_blind(device, taken.facts)
-        found.append(Measurement(profile, file, recording))
+        found.append(Measurement(profile, file, recording, taken.timeline))
 
 
 def warm(device: Device, call: Callable[..., Any], arguments: Arguments, label: str) -> Profile:
@@ -235,7 +238,7 @@ class _Run:
         )
         profile = profile_of(taken.facts, recording, self._label)
         attribute = functools.partial(lines_of_another_run, profile, self._device, self._prepare)
-        return Measurement(profile, taken.file, recording, attribute)
+        return Measurement(profile, taken.file, recording, taken.timeline, attribute)
 
     def _session(self) -> sessions.Taken:
         assert self._taken is not None, "the policy begins with a session"

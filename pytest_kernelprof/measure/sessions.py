@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.watched_calls import WatchedCalls
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
+    from pytest_kernelprof.schema.run import Timeline
     from pytest_kernelprof.trace.correlation import Links
     from pytest_kernelprof.trace.events import InputsRead
     from pytest_kernelprof.trace.model import Trace
@@ -52,6 +53,12 @@ class Taken:
     links: Links
     recording: Recording
     facts: SessionFacts
+
+    def timeline(self) -> Timeline:
+        """The round that its kernels are of, event by event."""
+        from pytest_kernelprof.analysis.round_timeline import timeline_of_round
+
+        return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 
 
 def prime(device: Device) -> dict[str, float]:

@@ -239,6 +239,7 @@ def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> Meas
         ledger=Ledger(marks, settings.undecided, asked=asked),
         measuring=measuring(item.config, item.name),
         everything=settings.report or _all_is_wanted(item.config),
+        keeps_timelines=_all_is_wanted(item.config),
     )
     return test
 

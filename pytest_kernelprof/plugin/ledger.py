@@ -66,7 +66,8 @@ class _Entry:
         """Kernels, copies and waits that it holds."""
         record = self.record
         several = (record.kernels, *record.variants, record.copies, record.waits)
-        return sum(len(one) for one in several)
+        events = record.timeline.name if record.timeline else ()
+        return sum(len(one) for one in (*several, events))
 
     def profile(self) -> Profile:
         """The profile as users see it."""
@@ -83,7 +84,9 @@ class _Entry:
 
     def drop_kernels(self) -> None:
         self.shown = None
-        self.record = replace(self.record, kernels=(), variants=(), copies=(), waits=())
+        self.record = replace(
+            self.record, kernels=(), variants=(), copies=(), waits=(), timeline=None
+        )
         self.whole = False
 
     def drop_trace(self) -> None:
@@ -207,6 +210,7 @@ class Ledger:
         measurement: Measurement,
         own: dict[Key, Limit] | None = None,
         place: run.Place | None = None,
+        timeline: run.Timeline | None = None,
     ) -> Profile:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
@@ -217,7 +221,7 @@ class Ledger:
             # The verdict stands without lines: an error of the extra run must not hide it.
             with contextlib.suppress(Exception, OutcomeException):
                 record = measurement.attribute()
-        record = replace(record, verdicts=verdicts, place=place)
+        record = replace(record, verdicts=verdicts, place=place, timeline=timeline)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         self._entries.append(entry)
         self._keep_memory_flat(entry)

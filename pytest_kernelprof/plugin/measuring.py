@@ -40,6 +40,7 @@ class MeasuredTest:
         device: where its code is measured.
         measuring: opens a progress line for one measurement.
         everything: whether all metrics are read, whatever its limits need.
+        keeps_timelines: whether somebody reads rounds event by event.
     """
 
     id: str
@@ -50,6 +51,7 @@ class MeasuredTest:
     ledger: Ledger
     measuring: OpenProgress
     everything: bool
+    keeps_timelines: bool
 
     @property
     def flush_l2(self) -> bool:
@@ -175,7 +177,8 @@ def _keep(
     place: run.Place,
     own: dict[Key, Limit] | None = None,
 ) -> Profile:
-    profile = test.ledger.keep(measurement, own, place)
+    timeline = measurement.timeline() if test.keeps_timelines else None
+    profile = test.ledger.keep(measurement, own, place, timeline)
     folder = test.settings.trace_dir
     if folder:
         path = trace_path(folder, test.id, len(test.ledger), profile.label)

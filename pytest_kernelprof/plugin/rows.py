@@ -40,6 +40,7 @@ def for_tables(profile: run.Profile) -> run.Profile:
         copies=(),
         waits=(),
         gaps=run.Gaps(),
+        timeline=None,
     )
 
 

@@ -22,6 +22,8 @@ from pytest_kernelprof.schema.run import (
     Run,
     Test,
     TestOutcome,
+    Timeline,
+    TimelineKind,
     Wait,
 )
 
@@ -104,6 +106,27 @@ class GroupRow(msgspec.Struct, frozen=True, array_like=True):
     duration_us: float
 
 
+class TimelineRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One round event by event, in columns of one length, by start.
+
+    Attributes:
+        kind: what each event is, a letter each: (o)perator, (a)nnotation, (c)all, (k)ernel,
+            mem(s)et, (m)emcpy.
+        name: its name, a place in ``names``. lane: where it ran, a place in ``names``.
+        start_us: microseconds since the first event. duration_us: microseconds.
+        correlation: of a call and what it caused on the device the same number; 0 without one.
+        left_out: how many shorter events are not in it, beyond 5,000.
+    """
+
+    kind: str = ""
+    name: tuple[int, ...] = ()
+    lane: tuple[int, ...] = ()
+    start_us: tuple[float, ...] = ()
+    duration_us: tuple[float, ...] = ()
+    correlation: tuple[int, ...] = ()
+    left_out: int = 0
+
+
 class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     """One measurement, as ``Profile`` has it but for these.
 
@@ -115,6 +138,7 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         more_kernels: the others, by name.
         variants: other sequences of kernels among the rounds, the first 2,000 of each.
         copies, waits: of one call, in order; up to 2,000 of each.
+        timeline: of the round that the kernels are of; absent where none was kept.
     """
 
     environment: int
@@ -125,6 +149,7 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     variants: tuple[tuple[KernelRow, ...], ...] = ()
     copies: tuple[Copy, ...] = ()
     waits: tuple[Wait, ...] = ()
+    timeline: TimelineRow | None = None
 
 
 class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -221,6 +246,15 @@ def _groups(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
 
 
 _FACTS = ProfileFacts.__struct_fields__
+_LETTERS: dict[TimelineKind, str] = {
+    "operator": "o",
+    "annotation": "a",
+    "call": "c",
+    "kernel": "k",
+    "memcpy": "m",
+    "memset": "s",
+}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
 
 
 class _Packer:
@@ -249,6 +283,20 @@ class _Packer:
             variants=tuple(tuple(map(self._kernel, one)) for one in profile.variants),
             copies=profile.copies,
             waits=profile.waits,
+            timeline=self._timeline(profile.timeline),
+        )
+
+    def _timeline(self, timeline: Timeline | None) -> TimelineRow | None:
+        if timeline is None:
+            return None
+        return TimelineRow(
+            kind="".join(_LETTERS[kind] for kind in timeline.kind),
+            name=tuple(map(self._name, timeline.name)),
+            lane=tuple(map(self._name, timeline.lane)),
+            start_us=timeline.start_us,
+            duration_us=timeline.duration_us,
+            correlation=timeline.correlation,
+            left_out=timeline.left_out,
         )
 
     def _environment(self, environment: Environment) -> int:
@@ -309,6 +357,25 @@ class _Unpacker:
             variants=tuple(tuple(map(self._kernel, one)) for one in row.variants),
             copies=row.copies,
             waits=row.waits,
+            timeline=self._timeline(row.timeline),
+        )
+
+    def _timeline(self, row: TimelineRow | None) -> Timeline | None:
+        if row is None:
+            return None
+        columns = (row.kind, row.name, row.lane, row.start_us, row.duration_us, row.correlation)
+        if len(set(map(len, columns))) != 1:
+            raise ValueError("the columns of its timeline have different lengths")
+        if not set(row.kind) <= _KINDS.keys():
+            raise ValueError(f"{row.kind[:20]!r}: its timeline has events of unknown kinds")
+        return Timeline(
+            kind=tuple(_KINDS[letter] for letter in row.kind),
+            name=tuple(map(self._name, row.name)),
+            lane=tuple(map(self._name, row.lane)),
+            start_us=row.start_us,
+            duration_us=row.duration_us,
+            correlation=row.correlation,
+            left_out=row.left_out,
         )
 
     def _metrics(self, rows: dict[str, MetricRow]) -> dict[str, Metric]:

@@ -399,6 +399,29 @@ class KernelGroup(msgspec.Struct, frozen=True, gc=False):
     duration_us: float
 
 
+TimelineKind = Literal["operator", "annotation", "call", "kernel", "memcpy", "memset"]
+
+
+class Timeline(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One round event by event, in columns of one length, by start.
+
+    Attributes:
+        kind: what each event is.
+        name: its name. lane: where it ran: "thread 4711", "device 0 stream 7".
+        start_us: microseconds since the first event. duration_us: microseconds.
+        correlation: of a call and what it caused on the device the same number; 0 without one.
+        left_out: how many shorter events are not in it.
+    """
+
+    kind: tuple[TimelineKind, ...] = ()
+    name: tuple[str, ...] = ()
+    lane: tuple[str, ...] = ()
+    start_us: tuple[float, ...] = ()
+    duration_us: tuple[float, ...] = ()
+    correlation: tuple[int, ...] = ()
+    left_out: int = 0
+
+
 class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a profile says beside its values and its kernels.
 
@@ -443,6 +466,7 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         variants: other sequences of kernels among the rounds, by name and operators; nearly always
             there are none.
         copies, waits: of one call, in order; none on the CPU.
+        timeline: of the round that the kernels are of, where somebody keeps the whole run.
     """
 
     environment: Environment
@@ -453,6 +477,7 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     variants: tuple[tuple[Kernel, ...], ...] = ()
     copies: tuple[Copy, ...] = ()
     waits: tuple[Wait, ...] = ()
+    timeline: Timeline | None = None
 
     @property
     def kernel_count(self) -> int:

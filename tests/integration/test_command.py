@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.run import Profile
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -23,6 +25,12 @@ def test_show_prints_kernels_metrics_and_completeness(capsys: pytest.CaptureFixt
     assert "aten::mm < aten::linear" in out
     assert "launches                 5" in out
     assert "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0; complete: 10/10 launches" in out
+
+
+def test_show_gives_the_record_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--json", str(TRACES / "mlp.json.gz")]) == 0
+    found = codec.decode(capsys.readouterr().out.encode(), Profile)
+    assert (found.kernel_count, found.metrics["launches"].value) == (5, 5)
 
 
 def test_the_version_is_the_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,6 +71,8 @@ def test_it_has_tests_profiles_kernels_verdicts_and_comparisons(pytester: pytest
     assert {kernel.source for kernel in profile.kernels} == {"test_it.py:5"}
     assert profile.metrics["kernels"].rounds == (3.0,) * 12
     assert len(profile.metrics["latency"].rounds) >= 12
+    assert profile.timeline is not None
+    assert {"aten::mm", "aten::gelu", "aten::add"} <= set(profile.timeline.name)
     assert profile.trace.endswith("traces/test_it.py-test_broken-1.json.gz")
     assert found["test_expected"].profiles[0].outcome == "expected"
     (comparison,) = found["test_compared"].comparisons

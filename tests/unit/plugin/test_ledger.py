@@ -18,7 +18,7 @@ from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.conclusion import Conclusion, conclude
 from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Asked, Ledger
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.schema.run import Place, Profile
+from pytest_kernelprof.schema.run import Place, Profile, Timeline
 
 
 def limits(**given: Any) -> tuple[Limit, ...]:
@@ -30,7 +30,7 @@ def measured(folder: Path, profile: Profile) -> Measurement:
     path.write_text('{"traceEvents": []}')
     saved = Saved(Folder(str(path.parent), maker=os.getpid()), path.name)
     file = TraceFile(saved, rounds=2, collection_stopped=False)
-    return Measurement(profile, file, Recording(schema=1, rounds=2))
+    return Measurement(profile, file, Recording(schema=1, rounds=2), Timeline)
 
 
 def ledger(**given: Any) -> Ledger:
@@ -48,6 +48,16 @@ def test_of_very_many_kernels_those_of_the_newest_profiles_are_kept(tmp_path: Pa
     for dropped in (old, older):
         with pytest.raises(IncompleteProfile, match="kept no more"):
             _ = dropped.kernels
+
+
+def test_timelines_of_old_profiles_go_with_their_kernels(tmp_path: Path) -> None:
+    many = ("aten::add",) * (MOST_KERNELS // 2 + 1)
+    book = ledger()
+    for _ in range(3):
+        book.keep(measured(tmp_path, profile((kernel("k"),))), timeline=Timeline(name=many))
+    (*old, _), newest = [one.record.timeline for one in book.profiles], book.profiles[-1]
+    assert old[0] is None
+    assert newest.record.timeline == Timeline(name=many)
 
 
 def test_the_newest_profile_is_whole_however_large(tmp_path: Path) -> None:

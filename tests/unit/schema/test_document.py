@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from corpus import NAMES, record
+from corpus import NAMES, reading, record
 from msgspec.structs import replace
 
+from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.round_timeline import timeline_of_round
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
-from pytest_kernelprof.schema.run import Kernel, KernelGroup, Place, Profile, Run, Test
+from pytest_kernelprof.schema.run import Kernel, KernelGroup, Place, Profile, Run, Test, Timeline
 
 KERNEL = Kernel("gelu", 2.0, (1, 1, 1), (32, 1, 1), 8, 0, 0, 7, "cudaLaunchKernel", ("aten::gelu",))
 
@@ -25,9 +27,14 @@ def read(data: bytes) -> Run:
     return unpack(codec.decode(data, Document))
 
 
+def with_timeline(name: str) -> Profile:
+    found = reading(name)
+    return replace(record(name), timeline=timeline_of_round(found, session_facts(found).fullest))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_written_is_read_again(name: str) -> None:
-    run = run_of(record(name), record("mlp"))
+    run = run_of(with_timeline(name), record("mlp"))
     assert read(codec.encode(pack(run))) == run
 
 
@@ -46,7 +53,7 @@ def test_a_name_and_an_environment_stand_in_it_once() -> None:
 
 
 def test_500_profiles_of_20_kernels_are_below_5_mb() -> None:
-    profile = record("backward")
+    profile = with_timeline("backward")
     kernels = (profile.kernels * 20)[:20]
     metrics = {
         name: replace(one, rounds=(one.rounds * 12)[:12]) for name, one in profile.metrics.items()
@@ -79,6 +86,23 @@ def test_a_file_that_refers_to_what_it_does_not_have_names_the_test(
     changed = codec.from_builtins({**plain, **change}, Document)
     with pytest.raises(ValueError, match=f"test 'tests/test_it.py::test_it': .*{words}"):
         unpack(changed)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"lane": ()}, "columns of its timeline have different lengths"), ({"kind": "?"}, "unknown")],
+)
+def test_a_timeline_that_does_not_fit_together_is_refused(
+    change: dict[str, Any], words: str
+) -> None:
+    timeline = Timeline(("kernel",), ("gelu",), ("device 0 stream 7",), (0.0,), (1.0,), (3,))
+    document = pack(run_of(replace(record("mlp"), timeline=timeline)))
+    (test,) = document.tests
+    (profile,) = test.profiles
+    assert profile.timeline is not None
+    wrong = replace(profile, timeline=replace(profile.timeline, **change))
+    with pytest.raises(ValueError, match=words):
+        unpack(replace(document, tests=(replace(test, profiles=(wrong,)),)))
 
 
 def test_negative_places_are_none() -> None:
