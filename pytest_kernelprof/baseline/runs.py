@@ -14,7 +14,7 @@ from pytest_kernelprof.schema.runs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_kernelprof.baseline.allowance import Allowance
     from pytest_kernelprof.schema.run import Metric, Profile, Run
@@ -36,35 +36,37 @@ def compare_runs(olds: Sequence[Run], new: Run, allowed: Mapping[str, Allowance]
     """
     before = [_profiles(run) for run in olds]
     now = _profiles(new)
-    found: list[ProfileComparison] = []
-    untimed: Counter[str] = Counter()
-    incomplete: list[str] = []
-    compared = 0
-    for key, profile in now.items():
-        earlier = [one.get(key) for one in before]
-        there = [one for one in earlier if one is not None]
-        if not there:
-            continue
-        if not (profile.integrity.complete and there[-1].integrity.complete):
-            incomplete.append(key[0])
-            continue
-        compared += 1
-        one = _compare(key[0], earlier, there[-1], profile, allowed)
-        if one.untimed:
-            untimed[one.untimed] += 1
-        if one.metrics or one.diff:
-            found.append(one)
-    last = {key[0] for key in before[-1]}
-    tests = {key[0] for key in now}
+    pairs = {key: (one, _newest(before, key)) for key, one in now.items()}
+    there = {key: (one, old) for key, (one, old) in pairs.items() if old is not None}
+    whole = {
+        key: _compare(key[0], [run.get(key) for run in before], old, one, allowed)
+        for key, (one, old) in there.items()
+        if one.integrity.complete and old.integrity.complete
+    }
     return RunsComparison(
-        profiles=tuple(found),
-        compared=compared,
-        untimed=dict(untimed),
-        gone=tuple(dict.fromkeys(key[0] for key in before[-1] if key[0] not in tests)),
-        fresh=tuple(dict.fromkeys(key[0] for key in now if key[0] not in last)),
-        incomplete=tuple(dict.fromkeys(incomplete)),
+        profiles=tuple(one for one in whole.values() if one.metrics or one.diff),
+        compared=len(whole),
+        untimed=dict(Counter(one.untimed for one in whole.values() if one.untimed)),
+        gone=_only_in(before[-1], now),
+        fresh=_only_in(now, before[-1]),
+        incomplete=_tests(key for key in there if key not in whole),
         unfinished=tuple(why for run in (*olds, new) for why in run.unfinished),
     )
+
+
+def _newest(runs: Sequence[Mapping[Key, Profile]], key: Key) -> Profile | None:
+    """The profile of the last run that has it."""
+    return next((run[key] for run in reversed(runs) if key in run), None)
+
+
+def _only_in(run: Iterable[Key], other: Iterable[Key]) -> tuple[str, ...]:
+    there = set(_tests(other))
+    return tuple(test for test in _tests(run) if test not in there)
+
+
+def _tests(keys: Iterable[Key]) -> tuple[str, ...]:
+    """The tests of these profiles, each once."""
+    return tuple(dict.fromkeys(test for test, _ in keys))
 
 
 def _profiles(run: Run) -> dict[Key, Profile]:
