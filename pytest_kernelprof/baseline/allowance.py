@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
@@ -19,13 +20,14 @@ class Allowance:
     Attributes:
         metric: its name.
         share: as a fraction of what it was. amount: in its unit, on top.
-        judged: whether more than that fails.
+        judged: whether more than that fails. asked: whether somebody named it.
     """
 
     metric: str
     share: float = 0.0
     amount: float = 0.0
     judged: bool = True
+    asked: bool = True
 
     def most(self, old: float) -> float:
         """The largest value that is allowed where it was ``old``."""
@@ -69,12 +71,20 @@ def _example(spec: MetricSpec) -> str:
 
 def allowances(written: tuple[Allowance, ...]) -> dict[str, Allowance]:
     """What each metric may grow by. Where nothing is written, counts and bytes may not grow, and
-    times are looked at and judged by nothing; else only what is written is judged."""
+    times are looked at and judged by nothing; else only what is written is judged.
+
+    Raises:
+        ValueError: a metric is written twice.
+    """
+    twice = [name for name, n in Counter(one.metric for one in written).items() if n > 1]
+    if twice:
+        raise ValueError(f"{', '.join(twice)} is named twice; say it once")
     usual = {
         name: Allowance(
             name,
             share=TIME_MARGIN if spec.kind == "timed" else 0.0,
             judged=spec.kind == "exact" and not written,
+            asked=False,
         )
         for name, spec in METRICS.items()
         if spec.kind != "shown"

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.baseline.hunks import Sides
 from pytest_kernelprof.baseline.keys import STEP, Keys
 from pytest_kernelprof.baseline.paces import paces_of
-from pytest_kernelprof.schema.diff import MetricChange, ProfileDiff
+from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.run import Environment, Kernel, Metric, Profile
+    from pytest_kernelprof.schema.run import Environment, KernelGroup, Metric, Profile
 
 
 def diff_profiles(old: Profile, new: Profile) -> ProfileDiff:
@@ -32,12 +33,13 @@ def diff_profiles(old: Profile, new: Profile) -> ProfileDiff:
     ordered = not (old.variants or new.variants)
     sides = Sides.of(before, after)
     hunks = sides.hunks(ordered=ordered)
+    old_more, new_more = _beyond(old, old_steps), _beyond(new, new_steps)
     return ProfileDiff(
-        old_kernels=len(before),
-        new_kernels=len(after),
-        old_us=sum(kernel.duration_us for kernel in before),
-        new_us=sum(kernel.duration_us for kernel in after),
-        hunks=hunks,
+        old_kernels=len(before) + sum(one.count for one in old_more.values()),
+        new_kernels=len(after) + sum(one.count for one in new_more.values()),
+        old_us=_duration(before, old_more),
+        new_us=_duration(after, new_more),
+        hunks=(*hunks, *_other_groups(old_more, new_more)),
         paces=paces_of(before, after, sides.old_keys, sides.same_old, sides.same_new),
         metrics=_diff_metrics(old, new) if not (old_steps or new_steps) else (),
         ordered=ordered,
@@ -47,6 +49,34 @@ def diff_profiles(old: Profile, new: Profile) -> ProfileDiff:
         what="operators" if {old.environment.kind, new.environment.kind} == {"cpu"} else "kernels",
         complete=old.integrity.complete and new.integrity.complete,
     )
+
+
+def _beyond(profile: Profile, steps: int) -> dict[str, KernelGroup]:
+    """The kernels that a run document has by name alone."""
+    return {} if steps else {one.name: one for one in profile.more_kernels}
+
+
+def _duration(kernels: Sequence[Kernel], more: Mapping[str, KernelGroup]) -> float:
+    together = sum(one.duration_us for one in more.values())
+    return sum(kernel.duration_us for kernel in kernels) + together
+
+
+def _other_groups(old: Mapping[str, KernelGroup], new: Mapping[str, KernelGroup]) -> Iterator[Hunk]:
+    """Of kernels without an order: what there is more and less of, by name."""
+    for name in dict.fromkeys((*old, *new)):
+        before, after = old.get(name), new.get(name)
+        more = (after.count if after else 0) - (before.count if before else 0)
+        if more < 0 and before:
+            gone = before.duration_us * -more / before.count
+            yield Hunk((Change("removed", old=_unplaced(name), old_us=gone),), -more)
+        elif more > 0 and after:
+            came = after.duration_us * more / after.count
+            yield Hunk((Change("added", new=_unplaced(name), new_us=came),), more)
+
+
+def _unplaced(name: str) -> Kernel:
+    """A kernel of which only the name is kept."""
+    return Kernel(name, 0.0, (0, 0, 0), (0, 0, 0), 0, 0, 0, 0, "unknown", ())
 
 
 def _one_step(kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], int]:

@@ -26,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format", choices=("text", "markdown", "json"), default="text", help="default: text"
     )
-    parser.epilog = "exit status: 0 nothing that fails, 1 a regression, 2 bad use"
+    parser.epilog = "exit status: 0 nothing fails, 1 a regression or nothing to compare, 2 bad use"
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print what is another; 1 if any of it fails, else 0.
+    """Print what is another; 1 if any of it fails or nothing was compared, else 0.
 
     Raises:
         RunFileError: a file is no run document, there are too few, or a margin is none.
@@ -45,14 +45,15 @@ def run(chosen: argparse.Namespace) -> int:
         raise RunFileError(f"compare: got one run, {chosen.runs[0]}; give an earlier one before it")
     try:
         written = tuple(map(parse_allowance, chosen.fail_on))
+        allowed = allowances(written)
     except ValueError as error:
         raise RunFileError(f"--fail-on: {error}") from None
     *olds, new = map(read_run, chosen.runs)
-    found = compare_runs(olds, new, allowances(written))
+    found = compare_runs(olds, new, allowed)
     if chosen.format == "json":
         print(encode(found).decode())
     elif chosen.format == "markdown":
         print("\n".join(markdown_lines(found)))
     else:
         print("\n".join(text_lines(found, shutil.get_terminal_size((100, 24)).columns)))
-    return 1 if found.regressed else 0
+    return 0 if found.passed else 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.errors import RunFileError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -22,7 +24,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Write the document of all; a test that several have is kept as the last of them has it.
 
     Raises:
-        RunFileError: a file is no run document. OSError: nothing can be written.
+        RunFileError: a file is no run document, or the result cannot be written.
     """
     from pytest_kernelprof.baseline.merge import merge_runs
     from pytest_kernelprof.cli.run_files import read_run
@@ -31,7 +33,11 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.units import printable
 
     merged, twice = merge_runs({path: read_run(path) for path in chosen.runs})
-    write_atomically(chosen.output, encode(pack(merged)))
+    try:
+        write_atomically(chosen.output, encode(pack(merged)))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RunFileError(f"{chosen.output}: it cannot be written ({why})") from None
     print(printable(f"{chosen.output}: tests {len(merged.tests)} of {len(chosen.runs)} runs"))
     for test in twice:
         print(printable(f"{test}: in several, kept of the last"), file=sys.stderr)

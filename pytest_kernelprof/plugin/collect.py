@@ -70,9 +70,20 @@ class Collector:
 
         from pytest_kernelprof.schema import codec, run
 
+        # Of one try the call and the teardown may bring something each.
+        tries: dict[int, list[run.Test]] = {}
+        outcomes: dict[int, run.TestOutcome] = {}
+        for sent, this in self._tests:
+            tries.setdefault(id(this), []).append(codec.decode(sent, run.Test))
+            outcomes[id(this)] = this.outcome
         return (
-            replace(codec.decode(sent, run.Test), outcome=this.outcome)
-            for sent, this in self._tests
+            replace(
+                parts[0],
+                profiles=tuple(one for part in parts for one in part.profiles),
+                comparisons=tuple(one for part in parts for one in part.comparisons),
+                outcome=outcomes[which],
+            )
+            for which, parts in tries.items()
         )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Test
+    from pytest_kernelprof.schema.run import Profile, Test
 
 _FIXTURE = "kernel_profile"
 _DEVICE_FIXTURE = "kernelprof_device"
@@ -298,6 +298,35 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any]
 
 
 def _end_call(item: pytest.Item, raised: BaseException | None) -> None:
+    """Judge what the test took, and tell others of it. What they raise hides no failure, and is no
+    try of the test, which it may expect to fail."""
+    try:
+        _judge_call(item, raised)
+    except BaseException as verdict:
+        _tell_others(item, verdict)
+        raise
+    _tell_others(item, raised)
+
+
+def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
+    try:
+        for profile in _untold(item):
+            item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
+    except Exception as error:
+        words = f"a hook pytest_kernelprof_profile raised {type(error).__name__}: {error}"
+        if failure is None:
+            from pytest_kernelprof.errors import IncompleteProfile
+
+            raise IncompleteProfile(words) from error
+        item.add_report_section("call", "kernelprof", words)
+
+
+def _untold(item: pytest.Item) -> tuple[Profile, ...]:
+    """The profiles that no hook of others has seen."""
+    return item.stash[TEST].ledger.untold() if TEST in item.stash else ()
+
+
+def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
     """Judge what the test took, unless it has failed by itself: that wins over a limit."""
     whole_call = item.stash.get(WHOLE_CALL, None)
     if whole_call is not None:
@@ -447,8 +476,6 @@ def _note_taken(item: pytest.Item) -> None:
     if TEST not in item.stash:
         return
     taken = item.stash[TEST].ledger.report(item.nodeid)
-    for profile in taken.profiles if taken is not None else ():
-        item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
     if taken is not None and (_is_reported(item.config) or _any_unjudged(taken)):
         item.stash.setdefault(TAKEN, []).append(taken)
 

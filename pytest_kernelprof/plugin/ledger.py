@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
 
+MOST_EVENTS = 100_000
+"""Events of timelines that are kept of a test: those of its newest profiles."""
+
 MOST_TRACES = 100
 """Trace files that are kept of a test, for ``save_trace``: those of its newest profiles."""
 
@@ -66,8 +69,12 @@ class _Entry:
         """Kernels, copies and waits that it holds."""
         record = self.record
         several = (record.kernels, *record.variants, record.copies, record.waits)
-        events = record.timeline.name if record.timeline else ()
-        return sum(len(one) for one in (*several, events))
+        return sum(len(one) for one in several)
+
+    @property
+    def events(self) -> int:
+        """Events of its timeline."""
+        return len(self.record.timeline.name) if self.record.timeline else 0
 
     def profile(self) -> Profile:
         """The profile as users see it."""
@@ -85,9 +92,13 @@ class _Entry:
     def drop_kernels(self) -> None:
         self.shown = None
         self.record = replace(
-            self.record, kernels=(), variants=(), copies=(), waits=(), timeline=None
+            self.record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False
         )
         self.whole = False
+
+    def drop_timeline(self) -> None:
+        self.shown = None
+        self.record = replace(self.record, timeline=None)
 
     def drop_trace(self) -> None:
         self.shown = None
@@ -134,11 +145,13 @@ class Ledger:
         self._wants_numbers = asked
         self._entries: list[_Entry] = []
         self._concluded = self._dismissed = 0
-        self._reported = 0
+        self._reported = self._told = 0
         self._closed = False
         self._held: set[tuple[Key, float]] = set()
         self._kernels = 0
         self._first_whole = 0
+        self._events = 0
+        self._first_with_timeline = 0
         self.compared = False
         self.ran_disabled = False
         self.comparisons: list[Callable[[], run.Comparison]] = []
@@ -298,6 +311,11 @@ class Ledger:
         self._concluded = self._dismissed = len(self._entries)
         self._asked.clear()
 
+    def untold(self) -> tuple[run.Profile, ...]:
+        """What was kept since the last call, for the hooks of others."""
+        new, self._told = self._entries[self._told :], len(self._entries)
+        return tuple(self._judged(entry) for entry in new)
+
     def report(self, test: str) -> run.Test | None:
         """What was taken since the last call, for the report; None if that is nothing."""
         new, self._reported = self._entries[self._reported :], len(self._entries)
@@ -332,6 +350,12 @@ class Ledger:
             self._kernels -= oldest.size
             oldest.drop_kernels()
             self._first_whole += 1
+        self._events += newest.events
+        while self._events > MOST_EVENTS and self._first_with_timeline < len(self._entries) - 1:
+            oldest = self._entries[self._first_with_timeline]
+            self._events -= oldest.events
+            oldest.drop_timeline()
+            self._first_with_timeline += 1
         if len(self._entries) > MOST_TRACES:
             self._entries[-1 - MOST_TRACES].drop_trace()
 

@@ -13,8 +13,6 @@ from pytest_kernelprof.schema.document import pack
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pytest_kernelprof.schema.run import Run, Test
 
 _FLAG = "--kernelprof-json"
@@ -33,38 +31,33 @@ class RunDocument:
     def __init__(self, config: pytest.Config, path: str) -> None:
         # Tests may change their directory.
         self._path = os.path.join(config.invocation_params.dir, path)
-        self._told = self._failure = ""
+        self._told = ""
         self._unfinished: tuple[str, ...] = ()
         folder = os.path.dirname(self._path)
-        why = "it is a folder" if os.path.isdir(self._path) else why_unwritable(folder)
+        why = codec.why_no_target(self._path) or why_unwritable(folder)
         if why:
             raise pytest.UsageError(f"{_FLAG}: {path!r} cannot be written ({why})")
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_kernelprof_run(self, run: Run) -> None:
-        """Write it."""
+        """Write it.
+
+        Raises:
+            OSError: it cannot be written: a run whose document is lost has failed.
+        """
         try:
             codec.write_atomically(self._path, codec.encode(pack(run)))
         except OSError as error:
-            self._failure = f"{self._path} cannot be written ({error.strerror or error})"
-            return
+            why = f"{_FLAG}: {self._path} cannot be written ({error.strerror or error})"
+            raise OSError(why) from None
         counts = f"tests {len(run.tests)}, profiles {sum(map(_profiles, run.tests))}"
         self._told, self._unfinished = f"{self._path}: {counts}", run.unfinished
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """A run whose document is lost has failed."""
-        yield
-        passed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if self._failure and session.exitstatus in passed:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say where it is, and whether it is whole."""
-        if self._failure:
-            terminalreporter.write_line(printable(f"{_FLAG}: {self._failure}"), red=True)
-            return
-        terminalreporter.write_line(printable(f"kernelprof: {self._told}"))
+        if self._told:
+            terminalreporter.write_line(printable(f"kernelprof: {self._told}"))
         for words in self._unfinished:
             terminalreporter.write_line(
                 printable(f"kernelprof: that is not the whole run: {words}"), yellow=True

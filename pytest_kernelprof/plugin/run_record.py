@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_kernelprof.plugin.keys import SETTINGS
+from pytest_kernelprof.units import printable
+
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.schema.run import Run
 
@@ -26,6 +31,7 @@ class RunRecord:
         self._collector = collector
         self._began = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._unfinished: list[str] = []
+        self._failure = ""
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Ctrl-C, ``pytest.exit``, errors of collection, a plugin that stops the run."""
@@ -43,12 +49,46 @@ class RunRecord:
             name = getattr(getattr(node, "gateway", None), "id", "?")
             self._unfinished.append(f"worker {name} ended early: {error}")
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """All reports are in: hand the record to those who wait for it."""
-        if session.shouldfail:  # --maxfail
-            self._unfinished.append(str(session.shouldfail))
-        self._config.hook.pytest_kernelprof_run(config=self._config, run=self._record())
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that could not be collected: its tests are missing."""
+        if report.failed:
+            self._unfinished.append(f"{report.nodeid} could not be collected")
+
+    @pytest.hookimpl(wrapper=True, trylast=True)  # before the terminal's last lines
+    def pytest_sessionfinish(
+        self, session: pytest.Session, exitstatus: int
+    ) -> Generator[None, None, None]:
+        """All reports are in: hand the record to those who wait for it, whatever other plugins do
+        as the run ends."""
+        try:
+            yield
+        finally:
+            if not session.config.getoption("collectonly", False):
+                self._note_end(session, exitstatus)
+                self._hand_over(session)
+
+    def _note_end(self, session: pytest.Session, exitstatus: int) -> None:
+        stopped = str(session.shouldfail or "")  # --maxfail
+        if stopped and not any(one.endswith(stopped) for one in self._unfinished):
+            self._unfinished.append(stopped)
+        if exitstatus == pytest.ExitCode.USAGE_ERROR:
+            self._unfinished.append("pytest was asked for something that it cannot do")
+        if self._config.stash[SETTINGS].disable:
+            self._unfinished.append("--kernelprof-disable: nothing was measured")
+
+    def _hand_over(self, session: pytest.Session) -> None:
+        try:
+            self._config.hook.pytest_kernelprof_run(config=self._config, run=self._record())
+        except Exception as error:
+            self._failure = f"{type(error).__name__}: {error}"
+            if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """A reader of the run has failed: not the tests', but not nothing."""
+        if self._failure:
+            words = printable(f"kernelprof: a hook pytest_kernelprof_run raised {self._failure}")
+            terminalreporter.write_line(words, red=True)
 
     def _record(self) -> Run:
         from pytest_kernelprof.plugin.portable import portable

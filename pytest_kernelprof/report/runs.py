@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_TESTS = 20
 _MOST_DIFFS = 10
+_MOST_ROWS = 200
 _DIFF_LINES = 12
 _ORDER = {"worse": 0, "undecided": 1, "better": 2}
 _FORMS = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
@@ -84,7 +85,10 @@ def _rows(found: RunsComparison) -> list[_Row]:
         for profile in found.profiles
         if profile.diff is not None and not profile.metrics
     ]
-    return [row for _, row in sorted(told, key=lambda one: one[0])]
+    rows = [row for _, row in sorted(told, key=lambda one: one[0])]
+    left = len(rows) - _MOST_ROWS
+    more = [("...", f"{left} more rows", "", "", "", "")] if left > 0 else []
+    return [*rows[:_MOST_ROWS], *more]
 
 
 def _row(profile: ProfileComparison, metric: MetricComparison) -> _Row:
@@ -125,8 +129,10 @@ def _test(profile: ProfileComparison) -> str:
 def _notes(found: RunsComparison) -> list[str]:
     """What was not compared, and why."""
     notes = [f"times not compared of {n}: {why}" for why, n in found.untimed.items()]
+    notes += [f"not there any more in {n}: {name}" for name, n in found.lost.items()]
     lists = (
-        ("incomplete on one side, not compared", found.incomplete),
+        ("incomplete, or of another kind of device, not compared", found.uncompared),
+        ("named by --fail-on, and in no profile", found.nowhere),
         ("only in the earlier run", found.gone),
         ("only in this run", found.fresh),
         ("not a whole run", found.unfinished),
@@ -165,4 +171,5 @@ def _plural(words: str, n: int) -> str:
 
 def _cell(text: str) -> str:
     """Text that a table of Markdown holds as it is."""
-    return re.sub(r"([\\|<>*_`~\[\]])", r"\\\1", printable(text))
+    told = printable(text).replace("&", "&amp;").replace("@", "&#64;")
+    return re.sub(r"([\\|<>*_`~$\[\]])", r"\\\1", told)

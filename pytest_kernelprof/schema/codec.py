@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import reprlib
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -98,13 +99,25 @@ def text(words: str) -> str:
     return str(words).encode("utf-8", "backslashreplace").decode()
 
 
+def why_no_target(path: str | os.PathLike[str]) -> str:
+    """Why a file cannot be put there, as far as what is there tells; empty where it can."""
+    where = os.path.realpath(path)
+    if os.path.isdir(where):
+        return "it is a folder"
+    return "it is no regular file" if os.path.exists(where) and not os.path.isfile(where) else ""
+
+
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file beside its place and move it there: readers see the old one or the new one.
 
+    A link is followed: what it names is written.
+
     Raises:
-        OSError: it cannot be written; nothing is left behind.
+        OSError: it cannot be written, or is no regular file; nothing is left behind.
     """
-    where = os.fspath(path)
+    where = os.path.realpath(path)
+    if why := why_no_target(where):
+        raise OSError(errno.EINVAL, why, os.fspath(path))
     beside = f"{os.path.dirname(where) or os.curdir}/.kernelprof-{Real.urandom(6).hex()}"
     try:
         with Real.buffered(Real.file(beside, "xb")) as file:

@@ -383,6 +383,9 @@ class _Unpacker:
         for name in rows:
             if name not in known:
                 raise ValueError(f"the metric {name!r} is not among the file's metrics")
+            spec = METRICS.get(name)
+            if spec is not None and (spec.kind, spec.unit) != (known[name].kind, known[name].unit):
+                raise ValueError(f"the metric {name!r} is {spec.kind}, in {spec.unit}, not as said")
         return {
             name: Metric(
                 name=name,

@@ -437,6 +437,8 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         verdicts: how its limits fared, in their order.
         place: the line of the test that made the call.
         trace: the file of its Chrome trace, where one was written.
+        kernels_kept: whether its kernels, copies and waits are in the record: of a test with very
+            many only those of its newest profiles are.
     """
 
     label: str = ""
@@ -452,6 +454,7 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     verdicts: tuple[Verdict, ...] = ()
     place: Place | None = None
     trace: str = ""
+    kernels_kept: bool = True
 
 
 class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):

@@ -65,8 +65,12 @@ class RunsComparison(msgspec.Struct, frozen=True, kw_only=True):
         profiles: what is another, in the order of the new run.
         compared: how many profiles both sides have.
         untimed: of how many of them times were not compared, by the reason.
-        gone: tests with profiles that only the last earlier run has. fresh: that only this one has.
-        incomplete: tests of which one side is incomplete, so nothing was compared.
+        gone: profiles that the last earlier run has and this one has not.
+        fresh: those that no earlier one has.
+        uncompared: profiles that both sides have, one of them incomplete or of another kind of
+            device, so nothing was compared.
+        lost: of metrics that are judged, in how many profiles they were had before and are not now.
+        nowhere: the metrics that were asked for and that no profile has.
         unfinished: why tests may be missing on either side.
         schema: the version.
     """
@@ -77,10 +81,17 @@ class RunsComparison(msgspec.Struct, frozen=True, kw_only=True):
     untimed: dict[str, int] = {}
     gone: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
-    incomplete: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
+    lost: dict[str, int] = {}
+    nowhere: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
 
     @property
     def regressed(self) -> bool:
         """Whether any profile fails the comparison."""
         return any(one.regressed for one in self.profiles)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is nothing that fails, and what was to be compared was."""
+        return bool(self.compared) and not (self.regressed or self.lost or self.nowhere)

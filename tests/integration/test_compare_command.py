@@ -129,6 +129,25 @@ def test_what_is_no_run_document_is_one_line_and_exit_status_2(
     assert words in line
 
 
+def test_a_result_that_cannot_be_written_is_one_line(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "not there" / "all.json"
+    assert main(["merge", *runs, "-o", str(target)]) == 2
+    said = f"kernelprof: {target}: it cannot be written (No such file or directory)\n"
+    assert capsys.readouterr().err == said
+
+
+def test_nothing_to_compare_is_no_pass(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = written(tmp_path / "other.json", MLP, "test_other.py::test_it")
+    assert main(["compare", runs[0], other]) == 1
+    assert "0 profiles compared" in capsys.readouterr().out
+    assert main(["compare", *runs, "--fail-on=latency:5%"]) == 1
+    assert "named by --fail-on, and in no profile: latency" in capsys.readouterr().out
+
+
 def test_one_run_alone_and_odd_margins_are_bad_use(
     runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,5 +75,54 @@ def test_a_hook_that_raises_is_an_error_of_its_test_and_no_pass(
 ) -> None:
     pytester.makeconftest("def pytest_kernelprof_profile(item, profile): 1 / 0\n")
     result = run("def test_it(kernel_profile): kernel_profile(three)\n")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*ZeroDivisionError*"])
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*a hook pytest_kernelprof_profile raised ZeroDivisionError: *"])
+
+
+RAISES = "def pytest_kernelprof_profile(item, profile): raise ValueError('of the hook')\n"
+
+
+def test_what_a_hook_raises_hides_neither_a_failure_nor_a_verdict(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(RAISES)
+    result = run(
+        """
+def test_fails_by_itself(kernel_profile):
+    kernel_profile(three)
+    assert 0, "mine"
+@pytest.mark.max_kernels(1)
+def test_over(kernel_profile):
+    kernel_profile(three)
+""",
+        "--kernelprof-report",
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*mine*",
+            "max_kernels: 3 > 1",
+            "a hook pytest_kernelprof_profile raised ValueError: of the hook",
+            "2 profiles, *",
+        ]
+    )
+
+
+def test_what_a_hook_raises_is_no_failure_that_a_test_expects(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(RAISES)
+    code = "@pytest.mark.xfail(strict=True)\ndef test_it(kernel_profile): kernel_profile(three)\n"
+    run(code).assert_outcomes(errors=1)
+
+
+def test_a_reader_of_the_run_that_raises_fails_the_run_and_loses_no_document(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("def pytest_kernelprof_run(config, run): raise ValueError('odd')\n")
+    result = run("def test_it(): pass\n", "--kernelprof-json=run.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["kernelprof: a hook pytest_kernelprof_run raised ValueError: odd", "*1 passed*"]
+    )
+    assert (pytester.path / "run.json").exists()

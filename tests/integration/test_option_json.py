@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,7 +98,9 @@ def test_it_lies_where_pytest_was_started(run: RunIt, pytester: pytest.Pytester)
 def test_where_nothing_was_taken_it_is_written_too(run: RunIt, pytester: pytest.Pytester) -> None:
     (pytester.path / "run.json").write_text("of an earlier run")
     run(ONE, JSON, "--kernelprof-disable")
-    assert document(pytester.path).tests == ()
+    found = document(pytester.path)
+    assert found.tests == ()
+    assert found.unfinished == ("--kernelprof-disable: nothing was measured",)
 
 
 @pytest.mark.parametrize(
@@ -159,4 +162,60 @@ def test_a_file_that_cannot_be_written_at_the_end_fails_the_run(
     code = "import shutil, os\ndef test_it(): shutil.rmtree('out')\n"
     result = run(code, "--kernelprof-json=out/run.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["--kernelprof-json: *out/run.json cannot be written (No such *"])
+    result.stdout.fnmatch_lines(["*--kernelprof-json: *out/run.json cannot be written (No such *"])
+
+
+def test_what_its_call_and_its_teardown_took_is_one_test(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    run(
+        """
+@pytest.fixture
+def late(kernel_profile):
+    yield
+    kernel_profile(three)
+def test_it(kernel_profile, late): kernel_profile(lambda: x + 1)
+""",
+        JSON,
+    )
+    (test,) = document(pytester.path).tests
+    assert [profile.kernel_count for profile in test.profiles] == [1, 3]
+
+
+def test_an_earlier_document_stays_where_tests_are_only_collected(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    (pytester.path / "run.json").write_text("of an earlier run")
+    run(ONE, JSON, "--collect-only")
+    assert (pytester.path / "run.json").read_text() == "of an earlier run"
+
+
+def test_files_that_could_not_be_collected_are_named(run: RunIt, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_other="import not_there")
+    run(ONE, JSON, "--continue-on-collection-errors")
+    found = document(pytester.path)
+    assert list(by_name(found)) == ["test_it"]
+    assert found.unfinished == ("test_other.py could not be collected",)
+
+
+def test_what_other_plugins_do_as_the_run_ends_loses_nothing(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("def pytest_sessionfinish(): raise ValueError('of another plugin')\n")
+    assert run(ONE, JSON).ret == pytest.ExitCode.INTERNAL_ERROR
+    assert list(by_name(document(pytester.path))) == ["test_it"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a FIFO")
+def test_what_is_no_regular_file_is_not_replaced(run: RunIt, pytester: pytest.Pytester) -> None:
+    os.mkfifo(pytester.path / "run.json")
+    result = run(ONE, JSON)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'run.json' cannot be written (it is no regular file)"])
+
+
+def test_of_a_link_what_it_names_is_written(run: RunIt, pytester: pytest.Pytester) -> None:
+    (pytester.path / "run.json").symlink_to("kept.json")
+    run(ONE, JSON)
+    assert (pytester.path / "run.json").is_symlink()
+    assert list(by_name(document(pytester.path))) == ["test_it"]

@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import CPU, H200, absent, around, counted, kernel, profile
 
 from pytest_kernelprof.baseline.allowance import Allowance, allowances, parse_allowance
 from pytest_kernelprof.baseline.runs import compare_runs
-from pytest_kernelprof.schema.run import Conditions, Environment, Integrity, Profile, Run, Test
+from pytest_kernelprof.schema.run import (
+    Conditions,
+    Environment,
+    Integrity,
+    KernelGroup,
+    Profile,
+    Run,
+    Test,
+)
 from pytest_kernelprof.schema.runs import ProfileComparison, RunsComparison
 
 USUAL = allowances(())
@@ -22,6 +31,10 @@ def run_of(*profiles: Profile, name: str = "test_it") -> Run:
 
 def calls(n: int, *metrics: Any, **more: Any) -> Profile:
     return profile([kernel("gelu", "aten::gelu")] * n, metrics, **more)
+
+
+def with_version(name: str, version: str) -> Environment:
+    return replace(H200, versions={**H200.versions, name: version})
 
 
 def lasting(us: float, **more: Any) -> Profile:
@@ -108,12 +121,14 @@ def test_what_is_named_alone_fails() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ({"environment": CPU}, {"environment": H200}, "CPU"),
         (
-            {"environment": Environment("cuda", "NVIDIA H200", "sm_90", {"torch": "2.10.0"})},
+            {"environment": Environment("cuda", "NVIDIA A100", "sm_80")},
             {},
-            "torch 2.10.0",
+            "device NVIDIA A100",
         ),
+        ({"environment": with_version("torch", "2.10.0")}, {}, "torch 2.10.0 -> 2.11.0+cu130"),
+        ({"environment": with_version("python", "3.13.9")}, {}, "python 3.13.9 -> 3.13"),
+        ({}, {"environment": with_version("cuda", "13.0")}, "cuda none -> 13.0"),
         ({}, {"conditions": Conditions(not_alone="held by pid 5")}, "disturbed"),
         ({"one_shot": True}, {"one_shot": True}, "ran once"),
     ],
@@ -128,31 +143,92 @@ def test_times_that_do_not_compare_are_not_compared_and_it_is_said_why(
 
 
 def test_a_run_on_another_device_among_several_says_nothing_of_times() -> None:
-    other = lasting(500, environment=CPU)
+    other = lasting(500, environment=with_version("torch", "2.10.0"))
     (metric,) = only(compared(other, lasting(100), lasting(120), allowed=ON_TIME)).metrics
     assert (metric.olds, metric.verdict) == ((None, 105.5), "worse")
 
 
-def test_an_incomplete_side_is_told_and_not_compared() -> None:
-    lost = calls(3, integrity=Integrity(problems=("2 launches without a kernel",)))
-    for pair in ((lost, calls(5)), (calls(5), lost)):
+@pytest.mark.parametrize(
+    "other",
+    [
+        calls(3, integrity=Integrity(problems=("2 launches without a kernel",))),
+        calls(3, environment=CPU),  # which counts operators
+    ],
+)
+def test_a_side_that_is_incomplete_or_of_another_kind_of_device_is_told_and_not_compared(
+    other: Profile,
+) -> None:
+    for pair in ((other, calls(5)), (calls(5), other)):
         found = compared(*pair)
-        assert (found.incomplete, found.compared) == (("test_it.py::test_it",), 0)
+        assert (found.uncompared, found.compared) == (("test_it.py::test_it",), 0)
+        assert not found.passed
+
+
+def test_an_incomplete_run_between_does_not_hide_a_complete_one_before() -> None:
+    lost = calls(3, integrity=Integrity(problems=("2 launches without a kernel",)))
+    assert verdicts(compared(calls(4), lost, calls(5)))["kernels"] == "worse"
 
 
 def test_what_only_one_side_has_is_told() -> None:
     found = compare_runs([run_of(calls(1), name="a")], run_of(calls(1), name="b"), USUAL)
     assert (found.gone, found.fresh) == (("test_it.py::a",), ("test_it.py::b",))
+    assert not found.passed  # nothing was compared
+
+
+def test_what_any_earlier_run_has_is_not_new() -> None:
+    found = compare_runs([run_of(calls(1)), Run()], run_of(calls(1)), USUAL)
+    assert (found.fresh, found.compared) == ((), 1)
+
+
+def test_profiles_belong_together_by_their_labels() -> None:
+    a, b = calls(1, label="a"), calls(3, label="b")
+    assert compare_runs([run_of(a, b)], run_of(b, a), USUAL).profiles == ()
+    found = compare_runs([run_of(a, b)], run_of(a), USUAL)
+    assert (found.compared, found.gone) == (1, ("test_it.py::test_it (b)",))
+    twice = compare_runs([run_of(a, a)], run_of(a, calls(2, label="a")), USUAL)
+    assert verdicts(twice)["kernels"] == "worse"
 
 
 def test_of_a_test_that_ran_again_the_last_time_counts() -> None:
-    twice = Run((Test("t", (calls(9),), outcome="rerun"), Test("t", (calls(4),))))
-    assert verdicts(compare_runs([Run((Test("t", (calls(4),)),))], twice, USUAL)) == {}
+    twice = Run((Test("t", (calls(9), calls(9)), outcome="rerun"), Test("t", (calls(4),))))
+    found = compare_runs([Run((Test("t", (calls(4),)),))], twice, USUAL)
+    assert (verdicts(found), found.compared, found.fresh) == ({}, 1, ())
 
 
-def test_a_metric_that_one_side_could_not_have_is_not_compared() -> None:
+def test_a_metric_that_was_not_had_before_is_not_compared() -> None:
     found = compared(calls(1, absent("peak_memory")), calls(1, counted("peak_memory", 4096)))
-    assert found.profiles == ()
+    assert (found.profiles, found.passed) == ((), True)
+
+
+def test_a_judged_metric_that_is_not_had_any_more_is_no_pass() -> None:
+    found = compared(calls(1, counted("peak_memory", 4096)), calls(1, absent("peak_memory")))
+    assert (found.lost, found.passed) == ({"peak_memory": 1}, False)
+
+
+def test_a_metric_that_was_asked_for_and_that_no_profile_has_is_no_pass() -> None:
+    found = compared(calls(1), calls(1), allowed=ON_TIME)
+    assert (found.nowhere, found.passed) == (("cuda_time",), False)
+
+
+def test_kernels_that_are_kept_no_more_are_no_difference() -> None:
+    dropped = replace(calls(5), kernels=(), kernels_kept=False)
+    assert compared(dropped, calls(5)).profiles == ()
+    (one,) = compared(dropped, calls(6)).profiles
+    assert one.diff is None
+
+
+def test_kernels_beyond_those_that_are_kept_one_by_one_differ_too() -> None:
+    def more(*groups: KernelGroup) -> Profile:
+        return replace(calls(1), more_kernels=groups)
+
+    same = KernelGroup("gelu", 1000, 5.0)
+    assert compared(more(same), more(same)).profiles == ()
+    other = more(KernelGroup("gelu", 990, 5.0), KernelGroup("mm", 10, 7.0))
+    (one,) = compared(more(same), other).profiles
+    assert one.diff is not None
+    found = [(c.kind, (c.new or c.old).name, h.times) for h in one.diff.hunks for c in h.changes]
+    assert found == [("removed", "gelu", 10), ("added", "mm", 10)]
+    assert (one.diff.old_kernels, one.diff.new_kernels) == (1001, 1001)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +244,11 @@ def test_a_metric_that_one_side_could_not_have_is_not_compared() -> None:
 )
 def test_a_margin_is_a_share_or_an_amount(text: str, allowance: Allowance) -> None:
     assert parse_allowance(text) == allowance
+
+
+def test_a_metric_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="kernels is named twice"):
+        allowances((Allowance("kernels"), Allowance("kernels", amount=5)))
 
 
 @pytest.mark.parametrize(
