@@ -13,7 +13,7 @@ from pytest_kernelprof.names.parts import LONGEST, cleaned, take_apart
 from pytest_kernelprof.names.short import short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.names.parts import Parts
 
@@ -51,12 +51,21 @@ def tell_apart(names: Iterable[str]) -> dict[str, str]:
     for evidence in (_types_of, _numbers_of, _tokens_of):
         for alike in _alike(told):
             _add_difference(told, {name: evidence(take_apart(name)) for name in alike})
+    return _numbered(told)
+
+
+def _numbered(told: Mapping[str, str]) -> dict[str, str]:
+    """Of those that are alike still, all but the first get a number."""
+    found: dict[str, str] = {}
     taken: set[str] = set()
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(2))
     for name, short in told.items():
-        numbered = (f"{short} #{number}" for number in itertools.count(2))
-        told[name] = short if short not in taken else next(s for s in numbered if s not in taken)
-        taken.add(told[name])
-    return told
+        one = short
+        while one in taken:
+            one = f"{short} #{next(numbers[short])}"
+        taken.add(one)
+        found[name] = one
+    return found
 
 
 def kept_name(name: str) -> str:

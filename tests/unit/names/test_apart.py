@@ -115,3 +115,8 @@ def test_a_name_of_a_megabyte_is_kept_and_compared_in_bounded_time(piece: str) -
         assert len(kept_name(name)) < 150
         assert len(comparable_name(name)) < 40_000
         assert time.process_time() - started < 2
+
+
+def test_thousands_that_differ_in_nothing_that_is_said_are_numbered_once_each() -> None:
+    names = [f"void foo<int>(float, int{'*' * i})" for i in range(4000)]
+    assert len(set(tell_apart(names).values())) == len(names)
