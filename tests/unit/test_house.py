@@ -31,6 +31,7 @@ STANDS_ON: dict[str, set[str]] = {
     "limits": {"schema", "stats"},
     "baseline": {"schema", "stats", "names"},
     "report": {"schema", "stats", "names"},
+    "against": {"schema", "device", "baseline"},
 }
 BELOW = set(STANDS_ON)
 STANDS_ON["api"] = BELOW

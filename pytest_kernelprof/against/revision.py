@@ -1,0 +1,243 @@
+"""What ``--kernelprof-against=REV|PATH`` names, and its files laid out in a folder of our own.
+
+Not by ``git worktree``: that registers itself in ``.git``, runs hooks, and inside a commit's hook
+spoils the commit. ``read-tree`` into an index of our own and ``checkout-index`` from it only read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.against.git import GitError, git, top_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MERGE_BASE = "merge-base:"
+_LFS = b"version https://git-lfs.github.com/spec/"
+_LFS_LARGEST = 1024
+_SHORT = 7
+_MOST_NAMED = 3
+# Of another checkout's folder: what is no code, or an environment's.
+_NOT_COPIED = frozenset(
+    {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache"}
+)
+
+
+class CannotLayOut(Exception):  # noqa: N818 (a state; told as a usage error)
+    """There is no such code to compare with; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What is compared with.
+
+    Attributes:
+        given: as the user wrote it. name: how it is told, ``main (abc1234)``.
+        root: the user's folder that the whole of it stands beside.
+        commit: its full name; empty of a folder.
+        folder: of another checkout; empty of a commit.
+    """
+
+    given: str
+    name: str
+    root: str
+    commit: str = ""
+    folder: str = ""
+
+
+def find(given: str, rootdir: str, started_in: str) -> Reference:
+    """What the user means.
+
+    Args:
+        rootdir: pytest's. started_in: what a path is relative to.
+
+    Raises:
+        CannotLayOut: neither a revision nor a folder, or both.
+    """
+    folder = os.path.realpath(os.path.join(started_in, os.path.expanduser(given)))
+    is_folder = os.path.isdir(folder)
+    if is_folder and _is_plainly_a_path(given):
+        return _of_folder(given, folder, rootdir)
+    try:
+        found = _of_revision(given, rootdir)
+    except CannotLayOut:
+        if is_folder:
+            return _of_folder(given, folder, rootdir)
+        raise
+    if is_folder:
+        raise CannotLayOut(
+            f"{given!r} is a revision and a folder: write ./{given} for the folder, or "
+            f"{found.commit[:_SHORT]} for the revision"
+        )
+    return found
+
+
+def _is_plainly_a_path(given: str) -> bool:
+    return given in (".", "..", "~") or given.startswith(("./", "../", "/", "~/"))
+
+
+def _of_folder(given: str, folder: str, rootdir: str) -> Reference:
+    top = top_of(rootdir)
+    below = os.path.relpath(rootdir, top) if top else ""
+    root = top if top and os.path.isdir(os.path.join(folder, below)) else rootdir
+    root = os.path.realpath(root)
+    if folder == root:
+        raise CannotLayOut(f"{given!r} is the code that is tested: give another checkout's folder")
+    return Reference(given, given, root, folder=folder)
+
+
+def _of_revision(given: str, rootdir: str) -> Reference:
+    top = _top(given, rootdir)
+    name = given.removeprefix(_MERGE_BASE)
+    if not name or name.startswith("-"):
+        raise CannotLayOut(f"{given!r}: expected a revision, as main or HEAD~1, or a folder")
+    commit = _commit(top, name, given)
+    if given.startswith(_MERGE_BASE):
+        commit = _merge_base(top, name, commit)
+    return Reference(given, _told(given, commit), os.path.realpath(top), commit=commit)
+
+
+def _told(given: str, commit: str) -> str:
+    return commit[:_SHORT] if commit.startswith(given) else f"{given} ({commit[:_SHORT]})"
+
+
+def _top(given: str, rootdir: str) -> str:
+    try:
+        top = git(rootdir, "rev-parse", "--show-toplevel").rstrip("\n")
+    except GitError as error:
+        words = str(error)
+        if "dubious ownership" in words:
+            raise CannotLayOut(f"git does not trust this repository. It says: {words}") from None
+        if "git cannot be run" in words:
+            raise CannotLayOut(
+                f"{words}: install it, or give the folder of another checkout in place of {given!r}"
+            ) from None
+        raise CannotLayOut(
+            f"{given!r} is no folder, and {rootdir} is in no git repository that has it: give the "
+            f"folder of another checkout. git says: {words}"
+        ) from None
+    if not top:
+        raise CannotLayOut(f"the repository of {rootdir} is bare: start pytest in a working tree")
+    return top
+
+
+def _commit(top: str, name: str, given: str) -> str:
+    try:
+        return git(top, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
+    except GitError:
+        pass
+    words = f"there is no revision {name!r} in {top}"
+    if given != name:
+        words += f", which {given!r} asks for"
+    if _is_shallow(top):
+        raise CannotLayOut(f"{words}, which is a shallow clone: {_fetch(name)}")
+    raise CannotLayOut(
+        f"{words}, nor a folder of that name. A branch that only the server has: {_fetch(name)}"
+    )
+
+
+def _fetch(name: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{7,40}", name):
+        return "git fetch --unshallow origin"
+    branch = re.sub(r"[~^@].*", "", name.removeprefix("origin/"))
+    return f"git fetch --depth=1000 origin +{branch}:refs/remotes/origin/{branch}"
+
+
+def _merge_base(top: str, name: str, commit: str) -> str:
+    try:
+        return git(top, "merge-base", "HEAD", commit).strip()
+    except GitError:
+        how = f": {_fetch(name)}" if _is_shallow(top) else ""
+        raise CannotLayOut(f"HEAD and {name!r} have no common ancestor here{how}") from None
+
+
+def _is_shallow(top: str) -> bool:
+    try:
+        return git(top, "rev-parse", "--is-shallow-repository").strip() == "true"
+    except GitError:
+        return False
+
+
+def lay_out(reference: Reference, tree: Path, scratch: Path) -> tuple[str, ...]:
+    """Write its files to a folder that is empty; what is not among them, in words.
+
+    Args:
+        scratch: where an index of our own may stand.
+
+    Raises:
+        CannotLayOut: the files cannot be had, or not be written.
+    """
+    try:
+        if reference.folder:
+            _copy(reference.folder, tree)
+            return ()
+        return _check_out(reference, tree, str(scratch / "index"))
+    except (OSError, GitError) as error:
+        raise CannotLayOut(f"{reference.name} cannot be laid out in {tree}: {error}") from None
+
+
+def _check_out(reference: Reference, tree: Path, index: str) -> tuple[str, ...]:
+    top, commit = reference.root, reference.commit
+    git(top, "read-tree", commit, index=index)
+    git(top, "checkout-index", "--all", "--quiet", f"--prefix={tree}{os.sep}", index=index)
+    staged = git(top, "ls-files", "-z", "--stage", index=index).split("\0")
+    submodules = [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
+    notes = []
+    if submodules:
+        notes.append(f"submodules are empty there: {_named(submodules)}")
+    pointers = list(_pointers(tree)) if _uses_lfs(top, commit) else []
+    if pointers:
+        notes.append(f"files of git LFS are pointers there: {_named(pointers)}")
+    return tuple(notes)
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _uses_lfs(top: str, commit: str) -> bool:
+    try:
+        git(
+            top, "grep", "--quiet", "--fixed-strings", "filter=lfs", commit, "--", "*.gitattributes"
+        )
+    except GitError:
+        return False
+    return True
+
+
+def _pointers(tree: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(tree):
+        for name in names:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and os.path.getsize(path) < _LFS_LARGEST:
+                with open(path, "rb") as file:
+                    if file.read(len(_LFS)) == _LFS:
+                        yield os.path.relpath(path, tree)
+
+
+def _copy(folder: str, tree: Path) -> None:
+    """All of another checkout as it stands, what git ignores included, but no environments."""
+
+    def left_out(where: str, names: list[str]) -> set[str]:
+        return {
+            name
+            for name in names
+            if name in _NOT_COPIED
+            or os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+            or not _is_copied(os.path.join(where, name))
+        }
+
+    shutil.copytree(folder, tree, symlinks=True, ignore=left_out, dirs_exist_ok=True)
+
+
+def _is_copied(path: str) -> bool:
+    """Whether it is a file, a folder or a link: a pipe has no end."""
+    return os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)

@@ -1,0 +1,217 @@
+"""A revision is laid out in a folder of our own, and nothing of the user's is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repositories import AUTHOR, Repository, everything
+
+from pytest_kernelprof.against import git as git_module
+from pytest_kernelprof.against.revision import CannotLayOut, Reference, find, lay_out
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    made = Repository(tmp_path / "project")
+    made.commit(pkg__mlp_py="old = 1", pkg__gone_py="", README_md="old")
+    (made.folder / "pkg" / "gone.py").unlink()
+    made.commit(pkg__mlp_py="new = 1")
+    made.write(pkg__mlp_py="today = 1", untracked_py="")
+    return made
+
+
+def found(repository: Repository, given: str) -> Reference:
+    return find(given, str(repository.folder), str(repository.folder))
+
+
+def laid_out(reference: Reference, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    tree, scratch = folder / "tree", folder / "scratch"
+    tree.mkdir()
+    scratch.mkdir()
+    return tree, lay_out(reference, tree, scratch)
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [("main", "new = 1"), ("HEAD~1", "old = 1"), ("merge-base:side", "old = 1"), ("v1", "old = 1")],
+)
+def test_the_files_of_a_revision_are_laid_out(
+    repository: Repository, tmp_path: Path, given: str, held: str
+) -> None:
+    repository.git("tag", "--annotate", "--message=x", "v1", "HEAD~1")
+    repository.git("branch", "side", "HEAD~1")
+    tree, notes = laid_out(found(repository, given), tmp_path)
+    assert (tree / "pkg" / "mlp.py").read_text() == held
+    assert not (tree / "untracked.py").exists()
+    assert (tree / "pkg" / "gone.py").exists() == (held == "old = 1")
+    assert notes == ()
+
+
+def test_it_is_told_with_its_short_name(repository: Repository) -> None:
+    commit = repository.git("rev-parse", "HEAD")
+    assert found(repository, "main").name == f"main ({commit[:7]})"
+    assert found(repository, commit[:9]).name == commit[:7]
+    assert found(repository, "main").commit == commit
+
+
+def test_nothing_of_the_users_is_written(repository: Repository, tmp_path: Path) -> None:
+    repository.git("config", "core.splitIndex", "true")
+    repository.git("config", "core.hooksPath", str(repository.folder / "hooks"))
+    for name in ("post-checkout", "post-index-change", "reference-transaction"):
+        hook = repository.folder / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\ntouch ran\n")
+        hook.chmod(0o755)
+    (repository.folder / "README.md").write_text("a stat that the index does not have")
+    before = repository.everything()
+    laid_out(found(repository, "HEAD~1"), tmp_path)
+    git_module.files_of(str(repository.folder))
+    assert repository.everything() == before
+
+
+def test_a_read_only_git_folder_will_do(repository: Repository, tmp_path: Path) -> None:
+    repository.git("pack-refs", "--all")
+    folders = [repository.folder / ".git", *(repository.folder / ".git").rglob("*")]
+    for path in folders:
+        path.chmod(path.stat().st_mode & ~0o222)
+    try:
+        tree, _ = laid_out(found(repository, "main"), tmp_path)
+    finally:
+        for path in folders:
+            path.chmod(path.stat().st_mode | 0o200)
+    assert (tree / "README.md").exists()
+
+
+def test_inside_the_hook_of_a_commit_it_leaves_that_commit_alone(
+    repository: Repository, tmp_path: Path
+) -> None:
+    hook = repository.folder / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    package = Path(git_module.__file__).parents[2]
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "scratch").mkdir()
+    code = (
+        f"import sys, pathlib; sys.path.insert(0, {str(package)!r});"
+        "from pytest_kernelprof.against.revision import find, lay_out;"
+        f"at = pathlib.Path({str(tmp_path)!r});"
+        "lay_out(find('HEAD~1', '.', '.'), at / 'tree', at / 'scratch')"
+    )
+    hook.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}"\n')
+    hook.chmod(0o755)
+    repository.git("commit", "--quiet", "--all", "--message=today")
+    assert (tmp_path / "tree" / "pkg" / "mlp.py").read_text() == "old = 1"
+    assert repository.git("show", "HEAD:pkg/mlp.py") == "today = 1"
+    assert repository.git("status", "--porcelain") == "?? untracked.py"
+    assert repository.git("ls-tree", "-r", "--name-only", "HEAD").split() == [
+        *("README.md", "pkg/mlp.py"),
+    ]
+
+
+def test_the_folder_of_another_checkout_is_taken_as_it_stands(
+    repository: Repository, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "pkg").mkdir(parents=True)
+    (other / "pkg" / "mlp.py").write_text("other = 1")
+    (other / "built.so").write_text("generated, and in no repository")
+    (other / "env").mkdir()
+    (other / "env" / "pyvenv.cfg").touch()
+    os.mkfifo(other / "pipe")
+    before = everything(other / "pkg")
+    reference = found(repository, "../other")
+    tree, _ = laid_out(reference, tmp_path)
+    assert (reference.name, reference.commit) == ("../other", "")
+    assert (tree / "pkg" / "mlp.py").read_text() == "other = 1"
+    assert sorted(path.name for path in tree.iterdir()) == ["built.so", "pkg"]
+    assert everything(other / "pkg") == before
+
+
+def test_without_git_the_folder_stands_beside_the_root_folder(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "other").mkdir()
+    reference = find("../other", str(tmp_path / "project"), str(tmp_path / "project"))
+    assert reference.root == str(tmp_path / "project")
+
+
+def test_a_root_folder_below_the_repositorys_maps_the_whole(repository: Repository) -> None:
+    reference = find("main", str(repository.folder / "pkg"), str(repository.folder))
+    assert reference.root == str(repository.folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("no-such", "there is no revision 'no-such' in .*: git fetch .*no-such"),
+        ("merge-base:no-such", "no revision 'no-such' .* which 'merge-base:no-such' asks for"),
+        ("-x", "expected a revision, as main or HEAD~1, or a folder"),
+        ("./no-such", "there is no revision"),
+        (".", "is the code that is tested"),
+        ("HEAD:README.md", "there is no revision"),
+        ("merge-base:other", "HEAD and 'other' have no common ancestor here"),
+    ],
+)
+def test_what_it_cannot_be_is_told_with_the_remedy(
+    repository: Repository, given: str, words: str
+) -> None:
+    tree = repository.git("write-tree")
+    repository.git("branch", "other", repository.git("commit-tree", "-m", "x", tree))
+    with pytest.raises(CannotLayOut, match=words):
+        found(repository, given)
+
+
+def test_a_name_that_is_both_is_refused(repository: Repository) -> None:
+    repository.git("branch", "pkg")
+    with pytest.raises(CannotLayOut, match=r"is a revision and a folder: write \./pkg .*, or "):
+        found(repository, "pkg")
+    (repository.folder / "other").mkdir()
+    assert found(repository, "other").folder == str(repository.folder / "other")
+
+
+def test_in_a_shallow_clone_the_fetch_is_told(repository: Repository, tmp_path: Path) -> None:
+    clone = f"file://{repository.folder}"
+    subprocess.run(["git", *AUTHOR, "clone", "-q", "--depth=1", clone, tmp_path / "c"], check=True)
+    for given, how in (("HEAD~1", "git fetch"), ("origin/side", "refs/remotes/origin/side")):
+        with pytest.raises(CannotLayOut, match=f"shallow clone: .*{how}"):
+            find(given, str(tmp_path / "c"), str(tmp_path))
+
+
+def test_without_a_repository_or_git_it_says_so(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CannotLayOut, match="in no git repository that has it: give the folder"):
+        find("main", str(tmp_path), str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CannotLayOut, match=r"git cannot be run \(.*: install it, or give"):
+        found(repository, "main")
+
+
+def test_a_repository_that_git_does_not_trust_has_gits_remedy(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(CannotLayOut, match=r"(?s)dubious ownership.*git config .*safe\.directory"):
+        found(repository, "main")
+
+
+def test_empty_submodules_and_lfs_pointers_are_told(repository: Repository, tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (repository.folder / ".gitattributes").write_text("*.bin filter=lfs\n")
+    commit = repository.git("rev-parse", "HEAD")
+    repository.git("config", "filter.lfs.clean", "cat")
+    repository.git("config", "filter.lfs.smudge", "echo fetched")
+    repository.write(weights_bin=pointer)
+    repository.git("add", "--all")
+    repository.git("update-index", "--add", "--cacheinfo", f"160000,{commit},third/party")
+    repository.git("commit", "--quiet", "--message=x")
+    tree, notes = laid_out(found(repository, "HEAD"), tmp_path)
+    assert (tree / "weights.bin").read_text() == pointer
+    assert notes == (
+        "submodules are empty there: third/party",
+        "files of git LFS are pointers there: weights.bin",
+    )
