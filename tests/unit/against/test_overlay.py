@@ -1,0 +1,63 @@
+"""Today's tests lie over the revision's code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from repositories import Repository
+
+from pytest_kernelprof.against.overlay import Tests, lay_over
+
+TESTS = Tests(("test_*.py", "*_test.py"), ini="pyproject.toml")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_test"),
+    [
+        ("test_mlp.py", True),
+        ("pkg/mlp_test.py", True),
+        ("pkg/conftest.py", True),
+        ("tests/helpers.py", True),
+        ("pkg/tests/data/x.json", True),
+        ("gpu_tests/util.py", True),
+        ("pyproject.toml", True),
+        ("pkg/mlp.py", False),
+        ("pkg/testing/compare.py", False),
+        ("pytest_thing/hooks.py", False),
+        ("latest/mlp.py", False),
+        ("sub/pyproject.toml", False),
+        ("test_notes.md", False),
+    ],
+)
+def test_what_is_a_test_is_told_by_its_name(path: str, is_test: bool) -> None:
+    assert TESTS.has(path) == is_test
+
+
+def test_patterns_with_folders_are_those_of_paths() -> None:
+    assert Tests(("checks/*.py",)).has("checks/mlp.py")
+    assert not Tests(("checks/*.py",)).has("mlp.py")
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+def test_todays_tests_replace_the_revisions(tmp_path: Path, with_git: bool) -> None:
+    root, tree = tmp_path / "root", tmp_path / "tree"
+    root.mkdir()
+    if with_git:
+        Repository(root)
+        (root / ".gitignore").write_text("ignored.py\n")
+    for folder, files in (
+        (root, {"tests/test_new.py": "today", "tests/util.py": "today", "pkg/mlp.py": "today"}),
+        (tree, {"tests/test_old.py": "old", "tests/util.py": "old", "pkg/mlp.py": "old"}),
+    ):
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+    (root / "tests" / "ignored.py").touch()
+    laid = lay_over(TESTS, str(root), str(tree))
+    expected = {"pkg/mlp.py": "old", "tests/test_new.py": "today", "tests/util.py": "today"}
+    if not with_git:
+        expected["tests/ignored.py"] = ""
+    found = {str(p.relative_to(tree)): p.read_text() for p in tree.rglob("*") if p.is_file()}
+    assert found == expected
+    assert set(laid) == set(expected) - {"pkg/mlp.py"}
