@@ -11,6 +11,7 @@ import builtins
 import contextlib
 import io
 import os
+import select
 import sys
 import tempfile
 import threading
@@ -31,6 +32,9 @@ class Real:
     buffered = io.BufferedWriter
     open_handle = staticmethod(os.open)
     close = staticmethod(os.close)
+    read = staticmethod(os.read)
+    write = staticmethod(os.write)
+    select = staticmethod(select.select)
     fstat = staticmethod(os.fstat)
     lstat = staticmethod(os.lstat)
     mkdir = staticmethod(os.mkdir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,15 @@ import pytest
 from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import hookspecs
 from pytest_kernelprof.plugin.collect import Collector
-from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, TAKEN, TEST, WHOLE_CALL
+from pytest_kernelprof.plugin.keys import (
+    COLLECTOR,
+    MEASURES,
+    SERVES,
+    SETTINGS,
+    TAKEN,
+    TEST,
+    WHOLE_CALL,
+)
 from pytest_kernelprof.plugin.marks import (
     find_marks_in_vain,
     known_marks,
@@ -24,6 +33,7 @@ from pytest_kernelprof.plugin.settings import (
     MARKER_LINE,
     OPTIONS_FORM,
     add_options,
+    of_a_reference,
     options_of,
     read_settings,
 )
@@ -55,7 +65,10 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     from pytest_kernelprof.plugin import benchmark
 
-    config.stash[SETTINGS] = settings = read_settings(config)
+    settings = read_settings(config)
+    if SERVES in config.stash:  # what is reported, and what fails, is the other run's
+        settings = of_a_reference(settings)
+    config.stash[SETTINGS] = settings
     if settings.spread_workers:
         from pytest_kernelprof.device.workers import spread_workers
 
@@ -70,7 +83,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
-        _register_readers_of_the_run(config, collector)
+        if SERVES not in config.stash:  # what a reference took is for its candidate
+            _register_readers_of_the_run(config, collector)
+    if settings.against and not settings.disable and SERVES not in config.stash:
+        from pytest_kernelprof.plugin import against
+
+        measured = partial(_is_measured, config)
+        against.begin(config, settings.against, settings.against_timeout, measured)
     if settings.all and not settings.disable and settings.device != "cpu":
         from pytest_kernelprof.plugin.whole_call import BringUp
 
@@ -152,6 +171,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _concerns_us(item: pytest.Item) -> bool:
     return _FIXTURE in getattr(item, "fixturenames", ()) or is_marked(item)
+
+
+def _is_measured(config: pytest.Config, item: pytest.Item) -> bool:
+    return config.stash[SETTINGS].all or _concerns_us(item)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -236,7 +259,7 @@ def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> Meas
         device=device,
         settings=settings,
         options=options_of(marks.options),
-        ledger=Ledger(marks, settings.undecided, asked=asked),
+        ledger=Ledger(marks, settings.undecided, asked=asked, lines=bool(settings.against)),
         measuring=measuring(item.config, item.name),
         everything=settings.report or _all_is_wanted(item.config),
         keeps_timelines=_all_is_wanted(item.config),
@@ -494,7 +517,7 @@ def _is_reported(config: pytest.Config) -> bool:
 
     settings = config.stash[SETTINGS]
     bridged = config.pluginmanager.hasplugin(benchmark.PLUGIN)
-    return settings.report or bridged or _all_is_wanted(config)
+    return settings.report or bool(settings.against) or bridged or _all_is_wanted(config)
 
 
 def _all_is_wanted(config: pytest.Config) -> bool:
@@ -543,7 +566,8 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
     file, line = item.location[:2]
     place = Place(file.replace(os.sep, "/"), (line or 0) + 1)
-    reduced = bounded if _all_is_wanted(item.config) else for_tables
+    whole = SERVES in item.config.stash or _all_is_wanted(item.config)
+    reduced = bounded if whole else for_tables
     attach(report, Test(item.nodeid, profiles, comparisons, place=place), reduced)
 
 

@@ -21,6 +21,8 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 MEASURES = pytest.StashKey[bool]()
 """Whether any test of the run asks for a measurement."""
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
+SERVES = pytest.StashKey[bool]()
+"""There where this run is the reference of another one (--kernelprof-against)."""
 IN_VAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()
 """The files whose ``pytestmark`` nobody reads, each with the markers of ours in it."""
 

@@ -128,6 +128,9 @@ class Asked:
 class Ledger:
     """The limits of one test, and all that it took.
 
+    Args:
+        lines: whether source lines are learnt of every profile, not only of one over a limit.
+
     Attributes:
         compared: whether anything was compared.
         ran_disabled: whether anything was asked to be profiled in a run that profiles nothing.
@@ -137,7 +140,10 @@ class Ledger:
         unsaved: why traces were not written that should have been.
     """
 
-    def __init__(self, marks: Marks, undecided: str, *, asked: bool = True) -> None:
+    def __init__(
+        self, marks: Marks, undecided: str, *, asked: bool = True, lines: bool = False
+    ) -> None:
+        self._lines = lines
         self._marked: dict[Key, Limit] = {}
         self._set: dict[Key, Limit] = {}
         self._comparing: dict[Key, Limit] = {}
@@ -230,7 +236,8 @@ class Ledger:
         limits = self._limits_with(own or {})
         verdicts = evaluate(measurement.profile, limits, place)
         record = measurement.profile
-        if measurement.attribute and any(verdict.outcome == "over" for verdict in verdicts):
+        wanted = self._lines or any(verdict.outcome == "over" for verdict in verdicts)
+        if measurement.attribute and wanted:
             # The verdict stands without lines: an error of the extra run must not hide it.
             with contextlib.suppress(Exception, OutcomeException):
                 record = measurement.attribute()

@@ -87,12 +87,13 @@ class MeasuredTest:
     def needs(self) -> Needs:
         """Everything where nothing says less, else what the limits need."""
         limits = self.ledger.limits
-        if not limits or self.everything:
+        against = bool(self.settings.against)  # which compares all that is exact
+        if self.everything or not (limits or against):
             return EVERYTHING
         return Needs(
             device_times=any(limit.device_time for limit in limits),
             host_times=any(limit.host_time for limit in limits),
-            memory=any(limit.memory for limit in limits),
+            memory=against or any(limit.memory for limit in limits),
         )
 
 

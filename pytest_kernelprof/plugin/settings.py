@@ -199,6 +199,20 @@ OPTIONS = (
         metavar="PATH",
     ),
     Option(
+        "against",
+        Kind("string", "a revision or a folder", _path),
+        "run each test on the code of a git revision (main, HEAD~1, merge-base:main) or of another "
+        "checkout, too, and fail where this one takes more kernels, waits, copies or memory",
+        metavar="REV|PATH",
+    ),
+    Option(
+        "against_timeout",
+        _SECONDS,
+        "seconds that one test may take on the other code (default: 600)",
+        default=600.0,
+        metavar="SECONDS",
+    ),
+    Option(
         "lock_timeout",
         _SECONDS,
         "seconds that timed rounds and other tests on one GPU wait for each other (default: 600)",
@@ -239,6 +253,8 @@ class Settings:
     undecided: str
     trace_dir: str | None
     json: str | None
+    against: str | None
+    against_timeout: float
     lock_timeout: float
     spread_workers: bool
 
@@ -274,6 +290,12 @@ def read_settings(config: pytest.Config) -> Settings:
         pytest.UsageError: a value is not of its form; the message names the option and the form.
     """
     return Settings(**{option.name: _setting(config, option) for option in OPTIONS})
+
+
+def of_a_reference(settings: Settings) -> Settings:
+    """The settings of a run that serves another one (--kernelprof-against): that one reports, and
+    what would fail here fails nothing."""
+    return replace(settings, report=False, json=None, trace_dir=None, only=False, undecided="pass")
 
 
 def _setting(config: pytest.Config, option: Option) -> Any:

@@ -29,16 +29,15 @@ class Repository:
         )
         return done.stdout.strip()
 
-    def write(self, **files: str) -> None:
-        """``pkg__mlp_py="..."`` is the file pkg/mlp.py."""
+    def write(self, files: dict[str, str]) -> None:
+        """Write files by their paths."""
         for name, text in files.items():
-            stem, _, ending = name.replace("__", "/").rpartition("_")
-            path = self.folder / f"{stem}.{ending}"
+            path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def commit(self, **files: str) -> str:
-        self.write(**files)
+    def commit(self, files: dict[str, str]) -> str:
+        self.write(files)
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message=x")
         return self.git("rev-parse", "HEAD")

@@ -19,10 +19,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     made = Repository(tmp_path / "project")
-    made.commit(pkg__mlp_py="old = 1", pkg__gone_py="", README_md="old")
+    made.commit({"pkg/mlp.py": "old = 1", "pkg/gone.py": "", "README.md": "old"})
     (made.folder / "pkg" / "gone.py").unlink()
-    made.commit(pkg__mlp_py="new = 1")
-    made.write(pkg__mlp_py="today = 1", untracked_py="")
+    made.commit({"pkg/mlp.py": "new = 1"})
+    made.write({"pkg/mlp.py": "today = 1", "untracked.py": ""})
     return made
 
 
@@ -205,7 +205,7 @@ def test_empty_submodules_and_lfs_pointers_are_told(repository: Repository, tmp_
     commit = repository.git("rev-parse", "HEAD")
     repository.git("config", "filter.lfs.clean", "cat")
     repository.git("config", "filter.lfs.smudge", "echo fetched")
-    repository.write(weights_bin=pointer)
+    repository.write({"weights.bin": pointer})
     repository.git("add", "--all")
     repository.git("update-index", "--add", "--cacheinfo", f"160000,{commit},third/party")
     repository.git("commit", "--quiet", "--message=x")

@@ -56,6 +56,8 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         undecided="warn",
         trace_dir=None,
         json=None,
+        against=None,
+        against_timeout=600.0,
         lock_timeout=600.0,
         spread_workers=True,
     )

@@ -1,0 +1,134 @@
+"""Whether a test is worse than a revision: pure, from what it took on both sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.schema.against import AgainstTest, Compared, Done
+from pytest_kernelprof.schema.metrics import METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.schema.diff import ProfileDiff
+    from pytest_kernelprof.schema.run import Profile
+
+# Healthy traces miss some memsets; directions are parts of a count that is judged whole.
+_NOT_JUDGED = ("memsets",)
+JUDGED = tuple(
+    name for name, spec in METRICS.items() if spec.kind == "exact" and name not in _NOT_JUDGED
+)
+
+
+def judge(test: str, candidate: Sequence[Profile], answer: Done | str) -> AgainstTest:
+    """What came of a test.
+
+    Args:
+        candidate: its profiles. answer: the reference's, or why there is none.
+    """
+    if isinstance(answer, str):
+        return AgainstTest(test, "cannot run", answer)
+    if answer.failure:
+        return AgainstTest(test, "cannot run", answer.failure)
+    if answer.skipped:
+        return AgainstTest(test, "cannot run", f"skipped there: {answer.skipped}")
+    if not answer.reached:
+        return AgainstTest(
+            test, "not compared", "no file of the revision is reached by the test: only tests are"
+        )
+    reference = answer.test.profiles if answer.test else ()
+    why = _another_work(candidate, reference)
+    if why:
+        return AgainstTest(test, "another work", why)
+    pairs = _pairs(candidate, reference)
+    return _result(test, tuple(_compare(old, new) for old, new in pairs))
+
+
+def _result(test: str, compared: tuple[Compared, ...]) -> AgainstTest:
+    if any(one.worse for one in compared):
+        return AgainstTest(test, "worse", profiles=compared)
+    unknown = [words for one in compared for words in one.unknown]
+    if unknown:
+        return AgainstTest(test, "not compared", unknown[0], compared)
+    if any(one.better for one in compared):
+        return AgainstTest(test, "better", profiles=compared)
+    return AgainstTest(test, "same", profiles=compared)
+
+
+def _another_work(candidate: Sequence[Profile], reference: Sequence[Profile]) -> str:
+    """Why two sides' profiles are not of the same work; empty where they are."""
+    here = Counter(profile.label for profile in candidate)
+    there = Counter(profile.label for profile in reference)
+    if here - there or there - here:
+        if len(candidate) != len(reference):
+            return f"{len(candidate)} profiles here, {len(reference)} there"
+        (label,) = list(here - there)[:1]
+        return f"{label!r} is profiled here, and not there"
+    for old, new in _pairs(candidate, reference):
+        if (old.environment.kind, old.environment.device) != (
+            new.environment.kind,
+            new.environment.device,
+        ):
+            return f"it ran on {new.environment.device} here, on {old.environment.device} there"
+        if old.one_shot != new.one_shot:
+            return "a block here, a call there" if new.one_shot else "a call here, a block there"
+    return ""
+
+
+def _pairs(
+    candidate: Sequence[Profile], reference: Sequence[Profile]
+) -> list[tuple[Profile, Profile]]:
+    """Reference and candidate, by label and, of one label, in their order."""
+    waiting: dict[str, list[Profile]] = {}
+    for profile in reference:
+        waiting.setdefault(profile.label, []).append(profile)
+    return [(waiting[profile.label].pop(0), profile) for profile in candidate]
+
+
+def _compare(old: Profile, new: Profile) -> Compared:
+    worse, better, unknown = [], [], [*_doubts(old, "there"), *_doubts(new, "here")]
+    for name in JUDGED if not unknown else ():
+        before, after = old.metrics.get(name), new.metrics.get(name)
+        if before is None or after is None or before.value is None or after.value is None:
+            continue
+        if before.value == after.value:
+            continue
+        if not (before.stable and after.stable):
+            unknown.append(f"{name} differ from round to round")
+        elif after.value > before.value:
+            worse.append(name)
+        else:
+            better.append(name)
+    return Compared(
+        new.label,
+        _without_times(diff_profiles(old, new)),
+        tuple(worse),
+        tuple(better),
+        tuple(unknown),
+        new.place,
+    )
+
+
+def _without_times(diff: ProfileDiff) -> ProfileDiff:
+    """The sides were measured one after the other, by processes that differ: their times are no
+    comparison."""
+    return replace(
+        diff,
+        old_us=0.0,
+        new_us=0.0,
+        paces=(),
+        metrics=tuple(change for change in diff.metrics if change.kind == "exact"),
+    )
+
+
+def _doubts(profile: Profile, where: str) -> list[str]:
+    """Why its counts are no ground for a verdict."""
+    if not profile.integrity.complete:
+        return [f"the profile {where} is incomplete: {profile.integrity.problems[0]}"]
+    if profile.integrity.cold or not profile.integrity.settled:
+        return [f"the code was cold {where}"]
+    return []

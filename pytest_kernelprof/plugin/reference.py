@@ -1,0 +1,220 @@
+"""The reference's side of a run against a revision: a pytest that runs what it is told to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_kernelprof.against.imports import (
+    installed_copy,
+    loaded_from_the_user,
+    mapping_of,
+    redirect,
+    refusal,
+)
+from pytest_kernelprof.against.invocation import RESET
+from pytest_kernelprof.against.origins import Origins
+from pytest_kernelprof.against.wire import Lost, Wire
+from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.errors import LimitExceeded
+from pytest_kernelprof.plugin.collect import ATTRIBUTE
+from pytest_kernelprof.plugin.keys import SERVES
+from pytest_kernelprof.schema import codec, run
+from pytest_kernelprof.schema.against import (
+    Bye,
+    Collect,
+    Collected,
+    Done,
+    Finish,
+    Ready,
+    Refused,
+    RunTest,
+    Start,
+    ToReference,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import ModuleType
+
+    from pytest_kernelprof.against.mapping import Mapping
+
+_LONGEST = 300
+_BY_LIMIT = "kernelprof_by_limit"
+
+
+def main(arguments: list[str]) -> None:
+    """Run pytest as the candidate says, over the two descriptors of the first argument."""
+    incoming, outgoing = map(int, arguments[0].split(","))
+    for end in (incoming, outgoing):
+        os.set_inheritable(end, False)  # what tests start must not hold the wire
+    wire = Wire(incoming, outgoing, ToReference)
+    try:
+        start = wire.receive()
+        if isinstance(start, Start):
+            _run(wire, start)
+    except Lost:  # the candidate is gone, and with it who would read of it
+        sys.exit(1)
+
+
+def _run(wire: Wire, start: Start) -> None:
+    laid = start.launch.laid
+    mapping = mapping_of(laid.root, laid.tree)
+    why = refusal(start.path, sys.meta_path, mapping)
+    if why:
+        wire.send(Refused(why))
+        return
+    redirect(start.path, mapping)
+    os.chdir(start.launch.cwd)
+    sys.argv = ["pytest", *start.launch.arguments]
+    served = Served(wire, mapping, Origins(laid.tree, laid.tests), start.seed)
+    status = pytest.main(list(start.launch.arguments), plugins=[served])
+    if not served.is_ready:
+        why = f"pytest does not come up there (status {int(status)})"
+        wire.send(Refused(why, printed=True))
+
+
+class Served:
+    """The plugin of such a pytest.
+
+    Attributes:
+        is_ready: whether it has come so far that it can collect.
+    """
+
+    def __init__(self, wire: Wire, mapping: Mapping, origins: Origins, seed: int | None) -> None:
+        self._wire = wire
+        self._mapping = mapping
+        self._origins = origins
+        self._seed = seed
+        self._errors: dict[str, str] = {}
+        self._reached: dict[str, set[str]] = {}
+        self._done = Done("")
+        self.is_ready = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Before other plugins read them, options are as for a run of its own."""
+        config.stash[SERVES] = True
+        for name, value in RESET.items():
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
+        if self._seed is not None and hasattr(config.option, "randomly_seed"):
+            config.option.randomly_seed = self._seed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        """Collect the files that the candidate names, all at once."""
+        self.is_ready = True
+        self._wire.send(Ready())
+        asked = self._wire.receive()
+        if not isinstance(asked, Collect):
+            return True
+        there = [file for file in asked.files if os.path.exists(file)]
+        if there:
+            session.perform_collect(there)
+        why = self._what_is_wrong(list(sys.modules.items()))
+        if why:
+            self._wire.send(Refused(why))
+        else:
+            ids = tuple(item.nodeid for item in session.items)
+            self._wire.send(Collected(ids, self._errors))
+        return True
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what fails."""
+        if report.failed:
+            self._errors[report.nodeid] = _last_line(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run what the candidate names, until it names no more."""
+        items = {item.nodeid: item for item in session.items}
+        while isinstance(asked := self._wire.receive(), RunTest):
+            item, following = items[asked.id], items.get(asked.next)
+            before = self._origins.known()
+            self._done = Done(asked.id)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            new = self._origins.loaded_since(before)
+            wrong = self._what_is_wrong([(module.__name__, module) for module in new])
+            self._wire.send(replace(self._done, reached=self._reach(item, new), wrong=wrong))
+        if isinstance(asked, Finish):
+            self._wire.send(Bye())
+        return True
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A try of a test begins; of a test that is repeated the last one counts."""
+        self._done = Done(nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """The same random numbers as on the other side."""
+        seed_by(item.nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note what fails by a limit: here nobody asks for it."""
+        report = yield
+        # On the report, since plugins that repeat tests hand reports on when the test has ended.
+        by_limit = call.excinfo is not None and call.excinfo.errisinstance(LimitExceeded)
+        setattr(report, _BY_LIMIT, by_limit)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather what the test took and how it fared."""
+        sent = report.__dict__.pop(ATTRIBUTE, None)
+        if sent is not None:
+            taken = codec.decode(sent.encode(), run.Test)
+            before = self._done.test.profiles if self._done.test else ()
+            self._done = replace(
+                self._done, test=replace(taken, profiles=(*before, *taken.profiles))
+            )
+        if report.skipped:
+            why = "it is expected to fail, and does" if hasattr(report, "wasxfail") else ""
+            self._done = replace(self._done, skipped=why or _last_line(report))
+        by_itself = not getattr(report, _BY_LIMIT, False) and not _passed_unexpectedly(report)
+        if report.failed and report.when != "teardown" and by_itself:
+            self._done = replace(self._done, failure=_last_line(report))
+
+    def _reach(self, item: pytest.Item, new: list[ModuleType]) -> tuple[str, ...]:
+        """The revision's files that a test comes from; what a test has loaded as it ran counts for
+        all of its file, in which it is loaded by then."""
+        of_file = self._reached.setdefault(str(item.path), set())
+        module = getattr(item, "module", None)
+        start = [module] if module is not None else []
+        manager = item.config.pluginmanager
+        start += manager._getconftestmodules(item.path)
+        of_file.update(self._origins.reached([*start, *new]))
+        return tuple(sorted(of_file))
+
+    def _what_is_wrong(self, modules: list[tuple[str, ModuleType]]) -> str:
+        """Why what is loaded is not the revision's code; empty where it is."""
+        users = loaded_from_the_user(modules, self._mapping)
+        if users:
+            return (
+                f"there, code of your own folder was loaded ({users[0]}), so it is not the "
+                "revision's that would be measured: drop the absolute path that leads to it"
+            )
+        return installed_copy(modules, self._mapping)
+
+
+def _passed_unexpectedly(report: pytest.TestReport) -> bool:
+    return isinstance(report.longrepr, str) and report.longrepr.startswith("[XPASS")
+
+
+def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """What went wrong, in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else ""
+    if isinstance(report.longrepr, tuple):
+        text = report.longrepr[2]
+    lines = [line.strip() for line in (text or report.longreprtext).splitlines() if line.strip()]
+    if not text:
+        lines = lines[-1:]
+    return (lines[0].removeprefix("E ").strip() if lines else "no reason is given")[:_LONGEST]

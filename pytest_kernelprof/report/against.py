@@ -1,0 +1,124 @@
+"""How a run against a revision is told: the failure of a test, and the section at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.report.diff import diff_lines
+from pytest_kernelprof.report.tables import Column, render
+from pytest_kernelprof.schema.against import RESULTS
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.units import format_bytes, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from pytest_kernelprof.schema.against import AgainstTest, Compared, Laid, Result
+
+_COLUMNS = (
+    Column("test", shrinks=True, keeps="end"),
+    Column("kernels", number=True),
+    Column("verdict"),
+    Column("what", shrinks=True),
+)
+_COLOURS: dict[Result, str] = {
+    "worse": "red",
+    "cannot run": "yellow",
+    "not compared": "yellow",
+    "another work": "yellow",
+    "better": "green",
+}
+_WORDS: dict[Result, str] = {
+    "worse": "worse",
+    "better": "better",
+    "cannot run": "that {name} cannot run",
+    "not compared": "not compared",
+    "another work": "not the same work",
+}
+_COMPARED: tuple[Result, ...] = ("worse", "better", "same")
+
+
+def failure_words(found: AgainstTest, name: str) -> str:
+    """What is worse, by how much, and through which kernels."""
+    lines: list[str] = []
+    for one in found.profiles:
+        if one.worse:
+            of = f" [{one.label}]" if one.label else ""
+            lines += [f"{_more(one, metric)} of {name}{of}" for metric in one.worse]
+            lines += [f"  {line}" for line in diff_lines(one.diff)]
+    return "\n".join(map(printable, lines))
+
+
+def _more(one: Compared, metric: str) -> str:
+    """For example ``kernels: 5 > 4``."""
+    old, new = _values(one, metric)
+    return f"{metric}: {new} > {old}"
+
+
+def _values(one: Compared, metric: str) -> tuple[str, str]:
+    change = next(change for change in one.diff.metrics if change.name == metric)
+    form = format_bytes if METRICS[metric].unit == "bytes" else "{:.0f}".format
+    return form(change.old or 0), form(change.new or 0)
+
+
+def write_against(
+    terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest]
+) -> None:
+    """Write what is not as it was, worst first, and one line of all."""
+    told = sorted(
+        (test for test in tests if test.result != "same"),
+        key=lambda test: (RESULTS.index(test.result), test.id),
+    )
+    terminal.section(printable(f"against {laid.name}"))
+    if told:
+        lines = render(_COLUMNS, [_cells(test) for test in told], terminal._tw.fullwidth)
+        terminal.write_line(lines[0], bold=True)
+        for test, line in zip(told, lines[1:], strict=True):
+            terminal.write_line(line, **{_COLOURS[test.result]: True})
+    for note in laid.notes:
+        terminal.write_line(printable(note), yellow=True)
+    for why, count in _reasons(tests).items():
+        terminal.write_line(printable(f"{count}: {why}"), yellow=True)
+    colour = "red" if is_failed(tests) else "green"
+    terminal.write_line(printable(against_line(laid, tests)), **{colour: True})
+
+
+def _reasons(tests: Sequence[AgainstTest]) -> dict[str, str]:
+    """Each reason why tests were not compared, whole, and how many it holds for."""
+    found = Counter(test.why for test in tests if test.result in ("cannot run", "not compared"))
+    found.pop("", None)
+    return {why: f"{n} test{'s' if n > 1 else ''}" for why, n in found.most_common()}
+
+
+def against_line(laid: Laid, tests: Sequence[AgainstTest]) -> str:
+    """``against main (abc1234): 212 compared, 1 worse, 3 better, 4 that main cannot run``."""
+    counts = Counter(test.result for test in tests)
+    short = laid.name.partition(" (")[0]
+    told = [f"{sum(counts[one] for one in _COMPARED)} compared"]
+    for result, words in _WORDS.items():
+        if counts[result]:
+            told.append(f"{counts[result]} {words.format(name=short)}")
+    return f"against {laid.name}: {', '.join(told)}"
+
+
+def is_failed(tests: Sequence[AgainstTest]) -> bool:
+    """Whether the run has failed by it: something is worse, or nothing could be compared."""
+    results = {test.result for test in tests}
+    return "worse" in results or (bool(results) and not results & set(_COMPARED))
+
+
+def _cells(test: AgainstTest) -> list[str]:
+    file, separator, rest = test.id.partition("::")
+    counts = {(one.diff.old_kernels, one.diff.new_kernels) for one in test.profiles}
+    kernels = " ".join(str(new) if old == new else f"{old} -> {new}" for old, new in sorted(counts))
+    what = test.why or ", ".join(
+        dict.fromkeys(
+            f"{metric} {' -> '.join(_values(one, metric))}"
+            for one in test.profiles
+            for metric in (*one.worse, *one.better)
+        )
+    )
+    return [file.rpartition("/")[2] + separator + rest, kernels or "-", test.result, what]

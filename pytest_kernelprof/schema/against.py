@@ -1,0 +1,161 @@
+"""A run against a revision: what its two processes say to each other, what came of each test."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pytest_kernelprof.schema.diff import ProfileDiff
+from pytest_kernelprof.schema.run import Place, Test
+
+Result = Literal["worse", "cannot run", "not compared", "another work", "better", "same"]
+"""What came of a test, worst first: more of an exact metric than the revision has ("worse"); the
+revision "cannot run" it; "not compared", for a reason; "another work", the two profile different
+things; fewer ("better"); the "same"."""
+RESULTS: tuple[Result, ...] = (
+    *("worse", "cannot run", "not compared", "another work", "better", "same"),
+)
+
+
+class Laid(msgspec.Struct, frozen=True):
+    """A revision whose files are laid out.
+
+    Attributes:
+        name: how it is told, for example ``main (abc1234)``.
+        root: the user's folder. tree: the folder that stands in its place. folder: of both tree
+            and what its run writes.
+        tests: the files of today's that lie over the revision's, relative to the tree.
+        notes: what is not as in the user's folder, in words.
+    """
+
+    name: str
+    root: str
+    tree: str
+    folder: str
+    tests: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How a reference is started.
+
+    Attributes:
+        arguments: pytest's. cwd: the folder where it is started.
+    """
+
+    laid: Laid
+    arguments: tuple[str, ...]
+    cwd: str
+
+
+class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One profile on both sides.
+
+    Attributes:
+        label: which of the test's profiles it is, empty for the only one.
+        diff: from the revision's to the candidate's.
+        worse, better: exact metrics of which there are more, and fewer.
+        unknown: why a metric could not be compared, in words.
+        place: the line of the test that made the call.
+    """
+
+    label: str
+    diff: ProfileDiff
+    worse: tuple[str, ...] = ()
+    better: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    place: Place | None = None
+
+
+class AgainstTest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of one test.
+
+    Attributes:
+        why: of "cannot run", "not compared" and "another work", the reason in words.
+    """
+
+    id: str
+    result: Result
+    why: str = ""
+    profiles: tuple[Compared, ...] = ()
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """To the reference, first: how it is to be run.
+
+    Attributes:
+        path: the candidate's ``sys.path``.
+        seed: of pytest-randomly, where that is active.
+    """
+
+    launch: Launch
+    path: tuple[str, ...]
+    seed: int | None = None
+
+
+class Collect(msgspec.Struct, frozen=True, tag=True):
+    """To the reference, once: the test files, of the tree."""
+
+    files: tuple[str, ...]
+
+
+class RunTest(msgspec.Struct, frozen=True, tag=True):
+    """To the reference: run a test; ``next`` is the one after it, empty for none."""
+
+    id: str
+    next: str = ""
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True):
+    """To the reference: there are no more tests."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """From the reference: pytest is up there."""
+
+
+class Collected(msgspec.Struct, frozen=True, tag=True):
+    """From the reference.
+
+    Attributes:
+        ids: the tests that it has.
+        errors: what collection met, by node id of the file.
+    """
+
+    ids: tuple[str, ...]
+    errors: dict[str, str] = {}
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """From the reference: a test has run.
+
+    Attributes:
+        test: what it took, if anything.
+        failure: what it failed by, in one line, its limits apart; empty where it did not.
+        skipped: why it was skipped; empty where it was not.
+        reached: the revision's own files (none of today's tests) that the test's code comes from.
+        wrong: why nothing that it takes can be believed: it has loaded files of the user's folder.
+    """
+
+    id: str
+    test: Test | None = None
+    failure: str = ""
+    skipped: str = ""
+    reached: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+class Bye(msgspec.Struct, frozen=True, tag=True):
+    """From the reference, last."""
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """From the reference: it cannot be run, and why; whether it has printed more of that."""
+
+    why: str
+    printed: bool = False
+
+
+ToReference = Start | Collect | RunTest | Finish
+FromReference = Ready | Collected | Done | Bye | Refused

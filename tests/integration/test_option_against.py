@@ -1,0 +1,230 @@
+"""The option --kernelprof-against: a test is run on a revision's code, too, and compared."""
+
+from __future__ import annotations
+
+import glob
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from on_workers import two_workers
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from repositories import Repository
+
+Run = Callable[..., pytest.RunResult]
+
+OLD = """
+import torch, torch.nn.functional as F
+def grows(x): return F.gelu(x @ x)
+def shrinks(x): return F.gelu(x @ x) + 1
+def stays(x): return x @ x
+def broken(x): raise ValueError("as it was")
+def twice(): return 1
+"""
+NEW = """
+import torch, torch.nn.functional as F
+def grows(x): return F.gelu(x @ x) * 2
+def shrinks(x): return F.gelu(x)
+def stays(x): return x @ x
+def broken(x): return x + 1
+def fresh(x): return x + 1
+def twice(): return 2
+"""
+TESTS = """
+import pytest, torch
+from pkg import mlp
+x = torch.ones(8, 8)
+
+def test_grows(kernel_profile):
+    kernel_profile(mlp.grows, x)
+def test_shrinks(kernel_profile):
+    kernel_profile(mlp.shrinks, x)
+@pytest.mark.parametrize("n", [1, 2])
+def test_stays(kernel_profile, n):
+    with kernel_profile.region("r"):
+        mlp.stays(x)
+def test_broken(kernel_profile):
+    kernel_profile(mlp.broken, x)
+def test_fresh(kernel_profile):
+    kernel_profile(mlp.fresh, x)
+def test_another_number_of_calls(kernel_profile):
+    for _ in range(mlp.twice()):
+        kernel_profile(mlp.stays, x)
+@pytest.mark.max_kernels(1)
+def test_over_its_limit_there(kernel_profile):
+    kernel_profile(mlp.shrinks, x)
+def test_random(kernel_profile):
+    kernel_profile(lambda: [mlp.stays(x) for _ in range(int(torch.randint(1, 999, ())))])
+def test_fails_by_itself(kernel_profile):
+    kernel_profile(mlp.stays, x)
+    assert False
+def test_skips(kernel_profile):
+    pytest.skip("not today")
+def test_plain():
+    pass
+def test_excluded(kernel_profile):
+    kernel_profile(mlp.grows, x)
+"""
+OWN = """
+import torch
+def test_own(kernel_profile):
+    kernel_profile(lambda: torch.ones(8) + 1)
+"""
+
+
+@pytest.fixture
+def repository(pytester: pytest.Pytester) -> Repository:
+    """Yesterday's code, committed, with today's beside it; tests that are new and not tracked."""
+    made = Repository(pytester.path)
+    ini = "[pytest]\naddopts = --junitxml=j.xml\npythonpath = ."
+    made.commit({"pkg/__init__.py": "", "pkg/mlp.py": OLD, "pytest.ini": ini})
+    made.write({"pkg/mlp.py": NEW, "tests/test_mlp.py": TESTS, "tests/test_own.py": OWN})
+    return made
+
+
+@pytest.fixture
+def against(pytester: pytest.Pytester) -> Run:
+    def run(*options: str, given: str = "main") -> pytest.RunResult:
+        given = f"--kernelprof-against={given}"
+        # pytest-benchmark asks git, too, in a way that writes the index.
+        usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")
+        return pytester.runpytest_inprocess(*usual, given, *options)
+
+    return run
+
+
+def left_over() -> list[str]:
+    return glob.glob(os.path.join(tempfile.gettempdir(), "kernelprof-against-*"))
+
+
+@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+def test_each_test_is_compared(
+    against: Run, repository: Repository, workers: str, python: str
+) -> None:
+    chosen = two_workers(python) if workers == "-n2" else []
+    before = left_over()
+    git = {k: v for k, v in repository.everything().items() if k.startswith(".git/")}
+    result = against(*chosen, "-k", "not excluded")
+    lines = [" ".join(line.split()) for line in result.outlines]
+    short = repository.git("rev-parse", "--short=7", "HEAD")
+    at = next(i for i, line in enumerate(lines) if f" against main ({short}) " in line)
+    told = lines[at + 2 :]
+    assert told[0] == "test_mlp.py::test_grows 2 -> 3 worse kernels 2 -> 3"
+    assert "test_mlp.py::test_shrinks 3 -> 1 better kernels 3 -> 1" in told
+    for row in (
+        "another work 2 profiles here, 1 there",
+        "limit_there 3 -> 1 better kernels 3 -> 1",
+    ):
+        assert any(line.endswith(row) for line in told)
+    assert {
+        "1 test: ValueError: as it was",
+        "1 test: AttributeError: module 'pkg.mlp' has no attribute 'fresh'",
+        "1 test: the test fails here, whatever it takes",
+        "1 test: no file of the revision is reached by the test: only tests are",
+    } < set(told)
+    assert (
+        f"against main ({short}): 6 compared, 1 worse, 2 better, 2 that main cannot run, "
+        "2 not compared, 1 not the same work"
+    ) in lines
+    result.assert_outcomes(failed=2, passed=10, skipped=1)
+    result.stdout.fnmatch_lines(
+        [f"kernels: 3 > 2 of main ({short})", "  2 -> 3 operators", "  + aten::mul *  mlp.py:3"]
+    )
+    assert 'tests="13"' in (repository.folder / "j.xml").read_text()
+    assert {k: v for k, v in repository.everything().items() if k.startswith(".git/")} == git
+    assert left_over() == before
+
+
+LIFE = """
+import os, pytest
+from pkg import slow
+@pytest.fixture
+def once(request):
+    slow.wait(request.node.name)
+@pytest.mark.max_kernels(2)
+def test_hangs(once, kernelprof_device): import torch; torch.ones(2) + 1
+@pytest.mark.max_kernels(2)
+def test_dies(once, kernelprof_device): import torch; torch.ones(2) + 1
+@pytest.mark.max_kernels(2)
+def test_after(once, kernelprof_device): import torch; torch.ones(2) + 1
+"""
+SLOW = """
+import os, time
+def wait(name):
+    print("there", os.getpid(), flush=True)
+    open(MARK, "w").write(str(os.getpid()))
+    if name == "test_hangs": time.sleep(600)
+    if name == "test_dies": os._exit(3)
+"""
+
+
+@pytest.fixture
+def living(pytester: pytest.Pytester) -> Repository:
+    made = Repository(pytester.path)
+    mark = str(pytester.path / "mark")
+    made.write({"pytest.ini": "[pytest]\npythonpath = ."})
+    made.commit({"pkg/__init__.py": "", "pkg/slow.py": SLOW.replace("MARK", repr(mark))})
+    made.write({"pkg/slow.py": "def wait(name): pass", "tests/test_life.py": LIFE})
+    return made
+
+
+@pytest.mark.usefixtures("living")
+def test_a_reference_that_hangs_or_dies_is_told_and_the_run_goes_on(against: Run) -> None:
+    before = left_over()
+    result = against("--kernelprof-against-timeout=1")
+    result.assert_outcomes(passed=3)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED  # nothing could be compared
+    result.stdout.fnmatch_lines(
+        [
+            "1 test: the reference was ended: it ran *::test_hangs for more than 1 s",
+            "1 test: the reference died as it ran *::test_dies (it has closed its end)*",
+            "1 test: the reference died *; it had been started again once before",
+            "against main (*): 0 compared, 3 that main cannot run",
+        ]
+    )
+    assert left_over() == before
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_the_run(living: Repository, how: signal.Signals) -> None:
+    before, mark = left_over(), living.folder / "mark"
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "--kernelprof-against=main"]
+    with subprocess.Popen(
+        [sys.executable, *command, "--kernelprof-device=cpu", "tests"],
+        cwd=living.folder,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as run:
+        wait_for(lambda: mark.exists() and mark.read_text())
+        reference = Path("/proc", mark.read_text())
+        assert reference.exists()
+        run.send_signal(how)
+        wait_for(lambda: not reference.exists() and left_over() == before)
+        run.kill()
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    late = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < late
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("nothing", "there is no revision 'nothing' in *"), (".", "'.' is the code that is tested*")],
+)
+def test_what_is_no_revision_is_a_usage_error(
+    against: Run, repository: Repository, given: str, words: str
+) -> None:
+    result = against(given=given)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --kernelprof-against: {words}"])

@@ -1,0 +1,38 @@
+"""How pytest is called for the reference."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelprof.against.invocation import arguments_for, environment_for
+from pytest_kernelprof.against.mapping import Mapping
+
+
+def test_arguments_lead_into_the_tree(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]")
+    root = str(pytester.path)
+    config = pytester.parseconfig(f"{root}/tests", "-k", "one", f"--confcutdir={root}")
+    found = arguments_for(config, Mapping(root, "/t"))
+    assert {"--rootdir=/t", "--config-file=/t/tox.ini", "--no-cov", "/t/tests"} < set(found)
+    assert "--confcutdir=/t" in found
+    assert not any(root in argument for argument in found if "basetemp" not in argument)
+
+
+def test_variables_of_workers_and_coverage_are_not_inherited(tmp_path: Path) -> None:
+    given = {
+        "COVERAGE_PROCESS_START": "x",
+        "COV_CORE_SOURCE": "x",
+        "PYTEST_XDIST_WORKER": "gw1",
+        "PYTEST_ADDOPTS": f"--ignore={tmp_path}/old",
+        "HOME": "/home/me",
+    }
+    found = environment_for(given, Mapping(str(tmp_path), "/t"), "/s", 1)
+    assert found == {
+        "PYTEST_XDIST_WORKER": "gw91",
+        "PYTEST_ADDOPTS": "--ignore=/t/old",
+        "HOME": "/home/me",
+        "TORCH_EXTENSIONS_DIR": os.path.join("/s", "extensions"),
+    }

@@ -1,0 +1,103 @@
+"""Whatever ends the run, its reference ends with all of its processes, and the folder goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelprof.against import folders, keeper
+
+PACKAGE = str(Path(keeper.__file__).parents[2])
+CHILD = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('up', flush=True); "
+RUN = """
+import os, subprocess, sys
+sys.path.insert(0, {package!r})
+from pytest_kernelprof.against import folders, keeper
+kept = folders.make({place!r})
+inn, out = os.pipe()
+code = keeper.CODE.format(module="pytest_kernelprof.against.keeper")
+child = {child!r} + "sys.stdin.read(); " + "time.sleep(60)"
+process = subprocess.Popen(
+    [sys.executable, "-I", "-S", "-c", code, {package!r}, str(os.getpid()), str(kept.path),
+     {place!r} + "/log", str(out), sys.executable, "-c", child],
+    pass_fds=[out], start_new_session=True,
+)
+os.close(out)
+print(kept.path, process.pid, flush=True)
+if {ends!r} == "terminate":
+    sys.stdin.readline()
+    process.terminate()
+    process.wait()
+    kept.let_go()
+sys.stdin.read()
+"""
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The command lines that name a folder, and of what was started by these."""
+    told = subprocess.run(["ps", "-eo", "pid,sid,args"], capture_output=True, text=True, check=True)
+    return [line for line in told.stdout.splitlines() if str(folder) in line]
+
+
+@pytest.mark.parametrize("ends", ["kill", "terminate"])
+def test_nothing_is_left(tmp_path: Path, ends: str) -> None:
+    code = RUN.format(package=PACKAGE, place=str(tmp_path), child=CHILD, ends=ends)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as run:  # type: ignore
+        folder, pid = run.stdout.readline().decode().split()
+        log = tmp_path / "log"
+        wait_for(lambda: log.exists() and "up" in log.read_text())
+        group = children_of(int(pid))
+        assert group
+        if ends == "kill":
+            run.send_signal(signal.SIGKILL)
+        else:
+            run.stdin.write(b"\n")
+            run.stdin.flush()
+        wait_for(lambda: not Path(folder).exists())
+        wait_for(lambda: not any(map(is_alive, group)))
+        run.kill()
+
+
+def children_of(pid: int) -> list[int]:
+    """The process that a keeper has started, and that one's own."""
+    told = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True)
+    pairs = [tuple(map(int, line.split())) for line in told.stdout.splitlines()[1:]]
+    first = [child for child, parent in pairs if parent == pid]
+    return [*first, *(child for child, parent in pairs if parent in first)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def wait_for(true: object, seconds: float = 20.0) -> None:
+    late = time.monotonic() + seconds
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < late
+        time.sleep(0.02)
+
+
+def test_it_ends_as_its_process_does(tmp_path: Path) -> None:
+    kept = folders.make(str(tmp_path))
+    inn, out = os.pipe()
+    code = keeper.CODE.format(module="pytest_kernelprof.against.keeper")
+    ours = [PACKAGE, str(os.getpid()), str(kept.path), str(tmp_path / "log"), str(out)]
+    command = [sys.executable, "-I", "-S", "-c", code, *ours, sys.executable, "-c"]
+    done = subprocess.run([*command, "raise SystemExit(7)"], pass_fds=[out], check=False)
+    os.close(out)
+    assert os.read(inn, 1) == b""  # it holds no end of the wire
+    os.close(inn)
+    assert done.returncode == 7
+    assert kept.path.exists()
+    kept.let_go()
