@@ -1,0 +1,166 @@
+"""Slower than before? By pairs of processes that take rounds in turn, one of each code: pure.
+
+Two processes that run the same code differ by up to 2.2 %, since memory is placed otherwise, and
+whoever is started first is faster by up to 1.3 %. So rounds of one pair are no replicates: the pair
+is the unit, and the estimate is the mean over both orders of starting, in which the order cancels.
+All ratios are logarithms of candidate over reference: above zero the candidate is slower.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Side = Literal["candidate", "reference"]
+PairOutcome = Literal["worse", "better", "held", "undecided", "more"]
+"""What follows from pairs: "more" of them are needed, else as it is told."""
+
+TURNS = 6
+MOST_TURNS = 12
+ROUNDS = 12
+"""Rounds of each side in a turn that count; one more before them is dropped."""
+PAIRS = 4
+DEFAULT_MARGIN = 0.05
+SMALLEST_MARGIN = 0.02
+
+_SCATTER = 0.01
+_SUSPICION = 0.5
+_EACH_ORDER = 0.6
+_TINY_US = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The rounds of both sides in one turn, in microseconds, the first one of each included."""
+
+    candidate: tuple[float, ...]
+    reference: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a pair of processes says.
+
+    Attributes:
+        first: who was started first.
+        log_ratio: of candidate over reference.
+    """
+
+    first: Side
+    log_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What follows from the pairs that there are.
+
+    Attributes:
+        ratio: how many times as long the candidate takes, by all pairs.
+        agreeing: how many pairs are beyond the margin on the side of the outcome.
+    """
+
+    outcome: PairOutcome
+    ratio: float
+    pairs: int
+    agreeing: int = 0
+
+
+def log_ratio_of(turn: Turn) -> float:
+    """Of the medians of a turn, without the first round of each side, which finds other caches.
+
+    Raises:
+        ValueError: there is no round beside the first one, or one takes no time.
+    """
+    candidate, reference = turn.candidate[1:], turn.reference[1:]
+    if not candidate or not reference or min(*candidate, *reference) <= 0:
+        raise ValueError("a turn needs at least 2 rounds of each side, all above zero")
+    return math.log(statistics.median(candidate) / statistics.median(reference))
+
+
+def more_turns(turns: Sequence[Turn]) -> int:
+    """How many turns a pair still has to take: twice as many where they scatter."""
+    if len(turns) < TURNS:
+        return TURNS - len(turns)
+    scatters = statistics.stdev(map(log_ratio_of, turns)) > _SCATTER
+    return max(0, MOST_TURNS - len(turns)) if scatters else 0
+
+
+def pair_of(first: Side, turns: Sequence[Turn]) -> Pair:
+    """What the turns of two processes say together: their median."""
+    return Pair(first, statistics.median(map(log_ratio_of, turns)))
+
+
+def next_first(pairs: Sequence[Pair]) -> Side:
+    """Who starts first in the pair after these: in turn, so that four are balanced."""
+    return "reference" if pairs and pairs[-1].first == "candidate" else "candidate"
+
+
+def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
+    """The margin for a call: kernels of next to no time in all scatter twice as much.
+
+    Args:
+        kernels_us: what all its kernels take. margin: as the user has it, a fraction.
+
+    Raises:
+        ValueError: it is smaller than what pairs of processes can tell.
+    """
+    if not margin >= SMALLEST_MARGIN:
+        raise ValueError(
+            f"a margin of {margin:.1%} is below {SMALLEST_MARGIN:.0%}: processes that run the same "
+            "code differ by as much"
+        )
+    return 2 * margin if kernels_us < _TINY_US else margin
+
+
+def decide(pairs: Sequence[Pair], margin: float) -> Decision:
+    """What follows from pairs.
+
+    One pair clears a test: it is at most half of the margin slower. ``PAIRS`` of balanced order
+    convict it: their estimate is beyond the margin, and each order's mean beyond 0.6 of it. So with
+    "better": the first pair asks for more where it is faster by the whole margin.
+
+    Args:
+        margin: a fraction, of ``margin_for``.
+
+    Raises:
+        ValueError: there is no pair.
+    """
+    if not pairs:
+        raise ValueError("no pair, no decision")
+    most = math.log1p(margin)
+    if len(pairs) < PAIRS or not _orders(pairs):
+        value = pairs[0].log_ratio
+        cleared = -most <= value <= _SUSPICION * most
+        return Decision("held" if cleared else "more", math.exp(value), len(pairs))
+    means = _orders(pairs)
+    estimate = statistics.fmean(means)
+    outcome: PairOutcome = "held"
+    if estimate > most and min(means) > _EACH_ORDER * most:
+        outcome = "worse"
+    elif estimate < -most and max(means) < -_EACH_ORDER * most:
+        outcome = "better"
+    elif estimate > _SUSPICION * most:
+        outcome = "undecided"
+    sign = -1 if outcome == "better" else 1
+    agreeing = sum(sign * pair.log_ratio > most for pair in pairs)
+    return Decision(outcome, math.exp(estimate), len(pairs), agreeing)
+
+
+def unless_reconfigured(decision: Decision) -> Decision:
+    """Of kernels that were launched in another configuration, which autotuning may choose anew in
+    each process: slower only where all pairs are."""
+    if decision.outcome == "worse" and decision.agreeing < decision.pairs:
+        return Decision("undecided", decision.ratio, decision.pairs, decision.agreeing)
+    return decision
+
+
+def _orders(pairs: Sequence[Pair]) -> list[float]:
+    """The mean of each order of starting; none where one of them is missing."""
+    sides: tuple[Side, ...] = ("candidate", "reference")
+    of_each = [[pair.log_ratio for pair in pairs if pair.first == side] for side in sides]
+    return [statistics.fmean(values) for values in of_each] if all(of_each) else []
