@@ -71,7 +71,7 @@ class AgainstRun:
     def __init__(self, config: pytest.Config, given: str) -> None:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        self._tests: list[AgainstTest] = []
+        self._found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
         folders.sweep()
         try:
             reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
@@ -97,18 +97,19 @@ class AgainstRun:
         """Take what came of a test off its report."""
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         if sent is not None:
-            self._tests.append(codec.decode(sent.encode(), AgainstTest))
+            found = codec.decode(sent.encode(), AgainstTest)
+            self._found[found.id] = found
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run of which nothing could be compared has failed."""
-        if is_failed(self._tests) and session.exitstatus == pytest.ExitCode.OK:
+        if is_failed(list(self._found.values())) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
-        write_against(terminalreporter, self.launch.laid, self._tests)
+        write_against(terminalreporter, self.launch.laid, list(self._found.values()))
 
 
 def _tests_of(config: pytest.Config, root: str) -> Tests:
@@ -137,7 +138,6 @@ class AgainstTests:
         self._mapping = mapping_of(launch.laid.root, launch.laid.tree)
         self._reference: Reference | None = None
         self._answers: dict[str, Done | str] = {}
-        self._tries: dict[str, int] = {}
         self._found: dict[str, AgainstTest] = {}
 
     @pytest.hookimpl(trylast=True)
@@ -186,7 +186,7 @@ class AgainstTests:
         try:
             return (yield)
         finally:
-            for kept in (self._answers, self._tries, self._found):
+            for kept in (self._answers, self._found):
                 kept.pop(item.nodeid, None)
 
     def _following(self, item: pytest.Item, following: pytest.Item | None) -> str:
@@ -202,10 +202,9 @@ class AgainstTests:
         """The same random numbers as on the other side."""
         if item.nodeid in self._answers:
             seed_by(item.nodeid)
-            self._tries[item.nodeid] = self._tries.get(item.nodeid, 0) + 1
 
     def compare(self, item: pytest.Item) -> None:
-        """Compare what a test took.
+        """Compare what a test took, each time that it is repeated: what is worse stays so.
 
         Raises:
             LimitExceeded: it is worse.
@@ -218,10 +217,6 @@ class AgainstTests:
         answer = self._answers.get(item.nodeid)
         if answer is None:
             why = "kernel_profile was asked for as the test ran, which cannot be foreseen"
-            self._found[item.nodeid] = AgainstTest(item.nodeid, "not compared", why)
-            return
-        if self._tries.get(item.nodeid, 0) > 1:
-            why = "the test was run again, and the revision ran it once"
             self._found[item.nodeid] = AgainstTest(item.nodeid, "not compared", why)
             return
         self._found[item.nodeid] = found = judge(item.nodeid, profiles, answer)

@@ -108,7 +108,9 @@ def left_over() -> list[str]:
 def test_each_test_is_compared(
     against: Run, repository: Repository, workers: str, python: str
 ) -> None:
-    chosen = two_workers(python) if workers == "-n2" else []
+    # What is worse stays so, however often it is repeated.
+    repeated = ["-p", "rerunfailures", "--reruns=1"]
+    chosen = two_workers(python) if workers == "-n2" else repeated
     before = left_over()
     git = {k: v for k, v in repository.everything().items() if k.startswith(".git/")}
     result = against(*chosen, "-k", "not excluded")
