@@ -332,6 +332,8 @@ def _end_call(item: pytest.Item, raised: BaseException | None) -> None:
 
 
 def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
+    if SERVES in item.config.stash:  # of a reference nobody hears
+        return
     try:
         for profile in _untold(item):
             item.ihook.pytest_kernelprof_profile(item=item, profile=profile)

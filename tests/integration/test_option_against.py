@@ -72,6 +72,11 @@ def test_plain():
 def test_excluded(kernel_profile):
     kernel_profile(mlp.grows, x)
 """
+HOOKED = """
+def pytest_kernelprof_profile(item):
+    with open(PATH, "a") as file:
+        print(item.path, file=file)
+"""
 OWN = """
 import torch
 def test_own(kernel_profile):
@@ -86,6 +91,7 @@ def repository(pytester: pytest.Pytester) -> Repository:
     ini = "[pytest]\naddopts = --junitxml=j.xml\npythonpath = ."
     made.commit({"pkg/__init__.py": "", "pkg/mlp.py": OLD, "pytest.ini": ini})
     made.write({"pkg/mlp.py": NEW, "tests/test_mlp.py": TESTS, "tests/test_own.py": OWN})
+    made.write({"tests/conftest.py": HOOKED.replace("PATH", repr(str(pytester.path / "hooked")))})
     return made
 
 
@@ -139,6 +145,7 @@ def test_each_test_is_compared(
     result.stdout.fnmatch_lines(
         [f"kernels: 3 > 2 of main ({short})", "  2 -> 3 operators", "  + aten::mul *  mlp.py:3"]
     )
+    assert "kernelprof-against" not in (repository.folder / "hooked").read_text()
     assert 'tests="13"' in (repository.folder / "j.xml").read_text()
     assert {k: v for k, v in repository.everything().items() if k.startswith(".git/")} == git
     assert left_over() == before
