@@ -78,6 +78,7 @@ class Process:
         scratch = os.path.join(launch.laid.folder, "scratch", str(number))
         os.makedirs(scratch, exist_ok=True)
         self._log = os.path.join(scratch, "log")
+        self._ended = False
         mapping = Mapping(launch.laid.root, launch.laid.tree)
         theirs_in, out = os.pipe()
         inn, theirs_out = os.pipe()
@@ -125,18 +126,22 @@ class Process:
         with contextlib.suppress(Lost, Unusable):
             self._wire.send(Finish(), _SENT_S)
             self._expect(Bye, self.timeout_s)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it tidies up behind itself
+                self._keeper.wait(_END_S)
         self.end()
 
     def end(self) -> None:
         """End it as it stands."""
-        if self._keeper.returncode is None:
-            self._keeper.terminate()
-            try:
-                self._keeper.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._keeper.kill()
-                self._keeper.wait()
-            self._wire.close()
+        if self._ended:
+            return
+        self._ended = True
+        self._keeper.terminate()
+        try:
+            self._keeper.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.wait()
+        self._wire.close()
 
     def last_words(self) -> str:
         """The end of what it has printed, after a colon; empty where there is nothing."""

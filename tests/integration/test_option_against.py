@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,8 @@ from on_workers import two_workers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
+
+from pytest_kernelprof.against import folders
 
 Run = Callable[..., pytest.RunResult]
 
@@ -106,18 +106,27 @@ def against(pytester: pytest.Pytester) -> Run:
     return run
 
 
-def left_over() -> list[str]:
-    return glob.glob(os.path.join(tempfile.gettempdir(), "kernelprof-against-*"))
+@pytest.fixture(autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of this test's runs, and of nobody else's."""
+    folder = tmp_path_factory.mktemp("place")
+    monkeypatch.setattr(folders, "make", partial(folders.make, str(folder)))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def left_over(place: Path) -> list[Path]:
+    """Trees of revisions; folders for traces of references."""
+    return [*place.glob("kernelprof-against-*"), *place.glob("kernelprof-traces-*")]
 
 
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_each_test_is_compared(
-    against: Run, repository: Repository, workers: str, python: str
+    against: Run, repository: Repository, place: Path, workers: str, python: str
 ) -> None:
     # What is worse stays so, however often it is repeated.
     repeated = ["-p", "rerunfailures", "--reruns=1"]
     chosen = two_workers(python) if workers == "-n2" else repeated
-    before = left_over()
     git = {k: v for k, v in repository.everything().items() if k.startswith(".git/")}
     result = against(*chosen, "-k", "not excluded")
     lines = [" ".join(line.split()) for line in result.outlines]
@@ -148,7 +157,7 @@ def test_each_test_is_compared(
     assert "kernelprof-against" not in (repository.folder / "hooked").read_text()
     assert 'tests="13"' in (repository.folder / "j.xml").read_text()
     assert {k: v for k, v in repository.everything().items() if k.startswith(".git/")} == git
-    assert left_over() == before
+    assert left_over(place) == []
 
 
 LIFE = """
@@ -185,8 +194,9 @@ def living(pytester: pytest.Pytester) -> Repository:
 
 
 @pytest.mark.usefixtures("living")
-def test_a_reference_that_hangs_or_dies_is_told_and_the_run_goes_on(against: Run) -> None:
-    before = left_over()
+def test_a_reference_that_hangs_or_dies_is_told_and_the_run_goes_on(
+    against: Run, place: Path
+) -> None:
     result = against("--kernelprof-against-timeout=1")
     result.assert_outcomes(passed=3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # nothing could be compared
@@ -198,13 +208,13 @@ def test_a_reference_that_hangs_or_dies_is_told_and_the_run_goes_on(against: Run
             "against main (*): 0 compared, 3 that main cannot run",
         ]
     )
-    assert left_over() == before
+    assert list(place.glob("kernelprof-against-*")) == []
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_outlives_the_run(living: Repository, how: signal.Signals) -> None:
-    before, mark = left_over(), living.folder / "mark"
+def test_nothing_outlives_the_run(living: Repository, place: Path, how: signal.Signals) -> None:
+    mark = living.folder / "mark"
     command = ["-m", "pytest", "-p", "no:cacheprovider", "--kernelprof-against=main"]
     with subprocess.Popen(
         [sys.executable, *command, "--kernelprof-device=cpu", "tests"],
@@ -216,7 +226,7 @@ def test_nothing_outlives_the_run(living: Repository, how: signal.Signals) -> No
         reference = Path("/proc", mark.read_text())
         assert reference.exists()
         run.send_signal(how)
-        wait_for(lambda: not reference.exists() and left_over() == before)
+        wait_for(lambda: not reference.exists() and not list(place.glob("kernelprof-against-*")))
         run.kill()
 
 
