@@ -39,7 +39,7 @@ def path_of(folder: str, device: str, file: str) -> str:
     return os.path.join(folder, FOLDER, device, file.removesuffix(".py") + _SUFFIX)
 
 
-def tested_file(name: str, folder: str) -> str:
+def file_checked(name: str, folder: str) -> str:
     """The test file that a file of snapshots of this name is of."""
     stem = name.removesuffix(_SUFFIX)
     return stem if os.path.exists(os.path.join(folder, stem)) and "." in stem else f"{stem}.py"

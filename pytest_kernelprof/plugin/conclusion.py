@@ -147,7 +147,12 @@ def _ended_early(one: Unmeasured) -> str:
 
 def _none_applies(profiles: Sequence[run.Profile]) -> str:
     """As a test skips whose markers need a GPU: its limits came as it ran."""
-    verdicts = [verdict for profile in profiles for verdict in profile.verdicts]
+    verdicts = [
+        verdict
+        for profile in profiles
+        for verdict in profile.verdicts
+        if verdict.snapshot is None or verdict.outcome != "not judged"
+    ]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
     names = ", ".join(dict.fromkeys(verdict.limit for verdict in verdicts))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.measure.runner import Measurement
+    from pytest_kernelprof.plugin.sheet import Sheet
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
@@ -137,12 +138,15 @@ class Ledger:
         unsaved: why traces were not written that should have been.
     """
 
-    def __init__(self, marks: Marks, undecided: str, *, asked: bool = True) -> None:
+    def __init__(
+        self, marks: Marks, undecided: str, *, asked: bool = True, sheet: Sheet | None = None
+    ) -> None:
         self._marked: dict[Key, Limit] = {}
         self._set: dict[Key, Limit] = {}
         self._comparing: dict[Key, Limit] = {}
         self._undecided = undecided
         self._wants_numbers = asked
+        self._sheet = sheet
         self._entries: list[_Entry] = []
         self._concluded = self._dismissed = 0
         self._reported = self._told = 0
@@ -228,13 +232,16 @@ class Ledger:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
         limits = self._limits_with(own or {})
-        verdicts = evaluate(measurement.profile, limits, place)
         record = measurement.profile
-        if measurement.attribute and any(verdict.outcome == "over" for verdict in verdicts):
+        verdicts, kept = evaluate(record, limits, place), self._by_snapshot(record, place)
+        if measurement.attribute and any(one.outcome == "over" for one in (*verdicts, *kept)):
             # The verdict stands without lines: an error of the extra run must not hide it.
             with contextlib.suppress(Exception, OutcomeException):
                 record = measurement.attribute()
-        record = replace(record, verdicts=verdicts, place=place, timeline=timeline)
+                kept = self._by_snapshot(record, place)
+        record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
+        if self._sheet is not None:
+            self._sheet.note(record)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         self._entries.append(entry)
         self._keep_memory_flat(entry)
@@ -274,6 +281,8 @@ class Ledger:
         """What was taken since the last call, judged by the limits that stand now."""
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
+        if self._sheet is not None:
+            broken += self._sheet.broken()
         notes, self.notes = self.notes, []
         unmeasured = tuple(map(self._unmeasured, self._asked))
         self._asked.clear()
@@ -337,10 +346,17 @@ class Ledger:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""
         limits = self._limits_with(entry.own)
         if limits != entry.limits:
-            known = dict(zip(entry.limits, entry.record.verdicts, strict=True))
+            made = entry.record.verdicts
+            known = dict(zip(entry.limits, made, strict=False))
             verdicts = tuple(known.get(limit) or _late(entry, limit) for limit in limits)
+            verdicts += made[len(entry.limits) :]  # by the snapshot
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
+
+    def _by_snapshot(
+        self, profile: run.Profile, place: run.Place | None
+    ) -> tuple[run.Verdict, ...]:
+        return () if self._sheet is None else self._sheet.verdicts(profile, place)
 
     def _keep_memory_flat(self, newest: _Entry) -> None:
         """Of old profiles only metrics and verdicts stay."""

@@ -199,6 +199,24 @@ OPTIONS = (
         metavar="PATH",
     ),
     Option(
+        "update",
+        _FLAG,
+        "write what the tests launch into __kernelprof__ beside them, to be checked from then on",
+        default=False,
+    ),
+    Option(
+        "update_new",
+        _FLAG,
+        "the same of tests that have no such snapshot; the others are checked",
+        default=False,
+    ),
+    Option(
+        "require_snapshots",
+        _FLAG,
+        "fail profiled tests that have no snapshot, or none that could fail (for CI)",
+        default=False,
+    ),
+    Option(
         "lock_timeout",
         _SECONDS,
         "seconds that timed rounds and other tests on one GPU wait for each other (default: 600)",
@@ -239,6 +257,9 @@ class Settings:
     undecided: str
     trace_dir: str | None
     json: str | None
+    update: bool
+    update_new: bool
+    require_snapshots: bool
     lock_timeout: float
     spread_workers: bool
 

@@ -113,7 +113,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         test: its node id.
         folder: of the test's file, as seen from the root folder where it is below it.
         file: the test's file. device: the folder of the snapshots' device. key: of the entry.
-        state: how it fared; None where there was nothing to compare.
+        state: how it fared; None where there was nothing to compare. why: of "not judged".
         entry: what would be kept of it, where that is asked for.
         refused: why nothing is to be kept of it.
         elsewhere: the devices, by their folders, that have snapshots of this file where this
@@ -126,6 +126,22 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     device: str
     key: str
     state: TestState | None = None
+    why: str = ""
     entry: KeptTest | None = None
     refused: str = ""
     elsewhere: tuple[str, ...] = ()
+
+
+class Edited(msgspec.Struct, frozen=True):
+    """What an update has made of a file.
+
+    Attributes:
+        written: entries that are new or others. same: those that were so before. removed: those
+            that are gone.
+        looser: of which key and label an entry allows more than before.
+    """
+
+    written: int
+    same: int
+    removed: int
+    looser: tuple[tuple[str, str, tuple[CountChange, ...]], ...]

@@ -15,9 +15,9 @@ from pytest_kernelprof.baseline.shelf import (
     change,
     device_folder,
     devices_of,
+    file_checked,
     path_of,
     read,
-    tested_file,
 )
 from pytest_kernelprof.errors import SnapshotError
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
@@ -37,9 +37,9 @@ def add(path: str, key: str) -> None:
 def test_where_they_lie(tmp_path: Path, path: str) -> None:
     assert path == str(tmp_path / "__kernelprof__" / "cpu" / "test_it.json")
     assert path_of("a", "b", "test_it.txt").endswith("test_it.txt.json")
-    assert tested_file("test_it.json", str(tmp_path)) == "test_it.py"
+    assert file_checked("test_it.json", str(tmp_path)) == "test_it.py"
     (tmp_path / "test_it.txt").touch()
-    assert tested_file("test_it.txt.json", str(tmp_path)) == "test_it.txt"
+    assert file_checked("test_it.txt.json", str(tmp_path)) == "test_it.txt"
     assert device_folder("cuda", "NVIDIA H200") == "NVIDIA-H200"
     assert device_folder("cuda", "../../etc/ä") == "etc"
     assert device_folder("cuda", "...") == "gpu"
@@ -76,7 +76,7 @@ def test_where_nothing_can_be_read_or_written_it_is_told(
     tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "__kernelprof__").write_text("a file")
-    with pytest.raises(SnapshotError, match="cannot be read .Not a directory"):
+    with pytest.raises(SnapshotError, match=r"cannot be read .Not a directory"):
         add(path, "test_a")
     assert devices_of(str(tmp_path)) == {}
 

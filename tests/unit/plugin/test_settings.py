@@ -56,6 +56,9 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         undecided="warn",
         trace_dir=None,
         json=None,
+        update=False,
+        update_new=False,
+        require_snapshots=False,
         lock_timeout=600.0,
         spread_workers=True,
     )
