@@ -1,16 +1,17 @@
-"""An update of one file of kernel snapshots: what it writes, what it removes, what it loosens."""
+"""An update of kernel snapshots: what a run gives, what it writes, removes and loosens."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.baseline.shelf import change
-from pytest_kernelprof.baseline.snapshots import loosened
-from pytest_kernelprof.schema.snapshot import Edited
+from pytest_kernelprof.baseline.shelf import change, device_folder
+from pytest_kernelprof.baseline.snapshots import kept_of, loosened, made_with, why_not_kept
+from pytest_kernelprof.schema.snapshot import Edited, KeptTest
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.schema.snapshot import KeptTest
+    from pytest_kernelprof.schema.run import Profile, Run, Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,47 @@ class Edit:
     entries: dict[str, KeptTest] = field(default_factory=dict)
     removed: frozenset[str] = frozenset()
     only_new: bool = False
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What a run gives.
+
+    Attributes:
+        entries: by test file (from pytest's root folder) and device, then by key.
+        refused: of which tests nothing is kept, and why.
+    """
+
+    entries: dict[tuple[str, str], dict[str, KeptTest]] = field(default_factory=dict)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+def gather(run: Run) -> Gathered:
+    """The entries of a run's tests, as an update in that run would have made them."""
+    by_test: defaultdict[str, list[Test]] = defaultdict(list)
+    for test in run.tests:
+        if test.outcome != "rerun":  # a try that was repeated
+            by_test[test.id].append(test)
+    found = Gathered()
+    for name, tests in by_test.items():
+        profiles = [profile for test in tests for profile in test.profiles]
+        bad = next((test.outcome for test in tests if test.outcome != "passed"), "")
+        if not profiles or bad == "skipped":
+            continue
+        devices = {device_folder(one.environment.kind, one.environment.device) for one in profiles}
+        why = bad or next(filter(None, map(why_not_kept, profiles)), "")
+        if len(devices) > 1:
+            why = why or f"it ran on {' and '.join(sorted(devices))}"
+        if why:
+            found.refused.append((name, why))
+            continue
+        file, _, key = name.partition("::")
+        found.entries.setdefault((file, devices.pop()), {})[key] = _entry(profiles)
+    return found
+
+
+def _entry(profiles: list[Profile]) -> KeptTest:
+    return KeptTest(tuple(map(kept_of, profiles)), made_with(profiles[-1].environment))
 
 
 def update(path: str, edit: Edit) -> Edited:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.baseline.shelf import read
+from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, unpack
 from pytest_kernelprof.schema.snapshot import KeptTest
@@ -369,6 +370,17 @@ def test_a_run_document_has_how_a_snapshot_fared(run: RunIt, pytester: pytest.Py
     assert (verdict.limit, verdict.outcome) == ("snapshot", "over")
     assert verdict.snapshot is not None
     assert verdict.snapshot.changes[0].kernel == "aten::mul"
+
+
+def test_a_document_of_a_run_gives_what_an_update_in_it_would(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    regions = TWO + PROFILES
+    run(regions, UPDATE, "--kernelprof-json=run.json")
+    of_the_run = path(pytester).read_bytes()
+    path(pytester).unlink()
+    assert main(["update", "run.json"]) == 0
+    assert path(pytester).read_bytes() == of_the_run
 
 
 def test_a_run_without_snapshots_looks_once_a_folder(
