@@ -419,15 +419,16 @@ def _conclude(item: pytest.Item) -> None:
     test = item.stash[TEST]
     test.ledger.mark(known_marks(item))  # the test may have added markers to itself
     _note_taken(item)
-    found = conclude(test.ledger.records(disabled=test.settings.disable))
+    settings = test.settings
+    found = conclude(test.ledger.records(disabled=settings.disable, warn_only=settings.warn_only))
+    for words in found.warnings:
+        item.warn(KernelprofWarning(words))
     if found.failure:
         raise LimitExceeded(found.failure, pytrace=False, place=found.place)
     if found.error:
         raise IncompleteProfile(found.error)
     if found.skip:
         pytest.skip(found.skip)
-    for words in found.warnings:
-        item.warn(KernelprofWarning(words))
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:

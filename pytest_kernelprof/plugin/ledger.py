@@ -277,8 +277,12 @@ class Ledger:
         """Whether anything was asked for that no conclusion was drawn from."""
         return self._concluded < len(self._entries) or bool(self._asked)
 
-    def records(self, *, disabled: bool) -> Records:
-        """What was taken since the last call, judged by the limits that stand now."""
+    def records(self, *, disabled: bool, warn_only: bool = False) -> Records:
+        """What was taken since the last call, judged by the limits that stand now.
+
+        Args:
+            disabled: whether the run profiles nothing. warn_only: as of ``Records``.
+        """
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         if self._sheet is not None:
@@ -301,6 +305,7 @@ class Ledger:
             broken=tuple(broken),
             notes=tuple(notes),
             undecided=self._undecided,
+            warn_only=warn_only,
             asked=self._wants_numbers,
         )
 

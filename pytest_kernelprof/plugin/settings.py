@@ -187,6 +187,12 @@ OPTIONS = (
         metavar="|".join(POLICIES),
     ),
     Option(
+        "warn_only",
+        _FLAG,
+        "warn of broken limits and snapshots instead of failing tests",
+        default=False,
+    ),
+    Option(
         "trace_dir",
         Kind("string", "a folder", _path),
         "write every profile's Chrome trace (json.gz) into this folder",
@@ -255,6 +261,7 @@ class Settings:
     flush_l2: bool
     stacks: bool
     undecided: str
+    warn_only: bool
     trace_dir: str | None
     json: str | None
     update: bool

@@ -172,6 +172,8 @@ class Sheet:
     def _gather(self, profile: Profile) -> None:
         environment = profile.environment
         why = why_not_kept(profile)
+        if any(one.outcome == "over" for one in profile.verdicts):
+            why = "over a limit"  # which only a run with --kernelprof-warn-only lets pass
         if device_folder(environment.kind, environment.device) != self.entry.device:
             why = f"it ran on {environment.device}"
         self._refused = self._refused or why

@@ -18,6 +18,7 @@ _COMMAND = "pytest --kernelprof-update"
 _SAID: tuple[tuple[TestState, str], ...] = (
     ("held", "held"),
     ("changed", "changed (stale)"),
+    ("over", "over"),
     ("not judged", "not judged"),
     ("missing", "missing"),
 )
@@ -104,7 +105,7 @@ def detail_lines(taken: Iterable[Taken]) -> list[str]:
     return [
         printable(f"  {one.state}: {one.test}{f' ({one.why})' if one.why else ''}")
         for one in taken
-        if one.state not in (None, "held", "over")
+        if one.state not in (None, "held")
     ]
 
 
