@@ -117,10 +117,10 @@ def writer(path: str, name: str, times: int) -> subprocess.Popen[bytes]:
 
 
 def test_two_that_write_at_once_lose_nothing(path: str) -> None:
-    for one in [writer(path, "test_a", 20), writer(path, "test_b", 20)]:
+    for one in [writer(path, "test_a", 10), writer(path, "test_b", 10)]:
         one.communicate(timeout=60)
         assert one.returncode == 0
-    assert len(read(path)) == 40
+    assert len(read(path)) == 20
 
 
 def test_a_kill_at_any_moment_loses_nothing(path: str) -> None:
