@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LimitExceeded,
         MarkerError,
         ProfilerUnavailable,
+        SnapshotError,
         TraceError,
     )
     from pytest_kernelprof.plugin.benchmark import KernelBenchmark
@@ -44,6 +45,7 @@ __all__ = [
     "MarkerError",
     "Profile",
     "ProfilerUnavailable",
+    "SnapshotError",
     "TraceError",
     "profile",
 ]

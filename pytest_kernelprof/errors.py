@@ -42,6 +42,11 @@ class RunFileError(KernelprofError):
     """A run document cannot be read, or compared; the message names the file and the reason."""
 
 
+class SnapshotError(KernelprofError):
+    """A file of snapshots cannot be read or not be written; the message names it, the line, and
+    what to do."""
+
+
 class LimitExceeded(Failed):
     """A measured value lies above its limit: a failure, as ``pytest.fail.Exception`` is.
 

@@ -41,7 +41,8 @@ class Device:
         name: for example "NVIDIA H200".
         capability: for example "sm_90", empty on the CPU.
         l2_bytes: size of the L2 cache, 0 where unknown.
-        versions: torch, cuda, triton, python; only those that there are.
+        versions: torch, cuda, triton, python; only those that there are. Of the CPU also whether
+            mkldnn is "on" or "off", by which some operators are others.
     """
 
     kind: DeviceKind
@@ -166,7 +167,7 @@ def current_device(kind: DeviceKind) -> Device:
     """
     torch = load_torch()
     if kind == "cpu":
-        return Device("cpu", 0, _cpu_name(), "", 0, _versions(torch))
+        return Device("cpu", 0, _cpu_name(), "", 0, {**_versions(torch), **_mkldnn(torch)})
     refuse_broken()
     with as_made():
         reason = _why_no_gpu(torch)
@@ -277,6 +278,15 @@ def try_to_synchronize(device: Device, limit_s: float) -> bool:
 
 def _cpu_name() -> str:
     return f"CPU ({platform.machine()})"
+
+
+def _mkldnn(torch: Any) -> dict[str, str]:
+    """Asked each time: it can be switched."""
+    try:
+        on = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
+    except AttributeError:
+        return {}
+    return {"mkldnn": "on" if on else "off"}
 
 
 @functools.cache

@@ -103,12 +103,12 @@ def demangled_alike(name: str) -> str:
     return re.sub(r"\s+", "", _TRUTHS.sub(lambda one: _TRUTH[one[0]], text)) + beyond
 
 
-_NUMBERED = re.compile(r"((?:triton_[a-z]+|cpp)_fused\w*)_\d+")
+_NUMBERED = re.compile(r"(?:graph_\d+_)?((?:triton_[a-z]+|cpp)_fused\w*)_\d+")
 
 
 def comparable_name(name: str) -> str:
     """What is equal of two full names of one kernel: as ``demangled_alike``, and of what Inductor
-    fused without its number, which changes with every kernel before it."""
+    fused without its numbers, which change with every kernel and every graph before it."""
     text = demangled_alike(name)
     numbered = _NUMBERED.fullmatch(text)
     return numbered[1] if numbered else text

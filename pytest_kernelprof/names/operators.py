@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_FUSED = re.compile(r"(triton_[a-z]+_fused|cpp_fused)(?:_(\w*))?")
+_FUSED = re.compile(r"(?:graph_\d+_)?(triton_[a-z]+_fused|cpp_fused)(?:_(\w*))?")
 _MOST = 4
 
 # Inductor joins the operators' names with the sign that is in many of them. Those that it fuses and
@@ -48,7 +48,7 @@ _MOST_WORDS = max(name.count("_") for name in _KNOWN) + 1
 
 def inductor_words(name: str) -> str | None:
     """``triton_poi_fused [gelu, mul]``; None for what Inductor did not name. Its number, which
-    counts the kernels of a graph, goes."""
+    counts the kernels of a graph, and that of the graph go."""
     found = _FUSED.fullmatch(name)
     if found is None:
         return None

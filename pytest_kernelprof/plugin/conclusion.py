@@ -48,6 +48,7 @@ class Records:
         broken: the messages of comparisons that are over their limit.
         notes: what is to be warned of, besides the verdicts.
         undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
+        warn_only: whether what is broken is warned of and fails nothing.
         asked: whether the test asks for numbers. Of one that does not (--kernelprof-all), a number
             that could not be had is told in its row alone.
     """
@@ -62,6 +63,7 @@ class Records:
     broken: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     undecided: str = "warn"
+    warn_only: bool = False
     asked: bool = True
 
 
@@ -71,7 +73,7 @@ class Conclusion:
 
     Attributes:
         failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
-        warnings: what the user should know all the same.
+        warnings: what the user should know all the same, also of an error or a skip.
         place: of a failure, the line of the test that made the call, where there is one.
     """
 
@@ -91,20 +93,20 @@ def conclude(records: Records) -> Conclusion:
         for profile in records.profiles
         if any(verdict.outcome in failing for verdict in profile.verdicts)
     ]
-    broken = [*map(failure_message, over), *records.broken]
-    if broken:
+    broken = (*map(failure_message, over), *records.broken)
+    if broken and not records.warn_only:
         place = over[0].place if over else None
         return Conclusion(failure="\n".join(broken), place=place)
     error = _nothing_measured(records) or _not_judged(records)
     if error:
-        return Conclusion(error=error)
+        return Conclusion(error=error, warnings=broken)
     skip = "" if records.compared else _none_applies(records.profiles)
     if skip:
-        return Conclusion(skip=skip)
+        return Conclusion(skip=skip, warnings=broken)
     error = next(filter(None, map(_could_not_be_had, records.profiles)), "")
     if error and (records.asked or records.limits):
-        return Conclusion(error=error)
-    return Conclusion(warnings=(*_warnings(records), *records.notes))
+        return Conclusion(error=error, warnings=broken)
+    return Conclusion(warnings=(*broken, *_warnings(records), *records.notes))
 
 
 def _nothing_measured(records: Records) -> str:
@@ -147,7 +149,12 @@ def _ended_early(one: Unmeasured) -> str:
 
 def _none_applies(profiles: Sequence[run.Profile]) -> str:
     """As a test skips whose markers need a GPU: its limits came as it ran."""
-    verdicts = [verdict for profile in profiles for verdict in profile.verdicts]
+    verdicts = [
+        verdict
+        for profile in profiles
+        for verdict in profile.verdicts
+        if verdict.snapshot is None or verdict.outcome != "not judged"
+    ]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
     names = ", ".join(dict.fromkeys(verdict.limit for verdict in verdicts))

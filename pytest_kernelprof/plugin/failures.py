@@ -24,6 +24,7 @@ from pytest_kernelprof.errors import (
     KernelprofError,
     LimitExceeded,
     MarkerError,
+    SnapshotError,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _INNER = (
 # Deliberate errors of ours; any other that our own code raises is a fault of it, told with frames.
 _DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
 # After which nothing is known of what the test was to show: an ERROR, whatever it expects.
-_NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError)
+_NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError, SnapshotError)
 _OURS = (KernelprofError, LimitExceeded)
 
 

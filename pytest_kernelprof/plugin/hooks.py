@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.limits.marks import Marks, is_marked, marker_lines, refuse_misspelt
+from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import hookspecs
 from pytest_kernelprof.plugin.collect import Collector
+from pytest_kernelprof.plugin.devices import (
+    asks_for_us,
+    device_of,
+    device_to_look_at,
+    resolve_device,
+)
 from pytest_kernelprof.plugin.keys import (
     COLLECTOR,
     MEASURES,
     SERVES,
     SETTINGS,
+    SHEET,
     TAKEN,
     TEST,
     WHOLE_CALL,
@@ -37,6 +44,7 @@ from pytest_kernelprof.plugin.settings import (
     options_of,
     read_settings,
 )
+from pytest_kernelprof.plugin.sheets import has_snapshot, is_judged, lay_out, sheet_of
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
 if TYPE_CHECKING:
@@ -49,9 +57,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.recording import DeviceKind
     from pytest_kernelprof.schema.run import Profile, Test
-
-_FIXTURE = "kernel_profile"
-_DEVICE_FIXTURE = "kernelprof_device"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,13 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
-        if SERVES not in config.stash:  # what a reference took is for its candidate
-            _register_readers_of_the_run(config, collector)
-    if settings.against and not settings.disable and SERVES not in config.stash:
-        from pytest_kernelprof.plugin import against
-
-        measured = partial(_is_measured, config)
-        against.begin(config, settings.against, settings.against_timeout, measured)
+    if SERVES not in config.stash:  # what a reference took is for its candidate
+        _begin_what_remembers(config, collector)
     if settings.all and not settings.disable and settings.device != "cpu":
         from pytest_kernelprof.plugin.whole_call import BringUp
 
@@ -100,6 +100,27 @@ def pytest_configure(config: pytest.Config) -> None:
     # profiler logs, and compiled CPU graphs that show their kernels.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
+    """Run documents, snapshots, and the run on a revision's code."""
+    settings = config.stash[SETTINGS]
+    if not hasattr(config, "workerinput"):
+        _register_readers_of_the_run(config, collector)
+    if not settings.disable:
+        from pytest_kernelprof.plugin.snapshot_keeper import begin
+
+        begin(config, settings, collector)
+    elif settings.against:
+        raise pytest.UsageError(
+            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing would "
+            "be compared; drop one of the two"
+        )
+    if settings.against:
+        from pytest_kernelprof.plugin import against
+
+        measured = partial(_is_measured, config)
+        against.begin(config, settings.against, settings.against_timeout, measured)
 
 
 def _register_readers_of_the_run(config: pytest.Config, collector: Collector) -> None:
@@ -170,7 +191,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _concerns_us(item: pytest.Item) -> bool:
-    return _FIXTURE in getattr(item, "fixturenames", ()) or is_marked(item)
+    return asks_for_us(item) or has_snapshot(item)
 
 
 def _is_measured(config: pytest.Config, item: pytest.Item) -> bool:
@@ -183,60 +204,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     refuse_misspelt(item, OPTIONS_FORM)
     refuse_marks_in_vain(item)
     settings = item.config.stash[SETTINGS]
-    if TEST in item.stash:  # a plugin that retries calls the phases without reports between
+    # A plugin that retries calls the phases without reports between.
+    if TEST in item.stash:
         del item.stash[TEST]
+    if SHEET in item.stash:
+        del item.stash[SHEET]
     if not _concerns_us(item):
         return
     # A malformed marker is an error of this test, before its fixtures run.
     options_of(known_marks(item).options)
     if not settings.disable:
-        _resolve_device(item)
-
-
-def _resolve_device(item: pytest.Item) -> DeviceKind:
-    """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
-    from pytest_kernelprof.device.health import refuse_broken, why_broken
-    from pytest_kernelprof.device.inventory import why_no_gpu
-    from pytest_kernelprof.errors import ProfilerUnavailable
-
-    settings, marks = item.config.stash[SETTINGS], known_marks(item)
-    asked = options_of(marks.options).device or settings.device
-    if asked == "cpu":
-        return _on_cpu(marks)
-    reason = why_no_gpu()
-    if not reason:
-        if settings.all and not _concerns_us(item):  # what it does without CUDA is its own affair
-            return "cpu" if why_broken() else "cuda"
-        refuse_broken()
-        return "cuda"
-    if settings.require_gpu:
-        raise ProfilerUnavailable(f"--kernelprof-require-gpu: {reason}")
-    if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
-        return _on_cpu(marks)
-    if marks.limits or asked == "cuda":
-        hint = "run with --kernelprof-device=cpu to count compute operators instead"
-        pytest.skip(f"{reason}; {hint}" if asked == "auto" else reason)
-    pytest.skip(f"{reason}; the test profiles a GPU")
-
-
-def _device_to_look_at(item: pytest.Item) -> DeviceKind:
-    """The device of a test that asks for none: unlike ``_resolve_device`` it leaves CUDA alone."""
-    from pytest_kernelprof.device.inventory import usual_kind, usual_kind_untouched
-
-    asked = options_of(known_marks(item).options).device or item.config.stash[SETTINGS].device
-    if asked == "cpu":
-        return "cpu"
-    try:
-        return usual_kind() if asked == "cuda" else usual_kind_untouched()
-    except Exception:  # a fixture has put something in place of torch's functions
-        return "cuda"  # and what is wrong there is told in the test's row
-
-
-def _on_cpu(marks: Marks) -> DeviceKind:
-    if marks.limits and not any(limit.on_cpu for limit in marks.limits):
-        names = ", ".join(limit.name for limit in marks.limits)
-        pytest.skip(f"not applicable on the CPU: {names}")
-    return "cpu"
+        device = device_of(item)
+        if device is not None:
+            lay_out(item, device)
 
 
 def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> MeasuredTest:
@@ -259,7 +239,13 @@ def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> Meas
         device=device,
         settings=settings,
         options=options_of(marks.options),
-        ledger=Ledger(marks, settings.undecided, asked=asked, lines=bool(settings.against)),
+        ledger=Ledger(
+            marks,
+            settings.undecided,
+            asked=asked,
+            lines=bool(settings.against),
+            sheet=sheet_of(item, device, asked=asked),
+        ),
         measuring=measuring(item.config, item.name),
         everything=settings.report or _all_is_wanted(item.config),
         keeps_timelines=_all_is_wanted(item.config),
@@ -277,7 +263,7 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
     if WHOLE_CALL in item.stash:  # fetched as the test runs, which measures by itself from here on
         item.stash[WHOLE_CALL].give_way()
     disable = item.config.stash[SETTINGS].disable
-    return KernelProfile(_begin(item, "cpu" if disable else _resolve_device(item)))
+    return KernelProfile(_begin(item, "cpu" if disable else resolve_device(item)))
 
 
 @pytest.fixture
@@ -303,7 +289,7 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 
         asked = options_of(known_marks(request.node).options).device or settings.device
         return "cpu" if asked == "cpu" else usual_kind()
-    return _resolve_device(request.node)
+    return resolve_device(request.node)
 
 
 # Of the older kind: an exception of the test does not pass through a frame of ours.
@@ -413,7 +399,7 @@ def _end_what_runs() -> None:
 
 def _whole_call_is_profiled(item: pytest.Item) -> bool:
     settings = item.config.stash[SETTINGS]
-    if settings.disable or not (settings.all or known_marks(item).limits):
+    if settings.disable or not (settings.all or is_judged(item)):
         return False
     from pytest_kernelprof.plugin.benchmark import timed_by_benchmark
 
@@ -432,10 +418,12 @@ def _begin_whole_call(item: pytest.Item) -> WholeCall:
     do not notice."""
     from pytest_kernelprof.plugin import whole_call
 
-    if known_marks(item).limits:
-        begun: WholeCall = whole_call.Judged(_begin(item, _resolve_device(item)))
+    if is_judged(item):
+        device = device_of(item)
+        assert device is not None, "without a device nothing is laid out"
+        begun: WholeCall = whole_call.Judged(_begin(item, device))
     else:
-        begun = whole_call.look_at(_begin(item, _device_to_look_at(item), asked=False))
+        begun = whole_call.look_at(_begin(item, device_to_look_at(item), asked=False))
     return begun
 
 
@@ -465,15 +453,16 @@ def _conclude(item: pytest.Item) -> None:
     test = item.stash[TEST]
     test.ledger.mark(known_marks(item))  # the test may have added markers to itself
     _note_taken(item)
-    found = conclude(test.ledger.records(disabled=test.settings.disable))
+    settings = test.settings
+    found = conclude(test.ledger.records(disabled=settings.disable, warn_only=settings.warn_only))
+    for words in found.warnings:
+        item.warn(KernelprofWarning(words))
     if found.failure:
         raise LimitExceeded(found.failure, pytrace=False, place=found.place)
     if found.error:
         raise IncompleteProfile(found.error)
     if found.skip:
         pytest.skip(found.skip)
-    for words in found.warnings:
-        item.warn(KernelprofWarning(words))
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:
@@ -545,7 +534,9 @@ def pytest_runtest_makereport(
 def _tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Attach what the test took to its report, and tell an error of ours as what it is."""
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
-    if call.when != "setup" and TAKEN in item.stash:
+    if call.when != "setup" and (
+        TAKEN in item.stash or (call.when == "call" and SHEET in item.stash)
+    ):
         _attach_taken(item, report)
     if call.when == "teardown" and TEST in item.stash:
         item.stash[TEST].ledger.close()
@@ -562,15 +553,18 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     from pytest_kernelprof.schema.document import bounded
     from pytest_kernelprof.schema.run import Place, Test
 
-    taken = item.stash[TAKEN]
+    taken = item.stash.setdefault(TAKEN, [])
     del item.stash[TAKEN]  # a rerun of the test brings its own
+    snapshot = item.stash[SHEET].taken(item.nodeid) if SHEET in item.stash else None
     profiles = tuple(profile for one in taken for profile in one.profiles)
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
     file, line = item.location[:2]
     place = Place(file.replace(os.sep, "/"), (line or 0) + 1)
     whole = SERVES in item.config.stash or _all_is_wanted(item.config)
     reduced = bounded if whole else for_tables
-    attach(report, Test(item.nodeid, profiles, comparisons, place=place), reduced)
+    attach(
+        report, Test(item.nodeid, profiles, comparisons, place=place, snapshot=snapshot), reduced
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.plugin.sheet import Sheet
+    from pytest_kernelprof.plugin.snapshots import Snapshots
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Test
 
@@ -23,6 +25,8 @@ MEASURES = pytest.StashKey[bool]()
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
 SERVES = pytest.StashKey[bool]()
 """There where this run is the reference of another one (--kernelprof-against)."""
+SNAPSHOTS: pytest.StashKey[Snapshots] = pytest.StashKey()
+"""Where they are looked up; not there in a run that profiles nothing."""
 IN_VAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()
 """The files whose ``pytestmark`` nobody reads, each with the markers of ours in it."""
 
@@ -31,6 +35,8 @@ MARKS: pytest.StashKey[tuple[tuple[int, ...], Marks]] = pytest.StashKey()
 """What its markers say, and which markers that was read of."""
 EARLY: pytest.StashKey[Collection[int]] = pytest.StashKey()
 """The markers, by identity, that it had before its set-up."""
+SHEET: pytest.StashKey[Sheet] = pytest.StashKey()
+"""Its snapshots, where it has any or is to have some."""
 TEST: pytest.StashKey[MeasuredTest] = pytest.StashKey()
 WHOLE_CALL: pytest.StashKey[WholeCall] = pytest.StashKey()
 """Its call phase, while that is profiled as a whole."""

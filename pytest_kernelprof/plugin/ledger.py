@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.measure.runner import Measurement
+    from pytest_kernelprof.plugin.sheet import Sheet
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
@@ -141,7 +142,13 @@ class Ledger:
     """
 
     def __init__(
-        self, marks: Marks, undecided: str, *, asked: bool = True, lines: bool = False
+        self,
+        marks: Marks,
+        undecided: str,
+        *,
+        asked: bool = True,
+        lines: bool = False,
+        sheet: Sheet | None = None,
     ) -> None:
         self._lines = lines
         self._marked: dict[Key, Limit] = {}
@@ -149,6 +156,7 @@ class Ledger:
         self._comparing: dict[Key, Limit] = {}
         self._undecided = undecided
         self._wants_numbers = asked
+        self._sheet = sheet
         self._entries: list[_Entry] = []
         self._concluded = self._dismissed = 0
         self._reported = self._told = 0
@@ -234,14 +242,17 @@ class Ledger:
         """Judge a measurement and keep it; if a limit is over, learn the source lines while the
         arguments live."""
         limits = self._limits_with(own or {})
-        verdicts = evaluate(measurement.profile, limits, place)
         record = measurement.profile
-        wanted = self._lines or any(verdict.outcome == "over" for verdict in verdicts)
-        if measurement.attribute and wanted:
+        verdicts, kept = evaluate(record, limits, place), self._by_snapshot(record, place)
+        is_over = any(one.outcome == "over" for one in (*verdicts, *kept))
+        if measurement.attribute and (self._lines or is_over):
             # The verdict stands without lines: an error of the extra run must not hide it.
             with contextlib.suppress(Exception, OutcomeException):
                 record = measurement.attribute()
-        record = replace(record, verdicts=verdicts, place=place, timeline=timeline)
+                kept = self._by_snapshot(record, place)
+        record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
+        if self._sheet is not None:
+            self._sheet.note(record)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         self._entries.append(entry)
         self._keep_memory_flat(entry)
@@ -277,10 +288,16 @@ class Ledger:
         """Whether anything was asked for that no conclusion was drawn from."""
         return self._concluded < len(self._entries) or bool(self._asked)
 
-    def records(self, *, disabled: bool) -> Records:
-        """What was taken since the last call, judged by the limits that stand now."""
+    def records(self, *, disabled: bool, warn_only: bool = False) -> Records:
+        """What was taken since the last call, judged by the limits that stand now.
+
+        Args:
+            disabled: whether the run profiles nothing. warn_only: as of ``Records``.
+        """
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
+        if self._sheet is not None:
+            broken += self._sheet.broken()
         notes, self.notes = self.notes, []
         unmeasured = tuple(map(self._unmeasured, self._asked))
         self._asked.clear()
@@ -299,6 +316,7 @@ class Ledger:
             broken=tuple(broken),
             notes=tuple(notes),
             undecided=self._undecided,
+            warn_only=warn_only,
             asked=self._wants_numbers,
         )
 
@@ -344,10 +362,17 @@ class Ledger:
         """The profile with its verdicts; judged again only by limits that it was not judged by."""
         limits = self._limits_with(entry.own)
         if limits != entry.limits:
-            known = dict(zip(entry.limits, entry.record.verdicts, strict=True))
+            made = entry.record.verdicts
+            known = dict(zip(entry.limits, made, strict=False))
             verdicts = tuple(known.get(limit) or _late(entry, limit) for limit in limits)
+            verdicts += made[len(entry.limits) :]  # by the snapshot
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
+
+    def _by_snapshot(
+        self, profile: run.Profile, place: run.Place | None
+    ) -> tuple[run.Verdict, ...]:
+        return () if self._sheet is None else self._sheet.verdicts(profile, place)
 
     def _keep_memory_flat(self, newest: _Entry) -> None:
         """Of old profiles only metrics and verdicts stay."""

@@ -187,6 +187,12 @@ OPTIONS = (
         metavar="|".join(POLICIES),
     ),
     Option(
+        "warn_only",
+        _FLAG,
+        "warn of broken limits and snapshots instead of failing tests",
+        default=False,
+    ),
+    Option(
         "trace_dir",
         Kind("string", "a folder", _path),
         "write every profile's Chrome trace (json.gz) into this folder",
@@ -211,6 +217,24 @@ OPTIONS = (
         "seconds that one test may take on the other code (default: 600)",
         default=600.0,
         metavar="SECONDS",
+    ),
+    Option(
+        "update",
+        _FLAG,
+        "write what the tests launch into __kernelprof__ beside them, to be checked from then on",
+        default=False,
+    ),
+    Option(
+        "update_new",
+        _FLAG,
+        "the same of tests that have no such snapshot; the others are checked",
+        default=False,
+    ),
+    Option(
+        "require_snapshots",
+        _FLAG,
+        "fail profiled tests that have no snapshot, or none that could fail (for CI)",
+        default=False,
     ),
     Option(
         "lock_timeout",
@@ -251,10 +275,14 @@ class Settings:
     flush_l2: bool
     stacks: bool
     undecided: str
+    warn_only: bool
     trace_dir: str | None
     json: str | None
     against: str | None
     against_timeout: float
+    update: bool
+    update_new: bool
+    require_snapshots: bool
     lock_timeout: float
     spread_workers: bool
 

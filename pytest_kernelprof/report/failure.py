@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
+from pytest_kernelprof.report.snapshots import finding_lines
 from pytest_kernelprof.report.words import (
     doubt_words,
     footing,
@@ -32,7 +33,8 @@ def failure_message(profile: Profile) -> str:
     ]
     doubt = doubt_words(profile.conditions)
     unjudged = judged_words(limits_of([profile]))
-    below = [*_origin(profile, told), *filter(None, [unjudged]), *_tables(profile)]
+    snapshots = [line for one in told if one.snapshot for line in finding_lines(one.snapshot)]
+    below = [*_origin(profile, told), *snapshots, *filter(None, [unjudged]), *_tables(profile)]
     below.append(footing(profile))
     return "\n".join(
         [*(verdict_line(verdict, doubt) for verdict in told), *(_INDENT + line for line in below)]

@@ -6,6 +6,7 @@ import os
 import statistics
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.report.snapshots import finding_words
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 from pytest_kernelprof.units import format_bytes, format_time
 
@@ -40,6 +41,8 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     """
     if verdict.outcome in ("incomplete", "not judged"):
         return f"{title(verdict)}: {verdict.why}"
+    if verdict.snapshot is not None:
+        return f"snapshot: {finding_words(verdict.snapshot)}"
     if not verdict.metric:
         return f"{title(verdict)}: {_names(verdict)}"
     if verdict.unit == "times":
@@ -59,8 +62,11 @@ def title(verdict: Verdict) -> str:
 
 
 def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
-    """One verdict for each limit of a test, however many of its profiles it judges."""
-    verdicts = [verdict for profile in profiles for verdict in profile.verdicts]
+    """One verdict for each limit of a test, however many of its profiles it judges; a snapshot is
+    none."""
+    verdicts = [
+        verdict for profile in profiles for verdict in profile.verdicts if verdict.snapshot is None
+    ]
     return list({(one.limit, one.qualifier): one for one in verdicts}.values())
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from pytest_kernelprof.names.short import short_name
 from pytest_kernelprof.schema.metrics import Kind, Unit
+from pytest_kernelprof.schema.snapshot import Finding, Taken
 
 Outcome = Literal["over", "incomplete", "undecided", "kept", "expected", "not judged"]
 """How a limit fared, worst first: "over" it; "incomplete", the number could not be had; a time
@@ -27,7 +28,8 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         kind: "cuda" (ROCm builds of torch say "cuda" too) or "cpu".
         device: for example "NVIDIA H200". capability: for example "sm_90".
-        versions: torch, cuda, triton, python; only those that there are.
+        versions: torch, cuda, triton, python; only those that there are. Of the CPU also whether
+            mkldnn is "on" or "off", by which some operators are others.
     """
 
     kind: Literal["cuda", "cpu"]
@@ -362,6 +364,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         hits, mismatch: what is wrong with the names.
         candidate: of a comparison, the callable that was judged.
         place: the line of the test that made the call, or the test's own.
+        snapshot: of "snapshot", how the profile compares with what is kept.
     """
 
     limit: str
@@ -389,6 +392,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mismatch: Mismatch | None = None
     candidate: str = ""
     place: Place | None = None
+    snapshot: Finding | None = None
 
 
 class KernelGroup(msgspec.Struct, frozen=True, gc=False):
@@ -554,6 +558,7 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
         outcome: how it ended, whatever its limits did: a failure of its own, a skip, another
             fixture's error count as much.
         place: where it stands.
+        snapshot: what it says of its snapshots, for the process that keeps them.
     """
 
     __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
@@ -563,6 +568,7 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
     comparisons: tuple[Comparison, ...] = ()
     outcome: TestOutcome = "passed"
     place: Place | None = None
+    snapshot: Taken | None = None
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -247,3 +247,11 @@ def test_what_is_no_revision_is_a_usage_error(
     result = against(given=given)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: --kernelprof-against: {words}"])
+
+
+def test_with_nothing_measured_there_is_nothing_to_compare(
+    against: Run, repository: Repository
+) -> None:
+    result = against("--kernelprof-disable")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --kernelprof-against: *--kernelprof-disable*"])

@@ -68,6 +68,12 @@ def test_what_is_kept_does_not_depend_on_others() -> None:
     assert kept_name("aten::mm") == "aten::mm"
 
 
+def test_what_inductor_fused_is_one_whatever_was_compiled_before() -> None:
+    for make in (kept_name, comparable_name):
+        assert make("graph_0_cpp_fused_gelu_mul_0") == make("graph_3_cpp_fused_gelu_mul_1")
+        assert make("graph_0_cpp_fused_gelu_mul_0") == make("cpp_fused_gelu_mul_0")
+
+
 NOTED = (
     "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<"
     "at::native::BinaryFunctor<float, float, bool, at::native::(anonymous namespace)::F<true> > >"

@@ -152,3 +152,14 @@ def test_counts_that_differ_are_a_warning_where_a_time_is_judged() -> None:
 
 
 # What is kept.
+
+
+def test_in_a_run_that_only_warns_broken_limits_fail_nothing_and_hide_nothing() -> None:
+    broken = judged(mlp(), max_kernels=4)
+    found = of(broken, warn_only=True)
+    assert (found.failure, found.error) == ("", "")
+    assert [words.splitlines()[0] for words in found.warnings] == ["max_kernels: 5 > 4"]
+    lost = judged(mlp(integrity=Integrity(problems=("lost",))), max_kernels=5)
+    both = of(broken, lost, warn_only=True)
+    assert "lost" in both.error
+    assert [words.splitlines()[0] for words in both.warnings] == ["max_kernels: 5 > 4"]

@@ -1,0 +1,73 @@
+"""``kernelprof update``: kernel snapshots of a run, from its document, which may be another
+machine's."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "write kernel snapshots from a run document (pytest --kernelprof-json)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The document, and where the tests lie."""
+    parser.add_argument("run_document", metavar="RUN.json", help="of pytest --kernelprof-json=PATH")
+    parser.add_argument(
+        "--root",
+        default=".",
+        metavar="DIR",
+        help="pytest's root folder, in which the tests lie (default: the current one)",
+    )
+    parser.add_argument("--new", action="store_true", help="add only; change no entry")
+    parser.epilog = (
+        "exit status: 0 written, 1 some tests have no file here, 2 no such document, or a file of "
+        "snapshots that cannot be read or written"
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Write what the tests of the run that passed launched; nothing is removed.
+
+    Raises:
+        RunFileError: the file is no run document.
+        SnapshotError: a file of snapshots cannot be read, or not be written.
+    """
+    from pytest_kernelprof.baseline.shelf import path_of
+    from pytest_kernelprof.baseline.updating import Edit, gather, update
+    from pytest_kernelprof.cli.run_files import read_run
+    from pytest_kernelprof.report.snapshots import looser_words, update_lines
+    from pytest_kernelprof.units import printable
+
+    found = read_run(chosen.run_document)
+    gathered = gather(found)
+    edited, looser, strange = [], [], []
+    for (file, device), entries in sorted(gathered.entries.items()):
+        if not _is_below(chosen.root, file):
+            strange.append(file)
+            continue
+        folder, name = os.path.split(os.path.join(chosen.root, file))
+        done = update(path_of(folder, device, name), Edit(entries, only_new=chosen.new))
+        edited.append(done)
+        if not chosen.new:
+            looser += [looser_words(f"{file}::{key}", said, n) for key, said, n in done.looser]
+    for line in update_lines(edited, looser, gathered.refused):
+        print(line)
+    for file in strange:
+        print(printable(f"no such test file below {chosen.root}: {file}"))
+    for why in found.unfinished:
+        print(printable(f"that was not the whole run: {why}"))
+    if not edited and not strange:
+        print("snapshots: none: no test of the run has a profile that can be kept")
+    return 1 if strange else 0
+
+
+def _is_below(root: str, file: str) -> bool:
+    """Whether a test's file is there. A document may come from anywhere, and say anything."""
+    if "\0" in file:
+        return False
+    whole = os.path.realpath(os.path.join(root, file))
+    inside = whole.startswith(os.path.realpath(root).rstrip(os.sep) + os.sep)
+    return inside and os.path.isfile(whole)

@@ -1,0 +1,117 @@
+"""Kernel snapshots in words: what is more or other in a profile, and the lines at the end."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.units import format_bytes, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_kernelprof.schema.snapshot import CountChange, Edited, Finding, Taken, TestState
+
+MOST_LINES = 40
+_COMMAND = "pytest --kernelprof-update"
+_SAID: tuple[tuple[TestState, str], ...] = (
+    ("held", "held"),
+    ("changed", "changed (stale)"),
+    ("over", "over"),
+    ("not judged", "not judged"),
+    ("missing", "missing"),
+)
+
+
+def finding_words(finding: Finding) -> str:
+    """What is another, for example ``kernels 5 > 4, syncs 1 > 0``."""
+    if finding.state == "held":
+        return f"{finding.kernels} kernels, as they are kept"
+    counts = sorted(finding.counts, key=lambda one: one.found <= one.kept)
+    told = [_count_words(one, "<" if one.found < one.kept else ">") for one in counts]
+    if finding.state == "changed" and not told:
+        told = ["another order" if finding.moved else "other kernels"]
+    return ", ".join(told)
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """Which kernels only one side has (``-`` the snapshot, ``+`` the test), and what to do."""
+    rows = [
+        (f"{one.sign} {one.kernel}{f'  x{one.times}' if one.times > 1 else ''}", one.source)
+        for one in finding.changes
+    ]
+    wide = max((len(row) for row, _ in rows), default=0)
+    told = [
+        f"{row.ljust(wide)}  {os.path.basename(source)}".rstrip()
+        for row, source in rows[:MOST_LINES]
+    ]
+    if len(rows) > MOST_LINES:
+        told.append(f"... and {len(rows) - MOST_LINES} more lines")
+    return [*map(printable, told), f"if that is what you agreed on: {_COMMAND}"]
+
+
+def looser_words(test: str, label: str, changes: Iterable[CountChange]) -> str:
+    """What an update allows that was not allowed before."""
+    where = f"{test} [{label}]" if label else test
+    counts = ", ".join(_count_words(one, "->") for one in changes)
+    return printable(f"looser: {where}: {counts}")
+
+
+def last_line(taken: Sequence[Taken], unused: int) -> str:
+    """How the tests of a run compare with their snapshots; empty where all held, or there are
+    none."""
+    counts = Counter(one.state for one in taken)
+    if not unused and set(counts) <= {None, "held"}:
+        return ""
+    parts = [f"{counts[state]} {words}" for state, words in _SAID if counts[state]]
+    whys = dict.fromkeys(one.why for one in taken if one.state == "not judged" and one.why)
+    parts = [
+        f"{part} ({'; '.join(list(whys)[:2])})" if whys and part.endswith("not judged") else part
+        for part in parts
+    ]
+    bare = {one.device: one.elsewhere for one in taken if one.elsewhere}
+    if bare:
+        none = ", ".join(f"none for {d}, some for {', '.join(e)}" for d, e in bare.items())
+        parts[-1] += f" ({none})"
+    if unused:
+        parts.append(f"{unused} unused")
+    return printable(f"snapshots: {', '.join(parts)}: {_COMMAND}")
+
+
+def update_lines(
+    edited: Sequence[Edited], looser: Sequence[str], refused: Sequence[tuple[str, str]]
+) -> list[str]:
+    """What an update has done: how many entries, each that now allows more, and what is not kept.
+
+    Args:
+        refused: tests of which nothing is kept, and why.
+    """
+    counts = {
+        "written": sum(one.written for one in edited),
+        "as they were": sum(one.same for one in edited),
+        "removed": sum(one.removed for one in edited),
+        "not kept": len(refused),
+    }
+    told = [f"{count} {what}" for what, count in counts.items() if count]
+    not_kept = [printable(f"not kept: {test}: {why}") for test, why in refused[:MOST_LINES]]
+    if len(refused) > MOST_LINES:
+        not_kept.append(f"... and {len(refused) - MOST_LINES} more that are not kept")
+    return [*([f"snapshots: {', '.join(told)}"] if told else []), *looser, *not_kept]
+
+
+def detail_lines(taken: Iterable[Taken]) -> list[str]:
+    """Which tests are not held, one line each, for a verbose run."""
+    return [
+        printable(f"  {one.state}: {one.test}{f' ({one.why})' if one.why else ''}")
+        for one in taken
+        if one.state not in (None, "held")
+    ]
+
+
+def _count_words(one: CountChange, sign: str) -> str:
+    form = format_bytes if one.unit == "bytes" else "{:.0f}".format
+    old, new = form(one.kept), form(one.found)
+    if old == new:  # of sizes that differ little
+        old, new = f"{one.kept} B", f"{one.found} B"
+    return f"{one.metric} {old} -> {new}" if sign == "->" else f"{one.metric} {new} {sign} {old}"

@@ -1,0 +1,176 @@
+"""Kernel snapshots: what is kept of a profile, and what of another one is more or other."""
+
+from __future__ import annotations
+
+import pytest
+from corpus import NAMES, record
+from msgspec.structs import replace
+from records import CPU, GELU, GEMM, H200, LINEAR, MLP, MUL, absent, counted, kernel, mlp, profile
+
+from pytest_kernelprof.baseline.snapshots import (
+    find,
+    kept_of,
+    loosened,
+    made_with,
+    parse_line,
+    why_not_kept,
+)
+from pytest_kernelprof.schema.run import Integrity, Profile
+from pytest_kernelprof.schema.snapshot import (
+    COUNTS,
+    CountChange,
+    Finding,
+    KeptProfile,
+    KeptTest,
+    LineChange,
+)
+
+COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
+MADE = made_with(H200)
+
+
+def whole(*kernels: object, **more: object) -> Profile:
+    """With all that is counted on a GPU."""
+    return profile(kernels, COUNTED, **more)  # type: ignore[arg-type]
+
+
+def compared(kept: Profile, now: Profile) -> Finding:
+    return find(kept_of(kept), MADE, now)
+
+
+def test_kernels_are_kept_in_launch_order_with_their_operators_and_runs_as_one() -> None:
+    kept = kept_of(mlp(*COUNTED, counted("syncs", 2, 2), label="forward"))
+    assert kept == KeptProfile(
+        kernels=(
+            "nvjet 256x128x64 TNT tst | aten::mm",
+            "vectorized_elementwise [gelu] 59e8 | aten::gelu",
+            "nvjet 256x128x64 TNT tst | aten::mm",
+            "vectorized_elementwise [mul] 5c31 | aten::mul",
+            "nvjet 256x128x64 TNT tst | aten::mm",
+        ),
+        label="forward",
+        counts={"launches": 5, "syncs": 2},
+    )
+    twice = kept_of(whole(*[kernel("add_one")] * 12, kernel("odd x2")))
+    assert twice.kernels == ("add_one x12", "odd x2 x1")
+    assert [parse_line(line) for line in twice.kernels] == [("add_one", 12), ("odd x2", 1)]
+
+
+def test_an_operator_is_named_where_it_says_more_than_the_kernel() -> None:
+    region = ("## Call CompiledFxGraph f1 ##", "Torch-Compiled Region: 3/0")
+    kernels = (
+        kernel("aten::mm", "aten::mm", "aten::linear"),
+        kernel("triton_poi_fused_mul_7", "triton_poi_fused_mul_7", *region),
+        kernel("own_kernel", *region),
+        kernel("own_kernel", "Torch-Compiled Region: 3/0"),
+        kernel("bare"),
+    )
+    assert kept_of(whole(*kernels)).kernels == (
+        *("aten::mm", "triton_poi_fused [mul]", "own_kernel x2", "bare"),
+    )
+
+
+def test_what_has_no_stable_order_is_sorted() -> None:
+    a, b = kernel("a"), kernel("b")
+    kept = kept_of(whole(b, a, b, variants=((a, b, b),)))
+    assert (kept.kernels, kept.ordered) == (("a", "b x2"), False)
+    assert compared(whole(b, a, b, variants=((a, b, b),)), whole(b, b, a)).state == "held"
+
+
+def test_a_count_that_could_not_be_had_is_kept_as_unknown() -> None:
+    launches = absent("launches")
+    assert kept_of(profile(MLP, [*COUNTED, launches])).counts == {"launches": None}
+    assert compared(profile(MLP, [*COUNTED, launches]), mlp(*COUNTED)).state == "held"
+    gone = compared(mlp(*COUNTED), profile(MLP, [*COUNTED, launches]))
+    assert (gone.state, gone.unknown) == ("held", ("launches",))
+
+
+@pytest.mark.parametrize("trace", sorted(NAMES))
+def test_a_recorded_profile_holds_by_its_own_snapshot(trace: str) -> None:
+    found = record(trace)
+    assert find(kept_of(found), made_with(found.environment), found).state == "held"
+
+
+def test_more_is_more_and_says_which_kernel_of_which_line() -> None:
+    new = kernel(MUL, "aten::mul", source="mlp.py:31")
+    finding = compared(mlp(*COUNTED), whole(*MLP, new))
+    assert (finding.state, finding.kernels) == ("more", 6)
+    assert finding.counts == (
+        CountChange("kernels", "count", 5, 6),
+        CountChange("launches", "count", 5, 6),
+    )
+    name = "vectorized_elementwise [mul] 5c31 | aten::mul"
+    assert finding.changes == (LineChange("+", name, 1, "mlp.py:31"),)
+
+
+def test_one_more_wait_is_more_also_beside_fewer_kernels() -> None:
+    now = profile(MLP[:3], [*COUNTED[1:], counted("syncs", 1, 1)])
+    assert compared(mlp(*COUNTED), now).state == "more"
+
+
+def test_fewer_or_other_kernels_are_changed() -> None:
+    kept = mlp(*COUNTED)
+    assert compared(kept, whole(*MLP[:4])).state == "changed"
+    other = compared(kept, whole(*MLP[:4], kernel("mine", *LINEAR)))
+    assert other.state == "changed"
+    assert [(one.sign, one.kernel) for one in other.changes] == [
+        ("-", "nvjet 256x128x64 TNT tst | aten::mm"),
+        ("+", "mine | aten::mm"),
+    ]
+    moved = compared(kept, whole(MLP[1], MLP[0], *MLP[2:]))
+    assert (moved.state, moved.moved, moved.changes) == ("changed", True, ())
+
+
+def test_another_software_or_device_is_told() -> None:
+    newer = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130", "python": "3.14"})
+    finding = find(kept_of(mlp(*COUNTED)), MADE, whole(*MLP, environment=newer))
+    assert (finding.state, finding.other) == ("held", ("torch 2.11.0+cu130 -> 2.12.0+cu130",))
+
+
+def test_on_the_cpu_only_kernels_count_and_what_changes_operators_is_told() -> None:
+    cpu = replace(CPU, versions={"torch": "2.11.0+cpu", "mkldnn": "on", "triton": "3.6.0"})
+    operators = (kernel("aten::mm", "aten::mm"),)
+    kept = kept_of(profile(operators, environment=cpu))
+    assert (kept.kernels, kept.counts) == (("aten::mm",), {})
+    made = made_with(cpu)
+    assert made == {"device": "CPU (x86_64)", "torch": "2.11.0", "mkldnn": "on"}
+    off = replace(cpu, versions={**cpu.versions, "torch": "2.11.0+cu130", "mkldnn": "off"})
+    finding = find(kept, made, profile(operators, environment=off))
+    assert (finding.state, finding.other) == ("held", ("mkldnn on -> off",))
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ({"integrity": Integrity(problems=("1 of 5 launches has no kernel",))}, "incomplete"),
+        ({"integrity": Integrity(cold=("lazy loading",))}, "cold"),
+        ({"integrity": Integrity(settled=False)}, "cold"),
+        ({"variants": (MLP[:4],)}, "unstable"),
+        ({}, ""),
+    ],
+)
+def test_what_is_not_sure_is_not_kept(made: dict[str, object], why: str) -> None:
+    assert why_not_kept(mlp(*COUNTED, **made)) == why
+
+
+def test_counts_that_differ_between_rounds_are_unstable() -> None:
+    assert why_not_kept(mlp(*COUNTED[1:], counted("syncs", 1, 2))) == "unstable"
+    other_kernels_at_equal_counts = (*MLP[:4], kernel(GELU, "aten::gelu"))
+    assert why_not_kept(mlp(*COUNTED, variants=(other_kernels_at_equal_counts,))) == "unstable"
+
+
+def test_what_an_update_loosens() -> None:
+    def test(*labelled: tuple[str, Profile]) -> KeptTest:
+        return KeptTest(tuple(replace(kept_of(one), label=label) for label, one in labelled), MADE)
+
+    five, six = mlp(*COUNTED), whole(*MLP, kernel(GEMM, *LINEAR))
+    more = (CountChange("kernels", "count", 5, 6), CountChange("launches", "count", 5, 6))
+    assert loosened(test(("", five), ("b", six)), test(("", six), ("b", five))) == {"": more}
+    again = test(("b", five), ("b", five))
+    assert loosened(again, test(("b", five), ("b", six))) == {"b": more}
+    assert loosened(test(("", five)), test(("new", six))) == {}
+
+
+def test_a_hostile_name_is_one_line() -> None:
+    (line,) = kept_of(whole(kernel("a\nb\x1b[31m\udcff", "op\n"))).kernels
+    assert line.isprintable()
