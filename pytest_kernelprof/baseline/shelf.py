@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.snapshot_text import from_text, to_text
+from pytest_kernelprof.clock import unix_ns
 from pytest_kernelprof.errors import SnapshotError
 from pytest_kernelprof.schema.codec import write_atomically
 from pytest_kernelprof.schema.json_text import BadTextError
@@ -148,6 +149,5 @@ def _sweep(folder: str) -> None:
 
 
 def _age(path: str) -> float:
-    import time
 
-    return time.time() - Real.lstat(path).st_mtime
+    return unix_ns() / 1e9 - Real.lstat(path).st_mtime
