@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.cli.trace_files import add_max_size, max_bytes
 from pytest_kernelprof.errors import TraceError
 
 if TYPE_CHECKING:
@@ -28,12 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="lines of changes that are told (default: %(default)s)",
     )
-    parser.add_argument(
-        "--max-size",
-        default="8 GB",
-        metavar="SIZE",
-        help="refuse a file that holds more than that, unpacked (default: %(default)s)",
-    )
+    add_max_size(parser)
     parser.epilog = "exit status: 0 whatever differs, since it judges nothing; 2 a bad trace"
 
 
@@ -47,14 +43,10 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.report.diff import diffs_lines
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.schema.diff import ProfileDiffs
-    from pytest_kernelprof.units import parse_bytes
 
     if chosen.lines < 0:
         raise TraceError(f"--lines: {chosen.lines} is no number of lines; give 0 or more")
-    try:
-        largest = parse_bytes(chosen.max_size)
-    except ValueError as error:
-        raise TraceError(f"--max-size: {error}") from None
+    largest = max_bytes(chosen)
     old, new = _profiles(chosen.old, largest), _profiles(chosen.new, largest)
     pairs = zip(old, new, strict=False)
     found = ProfileDiffs(

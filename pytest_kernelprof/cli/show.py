@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.cli.trace_files import add_max_size, max_bytes
 
 if TYPE_CHECKING:
     import argparse
@@ -17,12 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The trace."""
     parser.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
     parser.add_argument("--json", action="store_true", help="print the profile's record instead")
-    parser.add_argument(
-        "--max-size",
-        default="8 GB",
-        metavar="SIZE",
-        help="refuse a file that holds more than that, unpacked (default: %(default)s)",
-    )
+    add_max_size(parser)
     parser.epilog = "exit status: 0 the profile is complete, 1 it is not, 2 the trace is unreadable"
 
 
@@ -35,12 +30,9 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.report.words import footing, origin_words
     from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.units import format_bytes, format_time, parse_bytes, printable
+    from pytest_kernelprof.units import format_bytes, format_time, printable
 
-    try:
-        largest = parse_bytes(chosen.max_size)
-    except ValueError as error:
-        raise TraceError(f"--max-size: {error}") from None
+    largest = max_bytes(chosen)
     profile = Profile.from_trace(chosen.trace, max_bytes=largest)
     if chosen.json:
         print(encode(profile.record).decode())
