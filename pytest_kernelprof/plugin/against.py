@@ -102,7 +102,9 @@ class AgainstRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A run of which nothing could be compared has failed."""
+        """A run of which nothing was compared has failed."""
+        if session.config.getoption("collectonly", False):
+            return
         if is_failed(list(self._found.values())) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

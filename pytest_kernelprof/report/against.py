@@ -98,6 +98,8 @@ def against_line(laid: Laid, tests: Sequence[AgainstTest]) -> str:
     counts = Counter(test.result for test in tests)
     short = laid.name.partition(" (")[0]
     told = [f"{sum(counts[one] for one in _COMPARED)} compared"]
+    if not tests:
+        told.append("no test of this run is measured (--kernelprof-all measures each)")
     for result, words in _WORDS.items():
         if counts[result]:
             told.append(f"{counts[result]} {words.format(name=short)}")
@@ -107,7 +109,7 @@ def against_line(laid: Laid, tests: Sequence[AgainstTest]) -> str:
 def is_failed(tests: Sequence[AgainstTest]) -> bool:
     """Whether the run has failed by it: something is worse, or nothing could be compared."""
     results = {test.result for test in tests}
-    return "worse" in results or (bool(results) and not results & set(_COMPARED))
+    return "worse" in results or not results & set(_COMPARED)
 
 
 def _cells(test: AgainstTest) -> list[str]:

@@ -255,3 +255,12 @@ def test_with_nothing_measured_there_is_nothing_to_compare(
     result = against("--kernelprof-disable")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --kernelprof-against: *--kernelprof-disable*"])
+
+
+def test_a_run_that_measures_nothing_is_no_pass(
+    against: Run, repository: Repository, pytester: pytest.Pytester
+) -> None:
+    result = against("-k", "test_plain")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["against main (*): 0 compared, no test of this run is measured *"])

@@ -132,4 +132,4 @@ def test_the_line_at_the_end() -> None:
     assert is_failed(tests)
     assert not is_failed([AgainstTest("a", "same"), AgainstTest("b", "cannot run")])
     assert is_failed([AgainstTest("a", "cannot run"), AgainstTest("b", "not compared")])
-    assert not is_failed([])
+    assert is_failed([])
