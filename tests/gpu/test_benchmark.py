@@ -17,13 +17,7 @@ def add(): return small + small
 def mm(): return big @ big
 def two_mms(): return big @ big @ big
 """
-QUICK = ("--benchmark-max-time=0.05", "--benchmark-min-rounds=5")
-
-
-@pytest.fixture(autouse=True)
-def _no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a worker of pytest-xdist, which may run this file, pytest-benchmark disables itself."""
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+QUICK = ("-p", "benchmark", "--benchmark-max-time=0.05", "--benchmark-min-rounds=5")
 
 
 def run(pytester: pytest.Pytester, code: str, *options: str) -> pytest.RunResult:

@@ -136,8 +136,9 @@ def test_it(kernel_profile):
         "--kernelprof-lock-timeout=1",
     )
     result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(
-        ["*max_cuda_time: *UNDECIDED, CONTENDED: * held by pid * (test_of_a_stranger) since *"]
+    result.stdout.re_match_lines(
+        # One holder is named: where other workers' tests share the GPU, too, it may be theirs.
+        [r".*UNDECIDED, CONTENDED: .* held by pid .*(test_of_a_stranger\) since|and by \d+ more)"]
     )
 
 
