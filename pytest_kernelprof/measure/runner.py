@@ -23,6 +23,7 @@ from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.presence import sharing
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
+from pytest_kernelprof.measure.more_rounds import MoreRounds
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.policy import Shown
 from pytest_kernelprof.schema.metrics import METRICS
@@ -62,6 +63,7 @@ class Measurement:
         attribute: runs the call once more and hands back the profile with source lines; None where
             the call cannot be run again.
         timeline: works out one round event by event, from the trace that was read.
+        more: takes more rounds of the call; None where it cannot be run again.
     """
 
     profile: Profile
@@ -69,6 +71,7 @@ class Measurement:
     recording: Recording
     timeline: Callable[[], Timeline]
     attribute: Callable[[], Profile] | None = None
+    more: MoreRounds | None = None
 
 
 def measure(
@@ -238,7 +241,8 @@ class _Run:
         )
         profile = profile_of(taken.facts, recording, self._label)
         attribute = functools.partial(lines_of_another_run, profile, self._device, self._prepare)
-        return Measurement(profile, taken.file, recording, taken.timeline, attribute)
+        more = MoreRounds(self._device, self._prepare, self._plan.flush_l2)
+        return Measurement(profile, taken.file, recording, taken.timeline, attribute, more)
 
     def _session(self) -> sessions.Taken:
         assert self._taken is not None, "the policy begins with a session"

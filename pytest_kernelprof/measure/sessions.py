@@ -84,25 +84,71 @@ def profile_rounds(
 
     On the CPU inputs are recorded in any case: they tell operators from ranges of their name.
     """
-    from pytest_kernelprof.capture.l2 import flusher
-    from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.device.inventory import synchronize
+    with OpenSession(device, prepare, flush_l2=flush_l2, stacks=stacks, shapes=shapes) as session:
+        session.take(rounds, told)
+    return session.read(inputs="all" if shapes else "presence")
 
-    flush = flusher(device, wanted=flush_l2)
-    before = compilations()
-    session = Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu")
-    with watched_calls(device) as watched, session:
+
+class OpenSession:
+    """A session that takes rounds of a call as long as it is open. Use as a context manager.
+
+    Args:
+        prepare: hands back the next call. flush_l2: whether the L2 cache is flushed before each.
+        stacks, shapes: as of ``Session``.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        prepare: Prepare,
+        *,
+        flush_l2: bool,
+        stacks: bool = False,
+        shapes: bool = False,
+    ) -> None:
+        from pytest_kernelprof.capture.l2 import flusher
+        from pytest_kernelprof.capture.session import Session
+
+        self._device, self._prepare = device, prepare
+        self._flush = flusher(device, wanted=flush_l2)
+        self._session = Session(device, stacks=stacks, shapes=shapes or device.kind == "cpu")
+        self._open = contextlib.ExitStack()
+        self._watched: WatchedCalls | None = None
+        self._before = compilations()
+
+    def __enter__(self) -> OpenSession:
+        with contextlib.ExitStack() as entered:
+            self._watched = entered.enter_context(watched_calls(self._device))
+            entered.enter_context(self._session)
+            self._open = entered.pop_all()
+        return self
+
+    def take(self, rounds: int, told: Callable[[int], None] = lambda done: None) -> None:
+        """Take so many rounds; ``told`` of each before it, with how many of these are done."""
+        from pytest_kernelprof.device.inventory import synchronize
+
         for done in range(rounds):
             told(done)
-            with session.setup():
-                call = prepare()
-            flush()
-            synchronize(device)
-            with session.round():
+            with self._session.setup():
+                call = self._prepare()
+            self._flush()
+            synchronize(self._device)
+            with self._session.round():
                 call()
-    compiled = compilations().since(before)
-    inputs: InputsRead = "all" if shapes else "presence"
-    return read(device, session.export(), compiled, watched=watched, inputs=inputs)
+
+    def __exit__(self, *raised: Any) -> None:
+        self._open.__exit__(*raised)
+
+    def read(self, *, inputs: InputsRead = "presence") -> Taken:
+        """What the session tells, once it is closed.
+
+        Raises:
+            IncompleteProfile: it cannot be read.
+        """
+        compiled = compilations().since(self._before)
+        return read(
+            self._device, self._session.export(), compiled, watched=self._watched, inputs=inputs
+        )
 
 
 def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCalls | None]:

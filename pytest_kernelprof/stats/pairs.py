@@ -13,10 +13,11 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from pytest_kernelprof.schema.turns import Side as Side
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Side = Literal["candidate", "reference"]
 PairOutcome = Literal["worse", "better", "held", "undecided", "more"]
 """What follows from pairs: "more" of them are needed, else as it is told."""
 
