@@ -17,7 +17,7 @@ LOCK_TIMEOUT_S = 600.0
 
 
 @contextlib.contextmanager
-def alone(device: Device, lock_timeout_s: float, who: str) -> Iterator[Watch]:
+def alone(device: Device, lock_timeout_s: float, who: str, *, at_work: int = 1) -> Iterator[Watch]:
     """Have the GPU alone, as far as others ask for it too, and watch what it is like.
 
     Where others hold it for longer than the time-out, the rounds are taken beside them, and the
@@ -42,7 +42,7 @@ def alone(device: Device, lock_timeout_s: float, who: str) -> Iterator[Watch]:
             lock = held.enter_context(gpu_lock(device, lock_timeout_s, who))
         except NotFree as busy:
             why = str(busy)
-        watched = held.enter_context(watch(device, lock))
+        watched = held.enter_context(watch(device, lock, at_work=at_work))
         yield watched
         watched.was_not_alone(why or (lock.lost if lock else ""))
 

@@ -148,22 +148,32 @@ class Gpu:
         self.numbers_like_us |= os.getpid() in {one.pid for one in used}
         return used
 
-    def others_in(self, used: Iterable[Use]) -> Mapping[int, int]:
+    def others_in(self, used: Iterable[Use], at_work: int = 1) -> Mapping[int, int]:
         """Of the processes in samples, those that worked and are certainly not this one alone; the
-        largest share of each in percent."""
+        largest share of each in percent.
+
+        Args:
+            at_work: how many may be ours, where this process cannot be told apart.
+        """
         working: dict[int, int] = {}
         for one in used:
             if one.percent >= _WORKS_FROM_PERCENT:
                 working[one.pid] = max(one.percent, working.get(one.pid, 0))
         if self.numbers_like_us:
             return {pid: share for pid, share in working.items() if pid != os.getpid()}
-        return working if len(working) > 1 else {}
+        return working if len(working) > at_work else {}
 
-    def others_among(self, processes: frozenset[int], known: frozenset[int] = frozenset()) -> bool:
-        """Whether other processes are on the GPU, working or not, but for those that are known."""
+    def others_among(
+        self, processes: frozenset[int], known: frozenset[int] = frozenset(), at_work: int = 1
+    ) -> bool:
+        """Whether other processes are on the GPU, working or not, but for those that are known.
+
+        Args:
+            at_work: as of ``others_in``.
+        """
         if self.numbers_like_us or os.getpid() in processes:
             return bool(processes - known - {os.getpid()})
-        return len(processes) > 1
+        return len(processes) > at_work
 
     def is_ours_alone(self) -> bool:
         """Whether one process is told to be on the GPU, which is this one, since it works there."""

@@ -70,8 +70,8 @@ class Strangers:
 
 
 @contextlib.contextmanager
-def watch(device: Device, company: Company | None = None) -> Iterator[Watch]:
-    """Watch a GPU while blocks of rounds are timed on it.
+def watch(device: Device, company: Company | None = None, *, at_work: int = 1) -> Iterator[Watch]:
+    """Watch a GPU while blocks of rounds are timed on it, of so many processes.
 
     Enter and leave it outside a profiler session: where other processes are on the GPU, both may
     wait for NVML's next sample (0.2 s on an H200, at most a second), with a tiny kernel of ours.
@@ -81,7 +81,8 @@ def watch(device: Device, company: Company | None = None) -> Iterator[Watch]:
     if isinstance(found, Unknown):
         yield Watch(None, Conditions(why_unknown=found.why, why_contention_unknown=found.why))
         return
-    watched = Watch(found, Conditions(), functools.partial(_pulse, device), company or Strangers())
+    pulse = functools.partial(_pulse, device)
+    watched = Watch(found, Conditions(), pulse, company or Strangers(), at_work)
     watched._begin()
     yield watched
     watched._end()
@@ -97,7 +98,8 @@ class Watch:
     Another process *contends* if its kernels ran: 5 % of the time or more in a sample that reaches
     into a block. One that is merely there (a notebook that holds memory) does not. In a container
     the driver may number processes as the host does; then this process is not to be told apart:
-    one working process is taken to be this one, two are a contention.
+    one working process is taken to be this one, two are a contention. Where several processes are
+    timed in turn, as many are taken to be those.
 
     Processes that the GPU's lock keeps at rest do not contend by what a sample shows of them that
     began before they came to rest; what they do nevertheless later does.
@@ -109,8 +111,10 @@ class Watch:
         conditions: Conditions,
         pulse: Callable[[], None] = lambda: None,
         company: Company = Strangers(),  # noqa: B008 (it has no state)
+        at_work: int = 1,
     ) -> None:
         self._gpu = gpu
+        self._at_work = at_work
         self._conditions = conditions
         self._pulse = pulse
         self._company = company
@@ -194,7 +198,7 @@ class Watch:
         """Where others are on the GPU, wait for the sample that holds the last block's end."""
         left = _now_us()
         company = self._company.kept_at_rest() | self._company.partners()
-        there = gpu.others_among(gpu.processes(), company)
+        there = gpu.others_among(gpu.processes(), company, self._at_work)
         quiet = not (self._working or self._worked_lately or there)
         if not quiet and not self._working:
             self._wait_for_a_sample_after(gpu, left)
@@ -216,7 +220,7 @@ class Watch:
     def _others_in(self, gpu: Gpu, used: Sequence[Use], since_us: int) -> Mapping[int, int]:
         """Who else worked in those of the samples that were taken since an instant. Without our
         own: partners, and who rests, by all that is seen of it since it does."""
-        others = gpu.others_in(_after(since_us, used))
+        others = gpu.others_in(_after(since_us, used), self._at_work)
         if not others or not gpu.numbers_like_us:
             return others
         rested_us = max(since_us, self._begun_us + _us(_SAMPLED_WITHIN_S))
