@@ -7,6 +7,7 @@ import re
 from numbers import Real
 
 _TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
+_DURATION_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {
     "b": 1,
     "kb": 10**3,
@@ -30,6 +31,18 @@ def parse_time(text: str) -> float:
     if unit not in _TIME_US:
         raise ValueError(f"{text!r} has no known time unit; write ns, us, ms or s, as in '200us'")
     return number * _TIME_US[unit]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from a string such as ``"90s"``, ``"10min"`` or ``"1h"``.
+
+    Raises:
+        ValueError: no number, no known unit, or nothing above zero.
+    """
+    number, unit = _split(text, "a duration", '"90s", "10min" or "1h"')
+    if unit not in _DURATION_S or not number:
+        raise ValueError(f"{text!r} is no duration above zero, such as '90s', '10min' or '1h'")
+    return number * _DURATION_S[unit]
 
 
 def parse_bytes(text: str) -> int:

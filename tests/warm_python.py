@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -23,15 +24,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _SIZE = struct.Struct("!Q")
+_MOST_FILES, _APART = 16, 200
 _CLIENT = """#!{python} -IS
 import json, os, socket, struct, sys
+def is_open(file):
+    try:
+        return bool(os.fstat(file))
+    except OSError:
+        return False
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 code = sys.argv[sys.argv.index("-c") + 1 :]
-asked = json.dumps([code, os.getcwd(), dict(os.environ)]).encode()
-socket.send_fds(server, [struct.pack("!Q", len(asked))], [0, 1, 2])
+files = [file for file in range(64) if file != server.fileno() and is_open(file)]
+asked = json.dumps([files, code, os.getcwd(), dict(os.environ)]).encode()
+socket.send_fds(server, [struct.pack("!Q", len(asked))], files)
 server.sendall(asked)
-for file in (0, 1, 2):  # they end when what was forked closes them
+for file in files:  # they end when what was forked closes them
     os.close(file)
 os._exit(int(server.recv(16) or b"1"))
 """
@@ -93,7 +101,7 @@ def _is_alive(process: int) -> bool:
 
 def _fork(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
     client, _ = listener.accept()
-    size, files, _, _ = socket.recv_fds(client, _SIZE.size, 3)
+    size, files, _, _ = socket.recv_fds(client, _SIZE.size, _MOST_FILES)
     asked = b""
     while len(asked) < _SIZE.unpack(size)[0]:
         asked += client.recv(1 << 16)
@@ -117,9 +125,14 @@ def _tell_the_end(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -
         client.sendall(str(code % 256).encode())
 
 
-def _become(files: list[int], argv: list[str], folder: str, env: dict[str, str]) -> NoReturn:
+def _become(
+    files: list[int], numbers: list[int], argv: list[str], folder: str, env: dict[str, str]
+) -> NoReturn:
     """Run the code as a new process would."""
-    for number, file in enumerate(files):
+    apart = [fcntl.fcntl(file, fcntl.F_DUPFD, _APART) for file in files]
+    for file in files:
+        os.close(file)
+    for number, file in zip(numbers, apart, strict=True):
         os.dup2(file, number)
         os.close(file)
     os.chdir(folder)

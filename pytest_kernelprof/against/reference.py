@@ -16,7 +16,9 @@ from msgspec.structs import replace
 from pytest_kernelprof.against.invocation import environment_for
 from pytest_kernelprof.against.keeper import CODE
 from pytest_kernelprof.against.mapping import Mapping
+from pytest_kernelprof.against.turns import NoRounds, Order
 from pytest_kernelprof.against.wire import Lost, TooLong, Wire
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.schema.against import (
     Bye,
     Collect,
@@ -25,16 +27,30 @@ from pytest_kernelprof.schema.against import (
     Finish,
     FromReference,
     Launch,
+    OfACall,
     Ready,
     Refused,
     RunTest,
     Start,
 )
+from pytest_kernelprof.schema.turns import (
+    At,
+    CloseRounds,
+    Go,
+    LeaveRounds,
+    OpenRounds,
+    Sampled,
+    TakeRounds,
+    Took,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-A = TypeVar("A", Ready, Collected, Done, Bye)
+    from pytest_kernelprof.schema.turns import Side
+
+A = TypeVar("A", Ready, Collected, Bye, Took, Sampled)
+R = TypeVar("R")
 
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _START_S = 300.0
@@ -63,7 +79,8 @@ class Process:
         seed: of pytest-randomly, where that is active.
 
     Attributes:
-        timeout_s: how long it may take for a test.
+        timeout_s: how long it may take for a test, what it waits inside of that apart.
+        cuda: whether CUDA was up there when it last spoke.
     """
 
     def __init__(
@@ -79,6 +96,9 @@ class Process:
         os.makedirs(scratch, exist_ok=True)
         self._log = os.path.join(scratch, "log")
         self._ended = False
+        self._left_s = timeout_s
+        self._is_closing = False
+        self.cuda = False
         mapping = Mapping(launch.laid.root, launch.laid.tree)
         theirs_in, out = os.pipe()
         inn, theirs_out = os.pipe()
@@ -105,21 +125,104 @@ class Process:
         Raises:
             Unusable: it refuses. Lost: it is gone.
         """
+        self.come_up()
+        self.cuda = self._expect(Ready, _START_S).cuda
+        self._wire.send(Collect(tuple(files)), _SENT_S)
+        collected = self._expect(Collected, max(_START_S, self.timeout_s))
+        self.cuda = collected.cuda
+        return collected
+
+    def come_up(self) -> None:
+        """Have it load its pytest, and do not wait for that.
+
+        Raises:
+            Lost: it is gone.
+        """
         if self._first is not None:
             first, self._first = self._first, None
             self._wire.send(first, _START_S)
-            self._expect(Ready, _START_S)
-        self._wire.send(Collect(tuple(files)), _SENT_S)
-        return self._expect(Collected, max(_START_S, self.timeout_s))
 
-    def run(self, test: str, following: str) -> Done:
-        """Have it run a test; the following one says which fixtures live on.
+    def run(self, test: str, following: str, *, holds: bool = False) -> At | Done:
+        """Have it run a test, to its end or to a call inside of which it holds.
+
+        Args:
+            following: the test after it, which says which fixtures live on.
 
         Raises:
             Lost: it is gone, or takes too long.
         """
-        self._wire.send(RunTest(test, following), _SENT_S)
-        return self._expect(Done, self.timeout_s)
+        self._left_s = self.timeout_s
+        return self._until_it_holds(RunTest(test, following, holds))
+
+    def go(self, *, holds: bool) -> At | Done:
+        """Have it run on.
+
+        Raises:
+            Lost: as ``run``.
+        """
+        return self._until_it_holds(Go(holds))
+
+    def open(self) -> None:
+        """Have it open a session for rounds of the call that it holds in.
+
+        Raises:
+            NoRounds: it cannot. Lost: it is gone, or takes too long.
+        """
+        self._have(OpenRounds())
+
+    def take(self, rounds: int) -> None:
+        """Have it take rounds.
+
+        Raises:
+            NoRounds: the call raises there. Lost: as ``open``.
+        """
+        self._have(TakeRounds(rounds))
+
+    def close(self) -> None:
+        """Have it end the session and read it, and do not wait for that.
+
+        Raises:
+            Lost: it is gone.
+        """
+        self._wire.send(CloseRounds(), _SENT_S)
+        self._is_closing = True
+
+    def sample(self) -> Sampled:
+        """What the rounds took.
+
+        Raises:
+            Lost: it is gone, or takes too long.
+        """
+        sampled = self._expect(Sampled, self.timeout_s)
+        self._is_closing = False
+        return sampled
+
+    def leave(self) -> None:
+        """Have it end a session that nobody wants.
+
+        Raises:
+            Lost: it is gone, or takes too long.
+        """
+        if self._is_closing:
+            self.sample()
+        self._have(LeaveRounds())
+
+    def _have(self, asked: OfACall) -> None:
+        self._wire.send(asked, _SENT_S)
+        problem = self._expect(Took, self.timeout_s).problem
+        if problem:
+            raise NoRounds(problem)
+
+    def _until_it_holds(self, asked: RunTest | Go) -> At | Done:
+        begun = now_s()
+        self._wire.send(asked, _SENT_S)
+        answer = self._receive(max(0.0, self._left_s))
+        self._left_s -= now_s() - begun
+        if isinstance(answer, At):
+            self.cuda = answer.cuda
+        elif not isinstance(answer, Done):
+            raise Lost(f"it says {type(answer).__name__} where a call or the end is due")
+        return answer
 
     def finish(self) -> None:
         """Have it end its fixtures, and end it."""
@@ -150,10 +253,14 @@ class Process:
             return ": " + " | ".join(lines[-_LOG_LINES:]) if lines else ""
         return ""
 
-    def _expect(self, kind: type[A], timeout_s: float) -> A:
-        answer = self._wire.receive(timeout_s)
+    def _receive(self, timeout_s: float) -> object:
+        answer: object = self._wire.receive(timeout_s)
         if isinstance(answer, Refused):
             raise Unusable(answer)
+        return answer
+
+    def _expect(self, kind: type[A], timeout_s: float) -> A:
+        answer = self._receive(timeout_s)
         if not isinstance(answer, kind):
             raise Lost(f"it says {type(answer).__name__} where {kind.__name__} is due")
         return answer
@@ -170,27 +277,79 @@ def _command(folder: str, log: str, ends: tuple[int, int]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", keeper, _PACKAGE_ROOT, *ours, *reference]
 
 
-class Reference:
+class RoundsOfProcess:
+    """The rounds of who has a process: each of these raises ``NoRounds`` where they cannot be had,
+    also since the process is gone."""
+
+    def open(self) -> None:
+        """As of ``Process``, and likewise the others."""
+        self._have(lambda process: process.open())
+
+    def take(self, rounds: int) -> None:
+        """So many rounds, now."""
+        self._have(lambda process: process.take(rounds))
+
+    def close(self) -> None:
+        """Begin to end the session."""
+        self._have(lambda process: process.close())
+
+    def sample(self) -> Sampled:
+        """What its rounds took."""
+        return self._have(lambda process: process.sample())
+
+    def leave(self) -> None:
+        """End a session that nobody wants."""
+        self._have(lambda process: process.leave())
+
+    def _have(self, step: Callable[[Process], R]) -> R:
+        """Have the process do a step."""
+        raise NotImplementedError
+
+
+class Reference(RoundsOfProcess):
     """The reference of one process that runs tests: once it is gone it is started again, once.
 
+    It runs a test up to a call inside of which it holds, and on when it is told to, so that at any
+    time only one of the two is at work. While it holds, it takes rounds of that call.
+
     Args:
-        start: starts a process of it.
+        start: starts a process of it. cuda_is_up: whether CUDA is, in this process.
+
+    Attributes:
+        collected: what it has.
+        at: the call inside of which it holds; None where it does not.
     """
 
-    def __init__(self, start: Callable[[], Process]) -> None:
+    def __init__(
+        self, start: Callable[[], Process], cuda_is_up: Callable[[], bool] = lambda: False
+    ) -> None:
         self._start = start
+        self._cuda_is_up = cuda_is_up
+        self._order = Order()
         self._files: tuple[str, ...] = ()
         self._deaths = 0
         self._why_unusable = ""
         self._process: Process | None = None
+        self._test = ""
+        self._answer: Done | str = ""
         self.collected = Collected(())
+        self.at: At | None = None
+
+    @property
+    def first(self) -> Side | None:
+        """Whose CUDA context was made first, of the two; None where that is not known."""
+        return self._order.first
 
     def start(self) -> None:
         """Start it, and do not wait for it."""
+        self._order = Order()
         try:
             self._process = self._start()
+            self._process.come_up()
         except OSError as error:
             self._why_unusable = f"the reference cannot be started ({error})"
+        except Lost:
+            pass  # which is told when it is to collect
 
     def collect(self, files: Sequence[str]) -> None:
         """Have it collect, and wait for that."""
@@ -199,22 +358,63 @@ class Reference:
             return
         try:
             self.collected = self._process.collect(self._files)
+            self._look()
         except Unusable as error:
             words = self._process.last_words() if error.printed else ""
             self._give_up(f"{error}{words}")
         except Lost as error:
             self._died(error, "it was starting")
 
-    def run(self, test: str, following: str) -> Done | str:
-        """What became of a test there, or why nothing did."""
+    def begin(self, test: str, following: str, *, holds: bool = False) -> None:
+        """Have it run a test, up to a call inside of which it holds or to its end."""
+        self.at, self._test = None, test
         if self._process is None:
-            return self._why_unusable
-        if test not in self.collected.ids:
-            return self._why_missing(test)
+            self._answer = self._why_unusable
+        elif test not in self.collected.ids:
+            self._answer = self._why_missing(test)
+        else:
+            self._step(lambda process: process.run(test, following, holds=holds))
+
+    def go(self, *, holds: bool) -> None:
+        """Have it run on, if it holds."""
+        if self.at is not None:
+            self._step(lambda process: process.go(holds=holds))
+
+    def answer(self) -> Done | str:
+        """Have it run to the end of the test: what became of that there, or why nothing did."""
+        self.go(holds=False)
+        return self._answer
+
+    def _step(self, step: Callable[[Process], At | Done]) -> None:
+        process = self._process
+        assert process is not None, "it holds or begins"
+        self.at = None
+        self._look()
         try:
-            return self._process.run(test, following)
+            answer = step(process)
         except Lost as error:
-            return self._died(error, f"it ran {test}")
+            self._answer = self._died(error, f"it ran {self._test}")
+            return
+        self._look()
+        if isinstance(answer, At):
+            self.at = answer
+        else:
+            self._answer = answer
+
+    def _have(self, step: Callable[[Process], R]) -> R:
+        process = self._process
+        if process is None or self.at is None:
+            raise NoRounds("the reference holds in no call")
+        try:
+            return step(process)
+        except Lost as error:
+            self.at = None
+            self._answer = self._died(error, f"it took rounds of {self._test}")
+            raise NoRounds(self._answer) from None
+
+    def _look(self) -> None:
+        if self._process is not None:
+            self._order.see(self._cuda_is_up(), self._process.cuda)
 
     @property
     def refused(self) -> str:
@@ -222,8 +422,9 @@ class Reference:
         return self._why_unusable
 
     def refuse(self, why: str) -> None:
-        """Use it no more."""
+        """Use it no more; that is also the answer."""
         self._give_up(why)
+        self._answer = why
 
     def finish(self) -> None:
         """End it when it has ended its fixtures."""

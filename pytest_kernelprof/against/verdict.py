@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.against.timing import unless_reconfigured
 from pytest_kernelprof.baseline.diff import diff_profiles
 from pytest_kernelprof.schema.against import AgainstTest, Compared, Done
 from pytest_kernelprof.schema.metrics import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from pytest_kernelprof.against.timing import Timed
     from pytest_kernelprof.schema.diff import ProfileDiff
     from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.turns import Timing
 
 # Healthy traces miss some memsets; directions are parts of a count that is judged whole.
 _NOT_JUDGED = ("memsets",)
+_NOTICED_US = 0.1
+"""A kernel of many rounds in turn is told as slower from so much on."""
 JUDGED = tuple(
     name for name, spec in METRICS.items() if spec.kind == "exact" and name not in _NOT_JUDGED
 )
 
 
-def judge(test: str, candidate: Sequence[Profile], answer: Done | str) -> AgainstTest:
+def judge(
+    test: str,
+    candidate: Sequence[Profile],
+    answer: Done | str,
+    timed: Mapping[str, Timed] = MappingProxyType({}),
+) -> AgainstTest:
     """What came of a test.
+
+    More of what is exact is worse, whatever else is another: a run without times says so, too.
 
     Args:
         candidate: its profiles. answer: the reference's, or why there is none.
+        timed: what came of the calls that took turns, by the labels of their profiles.
     """
     if isinstance(answer, str):
         return AgainstTest(test, "cannot run", answer)
@@ -44,17 +58,25 @@ def judge(test: str, candidate: Sequence[Profile], answer: Done | str) -> Agains
     why = _another_work(candidate, reference)
     if why:
         return AgainstTest(test, "another work", why)
-    pairs = _pairs(candidate, reference)
-    return _result(test, tuple(_compare(old, new) for old, new in pairs))
+    calls = [
+        (old, new, None if new.one_shot else timed.get(new.label))
+        for old, new in _pairs(candidate, reference)
+    ]
+    other = next((call.another_work for _, _, call in calls if call and call.another_work), "")
+    return _result(test, tuple(_compare(old, new, call) for old, new, call in calls), other)
 
 
-def _result(test: str, compared: tuple[Compared, ...]) -> AgainstTest:
-    if any(one.worse for one in compared):
+def _result(test: str, compared: tuple[Compared, ...], other: str) -> AgainstTest:
+    if any(one.is_worse for one in compared):
         return AgainstTest(test, "worse", profiles=compared)
+    if other:
+        return AgainstTest(test, "another work", other, compared)
     unknown = [words for one in compared for words in one.unknown]
     if unknown:
         return AgainstTest(test, "not compared", unknown[0], compared)
-    if any(one.better for one in compared):
+    if any(one.is_timed("undecided") for one in compared):
+        return AgainstTest(test, "undecided", profiles=compared)
+    if any(one.better or one.is_timed("better") for one in compared):
         return AgainstTest(test, "better", profiles=compared)
     return AgainstTest(test, "same", profiles=compared)
 
@@ -89,7 +111,7 @@ def _pairs(
     return [(waiting[profile.label].pop(0), profile) for profile in candidate]
 
 
-def _compare(old: Profile, new: Profile) -> Compared:
+def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
     worse, better, unknown = [], [], [*_doubts(old, "there"), *_doubts(new, "here")]
     for name in JUDGED if not unknown else ():
         before, after = old.metrics.get(name), new.metrics.get(name)
@@ -103,14 +125,39 @@ def _compare(old: Profile, new: Profile) -> Compared:
             worse.append(name)
         else:
             better.append(name)
-    return Compared(
-        new.label,
-        _without_times(diff_profiles(old, new)),
-        tuple(worse),
-        tuple(better),
-        tuple(unknown),
-        new.place,
-    )
+    timing = timed.timing if timed is not None else None
+    if timed is None or timing is None or not timing.pairs:
+        diff = _without_times(diff_profiles(old, new))
+    else:
+        diff, timing = _timed_diff(old, new, timed)
+    return Compared(new.label, diff, tuple(worse), tuple(better), tuple(unknown), new.place, timing)
+
+
+def _timed_diff(old: Profile, new: Profile, timed: Timed) -> tuple[ProfileDiff, Timing]:
+    """The diff with what kernels took in turn, and what follows of times once it is known how the
+    kernels were launched."""
+    old, new = _taking(old, timed.old_kernels_us), _taking(new, timed.new_kernels_us)
+    diff, timing = diff_profiles(old, new, noticed=(timed.timing.margin, _NOTICED_US)), timed.timing
+    if any(pace.kind == "reconfigured" for pace in diff.paces):
+        timing = unless_reconfigured(timing)
+    latencies = [_value(profile, "latency") for profile in (old, new)]
+    if all(latencies):
+        timing = replace(timing, old_latency_us=latencies[0], new_latency_us=latencies[1])
+    exact = tuple(change for change in diff.metrics if change.kind == "exact")
+    return replace(diff, old_us=timing.old_us, new_us=timing.new_us, metrics=exact), timing
+
+
+def _taking(profile: Profile, us: Sequence[float]) -> Profile:
+    """A profile whose kernels take so long, where these are as many."""
+    if len(us) != len(profile.kernels):
+        return profile
+    pairs = zip(profile.kernels, us, strict=True)
+    return replace(profile, kernels=tuple(replace(one, duration_us=t) for one, t in pairs))
+
+
+def _value(profile: Profile, name: str) -> float:
+    metric = profile.metrics.get(name)
+    return (metric.value or 0.0) if metric is not None else 0.0
 
 
 def _without_times(diff: ProfileDiff) -> ProfileDiff:

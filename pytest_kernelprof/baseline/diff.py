@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.hunks import Sides
 from pytest_kernelprof.baseline.keys import STEP, Keys
-from pytest_kernelprof.baseline.paces import paces_of
+from pytest_kernelprof.baseline.paces import SLOWER_BY, SLOWER_US, paces_of
 from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Kernel
@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Environment, KernelGroup, Metric, Profile
 
 
-def diff_profiles(old: Profile, new: Profile) -> ProfileDiff:
+def diff_profiles(
+    old: Profile, new: Profile, *, noticed: tuple[float, float] = (SLOWER_BY, SLOWER_US)
+) -> ProfileDiff:
     """What is another in ``new``.
 
     Takes time in proportion to the kernels (``benchmarks/alignment.py``).
+
+    Args:
+        noticed: from which fraction, and how many microseconds, on a kernel is slower or faster.
     """
     before, old_steps = _one_step(old.kernels)
     after, new_steps = _one_step(new.kernels)
@@ -40,7 +45,9 @@ def diff_profiles(old: Profile, new: Profile) -> ProfileDiff:
         old_us=_duration(before, old_more),
         new_us=_duration(after, new_more),
         hunks=(*hunks, *_other_groups(old_more, new_more)),
-        paces=paces_of(before, after, sides.old_keys, sides.same_old, sides.same_new),
+        paces=paces_of(
+            before, after, sides.old_keys, sides.same_old, sides.same_new, noticed=noticed
+        ),
         metrics=_diff_metrics(old, new) if not (old_steps or new_steps) else (),
         ordered=ordered,
         other=_other(old.environment, new.environment),

@@ -25,6 +25,8 @@ def paces_of(
     keys: Sequence[int],
     rows: Sequence[int],
     others: Sequence[int],
+    *,
+    noticed: tuple[float, float] = (SLOWER_BY, SLOWER_US),
 ) -> tuple[Pace, ...]:
     """Kernels of both sides by key and by how they are launched: what they take in all."""
     if not rows:
@@ -45,7 +47,7 @@ def paces_of(
     )
     found = []
     for one, times, earlier, later, is_another in facts:
-        kind = _kind(earlier, later, another=is_another)
+        kind = _kind(earlier, later, noticed, another=is_another)
         if kind:
             found.append(Pace(kind, old[rows[one]], new[others[one]], times, earlier, later))
     return tuple(sorted(found, key=lambda pace: -abs(pace.new_us - pace.old_us)))
@@ -66,9 +68,12 @@ def _launched_as(kernels: Sequence[Kernel], numbers: dict[tuple[object, ...], in
     return found
 
 
-def _kind(old_us: float, new_us: float, *, another: bool) -> PaceKind | None:
+def _kind(
+    old_us: float, new_us: float, noticed: tuple[float, float], *, another: bool
+) -> PaceKind | None:
     if another:
         return "reconfigured"
-    if abs(new_us - old_us) < max(SLOWER_US, SLOWER_BY * min(old_us, new_us)):
+    share, least_us = noticed
+    if abs(new_us - old_us) < max(least_us, share * min(old_us, new_us)):
         return None
     return "slower" if new_us > old_us else "faster"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_kernelprof.against import folders
+from pytest_kernelprof.against.budget import Budget
+from pytest_kernelprof.against.further import Further
 from pytest_kernelprof.against.imports import mapping_of
 from pytest_kernelprof.against.invocation import arguments_for
 from pytest_kernelprof.against.mapping import is_below
@@ -18,30 +22,35 @@ from pytest_kernelprof.against.reference import Process, Reference
 from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.device import inventory
 from pytest_kernelprof.errors import LimitExceeded
-from pytest_kernelprof.plugin.keys import TAKEN
+from pytest_kernelprof.plugin.keys import AFTER_CALL, TAKEN
+from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.against import failure_words, is_failed, write_against
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.against import AgainstTest, Done, Laid, Launch
+from pytest_kernelprof.schema.against import AgainstTest, Done, Laid, Launch, Launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     import pluggy
 
+    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.turns import Side
 
 _ATTRIBUTE = "kernelprof_against"
 _FLAG = "--kernelprof-against"
+_WORKERS = 100
+"""Each process of a further pair has a worker's number beyond those of all references."""
 
 
 def begin(
-    config: pytest.Config, given: str, timeout_s: float, concerns_us: Callable[[pytest.Item], bool]
+    config: pytest.Config, settings: Settings, concerns_us: Callable[[pytest.Item], bool]
 ) -> None:
     """Register what compares: in the process that reports, and in each that runs tests.
 
     Args:
-        given: the revision or folder.
         concerns_us: whether a test is measured.
 
     Raises:
@@ -49,12 +58,13 @@ def begin(
     """
     sent = getattr(config, "workerinput", {}).get(_ATTRIBUTE)
     if sent is None:
-        run = AgainstRun(config, given)
+        assert settings.against is not None, "asked for"
+        run = AgainstRun(config, settings.against)
         config.pluginmanager.register(run, "kernelprof-against")
-        launch = run.launch
+        launches = run.launches
     else:
-        launch = codec.decode(sent.encode(), Launch)
-    tests = AgainstTests(config, launch, timeout_s, concerns_us)
+        launches = codec.decode(sent.encode(), Launches)
+    tests = AgainstTests(config, launches, settings, concerns_us)
     config.pluginmanager.register(tests, "kernelprof-against-tests")
 
 
@@ -62,7 +72,7 @@ class AgainstRun:
     """In the process that reports: lays the revision out, and tells what came of all tests.
 
     Attributes:
-        launch: how references are started.
+        launches: how references, and fresh processes beside them, are started.
 
     Raises:
         pytest.UsageError: there is no such code, or no place for it.
@@ -84,13 +94,17 @@ class AgainstRun:
         tree = str(folder.tree.resolve())
         laid = Laid(reference.name, reference.root, tree, str(folder.path), tests, notes)
         mapping = mapping_of(laid.root, laid.tree)
-        cwd = mapping.path(str(config.invocation_params.dir))
-        self.launch = Launch(laid, arguments_for(config, mapping), cwd)
+        here = str(config.invocation_params.dir)
+        own = mapping_of(laid.root, laid.root)
+        self.launches = Launches(
+            Launch(laid, arguments_for(config, mapping), mapping.path(here)),
+            Launch(replace(laid, tree=laid.root), arguments_for(config, own), here),
+        )
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
         """Tell a worker of pytest-xdist where it is."""
-        node.workerinput[_ATTRIBUTE] = codec.encode(self.launch).decode()  # type: ignore[attr-defined]
+        node.workerinput[_ATTRIBUTE] = codec.encode(self.launches).decode()  # type: ignore[attr-defined]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -111,7 +125,7 @@ class AgainstRun:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
-        write_against(terminalreporter, self.launch.laid, list(self._found.values()))
+        write_against(terminalreporter, self.launches.reference.laid, list(self._found.values()))
 
 
 def _tests_of(config: pytest.Config, root: str) -> Tests:
@@ -129,17 +143,22 @@ class AgainstTests:
     def __init__(
         self,
         config: pytest.Config,
-        launch: Launch,
-        timeout_s: float,
+        launches: Launches,
+        settings: Settings,
         concerns_us: Callable[[pytest.Item], bool],
     ) -> None:
         self._config = config
-        self._launch = launch
-        self._timeout_s = timeout_s
+        self._launches = launches
+        self._settings = settings
         self._concerns_us = concerns_us
-        self._mapping = mapping_of(launch.laid.root, launch.laid.tree)
+        laid = launches.reference.laid
+        self._mapping = mapping_of(laid.root, laid.tree)
+        self._seed = _seed(config)
+        self._path = sys.path[:]
+        self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
-        self._answers: dict[str, Done | str] = {}
+        self._turns: Turns | None = None
+        self._running = ""
         self._found: dict[str, AgainstTest] = {}
 
     @pytest.hookimpl(trylast=True)
@@ -147,30 +166,44 @@ class AgainstTests:
         """Start the reference, which comes up while tests are collected here."""
         if self._config.option.collectonly or self._config.pluginmanager.hasplugin("dsession"):
             return
-        start = partial(
-            Process,
-            self._launch,
-            _worker_number(self._config),
-            sys.path[:],
-            _seed(self._config),
-            self._timeout_s,
-        )
-        self._reference = Reference(start)
+        self._seed, self._path = _seed(self._config), sys.path[:]
+        start = partial(self._process, "reference", 0)
+        self._reference = Reference(start, inventory.cuda_is_up)
+        further = Further(self._process, self._files.__getitem__)
+        self._config.add_cleanup(further.end)
         self._config.add_cleanup(self._reference.end)
+        self._turns = Turns(self._reference, further, self._budget(), times=self._is_timed())
         self._reference.start()
+
+    def _process(self, side: Side, number: int) -> Process:
+        """Start a process; number 0 is the reference, others are of further pairs."""
+        launch = self._launches.reference if side == "reference" else self._launches.candidate
+        worker = _worker_number(self._config) + _WORKERS * number
+        timeout_s = self._settings.against_timeout
+        return Process(launch, worker, self._path, self._seed, timeout_s)
+
+    def _budget(self) -> Budget:
+        folder = Path(self._launches.reference.laid.folder)
+        return Budget(folder / "scratch" / "spent", self._settings.against_budget)
+
+    def _is_timed(self) -> bool:
+        return not self._settings.against_exact
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Have the reference collect the files of all tests that are measured."""
-        if self._reference is None:
+        if self._reference is None or self._turns is None:
             return
         measured = filter(self._concerns_us, session.items)
-        files = dict.fromkeys(self._mapping.path(str(item.path)) for item in measured)
+        files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
-            self._reference = None
+            self._reference = self._turns = None
             return
-        self._reference.collect(tuple(files))
+        self._files["candidate"] = files
+        self._files["reference"] = there = tuple(map(self._mapping.path, files))
+        self._reference.collect(there)
+        self._config.stash[AFTER_CALL] = self._turns.after_call
         # Registered after all others, it is around what they do in the call phase.
         self._config.pluginmanager.register(_AroundCalls(self), "kernelprof-against-calls")
 
@@ -178,18 +211,18 @@ class AgainstTests:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """The reference runs the test before it is run here."""
-        if self._reference is not None and self._concerns_us(item):
-            following = self._following(item, nextitem)
-            self._answers[item.nodeid] = answer = self._reference.run(item.nodeid, following)
-            if isinstance(answer, Done) and answer.wrong:
-                self._reference.refuse(answer.wrong)
-                self._answers[item.nodeid] = answer.wrong
+        """The reference runs the test, up to its first call that is timed, before it is run
+        here; then both go on from call to call."""
+        if self._turns is not None and self._concerns_us(item):
+            self._running = item.nodeid
+            self._turns.begin(item.nodeid, self._following(item, nextitem))
         try:
             return (yield)
         finally:
-            for kept in (self._answers, self._found):
-                kept.pop(item.nodeid, None)
+            if self._running and self._turns is not None:
+                self._turns.answer()
+            self._running = ""
+            self._found.pop(item.nodeid, None)
 
     def _following(self, item: pytest.Item, following: pytest.Item | None) -> str:
         """The test that the reference runs next."""
@@ -202,7 +235,8 @@ class AgainstTests:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The same random numbers as on the other side."""
-        if item.nodeid in self._answers:
+        if item.nodeid == self._running and self._turns is not None:
+            self._turns.set_up()
             seed_by(item.nodeid)
 
     def compare(self, item: pytest.Item) -> None:
@@ -216,20 +250,24 @@ class AgainstTests:
         ]
         if not profiles:
             return
-        answer = self._answers.get(item.nodeid)
-        if answer is None:
+        if item.nodeid != self._running or self._turns is None:
             why = "kernel_profile was asked for as the test ran, which cannot be foreseen"
             self._found[item.nodeid] = AgainstTest(item.nodeid, "not compared", why)
             return
-        self._found[item.nodeid] = found = judge(item.nodeid, profiles, answer)
+        answer = self._turns.answer()
+        if isinstance(answer, Done) and answer.wrong and self._reference is not None:
+            self._reference.refuse(answer.wrong)
+            answer = answer.wrong
+        found = judge(item.nodeid, profiles, answer, self._turns.timed)
+        self._found[item.nodeid] = found
         if found.result == "worse":
-            place = next(one.place for one in found.profiles if one.worse)
-            words = failure_words(found, self._launch.laid.name)
+            place = next(one.place for one in found.profiles if one.is_worse)
+            words = failure_words(found, self._launches.reference.laid.name)
             raise LimitExceeded(words, pytrace=False, place=place)
 
     def note_failed(self, item: pytest.Item) -> None:
         """A test that fails by itself is not compared."""
-        if item.nodeid in self._answers:
+        if item.nodeid == self._running:
             self._found[item.nodeid] = AgainstTest(
                 item.nodeid, "not compared", "the test fails here, whatever it takes"
             )

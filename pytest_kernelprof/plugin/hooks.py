@@ -20,6 +20,7 @@ from pytest_kernelprof.plugin.devices import (
     resolve_device,
 )
 from pytest_kernelprof.plugin.keys import (
+    AFTER_CALL,
     COLLECTOR,
     MEASURES,
     SERVES,
@@ -119,8 +120,7 @@ def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
     if settings.against:
         from pytest_kernelprof.plugin import against
 
-        measured = partial(_is_measured, config)
-        against.begin(config, settings.against, settings.against_timeout, measured)
+        against.begin(config, settings, partial(_is_measured, config))
 
 
 def _register_readers_of_the_run(config: pytest.Config, collector: Collector) -> None:
@@ -249,6 +249,7 @@ def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> Meas
         measuring=measuring(item.config, item.name),
         everything=settings.report or _all_is_wanted(item.config),
         keeps_timelines=_all_is_wanted(item.config),
+        after_call=item.config.stash.get(AFTER_CALL, None),
     )
     return test
 

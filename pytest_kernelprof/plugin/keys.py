@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.plugin.measuring import AfterCall, MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.sheet import Sheet
     from pytest_kernelprof.plugin.snapshots import Snapshots
@@ -25,6 +25,8 @@ MEASURES = pytest.StashKey[bool]()
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
 SERVES = pytest.StashKey[bool]()
 """There where this run is the reference of another one (--kernelprof-against)."""
+AFTER_CALL: pytest.StashKey[AfterCall] = pytest.StashKey()
+"""Who waits for each measured call of a run against a revision; not there in other runs."""
 SNAPSHOTS: pytest.StashKey[Snapshots] = pytest.StashKey()
 """Where they are looked up; not there in a run that profiles nothing."""
 IN_VAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()

@@ -22,11 +22,13 @@ from pytest_kernelprof.trace.writer import write_trace
 if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.limits.kinds import Key, Limit
+    from pytest_kernelprof.measure.more_rounds import MoreRounds
     from pytest_kernelprof.plugin.settings import Options, Settings
     from pytest_kernelprof.schema.progress import Progress
     from pytest_kernelprof.schema.recording import DeviceKind
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
+    AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
 
 R = TypeVar("R")
 
@@ -41,6 +43,7 @@ class MeasuredTest:
         measuring: opens a progress line for one measurement.
         everything: whether all metrics are read, whatever its limits need.
         keeps_timelines: whether somebody reads rounds event by event.
+        after_call: is handed each call when it has been measured, its arguments still there.
     """
 
     id: str
@@ -52,6 +55,7 @@ class MeasuredTest:
     measuring: OpenProgress
     everything: bool
     keeps_timelines: bool
+    after_call: AfterCall | None = None
 
     @property
     def flush_l2(self) -> bool:
@@ -97,6 +101,19 @@ class MeasuredTest:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredCall:
+    """A call that has just been measured and can be made again.
+
+    Attributes:
+        label: of its profile. result: of its first call.
+    """
+
+    label: str
+    more: MoreRounds
+    result: object
+
+
 def measure_call(
     test: MeasuredTest,
     plan: Plan,
@@ -121,6 +138,8 @@ def measure_call(
             progress=progress,
         )
         _keep(test, measurement, place)
+        if test.after_call is not None and measurement.more is not None:
+            test.after_call(test, MeasuredCall(label, measurement.more, result))
     return result  # type: ignore[no-any-return]
 
 

@@ -18,11 +18,13 @@ from pytest_kernelprof.against.imports import (
 )
 from pytest_kernelprof.against.invocation import RESET
 from pytest_kernelprof.against.origins import Origins
+from pytest_kernelprof.against.turns import in_a_line
 from pytest_kernelprof.against.wire import Lost, Wire
 from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.device import inventory, presence
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.collect import ATTRIBUTE
-from pytest_kernelprof.plugin.keys import SERVES
+from pytest_kernelprof.plugin.keys import AFTER_CALL, SERVES
 from pytest_kernelprof.schema import codec, run
 from pytest_kernelprof.schema.against import (
     Bye,
@@ -30,11 +32,21 @@ from pytest_kernelprof.schema.against import (
     Collected,
     Done,
     Finish,
+    OfACall,
     Ready,
     Refused,
     RunTest,
     Start,
     ToReference,
+)
+from pytest_kernelprof.schema.turns import (
+    At,
+    CloseRounds,
+    Go,
+    OpenRounds,
+    Sampled,
+    TakeRounds,
+    Took,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +54,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from pytest_kernelprof.against.mapping import Mapping
+    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
 _LONGEST = 300
 _BY_LIMIT = "kernelprof_by_limit"
@@ -64,7 +78,8 @@ def main(arguments: list[str]) -> None:
 def _run(wire: Wire, start: Start) -> None:
     laid = start.launch.laid
     mapping = mapping_of(laid.root, laid.tree)
-    why = refusal(start.path, sys.meta_path, mapping)
+    is_own = laid.tree == laid.root  # a fresh process of today's code, for more pairs
+    why = "" if is_own else refusal(start.path, sys.meta_path, mapping)
     if why:
         wire.send(Refused(why))
         return
@@ -90,6 +105,8 @@ class Served:
         self._mapping = mapping
         self._origins = origins
         self._seed = seed
+        self._is_own = mapping.tree == mapping.root
+        self._holds = False
         self._errors: dict[str, str] = {}
         self._reached: dict[str, set[str]] = {}
         self._done = Done("")
@@ -99,6 +116,7 @@ class Served:
     def pytest_configure(self, config: pytest.Config) -> None:
         """Before other plugins read them, options are as for a run of its own."""
         config.stash[SERVES] = True
+        config.stash[AFTER_CALL] = self._after_call
         for name, value in RESET.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
@@ -109,7 +127,7 @@ class Served:
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect the files that the candidate names, all at once."""
         self.is_ready = True
-        self._wire.send(Ready())
+        self._wire.send(Ready(inventory.cuda_is_up()))
         asked = self._wire.receive()
         if not isinstance(asked, Collect):
             return True
@@ -121,7 +139,7 @@ class Served:
             self._wire.send(Refused(why))
         else:
             ids = tuple(item.nodeid for item in session.items)
-            self._wire.send(Collected(ids, self._errors))
+            self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up()))
         return True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -136,7 +154,7 @@ class Served:
         while isinstance(asked := self._wire.receive(), RunTest):
             item, following = items[asked.id], items.get(asked.next)
             before = self._origins.known()
-            self._done = Done(asked.id)
+            self._done, self._holds = Done(asked.id), asked.holds
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = self._origins.loaded_since(before)
             wrong = self._what_is_wrong([(module.__name__, module) for module in new])
@@ -182,6 +200,42 @@ class Served:
         if report.failed and report.when != "teardown" and by_itself:
             self._done = replace(self._done, failure=_last_line(report))
 
+    def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
+        """Hold in a call whose kernels can be timed, and do what the candidate wants of it. Who
+        holds is at rest, as far as the GPU's lock goes."""
+        if not self._holds or call.more.why_untimed():
+            return
+        work = call.more.work(call.result)
+        presence.stop()
+        self._wire.send(At(call.label, work, inventory.cuda_is_up()))
+        series = call.more.series()
+        try:
+            while isinstance(asked := self._wire.receive(), OfACall):
+                self._serve(asked, series)
+        finally:
+            series.leave()
+        if not isinstance(asked, Go):  # the run ends, and with it this test
+            pytest.exit("the run against a revision ends")
+        self._holds = asked.holds
+        presence.go_on()
+
+    def _serve(self, asked: OfACall, series: Series) -> None:
+        """Whatever the call raises is an answer."""
+        answer: Took | Sampled = Took()
+        try:
+            if isinstance(asked, OpenRounds):
+                series.open()
+            elif isinstance(asked, TakeRounds):
+                series.take(asked.rounds)
+            elif isinstance(asked, CloseRounds):
+                answer = series.sample()
+            else:
+                series.leave()
+        except Exception as error:
+            kind = Sampled if isinstance(asked, CloseRounds) else Took
+            answer = kind(problem=in_a_line(error))
+        self._wire.send(answer)
+
     def _reach(self, item: pytest.Item, new: list[ModuleType]) -> tuple[str, ...]:
         """The revision's files that a test comes from; what a test has loaded as it ran counts for
         all of its file, in which it is loaded by then."""
@@ -195,6 +249,8 @@ class Served:
 
     def _what_is_wrong(self, modules: list[tuple[str, ModuleType]]) -> str:
         """Why what is loaded is not the revision's code; empty where it is."""
+        if self._is_own:
+            return ""
         users = loaded_from_the_user(modules, self._mapping)
         if users:
             return (

@@ -11,7 +11,13 @@ import pytest
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
-from pytest_kernelprof.units import parse_times, whole_number, whole_number_words
+from pytest_kernelprof.units import (
+    parse_duration,
+    parse_percent,
+    parse_times,
+    whole_number,
+    whole_number_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -114,10 +120,33 @@ def _decimal(text: str) -> object:
     return text
 
 
+def _margin(value: object) -> float:
+    from pytest_kernelprof.stats.pairs import SMALLEST_MARGIN
+
+    fraction = parse_percent(value) if isinstance(value, str) else 0.0
+    if fraction < SMALLEST_MARGIN:
+        raise ValueError
+    return fraction
+
+
+def _duration(value: object) -> float:
+    if not isinstance(value, str):
+        raise ValueError
+    return parse_duration(value)
+
+
 _FLAG = Kind("bool", "true or false", _switch)
 _FLAG_IN_PYTHON = replace(_FLAG, expected="True or False")
 _COUNT = Kind("int", whole_number_words(), whole_number, _digits)
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times, _decimal)
+
+_DURATION = Kind("string", "a duration, for example 90s, 10min or 1h", _duration)
+_MARGIN = Kind(
+    "string",
+    'a percentage of 2% or more, for example "5%": two processes that run the same code differ by '
+    "up to 2%",
+    _margin,
+)
 
 OPTIONS = (
     Option("report", _FLAG, "print a table of all profiles at the end", default=False),
@@ -219,6 +248,27 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option(
+        "against_exact",
+        _FLAG,
+        "with --kernelprof-against: compare counts alone, no times",
+        default=False,
+    ),
+    Option(
+        "against_budget",
+        _DURATION,
+        "with --kernelprof-against: how long times may be compared in all, for example 10min; from "
+        "then on counts alone are",
+        metavar="TIME",
+    ),
+    Option(
+        "margin",
+        _MARGIN,
+        "with --kernelprof-against: how much slower a test may be (five per cent; at least two)",
+        metavar="PERCENT",
+        marked=_MARGIN,
+        example='"8%"',
+    ),
+    Option(
         "update",
         _FLAG,
         "write what the tests launch into __kernelprof__ beside them, to be checked from then on",
@@ -280,6 +330,9 @@ class Settings:
     json: str | None
     against: str | None
     against_timeout: float
+    against_exact: bool
+    against_budget: float | None
+    margin: float | None
     update: bool
     update_new: bool
     require_snapshots: bool
@@ -296,6 +349,7 @@ class Options:
     device: str | None = None
     flush_l2: bool | None = None
     stacks: bool | None = None
+    margin: float | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:

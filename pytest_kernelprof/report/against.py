@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.tables import Column, render
+from pytest_kernelprof.report.words import doubt_words
 from pytest_kernelprof.schema.against import RESULTS
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.units import format_bytes, printable
+from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pytest
 
     from pytest_kernelprof.schema.against import AgainstTest, Compared, Laid, Result
+    from pytest_kernelprof.schema.turns import Timing, TimingOutcome
 
 _COLUMNS = (
     Column("test", shrinks=True, keeps="end"),
@@ -29,25 +31,31 @@ _COLOURS: dict[Result, str] = {
     "cannot run": "yellow",
     "not compared": "yellow",
     "another work": "yellow",
+    "undecided": "yellow",
     "better": "green",
 }
 _WORDS: dict[Result, str] = {
     "worse": "worse",
     "better": "better",
+    "undecided": "undecided",
     "cannot run": "that {name} cannot run",
     "not compared": "not compared",
     "another work": "not the same work",
 }
-_COMPARED: tuple[Result, ...] = ("worse", "better", "same")
+_COMPARED: tuple[Result, ...] = ("worse", "undecided", "better", "same")
+_OUTCOMES: dict[TimingOutcome, str] = {"worse": "worse", "better": "better"}
 
 
 def failure_words(found: AgainstTest, name: str) -> str:
     """What is worse, by how much, and through which kernels."""
     lines: list[str] = []
     for one in found.profiles:
-        if one.worse:
+        if one.is_worse:
             of = f" [{one.label}]" if one.label else ""
             lines += [f"{_more(one, metric)} of {name}{of}" for metric in one.worse]
+            if one.timing is not None and one.timing.outcome == "worse":
+                margin = f"margin {one.timing.margin * 100:.3g} %"
+                lines.append(f"{timing_words(one.timing)} ({margin}), against {name}{of}")
             lines += [f"  {line}" for line in diff_lines(one.diff)]
     return "\n".join(map(printable, lines))
 
@@ -56,6 +64,27 @@ def _more(one: Compared, metric: str) -> str:
     """For example ``kernels: 5 > 4``."""
     old, new = _values(one, metric)
     return f"{metric}: {new} > {old}"
+
+
+def timing_words(timing: Timing) -> str:
+    """For example ``cuda_time 233.1 -> 251.0us, +7.7 % in 4 of 4 pairs``."""
+    if not timing.pairs:
+        return f"cuda_time is {timing.outcome}: {timing.why}" if timing.why else ""
+    number = len(timing.pairs)
+    agreeing = f"{timing.agreeing} of {number}" if timing.outcome in _OUTCOMES else str(number)
+    pairs = "pair" if agreeing == "1" else "pairs"
+    old, new = format_time(timing.old_us), format_time(timing.new_us)
+    if old[-2:] == new[-2:] and old[-2].isalpha():
+        old = old[:-2]
+    words = f"cuda_time {old} -> {new}, {(timing.ratio - 1) * 100:+.1f} % in {agreeing} {pairs}"
+    if timing.disturbed is not None:
+        words += f"; {doubt_words(timing.disturbed)}"
+    elif timing.why:
+        words += f"; {timing.why}"
+    if timing.old_latency_us:
+        old, new = format_time(timing.old_latency_us), format_time(timing.new_latency_us)
+        words += f"; latency {old} -> {new}, not judged"
+    return words
 
 
 def _values(one: Compared, metric: str) -> tuple[str, str]:
@@ -112,15 +141,18 @@ def is_failed(tests: Sequence[AgainstTest]) -> bool:
     return "worse" in results or not results & set(_COMPARED)
 
 
+def _what(test: AgainstTest) -> Iterator[str]:
+    """What is another, in words."""
+    for one in test.profiles:
+        for metric in (*one.worse, *one.better):
+            yield f"{metric} {' -> '.join(_values(one, metric))}"
+        if one.timing is not None and one.timing.outcome in ("worse", "undecided", "better"):
+            yield timing_words(one.timing)
+
+
 def _cells(test: AgainstTest) -> list[str]:
     file, separator, rest = test.id.partition("::")
     counts = {(one.diff.old_kernels, one.diff.new_kernels) for one in test.profiles}
     kernels = " ".join(str(new) if old == new else f"{old} -> {new}" for old, new in sorted(counts))
-    what = test.why or ", ".join(
-        dict.fromkeys(
-            f"{metric} {' -> '.join(_values(one, metric))}"
-            for one in test.profiles
-            for metric in (*one.worse, *one.better)
-        )
-    )
+    what = test.why or ", ".join(dict.fromkeys(_what(test)))
     return [file.rpartition("/")[2] + separator + rest, kernels or "-", test.result, what]

@@ -8,13 +8,27 @@ import msgspec
 
 from pytest_kernelprof.schema.diff import ProfileDiff
 from pytest_kernelprof.schema.run import Place, Test
+from pytest_kernelprof.schema.turns import (
+    At,
+    CloseRounds,
+    Go,
+    LeaveRounds,
+    OpenRounds,
+    Sampled,
+    TakeRounds,
+    Timing,
+    TimingOutcome,
+    Took,
+)
 
-Result = Literal["worse", "cannot run", "not compared", "another work", "better", "same"]
-"""What came of a test, worst first: more of an exact metric than the revision has ("worse"); the
-revision "cannot run" it; "not compared", for a reason; "another work", the two profile different
-things; fewer ("better"); the "same"."""
+Result = Literal[
+    "worse", "cannot run", "not compared", "another work", "undecided", "better", "same"
+]
+"""What came of a test, worst first: more of an exact metric than the revision has, or slower
+("worse"); the revision "cannot run" it; "not compared", for a reason; "another work", the two
+profile different things; perhaps slower ("undecided"); fewer, or faster ("better"); the "same"."""
 RESULTS: tuple[Result, ...] = (
-    *("worse", "cannot run", "not compared", "another work", "better", "same"),
+    *("worse", "cannot run", "not compared", "another work", "undecided", "better", "same"),
 )
 
 
@@ -49,6 +63,13 @@ class Launch(msgspec.Struct, frozen=True):
     cwd: str
 
 
+class Launches(msgspec.Struct, frozen=True):
+    """Of a run: how a reference is started, and how a fresh process of today's code is."""
+
+    reference: Launch
+    candidate: Launch
+
+
 class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
     """One profile on both sides.
 
@@ -58,6 +79,7 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
         worse, better: exact metrics of which there are more, and fewer.
         unknown: why a metric could not be compared, in words.
         place: the line of the test that made the call.
+        timing: how its ``cuda_time`` compares; None where it has none.
     """
 
     label: str
@@ -66,6 +88,16 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
     better: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     place: Place | None = None
+    timing: Timing | None = None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether anything is."""
+        return bool(self.worse) or self.is_timed("worse")
+
+    def is_timed(self, outcome: TimingOutcome) -> bool:
+        """Whether this came of its times."""
+        return self.timing is not None and self.timing.outcome == outcome
 
 
 class AgainstTest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -101,10 +133,16 @@ class Collect(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunTest(msgspec.Struct, frozen=True, tag=True):
-    """To the reference: run a test; ``next`` is the one after it, empty for none."""
+    """To the reference: run a test.
+
+    Attributes:
+        next: the one after it, empty for none.
+        holds: whether it holds inside of each call whose kernels can be timed.
+    """
 
     id: str
     next: str = ""
+    holds: bool = False
 
 
 class Finish(msgspec.Struct, frozen=True, tag=True):
@@ -112,7 +150,9 @@ class Finish(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """From the reference: pytest is up there."""
+    """From the reference: pytest is up there; ``cuda``: and CUDA."""
+
+    cuda: bool = False
 
 
 class Collected(msgspec.Struct, frozen=True, tag=True):
@@ -121,10 +161,12 @@ class Collected(msgspec.Struct, frozen=True, tag=True):
     Attributes:
         ids: the tests that it has.
         errors: what collection met, by node id of the file.
+        cuda: whether CUDA is up there.
     """
 
     ids: tuple[str, ...]
     errors: dict[str, str] = {}
+    cuda: bool = False
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -157,5 +199,6 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     printed: bool = False
 
 
-ToReference = Start | Collect | RunTest | Finish
-FromReference = Ready | Collected | Done | Bye | Refused
+OfACall = OpenRounds | TakeRounds | CloseRounds | LeaveRounds
+ToReference = Start | Collect | RunTest | Go | OfACall | Finish
+FromReference = Ready | Collected | At | Took | Sampled | Done | Bye | Refused

@@ -31,7 +31,7 @@ STANDS_ON: dict[str, set[str]] = {
     "limits": {"schema", "stats"},
     "baseline": {"schema", "stats", "names"},
     "report": {"schema", "stats", "names"},
-    "against": {"schema", "device", "baseline"},
+    "against": {"schema", "stats", "device", "measure", "baseline"},
 }
 BELOW = set(STANDS_ON)
 STANDS_ON["api"] = BELOW

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profile
 
+from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
-from pytest_kernelprof.report.against import against_line, failure_words, is_failed
+from pytest_kernelprof.report.against import _cells, against_line, failure_words, is_failed
+from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.against import AgainstTest, Done, Laid
-from pytest_kernelprof.schema.run import Integrity, Profile, Test
+from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour, Profile, Test
+from pytest_kernelprof.schema.turns import TimedPair, Timing
 
 LAID = Laid("main (abc1234)", "/r", "/t", "/f")
+BUSY = Conditions(contenders=(Neighbour(7, 50),))
 REACHED = ("pkg/mlp.py",)
 EXTRA = (*MLP, kernel(MUL, "aten::mul", source="/t/pkg/mlp.py:31"))
 
@@ -133,3 +138,90 @@ def test_the_line_at_the_end() -> None:
     assert not is_failed([AgainstTest("a", "same"), AgainstTest("b", "cannot run")])
     assert is_failed([AgainstTest("a", "cannot run"), AgainstTest("b", "not compared")])
     assert is_failed([])
+
+
+def timing(outcome: str, ratio: float = 1.08, **more: Any) -> Timing:
+    pair = TimedPair("candidate", ratio, 6, 100.0, 100.0 * ratio)
+    facts = {"agreeing": 4, "margin": 0.05, "old_us": 233.1, "new_us": 233.1 * ratio, **more}
+    return Timing(outcome, ratio=ratio, pairs=(pair,) * 4, **facts)  # type: ignore[arg-type]
+
+
+def row_of(told: AgainstTest) -> str:
+    return _cells(told)[-1]
+
+
+def timed(call: Timed, new: Profile | None = None, old: Profile | None = None) -> AgainstTest:
+    new, old = new or profile(MLP), old or profile(MLP)
+    done = Done("t.py::a", Test("t.py::a", (old,)), reached=REACHED)
+    return judge("t.py::a", [new], done, {"": call})
+
+
+def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
+    us = tuple(one.duration_us for one in MLP)
+    call = Timed(timing("worse"), "", us, (*us[:-1], us[-1] * 1.3))
+    told = timed(call)
+    assert told.result == "worse"
+    lines = failure_words(told, LAID.name).splitlines()
+    assert lines[0] == (
+        "cuda_time 233.1 -> 251.7us, +8.0 % in 4 of 4 pairs (margin 5 %), against main (abc1234)"
+    )
+    assert lines[1] == "  5 kernels, the same; 233.1us -> 251.7us (+8.0 %)"
+    assert len(lines) == 3
+    assert "slower" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "words"),
+    [
+        (timing("held", 1.0), "same", ""),
+        (timing("better", 0.8), "better", "-20.0 % in 4 of 4 pairs"),
+        (timing("undecided", 1.03), "undecided", "+3.0 % in 4 pairs"),
+        (timing("undecided", why="no room"), "undecided", "in 4 pairs; no room"),
+        (
+            timing("undecided", disturbed=BUSY),
+            "undecided",
+            "other processes worked on this GPU (pid 7 up to 50 %)",
+        ),
+        (Timing("not timed", "MPS"), "same", ""),
+    ],
+)
+def test_what_follows_of_times(call: Timing, result: str, words: str) -> None:
+    told = timed(Timed(call))
+    assert told.result == result
+    assert told.profiles[0].timing == call
+    assert words in row_of(told)
+
+
+def test_more_kernels_are_worse_whatever_the_times_are() -> None:
+    assert timed(Timed(timing("better", 0.8)), profile(EXTRA)).result == "worse"
+    assert timed(Timed(Timing("not timed"), "the result is x"), profile(EXTRA)).result == "worse"
+
+
+def test_other_work_is_told_and_not_judged() -> None:
+    told = timed(Timed(Timing("not timed"), "the result is x here, y there"))
+    assert (told.result, told.why) == ("another work", "the result is x here, y there")
+
+
+def test_in_another_configuration_slower_needs_all_pairs() -> None:
+    moved = tuple(replace(one, grid=(7, 7, 7)) for one in MLP)
+    assert timed(Timed(timing("worse", agreeing=3)), profile(moved)).result == "undecided"
+    assert timed(Timed(timing("worse", agreeing=4)), profile(moved)).result == "worse"
+    assert timed(Timed(timing("worse", agreeing=3))).result == "worse"
+
+
+def test_latency_is_shown_and_not_judged() -> None:
+    old, new = (profile(MLP, [around("latency", us)]) for us in (40.0, 90.0))
+    told = timed(Timed(timing("undecided", 1.03)), new, old)
+    assert "latency 45.5us -> 95.5us, not judged" in row_of(told)
+
+
+def test_a_block_has_no_times() -> None:
+    told = timed(Timed(timing("worse")), profile(MLP, one_shot=True), profile(MLP, one_shot=True))
+    assert (told.result, told.profiles[0].timing) == ("same", None)
+
+
+def test_the_line_counts_what_is_undecided_and_the_record_is_json() -> None:
+    told = timed(Timed(timing("undecided", 1.03, disturbed=BUSY)))
+    assert against_line(LAID, [told]).endswith("1 compared, 1 undecided")
+    assert not is_failed([told])
+    assert codec.decode(codec.encode(told), AgainstTest) == told

@@ -59,6 +59,9 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         json=None,
         against=None,
         against_timeout=600.0,
+        against_exact=False,
+        against_budget=None,
+        margin=None,
         update=False,
         update_new=False,
         require_snapshots=False,
@@ -80,8 +83,8 @@ def test_help_shows_each_option_and_its_ini_key(
 def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
     assert (
-        '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True): '
-        "how a test is profiled" in result.outlines
+        '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True, '
+        'margin="8%"): how a test is profiled' in result.outlines
     )
 
 
@@ -98,6 +101,8 @@ def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
         ("device", "cpu", "cpu"),
         ("undecided", "pass", "pass"),
         ("trace_dir", "kept here", "kept here"),
+        ("margin", "2 %", 0.02),
+        ("against_budget", "10min", 600.0),
         ("trace_dir", "", None),
     ],
 )

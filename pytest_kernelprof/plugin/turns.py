@@ -1,0 +1,135 @@
+"""The candidate's side of times against a revision: each measured call takes turns with the one
+that the reference holds in."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_kernelprof.against.timing import Timed, TimedCall, not_timed, time_call
+from pytest_kernelprof.against.turns import NoRounds, in_a_line
+from pytest_kernelprof.device.conditions import alone
+from pytest_kernelprof.device.presence import finish_work
+from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_kernelprof.against.budget import Budget
+    from pytest_kernelprof.against.further import Further
+    from pytest_kernelprof.against.reference import Reference
+    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
+    from pytest_kernelprof.schema.against import Done
+    from pytest_kernelprof.schema.turns import Sampled
+
+R = TypeVar("R")
+
+_AT_WORK = 2
+_SPENT = "the time for it was spent (--kernelprof-against-budget)"
+_REPEATED = "the test was repeated"
+
+
+class Turns:
+    """Runs each test on the reference, call by call, and times the calls of it.
+
+    Args:
+        times: whether anything is to be timed.
+
+    Attributes:
+        timed: what came of the calls of the test that runs, by the labels of their profiles.
+    """
+
+    def __init__(
+        self, reference: Reference, further: Further, budget: Budget, *, times: bool
+    ) -> None:
+        self.timed: dict[str, Timed] = {}
+        self._reference = reference
+        self._further = further
+        self._budget = budget
+        self._times = times
+        self._test = ""
+        self._tries = 0
+
+    def begin(self, test: str, following: str) -> None:
+        """Have the reference run a test, up to the first of its calls."""
+        self._test, self._tries = test, 0
+        self.timed.clear()
+        self._reference.begin(test, following, holds=self._times and not self._budget.is_spent)
+
+    def set_up(self) -> None:
+        """The test begins here, or is repeated: then its times are no comparison any more."""
+        self._tries += 1
+        if self._tries > 1:
+            self.timed = {label: Timed(not_timed(_REPEATED)) for label in self.timed}
+            self._reference.answer()
+
+    def answer(self) -> Done | str:
+        """What became of the test there, once it has run to its end."""
+        return self._reference.answer()
+
+    def after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
+        """Time a call, if the reference holds in the same; then the reference goes on."""
+        if test.id != self._test or not self._times:
+            return
+        at = self._reference.at
+        if at is None or at.label != call.label:
+            self._note_why(call)
+            return
+        if self._budget.is_spent:
+            self.timed[call.label] = Timed(not_timed(_SPENT))
+        else:
+            with self._budget.spending():
+                self.timed[call.label] = self._time(test, call)
+        finish_work()  # from here on the reference is at work
+        self._reference.go(holds=not self._budget.is_spent)
+
+    def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
+        more, settings = call.more, test.settings
+        asked = TimedCall(
+            test.id,
+            call.label,
+            more.work(call.result),
+            test.options.margin or settings.margin or DEFAULT_MARGIN,
+        )
+        own = _OwnRounds(more.series())
+        have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
+        return time_call(asked, own, self._reference, self._further, have)
+
+    def _note_why(self, call: MeasuredCall) -> None:
+        """Why a call is not timed that the reference does not hold in."""
+        why = call.more.why_untimed()
+        if self._tries > 1:
+            why = why or _REPEATED
+        if self._budget.is_spent:
+            why = why or _SPENT
+        self.timed[call.label] = Timed(not_timed(why or "the revision makes no such call"))
+
+
+class _OwnRounds:
+    """Rounds of this process; what goes wrong with them is an answer."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def open(self) -> None:
+        _or_no_rounds(self._series.open)
+
+    def take(self, rounds: int) -> None:
+        _or_no_rounds(partial(self._series.take, rounds))
+
+    def close(self) -> None:
+        pass
+
+    def sample(self) -> Sampled:
+        return _or_no_rounds(self._series.sample)
+
+    def leave(self) -> None:
+        _or_no_rounds(self._series.leave)
+
+
+def _or_no_rounds(step: Callable[[], R]) -> R:
+    try:
+        return step()
+    except Exception as error:
+        raise NoRounds(in_a_line(error)) from error

@@ -1,0 +1,230 @@
+"""--kernelprof-against with times: real processes that take turns, on a clock that the CPU has.
+
+In the place of ``cuda_time`` stands what the code under test says that it takes, with a little
+scatter; all else is what runs on a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from repositories import Repository
+
+from pytest_kernelprof.against import folders, reference
+from pytest_kernelprof.plugin import against as plugin
+from pytest_kernelprof.report.against import write_against
+from pytest_kernelprof.schema.against import AgainstTest, Laid
+from pytest_kernelprof.schema.turns import Timing
+
+Run = Callable[..., pytest.RunResult]
+
+OLD = """
+US = {"slow": 100.0, "quick": 100.0, "tiny": 1.0}
+def call(x): return x + 1
+def other(x): return x + 1
+def calls(): return 2
+"""
+NEW = """
+US = {"slow": 108.0, "quick": 80.0, "tiny": 1.04, "margin": 52.0}
+def call(x): return x + 1
+def other(x): return (x + 1).t()
+def calls(): return 1
+"""
+CLOCK = """
+import os, random, pytest
+from pkg import code
+from pytest_kernelprof.device import inventory
+from pytest_kernelprof.measure import more_rounds
+
+chance, up, running = random.Random(os.getpid()), [], []
+
+@pytest.fixture(autouse=True)
+def _is_running(request):
+    running[:] = [request.node.name.removeprefix("test_")]
+
+def why_untimed(device):
+    up.append(device)  # as if the call had brought CUDA up
+    return ""
+
+def times_of(taken):
+    us = code.US.get(running[0], 50.0)
+    return tuple(us * chance.gauss(1.0, 0.002) for _ in range(taken.facts.rounds))
+
+more_rounds.why_untimed, more_rounds.times_of = why_untimed, times_of
+inventory.cuda_is_up = lambda: bool(up)
+"""
+TESTS = """
+import pytest, torch
+from pkg import code
+x = torch.ones(8, 4)
+tries = []
+
+def test_same(kernel_profile):
+    kernel_profile(code.call, x)
+def test_slow(kernel_profile):
+    kernel_profile(code.call, x)
+@pytest.mark.kernelprof(margin="10%")
+def test_margin(kernel_profile):
+    kernel_profile(code.call, x)
+def test_tiny(kernel_profile):
+    kernel_profile(code.call, x)
+def test_other_work(kernel_profile):
+    kernel_profile(code.other, x)
+def test_another_number_of_calls(kernel_profile):
+    for _ in range(code.calls()):
+        kernel_profile(code.call, x)
+def test_several(kernel_profile):
+    for _ in range(3):
+        kernel_profile(code.call, x)
+    with kernel_profile.region("block"):
+        code.call(x)
+@pytest.mark.flaky(reruns=1)
+def test_repeated(kernel_profile):
+    tries.append(1)
+    kernel_profile(code.call, x)
+    assert len(tries) > 1
+def test_quick(kernel_profile):
+    kernel_profile(code.call, x)
+def test_raises(kernel_profile):
+    kernel_profile(code.call, x)
+    raise ValueError("by itself")
+"""
+
+
+@pytest.fixture
+def repository(pytester: pytest.Pytester) -> Repository:
+    made = Repository(pytester.path)
+    made.write({"pytest.ini": "[pytest]\npythonpath = .\n"})
+    made.commit({"pkg/__init__.py": "", "pkg/code.py": OLD})
+    made.write({"pkg/code.py": NEW, "tests/test_it.py": TESTS, "tests/conftest.py": CLOCK})
+    return made
+
+
+@pytest.fixture
+def against(
+    pytester: pytest.Pytester,
+    repository: Repository,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    python: str,
+) -> Run:
+    """A run of its own process; what it starts has torch loaded already."""
+    place = tmp_path_factory.mktemp("place")
+    monkeypatch.setattr(folders, "make", partial(folders.make, str(place)))
+    monkeypatch.setenv("TMPDIR", str(place))
+    for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
+        monkeypatch.setattr(f"pytest_kernelprof.measure.more_rounds.{name}", None)
+    monkeypatch.setattr("pytest_kernelprof.device.inventory.cuda_is_up", None)
+    command = reference._command
+
+    def warm(*given: object) -> list[str]:
+        words = command(*given)  # type: ignore[arg-type]
+        at = words.index(sys.executable, 1)
+        return [*words[:at], python, *words[at + 1 :]]
+
+    monkeypatch.setattr(reference, "_command", warm)
+
+    def run(*options: str) -> pytest.RunResult:
+        usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")
+        found = pytester.runpytest_inprocess(*usual, "--kernelprof-against=main", *options)
+        assert [*place.glob("kernelprof-against-*")] == []
+        return found
+
+    monkeypatch.setenv("COLUMNS", "160")
+    return run
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, AgainstTest]:
+    """What came of each test, by its name."""
+    seen: dict[str, AgainstTest] = {}
+
+    def note(terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest]) -> None:
+        seen.update({test.id.rpartition("test_")[2]: test for test in tests})
+        write_against(terminal, laid, tests)
+
+    monkeypatch.setattr(plugin, "write_against", note)
+    return seen
+
+
+def timings(test: AgainstTest) -> list[Timing | None]:
+    return [one.timing for one in test.profiles]
+
+
+def test_one_pair_clears_what_is_not_slower(against: Run, found: dict[str, AgainstTest]) -> None:
+    result = against("-p", "rerunfailures", "-k", "not slow and not quick")
+    result.assert_outcomes(passed=7, failed=1)
+    held = {name: test for name, test in found.items() if test.result == "same"}
+    assert held.keys() == {"same", "margin", "tiny", "several", "repeated"}
+    *calls, block = timings(held["several"])
+    assert block is None
+    for timing in (*timings(held["same"]), *calls):
+        assert timing is not None
+        assert (timing.outcome, timing.why, timing.margin) == ("held", "", 0.05)
+        assert [(pair.first, pair.turns) for pair in timing.pairs] == [("reference", 6)]
+    assert [one.margin for one in (*timings(held["margin"]), *timings(held["tiny"])) if one] == [
+        *(0.1, 0.1)
+    ]
+    repeated = timings(held["repeated"])[0]
+    assert repeated is not None
+    assert (repeated.outcome, repeated.why) == ("not timed", "the test was repeated")
+    assert found["another_number_of_calls"].why == "1 profiles here, 2 there"
+    assert found["other_work"].result == "another work"
+    assert found["other_work"].why.startswith(
+        "the result is float32 4x8, strides (1, 4), cpu here, "
+    )
+    result.stdout.fnmatch_lines(
+        ["against main (*): 5 compared, 1 not compared, 2 not the same work"]
+    )
+
+
+def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, AgainstTest]) -> None:
+    result = against("-k", "slow or quick or same")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.re_match_lines(
+        [
+            r"cuda_time 100\.\d -> 10[78]\.\dus, \+[78]\.\d % in 4 of 4 pairs \(margin 5 %\), "
+            r"against main \(\w+\)",
+            r"  1 operators, the same; .*",
+        ]
+    )
+    for name, outcome in (("slow", "worse"), ("quick", "better")):
+        timing = timings(found[name])[0]
+        assert timing is not None
+        assert timing.outcome == found[name].result == outcome
+        firsts = ["reference", "candidate", "reference", "candidate"]
+        assert sorted(str(pair.first) for pair in timing.pairs) == sorted(firsts)
+    result.stdout.fnmatch_lines(["against main (*): 3 compared, 1 worse, 1 better"])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--kernelprof-against-exact"], None),
+        (
+            ["--kernelprof-against-budget=0.001s"],
+            "the time for it was spent (--kernelprof-against-budget)",
+        ),
+    ],
+)
+def test_counts_alone(
+    against: Run, found: dict[str, AgainstTest], options: list[str], why: str | None
+) -> None:
+    against("-k", "several", *options).assert_outcomes(passed=1)
+    *_, last, _ = timings(found["several"])
+    assert (last and last.why) == why
+    assert found["several"].result == "same"
+
+
+def test_a_margin_below_what_pairs_can_tell_is_a_usage_error(against: Run) -> None:
+    result = against("--kernelprof-margin=1%")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--kernelprof-margin: got '1%'; expected a percentage of 2% or *"]
+    )

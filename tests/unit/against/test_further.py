@@ -1,0 +1,141 @@
+"""More pairs of processes: whose context is first, what goes wrong with them, that they stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from pytest_kernelprof.against.further import Further
+from pytest_kernelprof.against.reference import Process, Unusable
+from pytest_kernelprof.against.turns import NoRounds
+from pytest_kernelprof.against.wire import Lost, TooLong
+from pytest_kernelprof.schema.against import Collected, Done, Refused
+from pytest_kernelprof.schema.turns import At
+
+TEST = "t.py::a"
+
+
+class Double:
+    """A process that holds in the calls of a test."""
+
+    timeout_s = 5.0
+
+    def __init__(self, name: str, log: list[str], labels: Sequence[str], done: Any) -> None:
+        self.name, self.log, self.labels, self.done = name, log, list(labels), done
+        self.left: list[str] = []
+        self.cuda = False
+
+    def come_up(self) -> None:
+        self.log.append(f"{self.name} comes up")
+
+    def collect(self, files: Sequence[str]) -> Collected:
+        self.log.append(f"{self.name} collects {files[0]}")
+        return Collected((TEST,))
+
+    def run(self, test: str, following: str, *, holds: bool) -> Any:
+        assert (test, following, holds) == (TEST, "", True)
+        self.left = [*self.labels]
+        return self.go(holds=True)
+
+    def go(self, *, holds: bool) -> Any:
+        self.log.append(f"{self.name} goes")
+        if holds and self.left:
+            self.cuda = True
+            return At(self.left.pop(0), cuda=True)
+        if isinstance(self.done, Exception):
+            raise self.done
+        return self.done
+
+    def end(self) -> None:
+        self.log.append(f"{self.name} ends")
+
+    def last_words(self) -> str:
+        return ": killed"
+
+
+class Scene:
+    def __init__(self, labels: Sequence[str] = ("",), done: Any = Done(TEST)) -> None:  # noqa: B008
+        self.log: list[str] = []
+        self.labels, self.done = labels, done
+        self.further = Further(self.start, lambda side: (f"{side}.py",))
+
+    def start(self, side: str, number: int) -> Process:
+        made = Double(f"{side[0].upper()}{number}", self.log, self.labels, self.done)
+        return cast(Process, made)
+
+    def why_not(self, label: str = "") -> str:
+        with pytest.raises(NoRounds) as raised, self.further.at(["candidate"], TEST, label):
+            pass
+        return str(raised.value)
+
+
+def test_whoever_is_to_be_first_is_brought_to_the_call_before_the_other_is_started() -> None:
+    scene = Scene()
+    with scene.further.at(["candidate", "reference"], TEST, "") as pairs:
+        assert [pair.first for pair in pairs] == ["candidate", "reference"]
+        assert all(member.at == At("", cuda=True) for p in pairs for member in p.members)
+    assert scene.log == [
+        *("C1 comes up", "R4 comes up"),
+        *("C1 collects candidate.py", "C1 goes", "R4 collects reference.py", "R4 goes"),
+        *("R2 comes up", "C3 comes up"),
+        *("R2 collects reference.py", "R2 goes", "C3 collects candidate.py", "C3 goes"),
+        *("C1 goes", "R2 goes", "R4 goes", "C3 goes"),
+    ]
+
+
+def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
+    scene = Scene(["", "profile 2"])
+    for firsts in (["candidate"], ["candidate"], ["candidate", "candidate"]):
+        with scene.further.at(firsts, TEST, "profile 2") as pairs:  # type: ignore[arg-type]
+            assert len(pairs) == len(firsts)
+    assert sum("comes up" in line for line in scene.log) == 4
+    scene.further.end()
+    assert sum("ends" in line for line in scene.log) == 4
+
+
+@pytest.mark.parametrize(
+    ("done", "why"),
+    [
+        (Done(TEST, failure="CUDA out of memory"), "to the call: CUDA out of memory"),
+        (Done(TEST, skipped="no GPU"), "to the call: no GPU"),
+        (Done(TEST), "to the call: it makes no such call"),
+        (Lost("gone"), "a fresh process died (gone): killed"),
+        (TooLong("x"), "a fresh process took more than 5 s"),
+        (Unusable(Refused("strict links")), "a fresh process died (strict links): killed"),
+    ],
+)
+def test_why_one_does_not_come_to_the_call(done: Any, why: str) -> None:
+    assert Scene([], done).why_not().endswith(why)
+
+
+def test_of_a_pair_of_which_one_died_both_are_started_again_but_not_for_ever() -> None:
+    scene = Scene([], Lost("gone"))
+    assert "died (gone)" in scene.why_not()
+    assert "died (gone)" in scene.why_not()
+    assert scene.why_not() == "a fresh process died 2 times"
+
+
+def test_a_test_that_is_not_collected_and_a_process_that_cannot_be_started() -> None:
+    scene = Scene()
+    with (
+        pytest.raises(NoRounds, match="does not collect"),
+        scene.further.at(["candidate"], "t.py::b", ""),
+    ):
+        pass
+
+    def fail(side: str, number: int) -> Process:
+        raise OSError("no memory")
+
+    scene.further = Further(fail, lambda side: ())
+    assert scene.why_not() == "a fresh process cannot be started (no memory)"
+
+
+def test_one_that_dies_as_it_is_let_go_is_told_by_the_next_test() -> None:
+    scene = Scene([""], Lost("gone"))
+    with scene.further.at(["candidate"], TEST, ""):
+        pass
+    assert "C1 ends" in scene.log
+    with scene.further.at(["candidate"], TEST, "") as pairs:
+        assert pairs[0].first == "candidate"
