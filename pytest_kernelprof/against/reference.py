@@ -19,6 +19,7 @@ from pytest_kernelprof.against.mapping import Mapping
 from pytest_kernelprof.against.turns import NoRounds, Order
 from pytest_kernelprof.against.wire import Lost, TooLong, Wire
 from pytest_kernelprof.clock import now_s
+from pytest_kernelprof.device.shared_lock import tell_children
 from pytest_kernelprof.schema.against import (
     Bye,
     Collect,
@@ -103,6 +104,7 @@ class Process:
         theirs_in, out = os.pipe()
         inn, theirs_out = os.pipe()
         self._wire = Wire(inn, out, FromReference)
+        tell_children()  # so that it shares the GPU with this process, and is no stranger on it
         self._keeper = subprocess.Popen(
             _command(launch.laid.folder, self._log, (theirs_in, theirs_out)),
             stdin=subprocess.DEVNULL,

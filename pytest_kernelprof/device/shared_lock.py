@@ -221,6 +221,11 @@ class SharedLock(WholeLock):
         return note is not None and note.token in self._owners
 
 
+def tell_children() -> None:
+    """Children are told what the files of this process are called: they work for it."""
+    _identity(Real.getpid())
+
+
 @functools.cache
 def _identity(process: int) -> tuple[str, tuple[str, ...]]:
     """What the files of this process are called, which its children are told, and those of the

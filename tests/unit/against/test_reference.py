@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -10,7 +13,9 @@ import pytest
 from pytest_kernelprof.against.reference import Process, Reference, Unusable
 from pytest_kernelprof.against.turns import NoRounds
 from pytest_kernelprof.against.wire import Lost, TooLong
-from pytest_kernelprof.schema.against import Collected, Done, Refused
+from pytest_kernelprof.device import shared_lock
+from pytest_kernelprof.device.seats import PARTNER_OF
+from pytest_kernelprof.schema.against import Collected, Done, Laid, Launch, Refused
 from pytest_kernelprof.schema.turns import At
 
 KNOWN = Collected(("t.py::a", "t.py::b"), {"u.py": "ImportError: no fresh"})
@@ -164,3 +169,27 @@ def test_whose_context_was_first() -> None:
     made.start()
     made.collect(["t.py"])
     assert made.first == "candidate"
+
+
+def test_its_process_knows_that_it_works_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[dict[str, str]] = []
+
+    class Keeper:
+        def __init__(self, *_: object, env: dict[str, str], **options: object) -> None:
+            started.append(env)
+
+        def terminate(self) -> None:
+            pass
+
+        def wait(self, timeout_s: float = 0.0) -> None:
+            pass
+
+    monkeypatch.setattr("subprocess.Popen", Keeper)
+    monkeypatch.delenv(PARTNER_OF, raising=False)
+    fresh = functools.cache(shared_lock._identity.__wrapped__)
+    monkeypatch.setattr(shared_lock, "_identity", fresh)
+    launch = Launch(Laid("main", "/r", "/t", str(tmp_path)), (), "/t")
+    Process(launch, 0, (), None, 1.0).end()
+    assert started[0][PARTNER_OF].startswith(f"{os.getpid()}-")

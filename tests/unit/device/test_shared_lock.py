@@ -470,6 +470,28 @@ def test_partners_of_one_owner_that_sits_keep_each_other_out(process: Start) -> 
     assert one.does(SITS) == "True"
 
 
+def test_a_partner_that_holds_in_a_call_leaves_the_gpu_to_its_owner(process: Start) -> None:
+    """Two that take rounds in turn: the partner in a test of its own, at rest in the middle."""
+    owner, stranger = process(), process()
+    partner, other = process(token_of(owner)), process(token_of(owner))
+    owner.does(JOIN)
+    for one in (partner, other):
+        one.does(JOIN)
+        one.does("lock.stop()")
+    assert owner.does(TAKE_NOW) == "None"
+    assert pids(owner.does("lock.partners()")) == {owner.pid, partner.pid, other.pid}
+    stranger.does(JOIN_NOW)
+    assert stranger.does(SITS) == "False"
+    assert stranger.does(TAKE_NOW).startswith("NotFree")
+    owner.does(GIVE_BACK)
+    partner.does("lock.go_on(0.05, 'a test')")  # its owner sits, so it may whenever it wants
+    assert partner.does(SITS) == "True"
+    assert stranger.does(TAKE_NOW).startswith("NotFree")
+    for one in (partner, other, owner):
+        one.does(LEAVE)
+    assert stranger.does(TAKE_NOW) == "None"
+
+
 def test_a_partner_waits_for_a_stranger_that_is_alone_while_its_owner_stands(
     process: Start,
 ) -> None:
