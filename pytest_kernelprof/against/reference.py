@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.against.holding import HeldRounds
 from pytest_kernelprof.against.invocation import environment_for
 from pytest_kernelprof.against.keeper import CODE
 from pytest_kernelprof.against.mapping import Mapping
@@ -28,29 +29,19 @@ from pytest_kernelprof.schema.against import (
     Finish,
     FromReference,
     Launch,
-    OfACall,
     Ready,
     Refused,
     RunTest,
     Start,
 )
-from pytest_kernelprof.schema.turns import (
-    At,
-    CloseRounds,
-    Go,
-    LeaveRounds,
-    OpenRounds,
-    Sampled,
-    TakeRounds,
-    Took,
-)
+from pytest_kernelprof.schema.turns import At, Go
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.schema.turns import Side
+    from pytest_kernelprof.schema.turns import Sampled, Side
 
-A = TypeVar("A", Ready, Collected, Bye, Took, Sampled)
+A = TypeVar("A", Ready, Collected, Bye)
 R = TypeVar("R")
 
 _PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -72,7 +63,7 @@ class Unusable(Exception):  # noqa: N818 (a state)
         self.printed = refused.printed
 
 
-class Process:
+class Process(HeldRounds):
     """One process of the reference.
 
     Args:
@@ -92,18 +83,16 @@ class Process:
         seed: int | None,
         timeout_s: float,
     ) -> None:
-        self.timeout_s = timeout_s
         scratch = os.path.join(launch.laid.folder, "scratch", str(number))
         os.makedirs(scratch, exist_ok=True)
         self._log = os.path.join(scratch, "log")
         self._ended = False
         self._left_s = timeout_s
-        self._is_closing = False
         self.cuda = False
         mapping = Mapping(launch.laid.root, launch.laid.tree)
         theirs_in, out = os.pipe()
         inn, theirs_out = os.pipe()
-        self._wire = Wire(inn, out, FromReference)
+        super().__init__(Wire(inn, out, FromReference), timeout_s)
         tell_children()  # so that it shares the GPU with this process, and is no stranger on it
         self._keeper = subprocess.Popen(
             _command(launch.laid.folder, self._log, (theirs_in, theirs_out)),
@@ -163,57 +152,6 @@ class Process:
             Lost: as ``run``.
         """
         return self._until_it_holds(Go(holds))
-
-    def open(self) -> None:
-        """Have it open a session for rounds of the call that it holds in.
-
-        Raises:
-            NoRounds: it cannot. Lost: it is gone, or takes too long.
-        """
-        self._have(OpenRounds())
-
-    def take(self, rounds: int) -> None:
-        """Have it take rounds.
-
-        Raises:
-            NoRounds: the call raises there. Lost: as ``open``.
-        """
-        self._have(TakeRounds(rounds))
-
-    def close(self) -> None:
-        """Have it end the session and read it, and do not wait for that.
-
-        Raises:
-            Lost: it is gone.
-        """
-        self._wire.send(CloseRounds(), _SENT_S)
-        self._is_closing = True
-
-    def sample(self) -> Sampled:
-        """What the rounds took.
-
-        Raises:
-            Lost: it is gone, or takes too long.
-        """
-        sampled = self._expect(Sampled, self.timeout_s)
-        self._is_closing = False
-        return sampled
-
-    def leave(self) -> None:
-        """Have it end a session that nobody wants.
-
-        Raises:
-            Lost: it is gone, or takes too long.
-        """
-        if self._is_closing:
-            self.sample()
-        self._have(LeaveRounds())
-
-    def _have(self, asked: OfACall) -> None:
-        self._wire.send(asked, _SENT_S)
-        problem = self._expect(Took, self.timeout_s).problem
-        if problem:
-            raise NoRounds(problem)
 
     def _until_it_holds(self, asked: RunTest | Go) -> At | Done:
         begun = now_s()

@@ -23,11 +23,12 @@ HELP = "measures how far times scatter on this machine and prints the margins to
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
 _FEWEST_ROUNDS = 2
+_FEWEST_PAIRS, _USUAL_PAIRS = 4, 8
 _TIMEOUT_S = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options: rounds, processes, device, json."""
+    """Options: rounds, processes, device, pairs, json."""
     parser.add_argument(
         "--rounds",
         type=_rounds,
@@ -49,6 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="default: the GPU where there is one; on the CPU only the latency is measured",
     )
+    parser.add_argument(
+        "--pairs",
+        type=_pairs,
+        nargs="?",
+        const=_USUAL_PAIRS,
+        metavar="N",
+        help="instead, how far N pairs of processes of the same code differ that take rounds in "
+        f"turn, as --kernelprof-against has them (default: {_USUAL_PAIRS}), and the margin that "
+        "this machine bears; needs a GPU",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
 
 
@@ -58,6 +69,10 @@ def _rounds(text: str) -> int:
 
 def _processes(text: str) -> int:
     return _at_least(1, text)
+
+
+def _pairs(text: str) -> int:
+    return _at_least(_FEWEST_PAIRS, text)
 
 
 def _at_least(least: int, text: str) -> int:
@@ -74,6 +89,10 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         IncompleteProfile: a workload could not be measured.
     """
+    if chosen.pairs is not None:
+        from pytest_kernelprof.cli import noise_pairs
+
+        return noise_pairs.run(chosen)
     if chosen.processes == 1:
         answers = [_measure_here(chosen)]
     else:

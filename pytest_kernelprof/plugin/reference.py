@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from pytest_kernelprof.against.holding import serve
 from pytest_kernelprof.against.imports import (
     installed_copy,
     loaded_from_the_user,
@@ -18,7 +19,6 @@ from pytest_kernelprof.against.imports import (
 )
 from pytest_kernelprof.against.invocation import RESET
 from pytest_kernelprof.against.origins import Origins
-from pytest_kernelprof.against.turns import in_a_line
 from pytest_kernelprof.against.wire import Lost, Wire
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory, presence
@@ -32,29 +32,19 @@ from pytest_kernelprof.schema.against import (
     Collected,
     Done,
     Finish,
-    OfACall,
     Ready,
     Refused,
     RunTest,
     Start,
     ToReference,
 )
-from pytest_kernelprof.schema.turns import (
-    At,
-    CloseRounds,
-    Go,
-    OpenRounds,
-    Sampled,
-    TakeRounds,
-    Took,
-)
+from pytest_kernelprof.schema.turns import At, Go
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
     from pytest_kernelprof.against.mapping import Mapping
-    from pytest_kernelprof.measure.more_rounds import Series
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
 _LONGEST = 300
@@ -208,33 +198,11 @@ class Served:
         work = call.more.work(call.result)
         presence.stop()
         self._wire.send(At(call.label, work, inventory.cuda_is_up()))
-        series = call.more.series()
-        try:
-            while isinstance(asked := self._wire.receive(), OfACall):
-                self._serve(asked, series)
-        finally:
-            series.leave()
+        asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")
         self._holds = asked.holds
         presence.go_on()
-
-    def _serve(self, asked: OfACall, series: Series) -> None:
-        """Whatever the call raises is an answer."""
-        answer: Took | Sampled = Took()
-        try:
-            if isinstance(asked, OpenRounds):
-                series.open()
-            elif isinstance(asked, TakeRounds):
-                series.take(asked.rounds)
-            elif isinstance(asked, CloseRounds):
-                answer = series.sample()
-            else:
-                series.leave()
-        except Exception as error:
-            kind = Sampled if isinstance(asked, CloseRounds) else Took
-            answer = kind(problem=in_a_line(error))
-        self._wire.send(answer)
 
     def _reach(self, item: pytest.Item, new: list[ModuleType]) -> tuple[str, ...]:
         """The revision's files that a test comes from; what a test has loaded as it ran counts for

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.schema.turns import Side as Side
+from pytest_kernelprof.stats.noise import tolerance_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,3 +166,48 @@ def _orders(pairs: Sequence[Pair]) -> list[float]:
     sides: tuple[Side, ...] = ("candidate", "reference")
     of_each = [[pair.log_ratio for pair in pairs if pair.first == side] for side in sides]
     return [statistics.fmean(values) for values in of_each] if all(of_each) else []
+
+
+@dataclass(frozen=True, slots=True)
+class PairNoise:
+    """How pairs of processes differ that run the same code; fractions.
+
+    Attributes:
+        order: by how much the side that was started first is faster.
+        spread: standard deviation of the pairs beyond that.
+        largest: how far the pair that is farthest off is off.
+        margin: the smallest one that raises no alarm, rounded up to half a percent.
+    """
+
+    order: float
+    spread: float
+    largest: float
+    margin: float
+
+
+def noise_of(found: Sequence[tuple[Side, float]]) -> PairNoise:
+    """The noise of pairs, each with who was first and how many times as long the candidate took.
+
+    An estimate is the mean of two means of two, so it scatters half as much as pairs do. The margin
+    is beyond 99 % of all estimates, judged from so many pairs with 95 % confidence.
+
+    Raises:
+        ValueError: there are not two of each order at least.
+    """
+    logs = {
+        side: [math.log(ratio) for first, ratio in found if first == side]
+        for side in ("candidate", "reference")
+    }
+    if min(map(len, logs.values())) < PAIRS // 2:
+        raise ValueError(f"the noise of pairs needs {PAIRS // 2} of each order at least")
+    means = {side: statistics.fmean(values) for side, values in logs.items()}
+    squares = sum((v - means[side]) ** 2 for side, values in logs.items() for v in values)
+    spread = math.sqrt(squares / (len(found) - 2))
+    off = abs(statistics.fmean(means.values()))
+    needed = off + tolerance_factor(len(found) - 1) * spread / 2
+    return PairNoise(
+        order=(means["reference"] - means["candidate"]) / 2,
+        spread=spread,
+        largest=max(abs(value) for values in logs.values() for value in values),
+        margin=max(SMALLEST_MARGIN, math.ceil(math.expm1(needed) * 200) / 200),
+    )

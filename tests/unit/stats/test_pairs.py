@@ -105,3 +105,21 @@ def test_margins() -> None:
     for bad in (0.01, float("nan")):
         with pytest.raises(ValueError, match="is below 2%: processes"):
             pairs.margin_for(13.0, bad)
+
+
+def test_the_noise_of_pairs_is_the_order_and_what_is_beyond_it() -> None:
+    quiet = pairs.noise_of([("candidate", 0.99), ("reference", 1.0 / 0.99)] * 4)
+    assert quiet.order == pytest.approx(0.01, rel=0.01)
+    assert quiet.spread == pytest.approx(0.0, abs=1e-9)
+    assert (quiet.margin, quiet.largest) == (pairs.SMALLEST_MARGIN, pytest.approx(0.01, rel=0.01))
+    loud = pairs.noise_of(
+        [("candidate", 0.97), ("candidate", 1.03), ("reference", 1.03)] * 2
+        + [("reference", 0.97)] * 2
+    )
+    assert loud.spread == pytest.approx(0.034, abs=0.002)
+    assert loud.margin == pytest.approx(0.085, abs=0.01)
+
+
+def test_the_noise_of_pairs_needs_both_orders() -> None:
+    with pytest.raises(ValueError, match="2 of each order"):
+        pairs.noise_of([("candidate", 1.0)] * 8 + [("reference", 1.0)])
