@@ -73,6 +73,7 @@ class AgainstRun:
 
     Attributes:
         launches: how references, and fresh processes beside them, are started.
+        found: what came of each test, by its id.
 
     Raises:
         pytest.UsageError: there is no such code, or no place for it.
@@ -81,7 +82,7 @@ class AgainstRun:
     def __init__(self, config: pytest.Config, given: str) -> None:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        self._found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
+        self.found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
         folders.sweep()
         try:
             reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
@@ -112,20 +113,20 @@ class AgainstRun:
         sent = report.__dict__.pop(_ATTRIBUTE, None)
         if sent is not None:
             found = codec.decode(sent.encode(), AgainstTest)
-            self._found[found.id] = found
+            self.found[found.id] = found
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run of which nothing was compared has failed."""
         if session.config.getoption("collectonly", False):
             return
-        if is_failed(list(self._found.values())) and session.exitstatus == pytest.ExitCode.OK:
+        if is_failed(list(self.found.values())) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
-        write_against(terminalreporter, self.launches.reference.laid, list(self._found.values()))
+        write_against(terminalreporter, self.launches.reference.laid, list(self.found.values()))
 
 
 def _tests_of(config: pytest.Config, root: str) -> Tests:

@@ -3,11 +3,15 @@ that the reference holds in."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import structs
+
 from pytest_kernelprof.against.timing import Timed, TimedCall, not_timed, time_call
 from pytest_kernelprof.against.turns import NoRounds, in_a_line
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import finish_work
 from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
@@ -79,8 +83,11 @@ class Turns:
         if self._budget.is_spent:
             self.timed[call.label] = Timed(not_timed(_SPENT))
         else:
+            begun = now_s()
             with self._budget.spending():
-                self.timed[call.label] = self._time(test, call)
+                timed = self._time(test, call)
+            timing = structs.replace(timed.timing, took_s=now_s() - begun)
+            self.timed[call.label] = replace(timed, timing=timing)
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=not self._budget.is_spent)
 

@@ -99,6 +99,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         old_us, new_us: of the reference and the candidate, over all pairs.
         old_latency_us, new_latency_us: shown where both were measured, never judged.
         disturbed: what the GPU was like, where no verdict can stand on that.
+        took_s: how long that took, in seconds.
     """
 
     outcome: TimingOutcome
@@ -112,3 +113,4 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     old_latency_us: float = 0.0
     new_latency_us: float = 0.0
     disturbed: Conditions | None = None
+    took_s: float = 0.0

@@ -1,0 +1,333 @@
+"""Does a run against a revision cry wolf, and does it find what was planted? Seen on a GPU.
+
+Two folders with the same tests, and code that is the same or a little dearer: by more work, not by
+a pause. ``pytest --kernelprof-against=OLD`` runs in the new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import device_and_place, device_kind, met, quartiles, table
+
+# What the code does, by kind and by how much more of it there is. The planted kinds take time in
+# proportion to their work: a loop inside of a kernel, or the bytes that one moves.
+WORK = '''
+import functools, torch
+import torch.nn.functional as F
+DEVICE = {device!r}
+MORE = {more!r}
+EXTRA = {extra!r}
+SMALL = DEVICE == "cpu"
+
+def rand(*shape, dtype=torch.float16):
+    return torch.randn(*(min(n, 64) if SMALL else n for n in shape), device=DEVICE,
+                       dtype=torch.float32 if SMALL else dtype)
+
+@functools.cache
+def tensors(kind):
+    torch.manual_seed(0)
+    if kind == "decode":
+        return rand(1, 1024), rand(1024, 4096), rand(1024, 4096), rand(4096, 1024)
+    if kind == "mlp":
+        return rand(8192, 768), rand(768, 3072), rand(768, 3072), rand(3072, 768)
+    if kind == "norm":
+        return rand(8192, 2048), rand(2048), rand(2048)
+    if kind == "softmax":
+        return (rand(512, 1024),)
+    if kind == "add":
+        return rand(1024), rand(1024)
+    if kind in ("stream", "rows"):
+        return rand(16384, 4096), rand(16384, 4096)
+    return rand(1024), rand(1024)  # spin
+
+def of(n):
+    """So many rows of those that there are, and the planted share more."""
+    return int(n * 0.85 * MORE)
+
+def decode(x, gate, up, down):
+    return (F.gelu(x @ gate) * (x @ up)) @ down
+mlp = decode
+def norm(x, weight, bias):
+    return F.layer_norm(x, x.shape[-1:], weight, bias)
+def softmax(x):
+    return torch.softmax(x, -1)
+def add(x, y):
+    return x + y
+def stream(x, out):
+    n = of(x.shape[0])
+    torch.add(x[:n], 1.0, out=out[:n])
+    return out
+def rows(x, out):
+    n = of(x.shape[0])
+    torch.softmax(x[:n], -1, out=out[:n])
+    return out
+def spin(x, out):
+    if SMALL:
+        return torch.add(x, 1.0, out=out)
+    spin_kernel()[(264,)](x, out, int(12000 * MORE))
+    return out
+
+@functools.cache
+def spin_kernel():
+    from pkg.spin import kernel
+    return kernel
+
+CALLS = dict(decode=decode, mlp=mlp, norm=norm, softmax=softmax, add=add, stream=stream, rows=rows,
+             spin=spin)
+
+def call(kind, extra, *args):
+    with torch.no_grad():
+        result = CALLS[kind](*args)
+        if EXTRA and extra == 0:
+            result.mul_(1.0)
+        elif EXTRA and extra == 1 and not SMALL:
+            torch.cuda.synchronize()
+        elif EXTRA and extra == 2:
+            result.copy_(result.clone())
+        return result
+'''
+SPIN = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, out, loops):
+    at = tl.program_id(0) * 0 + tl.arange(0, 1024)
+    value = tl.load(x + at)
+    for _ in range(loops):
+        value = value * 1.0001 + 0.0001
+    tl.store(out + at, value)
+"""
+TESTS = """
+import pytest
+from pkg import work
+
+@pytest.mark.parametrize("n", range({tests}))
+def test_it(kernel_profile, n):
+    kind = {kinds!r}[n % {number}]
+    kernel_profile(work.call, kind, n % 3, *work.tensors(kind))
+"""
+# What came of each test, for this script; what reports and what serves it both read it.
+CONFTEST = """
+import json
+
+def pytest_terminal_summary(config):
+    run = config.pluginmanager.getplugin("kernelprof-against")
+    if run is not None:
+        from pytest_kernelprof.schema import codec
+        with open("found.json", "wb") as file:
+            file.write(b"[" + b",".join(map(codec.encode, run.found.values())) + b"]")
+"""
+# Without a GPU the script itself can be tried: a call takes what the code says.
+PRETEND = """
+import os, random
+from pkg import work
+from pytest_kernelprof.device import inventory
+from pytest_kernelprof.measure import more_rounds
+chance, up = random.Random(os.getpid()), []
+more_rounds.why_untimed = lambda device: up.append(1) or ""
+more_rounds.times_of = lambda taken: tuple(
+    50.0 * work.MORE * chance.gauss(1, 0.003) for _ in range(taken.facts.rounds))
+inventory.cuda_is_up = lambda: bool(up)
+"""
+MIXED = ("decode", "norm", "mlp", "softmax", "add")
+LINEAR = ("spin", "stream", "rows")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One run: its seconds, and what came of its tests."""
+
+    wall_s: float
+    tests: list[dict[str, Any]]
+
+    @property
+    def results(self) -> Counter[str]:
+        return Counter(test["result"] for test in self.tests)
+
+    @property
+    def timings(self) -> list[dict[str, Any]]:
+        profiles = (one for test in self.tests for one in test.get("profiles", ()))
+        return [one["timing"] for one in profiles if one.get("timing")]
+
+
+@dataclass(frozen=True)
+class Project:
+    """Tests of some kinds of work, whose new code does ``more``, and something ``extra``."""
+
+    folder: Path
+    kind: str
+    tests: int
+    kinds: tuple[str, ...] = MIXED
+    more: float = 1.0
+    extra: bool = False
+
+    def write(self) -> tuple[Path, Path]:
+        """Both folders, the old and the new."""
+        old, new = self.folder / "old", self.folder / "new"
+        for place, more, extra in ((old, 1.0, False), (new, self.more, self.extra)):
+            for name, text in {
+                "pytest.ini": "[pytest]\npythonpath = .\n",
+                "pkg/__init__.py": "",
+                "pkg/spin.py": SPIN,
+                "pkg/work.py": WORK.format(device=self.kind, more=more, extra=extra),
+                "tests/conftest.py": CONFTEST + (PRETEND if self.kind == "cpu" else ""),
+                "tests/test_it.py": TESTS.format(
+                    tests=self.tests, kinds=self.kinds, number=len(self.kinds)
+                ),
+            }.items():
+                path = place / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+        return old, new
+
+    def run(self, *options: str) -> Seen:
+        """Compare them."""
+        old, new = self.write()
+        plugins = [] if any(one.startswith("-n") for one in options) else ["-p", "no:xdist"]
+        command = [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins),
+            *("-p", "no:randomly", "-p", "no:benchmark", f"--kernelprof-device={self.kind}"),
+            *(f"--kernelprof-against={old}", *options),
+        ]
+        environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
+        start = time.perf_counter()
+        done = subprocess.run(
+            command, cwd=new, env=environment, capture_output=True, text=True, check=False
+        )
+        wall_s = time.perf_counter() - start
+        found = new / "found.json"
+        if done.returncode not in (0, 1) or not found.exists():
+            raise SystemExit(f"pytest failed:\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
+        for line in done.stdout.splitlines():
+            if line.startswith("against "):
+                print(f"  {line} [{wall_s:.0f} s]", flush=True)
+        return Seen(wall_s, json.loads(found.read_text()))
+
+
+def told_of(seen: Seen) -> str:
+    """How far the ratios of all tests reach, and why times were not had."""
+    ratios = [one["ratio"] for one in seen.timings if one.get("pairs")]
+    why = Counter(one.get("why", "") for one in seen.timings if one.get("why"))
+    words = [f"{why[one]}x {one}" for one in why]
+    if ratios:
+        middle = (statistics.median(ratios) - 1) * 100
+        low, high = ((value - 1) * 100 for value in (min(ratios), max(ratios)))
+        words.insert(0, f"ratios {low:+.1f} .. {middle:+.1f} .. {high:+.1f} %")
+    return "; ".join(words)
+
+
+class Parts:
+    """The parts of the benchmark: each runs, and adds its rows."""
+
+    def __init__(self, folder: Path, kind: str, scale: float) -> None:
+        self.folder, self.kind, self.scale = folder, kind, scale
+        self.rows: list[list[str]] = []
+
+    def number(self, tests: int) -> int:
+        return max(len(MIXED), int(tests * self.scale))
+
+    def project(self, name: str, tests: int, **more: Any) -> Project:
+        return Project(self.folder / name, self.kind, tests, **more)
+
+    def say(self, what: str, found: object, asked: str, ok: bool) -> None:
+        self.rows.append([what, str(found), asked, met(ok)])
+
+    def same(self) -> None:
+        """The same code raises no alarm; and what a timed test costs."""
+        project = self.project("same", self.number(300))
+        seen = self._unchanged("same code", project.run())
+        took = [one["took_s"] for one in seen.timings if len(one.get("pairs", ())) == 1]
+        low, middle, high = quartiles(took or [0.0])
+        found = f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+        self.say("seconds of turns a test, median [quartiles]", found, "0.15", middle <= 0.15)
+
+    def workers(self) -> None:
+        """Nor do four workers on one GPU."""
+        options = ("-n4", "-o", "kernelprof_spread_workers=false")
+        project = self.project("workers", self.number(300))
+        self._unchanged("same code, -n 4", project.run(*options))
+
+    def _unchanged(self, what: str, seen: Seen) -> Seen:
+        found = seen.results
+        print(f"  {told_of(seen)}")
+        most = max(1, len(seen.tests) * 6 // 300)
+        self.say(f"{what}: worse", found["worse"], "0", not found["worse"])
+        others = len(seen.tests) - found["same"] - found["undecided"]
+        self.say(f"{what}: changed in any way", others, "0", not others)
+        self.say(
+            f"{what}: undecided", found["undecided"], f"at most {most}", found["undecided"] <= most
+        )
+        timed = sum(bool(one.get("pairs")) for one in seen.timings)
+        self.say(f"{what}: timed", timed, f"{len(seen.tests)}", timed == len(seen.tests))
+        return seen
+
+    def planted(self) -> None:
+        """8 % more work is found."""
+        project = self.project("planted", self.number(100), kinds=LINEAR, more=1.08)
+        self._found("8 % more", project.run(), 0.98)
+
+    def extra(self) -> None:
+        """A kernel, a wait, a copy more is found each time."""
+        project = self.project("extra", 3 * len(MIXED), extra=True)
+        seen = project.run()
+        for i, extra in enumerate(("kernel", "sync", "copy")):
+            of_these = [one for one in seen.tests if int(one["id"].split("[")[1][:-1]) % 3 == i]
+            worse = sum(one["result"] == "worse" for one in of_these)
+            asked = 0 if extra == "sync" and self.kind == "cpu" else len(of_these)
+            self.say(f"a {extra} more: worse", worse, str(asked), worse == asked)
+
+    def fine(self) -> None:
+        """At a margin of 2 %: 4 % more is found, and the same code raises no alarm."""
+        option = "--kernelprof-margin=2%"
+        project = self.project("fine", self.number(100), kinds=LINEAR, more=1.04)
+        self._found("4 % more at a margin of 2 %", project.run(option), 0.95)
+        seen = self.project("fine-same", self.number(100)).run(option)
+        print(f"  {told_of(seen)}")
+        worse = seen.results["worse"]
+        self.say("same code at a margin of 2 %: worse", worse, "0", not worse)
+
+    def _found(self, what: str, seen: Seen, least: float) -> None:
+        print(f"  {told_of(seen)}")
+        worse, wanted = seen.results["worse"], least * len(seen.tests)
+        asked = f"{least:.0%} of {len(seen.tests)}"
+        self.say(f"{what}: worse", worse, asked, worse >= wanted)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parts = ("same", "workers", "planted", "extra", "fine")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of tests")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the tests")
+    options = parser.parse_args()
+    kind = device_kind(options.device)
+    print(device_and_place(kind, "pytest", "pytest-xdist", "pytest-kernelprof", "triton"))
+    if kind == "cpu":
+        print("Without a GPU times are pretended: this tries the script alone.")
+    with tempfile.TemporaryDirectory() as folder:
+        found = Parts(Path(folder), kind, 0.1 if options.quick else options.scale)
+        for part in options.parts:
+            begun = time.perf_counter()
+            print(f"{part}: {getattr(Parts, part).__doc__}", flush=True)
+            getattr(found, part)()
+            print(f"  {time.perf_counter() - begun:.0f} s", flush=True)
+    print()
+    print(table(["what", "found", "asked", "met"], found.rows))
+
+
+if __name__ == "__main__":
+    main()
