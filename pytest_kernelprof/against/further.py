@@ -94,6 +94,17 @@ class Member(RoundsOfProcess):
             with contextlib.suppress(NoRounds):
                 self._have(lambda process: process.go(holds=False))
 
+    def begin_to_finish(self) -> None:
+        """Have it end its fixtures, and do not wait for that."""
+        if self._process is not None:
+            self._process.begin_to_finish()
+
+    def finish(self) -> None:
+        """End it when it has ended its fixtures."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.finish()
+
     def end(self) -> None:
         """End it as it stands."""
         process, self._process = self._process, None
@@ -191,6 +202,14 @@ class Further:
             for pair in chosen:
                 for member in pair.members:
                     member.let_go()
+
+    def finish(self) -> None:
+        """End all when they have ended their fixtures, which they do at the same time."""
+        members = [member for pair in self._pairs.values() for member in pair.members]
+        for member in members:
+            member.begin_to_finish()
+        for member in members:
+            member.finish()
 
     def end(self) -> None:
         """End all."""

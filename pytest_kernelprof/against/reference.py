@@ -86,7 +86,7 @@ class Process(HeldRounds):
         scratch = os.path.join(launch.laid.folder, "scratch", str(number))
         os.makedirs(scratch, exist_ok=True)
         self._log = os.path.join(scratch, "log")
-        self._ended = False
+        self._ended = self._is_finishing = False
         self._left_s = timeout_s
         self.cuda = False
         mapping = Mapping(launch.laid.root, launch.laid.tree)
@@ -164,10 +164,17 @@ class Process(HeldRounds):
             raise Lost(f"it says {type(answer).__name__} where a call or the end is due")
         return answer
 
+    def begin_to_finish(self) -> None:
+        """Have it end its fixtures, and do not wait for that."""
+        if not self._is_finishing:
+            self._is_finishing = True
+            with contextlib.suppress(Lost):
+                self._wire.send(Finish(), _SENT_S)
+
     def finish(self) -> None:
         """Have it end its fixtures, and end it."""
+        self.begin_to_finish()
         with contextlib.suppress(Lost, Unusable):
-            self._wire.send(Finish(), _SENT_S)
             self._expect(Bye, self.timeout_s)
             with contextlib.suppress(subprocess.TimeoutExpired):  # it tidies up behind itself
                 self._keeper.wait(_END_S)

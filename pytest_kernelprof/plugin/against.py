@@ -159,6 +159,7 @@ class AgainstTests:
         self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
         self._turns: Turns | None = None
+        self._further: Further | None = None
         self._running = ""
         self._found: dict[str, AgainstTest] = {}
 
@@ -170,7 +171,7 @@ class AgainstTests:
         self._seed, self._path = _seed(self._config), sys.path[:]
         start = partial(self._process, "reference", 0)
         self._reference = Reference(start, inventory.cuda_is_up)
-        further = Further(self._process, self._files.__getitem__)
+        self._further = further = Further(self._process, self._files.__getitem__)
         self._config.add_cleanup(further.end)
         self._config.add_cleanup(self._reference.end)
         self._turns = Turns(self._reference, further, self._budget(), times=self._is_timed())
@@ -289,6 +290,8 @@ class AgainstTests:
         if self._reference is None:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            if self._further is not None:
+                self._further.finish()
             self._reference.finish()
         self._reference.end()
 

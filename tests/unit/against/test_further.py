@@ -51,6 +51,12 @@ class Double:
     def end(self) -> None:
         self.log.append(f"{self.name} ends")
 
+    def begin_to_finish(self) -> None:
+        self.log.append(f"{self.name} is to finish")
+
+    def finish(self) -> None:
+        self.log.append(f"{self.name} finishes")
+
     def last_words(self) -> str:
         return ": killed"
 
@@ -91,8 +97,14 @@ def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
         with scene.further.at(firsts, TEST, "profile 2") as pairs:  # type: ignore[arg-type]
             assert len(pairs) == len(firsts)
     assert sum("comes up" in line for line in scene.log) == 4
-    scene.further.end()
-    assert sum("ends" in line for line in scene.log) == 4
+    del scene.log[:]
+    scene.further.finish()
+    each = ("C1", "R2", "C3", "R4")
+    assert scene.log == [f"{one} is to finish" for one in each] + [
+        f"{one} finishes" for one in each
+    ]
+    scene.further.end()  # as cleanup
+    assert len(scene.log) == 8
 
 
 @pytest.mark.parametrize(
