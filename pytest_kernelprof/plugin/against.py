@@ -24,7 +24,8 @@ from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.errors import LimitExceeded
-from pytest_kernelprof.plugin.keys import AFTER_CALL, TAKEN
+from pytest_kernelprof.plugin.fixture import KernelprofWarning
+from pytest_kernelprof.plugin.keys import AFTER_CALL, SETTINGS, TAKEN
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.against import failure_words, is_failed, write_against
 from pytest_kernelprof.schema import codec
@@ -120,7 +121,9 @@ class AgainstRun:
         """A run of which nothing was compared has failed."""
         if session.config.getoption("collectonly", False):
             return
-        if is_failed(list(self.found.values())) and session.exitstatus == pytest.ExitCode.OK:
+        warn_only = session.config.stash[SETTINGS].warn_only
+        failed = is_failed(list(self.found.values()), warn_only=warn_only)
+        if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     @pytest.hookimpl(trylast=True)
@@ -265,6 +268,9 @@ class AgainstTests:
         if found.result == "worse":
             place = next(one.place for one in found.profiles if one.is_worse)
             words = failure_words(found, self._launches.reference.laid.name)
+            if self._settings.warn_only:
+                item.warn(KernelprofWarning(words))
+                return
             raise LimitExceeded(words, pytrace=False, place=place)
 
     def note_failed(self, item: pytest.Item) -> None:

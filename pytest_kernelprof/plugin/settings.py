@@ -218,7 +218,7 @@ OPTIONS = (
     Option(
         "warn_only",
         _FLAG,
-        "warn of broken limits and snapshots instead of failing tests",
+        "warn of broken limits and snapshots, and of what is worse than a revision; fail nothing",
         default=False,
     ),
     Option(

@@ -135,10 +135,11 @@ def against_line(laid: Laid, tests: Sequence[AgainstTest]) -> str:
     return f"against {laid.name}: {', '.join(told)}"
 
 
-def is_failed(tests: Sequence[AgainstTest]) -> bool:
-    """Whether the run has failed by it: something is worse, or nothing could be compared."""
+def is_failed(tests: Sequence[AgainstTest], *, warn_only: bool = False) -> bool:
+    """Whether the run has failed by it: something is worse, unless that is only warned of, or
+    nothing could be compared."""
     results = {test.result for test in tests}
-    return "worse" in results or not results & set(_COMPARED)
+    return ("worse" in results and not warn_only) or not results & set(_COMPARED)
 
 
 def _what(test: AgainstTest) -> Iterator[str]:

@@ -28,12 +28,14 @@ OLD = """
 US = {"slow": 100.0, "quick": 100.0, "tiny": 1.0}
 def call(x): return x + 1
 def other(x): return x + 1
+def more(x): return x + 1
 def calls(): return 2
 """
 NEW = """
 US = {"slow": 108.0, "quick": 80.0, "tiny": 1.04, "margin": 52.0}
 def call(x): return x + 1
 def other(x): return (x + 1).t()
+def more(x): return x + 1 + 1
 def calls(): return 1
 """
 CLOCK = """
@@ -89,6 +91,8 @@ def test_repeated(kernel_profile):
     tries.append(1)
     kernel_profile(code.call, x)
     assert len(tries) > 1
+def test_more(kernel_profile):
+    kernel_profile(code.more, x)
 def test_quick(kernel_profile):
     kernel_profile(code.call, x)
 def test_raises(kernel_profile):
@@ -158,7 +162,7 @@ def timings(test: AgainstTest) -> list[Timing | None]:
 
 
 def test_one_pair_clears_what_is_not_slower(against: Run, found: dict[str, AgainstTest]) -> None:
-    result = against("-p", "rerunfailures", "-k", "not slow and not quick")
+    result = against("-p", "rerunfailures", "-k", "not slow and not quick and not more")
     result.assert_outcomes(passed=7, failed=1)
     held = {name: test for name, test in found.items() if test.result == "same"}
     assert held.keys() == {"same", "margin", "tiny", "several", "repeated"}
@@ -203,23 +207,16 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, Agains
     result.stdout.fnmatch_lines(["against main (*): 3 compared, 1 worse, 1 better"])
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["--kernelprof-against-exact"], None),
-        (
-            ["--kernelprof-against-budget=0.001s"],
-            "the time for it was spent (--kernelprof-against-budget)",
-        ),
-    ],
-)
-def test_counts_alone(
-    against: Run, found: dict[str, AgainstTest], options: list[str], why: str | None
-) -> None:
-    against("-k", "several", *options).assert_outcomes(passed=1)
-    *_, last, _ = timings(found["several"])
-    assert (last and last.why) == why
-    assert found["several"].result == "same"
+def test_counts_alone_and_only_warned_of(against: Run, found: dict[str, AgainstTest]) -> None:
+    result = against(
+        "-k", "several or more", "--kernelprof-against-exact", "--kernelprof-warn-only"
+    )
+    result.assert_outcomes(passed=2, warnings=1)
+    assert result.ret == pytest.ExitCode.OK
+    assert timings(found["several"]) == [None] * 4
+    assert (found["several"].result, found["more"].result) == ("same", "worse")
+    result.stdout.fnmatch_lines(["*KernelprofWarning: kernels: 2 > 1 of main (*)"])
+    result.stdout.fnmatch_lines(["against main (*): 2 compared, 1 worse"])
 
 
 def test_a_margin_below_what_pairs_can_tell_is_a_usage_error(against: Run) -> None:

@@ -265,6 +265,19 @@ def test_where_the_driver_numbers_otherwise_nobody_is_known(
     assert in_company(resting={OTHER, THIRD}, partners={OTHER}).contended
 
 
+@pytest.mark.parametrize(("use", "contended"), [({OTHER: 50, THIRD: 40}, False), ({7: 9}, True)])
+def test_where_the_driver_numbers_otherwise_as_many_as_are_timed_are_taken_to_be_those(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, use: dict[int, int], contended: bool
+) -> None:
+    monkeypatch.setattr(nvml, "_in_first_pid_namespace", lambda: False)
+    driver.processes, driver.use = {OTHER, THIRD}, {OTHER: 50, THIRD: 40, **use}
+    with watch(GPU, at_work=2) as looking:
+        time.sleep(0.03)
+        looking.block(12)
+    assert looking.conditions().contended == contended
+    assert bool(driver.pulses) == contended
+
+
 # What the driver is asked.
 
 LOOK = ["CurrentClocksEventReasons", "ClockInfo", "FieldValues"]
