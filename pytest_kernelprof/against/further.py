@@ -125,6 +125,11 @@ class Member(RoundsOfProcess):
             if isinstance(error, TooLong):
                 raise NoRounds(f"a fresh process took more than {process.timeout_s:g} s") from None
             raise NoRounds(f"a fresh process died ({error}){words}") from None
+        except NoRounds:
+            raise
+        except BaseException:  # Ctrl-C, a time limit: its answer would be taken for another's
+            self.end()
+            raise
 
 
 class FurtherPair:

@@ -277,6 +277,7 @@ class Reference(RoundsOfProcess):
         self._deaths = 0
         self._why_unusable = ""
         self._process: Process | None = None
+        self._was_interrupted = False
         self._test = ""
         self._answer: Done | str = ""
         self.collected = Collected(())
@@ -315,6 +316,10 @@ class Reference(RoundsOfProcess):
     def begin(self, test: str, following: str, *, holds: bool = False) -> None:
         """Have it run a test, up to a call inside of which it holds or to its end."""
         self.at, self._test = None, test
+        if self._was_interrupted:
+            self._was_interrupted = False
+            self.start()
+            self.collect(self._files)
         if self._process is None:
             self._answer = self._why_unusable
         elif test not in self.collected.ids:
@@ -342,6 +347,9 @@ class Reference(RoundsOfProcess):
         except Lost as error:
             self._answer = self._died(error, f"it ran {self._test}")
             return
+        except BaseException:
+            self._interrupt()
+            raise
         self._look()
         if isinstance(answer, At):
             self.at = answer
@@ -358,6 +366,19 @@ class Reference(RoundsOfProcess):
             self.at = None
             self._answer = self._died(error, f"it took rounds of {self._test}")
             raise NoRounds(self._answer) from None
+        except NoRounds:
+            raise
+        except BaseException:
+            self._interrupt()
+            raise
+
+    def _interrupt(self) -> None:
+        """A time limit of the test, or Ctrl-C, between what was asked and its answer: nobody may
+        take that for the answer to something else. It is started again for the next test."""
+        self.end()
+        self.at = None
+        self._was_interrupted = True
+        self._answer = "the test was interrupted here as the reference was at work"
 
     def _look(self) -> None:
         if self._process is not None:

@@ -173,7 +173,7 @@ def _in_turn(
         reference.close()  # they read at the same time
         candidate.close()
         return candidate.sample(), reference.sample()
-    except BaseException:
+    except NoRounds:  # at Ctrl-C nobody is waited for
         for side in sides.values():
             with contextlib.suppress(NoRounds):
                 side.leave()

@@ -222,10 +222,11 @@ class AgainstTests:
             self._running = item.nodeid
             self._turns.begin(item.nodeid, self._following(item, nextitem))
         try:
-            return (yield)
-        finally:
+            done = yield
             if self._running and self._turns is not None:
                 self._turns.answer()
+            return done
+        finally:  # at Ctrl-C nobody waits for the reference
             self._running = ""
             self._found.pop(item.nodeid, None)
 

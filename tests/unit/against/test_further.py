@@ -44,7 +44,7 @@ class Double:
         if holds and self.left:
             self.cuda = True
             return At(self.left.pop(0), cuda=True)
-        if isinstance(self.done, Exception):
+        if isinstance(self.done, BaseException):
             raise self.done
         return self.done
 
@@ -151,3 +151,10 @@ def test_one_that_dies_as_it_is_let_go_is_told_by_the_next_test() -> None:
     assert "C1 ends" in scene.log
     with scene.further.at(["candidate"], TEST, "") as pairs:
         assert pairs[0].first == "candidate"
+
+
+def test_an_interrupt_ends_the_one_that_was_asked() -> None:
+    scene = Scene([], KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt), scene.further.at(["candidate"], TEST, ""):
+        pass
+    assert scene.log[-1] == "C1 ends"

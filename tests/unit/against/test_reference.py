@@ -57,7 +57,7 @@ class Double:
 
     def _answer(self) -> object:
         answer = next(self.answers)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 
@@ -193,3 +193,22 @@ def test_its_process_knows_that_it_works_for_this_one(
     launch = Launch(Laid("main", "/r", "/t", str(tmp_path)), (), "/t")
     Process(launch, 0, (), None, 1.0).end()
     assert started[0][PARTNER_OF].startswith(f"{os.getpid()}-")
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, pytest.fail.Exception])
+def test_an_interrupt_leaves_no_answer_behind_that_is_taken_for_another(
+    interrupt: type[BaseException],
+) -> None:
+    for steps in ((interrupt(),), (At(""), interrupt())):
+        first = Double(KNOWN, *cast(Any, steps))
+        made = reference(first, Double(KNOWN, Done("t.py::b")))
+        with pytest.raises(interrupt):
+            _begin_and_open(made)
+        assert first.ended == 1
+        assert "was interrupted here" in str(made.answer())
+        assert run(made, "t.py::b", "") == Done("t.py::b")
+
+
+def _begin_and_open(made: Reference) -> None:
+    made.begin("t.py::a", "", holds=True)
+    made.open()
