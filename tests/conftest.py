@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import pkgutil
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from importlib import metadata as packages
 from pathlib import Path
+from typing import Any
 
+import pluggy
 import pytest
 import warm_python
 from filelock import FileLock
@@ -42,15 +45,50 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+TRACER = pytest.StashKey[Any]()
+
+
 @contextmanager
-def untraced() -> Iterator[None]:
-    """Coverage looks away: torch loads half as long again when each of its lines is looked at."""
-    tracer = sys.gettrace()
-    sys.settrace(None)
+def traced(tracer: Any) -> Iterator[None]:
+    """Coverage, or nobody, looks at each line: all code takes twice as long then, pytest's and
+    torch's, too."""
+    before = sys.gettrace()
+    sys.settrace(tracer)
     try:
         yield
     finally:
-        sys.settrace(tracer)
+        sys.settrace(before)
+
+
+def untraced() -> AbstractContextManager[None]:
+    return traced(None)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ours is loaded by now: what follows are the test files."""
+    with untraced():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Of a test only fixtures and the function itself are looked at, not how pytest gets there."""
+    session.config.stash[TRACER] = sys.gettrace()
+    with untraced():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    with traced(request.config.stash.get(TRACER, None)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    with traced(pyfuncitem.config.stash.get(TRACER, None)):
+        return (yield)
 
 
 def load() -> None:
@@ -70,6 +108,16 @@ def load() -> None:
         # And what it loads when it first compiles.
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
         importlib.import_module("torch._inductor.compile_fx")
+    forget_loggers()
+
+
+def forget_loggers() -> None:
+    """In each phase of each test pytest goes twice through all loggers that there are, for those
+    that do not propagate: torch's, 380 with 80 of that kind, were half of a small test."""
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.propagate = True  # what pytest is after
+    logging.root.manager.loggerDict.clear()
 
 
 class Installed(packages.PathDistribution):
@@ -100,9 +148,39 @@ NOT_UNASKED = (
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """An inner run loads these plugins only where it names them."""
+    """An inner run loads these plugins only where it names them, and is looked at where we are."""
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in NOT_UNASKED))
+    run, tracer = pytester.inline_run, sys.gettrace()
+
+    def inline_run(*args: Any, plugins: Sequence[object] = (), **options: Any) -> Any:
+        with untraced():
+            return run(*args, plugins=[*plugins, OurHooks(tracer)], **options)
+
+    monkeypatch.setattr(pytester, "inline_run", inline_run)
     return pytester
+
+
+class OurHooks:
+    """A plugin of an inner run: coverage looks at the hooks that this package has a part in, and
+    at what they call, which fixtures and tests are among."""
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self._before: list[Any] = []
+
+    def pytest_plugin_registered(self, plugin: object, manager: pytest.PytestPluginManager) -> None:
+        if plugin is self:
+            manager.add_hookcall_monitoring(self._begin, self._end)
+
+    def _begin(self, name: str, hooks: Sequence[pluggy.HookImpl], arguments: object) -> None:
+        self._before.append(sys.gettrace())
+        if any(hook.function.__module__.startswith("pytest_kernelprof.") for hook in hooks):
+            sys.settrace(self._tracer)
+
+    def _end(self, outcome: object, name: str, *_: object) -> None:
+        before = self._before.pop()
+        # What was left to be done at the end follows.
+        sys.settrace(self._tracer if name == "pytest_unconfigure" else before)
 
 
 @pytest.fixture(autouse=True)
