@@ -38,9 +38,9 @@ def main() -> None:
         for name in options.traces[:5] if options.quick else options.traces:
             whole, healthy = as_noted_today(document(name)), facts_of(recorded(name))
             for kind, make in KINDS.items():
-                for events in make(whole["traceEvents"], random.Random(options.seed)):
+                for case in make(whole["traceEvents"], random.Random(options.seed)):
                     done, _ = outcome(
-                        Path(folder) / "faulty.json", {**whole, "traceEvents": events}, healthy
+                        Path(folder) / "faulty.json", {**whole, "traceEvents": case()}, healthy
                     )
                     found[kind][done] += 1
                     if done == "silent":

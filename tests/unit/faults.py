@@ -9,6 +9,7 @@ import copy
 import random
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,8 @@ from pytest_kernelprof.errors import TraceError
 
 Outcome = Literal["told", "harmless", "shown", "silent"]
 Facts = dict[str, object]
-Faulty = Iterator[list[Event]]
+Faulty = Iterator[Callable[[], list[Event]]]
+"""The cases of a fault, each made when it is called: of thousands a test tries a few."""
 
 ACTIVITIES = ("kernel", "gpu_memcpy", "gpu_memset")
 NUMBERS = (
@@ -140,7 +142,7 @@ def _each(
 
     def faulty(events: list[Event], _: random.Random) -> Faulty:
         for victim in choose(events):
-            yield harm(events, victim)
+            yield partial(harm, events, victim)
 
     return faulty
 
@@ -153,7 +155,7 @@ def _once(
     def faulty(events: list[Event], _: random.Random) -> Faulty:
         after = harm(events)
         if len(after) != len(events):
-            yield after
+            yield lambda: after
 
     return faulty
 
@@ -174,9 +176,13 @@ def _swapped(*categories: str) -> Callable[[list[Event], random.Random], Faulty]
                 other = chance.choice(others)
                 one = {**victim, "args": {**victim["args"], "correlation": id_of(other)}}
                 two = {**other, "args": {**other["args"], "correlation": id_of(victim)}}
-                yield [one if e is victim else two if e is other else e for e in events]
+                yield partial(_replaced, events, {id(victim): one, id(other): two})
 
     return faulty
+
+
+def _replaced(events: list[Event], new: dict[int, Event]) -> list[Event]:
+    return [new.get(id(one), one) for one in events]
 
 
 def _later(by: float) -> Callable[[list[Event], Event], list[Event]]:
@@ -192,13 +198,14 @@ def _arrows(events: list[Event]) -> list[Event]:
 
 
 def _shuffled(events: list[Event], chance: random.Random) -> Faulty:
-    yield chance.sample(events, len(events))
+    yield lambda: chance.sample(events, len(events))
 
 
 def _tail(events: list[Event], chance: random.Random) -> Faulty:
     """The file ends early, and something closed its brackets."""
     for _ in range(8):
-        yield events[: chance.randrange(len(events) // 4, len(events))]
+        end = chance.randrange(len(events) // 4, len(events))
+        yield partial(events.__getitem__, slice(end))
 
 
 def _rounds(events: list[Event]) -> list[Event]:

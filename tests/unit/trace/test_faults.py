@@ -3,12 +3,13 @@ principle stands here by name. All cases, with their shares: ``python benchmarks
 
 from __future__ import annotations
 
+import functools
 import random
 from pathlib import Path
 
 import pytest
-from corpus import NAMES, document, recorded
-from faults import KINDS, as_noted_today, facts_of, outcome
+from corpus import NAMES, Document, document, recorded
+from faults import KINDS, Facts, as_noted_today, facts_of, outcome
 
 SOME = ("memory", "cold_add", "syncs_nosync", "graph_twice_a_round", "linear", "triton", "copies")
 
@@ -33,14 +34,19 @@ NOT_SEEN = {
 }
 
 
+@functools.cache
+def healthy(name: str) -> tuple[Document, Facts]:
+    return as_noted_today(document(name)), facts_of(recorded(name))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_is_told_or_changes_nothing(tmp_path: Path, kind: str) -> None:
     chance = random.Random(kind)
     for name in SOME:
-        whole, healthy = as_noted_today(document(name)), facts_of(recorded(name))
+        whole, facts = healthy(name)
         cases = list(KINDS[kind](whole["traceEvents"], chance))
-        for events in chance.sample(cases, min(1, len(cases))):
-            done, wrong = outcome(tmp_path / "f.json", {**whole, "traceEvents": events}, healthy)
+        for case in chance.sample(cases, min(1, len(cases))):
+            done, wrong = outcome(tmp_path / "f.json", {**whole, "traceEvents": case()}, facts)
             assert done != "silent" or set(wrong) <= NOT_SEEN.get(kind, set()), name
 
 
@@ -48,16 +54,16 @@ def test_a_fault_is_told_or_changes_nothing(tmp_path: Path, kind: str) -> None:
 def test_a_healthy_trace_raises_no_alarm_however_its_events_are_ordered(
     tmp_path: Path, name: str
 ) -> None:
-    whole, healthy = as_noted_today(document(name)), facts_of(recorded(name))
+    whole, facts = healthy(name)
     for kind in ("events shuffled", "all arrows lost"):
-        for events in KINDS[kind](whole["traceEvents"], random.Random(name)):
-            done, _ = outcome(tmp_path / "f.json", {**whole, "traceEvents": events}, healthy)
+        for case in KINDS[kind](whole["traceEvents"], random.Random(name)):
+            done, _ = outcome(tmp_path / "f.json", {**whole, "traceEvents": case()}, facts)
             assert done == "harmless"
 
 
 def test_each_kind_of_fault_befalls_some_recorded_trace() -> None:
     idle = set(KINDS)
     for name in NAMES:
-        events = as_noted_today(document(name))["traceEvents"]
+        events = healthy(name)[0]["traceEvents"]
         idle -= {kind for kind in idle if next(KINDS[kind](events, random.Random(0)), None)}
     assert idle == set()
