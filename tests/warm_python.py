@@ -19,6 +19,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -138,6 +139,7 @@ def _become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
+    tempfile.tempdir = None  # where TMPDIR says, which may be another by now
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, 1, encoding="utf-8", closefd=False)
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))

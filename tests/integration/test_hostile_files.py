@@ -127,7 +127,7 @@ def folders_in_memory() -> set[Path]:
 
 
 def test_nothing_is_left_behind_when_files_are_closed_and_folders_removed(
-    pytester: pytest.Pytester,
+    pytester: pytest.Pytester, run_apart: Callable[..., pytest.RunResult]
 ) -> None:
     """In a process of its own, with a temporary folder of its own."""
     (pytester.path / "temporary").mkdir()
@@ -155,9 +155,8 @@ def test_removed(kernel_profile):
     )
     with pytest.MonkeyPatch.context() as here:
         here.setenv("TMPDIR", str(pytester.path / "temporary"))
-        result = pytester.runpytest_subprocess(
-            *("-p", "no:cacheprovider", "--kernelprof-device=cpu", "--capture=sys"),
-            f"--basetemp={pytester.path}/base",
+        result = run_apart(
+            *("--kernelprof-device=cpu", "--capture=sys", f"--basetemp={pytester.path}/base")
         )
     result.assert_outcomes(passed=3, xfailed=1, failed=1)
     assert not (pytester.path / "temporary").exists()

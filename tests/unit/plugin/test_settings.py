@@ -70,14 +70,14 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
     )
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 def test_help_shows_each_option_and_its_ini_key(
-    pytester: pytest.Pytester, option: Any, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = pytester.runpytest_inprocess("--help").stdout.str()
-    assert option.key in shown
-    assert (option.flag in shown) == option.on_command_line
+    for option in OPTIONS:
+        assert option.key in shown
+        assert (option.flag in shown) == option.on_command_line, option.name
 
 
 def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
