@@ -7,9 +7,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
@@ -26,8 +25,7 @@ _UNSET: Any = object()
 Key = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """One promise about a profile or, of those that compare, about two callables.
 
     Attributes:
@@ -89,8 +87,7 @@ class Limit:
         return measured and source in METRICS[self.metric].sources
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class Kind(NamedTuple):
     """A kind of limit: how it is written, and how a ``Limit`` is made of the arguments.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import KINDS, parse_limit
@@ -27,8 +26,7 @@ _OURS = frozenset({*KINDS, OPTIONS_MARKER})
 _COMPARING = frozenset({"kernel_profile", "kernel_benchmark"})
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """What the markers of a test say.
 
     Attributes:

@@ -18,6 +18,7 @@ from pytest_kernelprof.errors import (
     ProfilerUnavailable,
 )
 from pytest_kernelprof.measure.completeness import require_clock
+from pytest_kernelprof.plugin.benchmark_there import HAS_BENCHMARK, timed_by_benchmark
 from pytest_kernelprof.plugin.keys import TEST
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import check_option
@@ -36,12 +37,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
 
-PLUGIN = "kernelprof-benchmark"
 _FIXTURE = "kernel_benchmark"
 _SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
 
 _clock = pytest.StashKey["Clock"]()
-_has_benchmark = pytest.StashKey[bool]()
 
 
 class Clock:
@@ -304,23 +303,6 @@ def _named_with_unit(metric: Metric) -> tuple[str, int | float | None]:
     return name, float(metric.value) if metric.unit == "us" else int(metric.value)
 
 
-def timed_by_benchmark(item: pytest.Item) -> bool:
-    """Whether pytest-benchmark times a test, whose call phase must not be profiled as a whole."""
-    active = item.config.pluginmanager.hasplugin(PLUGIN)
-    return active and "benchmark" in getattr(item, "fixturenames", ())
-
-
-def has_benchmark(item: pytest.Item) -> bool:
-    """Whether the running test has got pytest-benchmark's fixture, by name or as it ran."""
-    return item.stash.get(_has_benchmark, False)
-
-
-def is_active(config: pytest.Config) -> bool:
-    """Whether pytest-benchmark is there, whatever way it was loaded: its hooks are specified."""
-    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
-    return hook is not None and bool(hook.has_spec())
-
-
 class Bridge:
     """The part of the plugin that is only there when pytest-benchmark is.
 
@@ -385,7 +367,7 @@ class Bridge:
     ) -> None:
         """Note that a test has got ``benchmark``, in whatever way."""
         if fixturedef.argname == "benchmark" and isinstance(request.node, pytest.Item):
-            request.node.stash[_has_benchmark] = True
+            request.node.stash[HAS_BENCHMARK] = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

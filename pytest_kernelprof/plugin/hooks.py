@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,12 @@ import pytest
 
 from pytest_kernelprof.limits.marks import is_marked, marker_lines, refuse_misspelt
 from pytest_kernelprof.plugin import hookspecs
+from pytest_kernelprof.plugin.benchmark_there import (
+    BRIDGE,
+    has_benchmark,
+    is_active,
+    timed_by_benchmark,
+)
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.devices import (
     asks_for_us,
@@ -69,23 +74,23 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from pytest_kernelprof.plugin import benchmark
-
     settings = read_settings(config)
     if SERVES in config.stash:  # what is reported, and what fails, is the other run's
         settings = of_a_reference(settings)
     config.stash[SETTINGS] = settings
-    if settings.spread_workers:
+    if settings.spread_workers and hasattr(config, "workerinput"):
         from pytest_kernelprof.device.workers import spread_workers
 
         spread_workers(config)
-    if benchmark.is_active(config):
-        config.pluginmanager.register(benchmark.Bridge(settings), benchmark.PLUGIN)
+    if is_active(config):
+        from pytest_kernelprof.plugin.benchmark import Bridge
+
+        config.pluginmanager.register(Bridge(settings), BRIDGE)
     if settings.trace_dir:
         # Relative to where pytest was started: tests may change their directory.
         folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
         _refuse_unwritable(folder)
-        config.stash[SETTINGS] = replace(settings, trace_dir=folder)
+        config.stash[SETTINGS] = settings._replace(trace_dir=folder)
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
@@ -402,8 +407,6 @@ def _whole_call_is_profiled(item: pytest.Item) -> bool:
     settings = item.config.stash[SETTINGS]
     if settings.disable or not (settings.all or is_judged(item)):
         return False
-    from pytest_kernelprof.plugin.benchmark import timed_by_benchmark
-
     return not timed_by_benchmark(item)
 
 
@@ -429,8 +432,6 @@ def _begin_whole_call(item: pytest.Item) -> WholeCall:
 
 
 def _end_whole_call(item: pytest.Item, whole_call: WholeCall) -> None:
-    from pytest_kernelprof.plugin.benchmark import has_benchmark
-
     try:
         if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
             whole_call.benchmarked()
@@ -474,7 +475,6 @@ def _refuse_late_markers(item: pytest.Item) -> None:
         MarkerError: it got a limit that compares, which needs the fixture.
     """
     from pytest_kernelprof.errors import IncompleteProfile
-    from pytest_kernelprof.plugin.benchmark import timed_by_benchmark
 
     if item.config.stash[SETTINGS].disable or timed_by_benchmark(item):
         return
@@ -505,10 +505,8 @@ def _any_unjudged(taken: Test) -> bool:
 
 
 def _is_reported(config: pytest.Config) -> bool:
-    from pytest_kernelprof.plugin import benchmark
-
     settings = config.stash[SETTINGS]
-    bridged = config.pluginmanager.hasplugin(benchmark.PLUGIN)
+    bridged = config.pluginmanager.hasplugin(BRIDGE)
     return settings.report or bool(settings.against) or bridged or _all_is_wanted(config)
 
 
@@ -600,11 +598,9 @@ def pytest_terminal_summary(
 
 def _tests_to_show(config: pytest.Config, taken: list[Test]) -> list[Test]:
     """All with --kernelprof-report; else those in pytest-benchmark's table, comparisons apart."""
-    from pytest_kernelprof.plugin import benchmark
-
     if config.stash[SETTINGS].report:
         return taken
-    bridge = config.pluginmanager.getplugin(benchmark.PLUGIN)
+    bridge = config.pluginmanager.getplugin(BRIDGE)
     if bridge is None or not bridge.shown:
         return []
     from pytest_kernelprof.schema.run import Test

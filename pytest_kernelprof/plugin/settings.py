@@ -1,11 +1,14 @@
-"""The table of options: what the command line, ini keys and the marker ``kernelprof`` may say."""
+"""The table of options: what the command line, ini keys and the marker ``kernelprof`` may say.
+
+Its classes are named tuples, as those of ``limits`` are: a run of a user who measures nothing loads
+them, and Python takes four times as long to make a class of a frozen dataclass.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
@@ -30,8 +33,7 @@ POLICIES = ("warn", "fail", "pass")
 _GIVEN = r"(?s:(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z)"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class Kind(NamedTuple):
     """A kind of value.
 
     Attributes:
@@ -49,8 +51,7 @@ class Kind:
     read: Callable[[str], object] = str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Option:
+class Option(NamedTuple):
     """One option, an ini key wherever else it may be said.
 
     Attributes:
@@ -136,7 +137,7 @@ def _duration(value: object) -> float:
 
 
 _FLAG = Kind("bool", "true or false", _switch)
-_FLAG_IN_PYTHON = replace(_FLAG, expected="True or False")
+_FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
 _COUNT = Kind("int", whole_number_words(), whole_number, _digits)
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times, _decimal)
 
@@ -187,7 +188,7 @@ OPTIONS = (
         "auto (default), cuda, or cpu, which counts compute operators instead of kernels",
         default="auto",
         metavar="|".join(DEVICES),
-        marked=replace(_one_of("cuda", "cpu"), expected='"cuda" or "cpu"'),
+        marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
         example='"cpu"',
     ),
     Option(
@@ -309,8 +310,7 @@ OPTIONS_FORM = f"{OPTIONS_MARKER}({', '.join(_EXAMPLES)})"
 MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What the user asked for, or the defaults of ``OPTIONS``: a field for each of them. None
     means "not said"."""
 
@@ -340,8 +340,7 @@ class Settings:
     spread_workers: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
 
     warmup: int | None = None
@@ -377,7 +376,7 @@ def read_settings(config: pytest.Config) -> Settings:
 def of_a_reference(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
-    return replace(settings, report=False, json=None, trace_dir=None, only=False, undecided="pass")
+    return settings._replace(report=False, json=None, trace_dir=None, only=False, undecided="pass")
 
 
 def _setting(config: pytest.Config, option: Option) -> Any:

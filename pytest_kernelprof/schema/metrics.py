@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["exact", "timed", "shown"]
 Unit = Literal["count", "us", "bytes"]
@@ -12,8 +11,7 @@ Source = Literal["profiled", "unprofiled", "memory", "compiler"]
 DIRECTIONS = ("h2d", "d2h", "d2d", "p2p")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricSpec:
+class MetricSpec(NamedTuple):
     """One metric: what it is, and what has to be taken to have it.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -25,20 +24,16 @@ def settings(pytester: pytest.Pytester, *options: str) -> Settings:
     return read_settings(pytester.parseconfig(*options))
 
 
-def names(record: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(record)]
-
-
 def marked(**options: Any) -> pytest.Mark:
     return pytest.mark.kernelprof(**options).mark
 
 
 def test_each_option_is_a_field_of_the_settings() -> None:
-    assert [option.name for option in OPTIONS] == names(Settings)
+    assert [option.name for option in OPTIONS] == list(Settings._fields)
 
 
 def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
-    assert sorted(option.name for option in OPTIONS if option.marked) == sorted(names(Options))
+    assert sorted(option.name for option in OPTIONS if option.marked) == sorted(Options._fields)
 
 
 def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
