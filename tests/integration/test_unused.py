@@ -14,7 +14,10 @@ import sys
 def pytest_unconfigure(config):
     heavy = [name for name in ("torch", "numpy", "msgspec") if name in sys.modules]
     print("heavy:", heavy)
-"""
+    ours = [name.partition(".")[2] for name in sys.modules if name.startswith(PACKAGE)]
+    print("rooms:", *sorted({name.split(".")[0] for name in ours}))
+    print("bridge:", "plugin.benchmark" in ours)
+""".replace("PACKAGE", repr("pytest_kernelprof."))
     )
     pytester.makepyfile("def test_one(): pass\ndef test_two(): pass\n")
     # Other plugins of the machine may load what they like.
@@ -22,7 +25,13 @@ def pytest_unconfigure(config):
     ours = ["-p", "pytest_kernelprof.plugin.hooks", "-p", "xdist"]
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *ours, workers)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["heavy: [[][]]"])
+    result.stdout.fnmatch_lines(
+        [
+            "heavy: [[][]]",
+            "rooms: clock errors limits plugin schema system units",
+            "bridge: False",  # to pytest-benchmark, which is not there
+        ]
+    )
     result.stdout.no_fnmatch_line("*kernel profiles*")
 
 
