@@ -62,13 +62,14 @@ def git(folder: str, *arguments: str, index: str | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    kept = without(os.environ, _local_variables())
+    kept = without(os.environ, local_variables())
     # Neither an index that is refreshed, nor a question, nor a fetch of what a clone left out.
     return {
         **kept,
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # the same for git before 2.45
         "LC_ALL": "C",
     }
 
@@ -79,7 +80,7 @@ def without(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, 
 
 
 @lru_cache(maxsize=1)
-def _local_variables() -> frozenset[str]:
+def local_variables() -> frozenset[str]:
     """The variables that bind git to one repository, as this git knows them."""
     try:
         done = subprocess.run(
@@ -103,6 +104,17 @@ def files_of(folder: str) -> list[str] | None:
     # An index may name a file twice (a conflict), and one that is deleted.
     names = dict.fromkeys(filter(None, told.split("\0")))
     return [name for name in names if os.path.lexists(os.path.join(folder, name))]
+
+
+def tracked(folder: str, names: list[str]) -> frozenset[str]:
+    """Which of some files, relative to a folder, git tracks; none where git does not know."""
+    if not names:
+        return frozenset()
+    try:
+        told = git(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
+    except GitError:
+        return frozenset()
+    return frozenset(filter(None, told.split("\0")))
 
 
 def top_of(folder: str) -> str | None:

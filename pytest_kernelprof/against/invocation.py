@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.against.git import local_variables, without
+
 if TYPE_CHECKING:
     from collections.abc import Mapping as Variables
 
@@ -19,6 +21,8 @@ _DROPPED = (
     *("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTEST_CURRENT_TEST"),
     *("PYTEST_XDIST_WORKER_COUNT", "PYTHONSTARTUP"),
 )
+# What ties a process to the interpreter that it was started by.
+_INTERPRETERS = frozenset({"PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__"})
 _MAPPED = ("PYTEST_ADDOPTS", "PWD")
 # A worker's name, by which fixtures tell ports, databases and files apart: none that xdist gives.
 _FIRST_WORKER = 90
@@ -38,6 +42,8 @@ RESET: dict[str, object] = {
     **dict.fromkeys(("xmlpath", "htmlpath", "report_log", "pastebin")),
     **dict.fromkeys(("benchmark_json", "benchmark_save", "benchmark_compare")),
     **dict.fromkeys(("benchmark_autosave", "benchmark_compare_fail"), False),
+    "json_report": False,
+    "allure_report_dir": None,
     "log_file": os.devnull,
     # of workers
     "numprocesses": None,
@@ -59,17 +65,37 @@ def arguments_for(config: pytest.Config, mapping: Mapping) -> tuple[str, ...]:
 
 
 def environment_for(
-    environment: Variables[str, str], mapping: Mapping, scratch: str, number: int
+    environment: Variables[str, str], mapping: Mapping, scratch: str, number: int, python: str = ""
 ) -> dict[str, str]:
     """The variables of the reference.
 
     Args:
         scratch: a folder for what it writes. number: of the worker that has it, from 0.
+        python: as of ``of_the_tree``.
     """
-    kept = {name: value for name, value in environment.items() if name not in _DROPPED}
+    kept = of_the_tree(environment, mapping, python)
+    kept["PYTEST_XDIST_WORKER"] = f"gw{_FIRST_WORKER + number}"
+    kept["TORCH_EXTENSIONS_DIR"] = os.path.join(scratch, "extensions")  # built of the tree's code
+    return kept
+
+
+def of_the_tree(
+    environment: Variables[str, str], mapping: Mapping, python: str = ""
+) -> dict[str, str]:
+    """The variables of what runs in the tree.
+
+    Whatever asks git there finds no repository: neither that of a hook which runs the tests, nor
+    one around the temporary folder.
+
+    Args:
+        python: another interpreter than this one, whose folder then comes first in the path.
+    """
+    kept = without(environment, frozenset(_DROPPED) | local_variables())
     for name in _MAPPED:
         if name in kept:
             kept[name] = mapping.text(kept[name])
-    kept["PYTEST_XDIST_WORKER"] = f"gw{_FIRST_WORKER + number}"
-    kept["TORCH_EXTENSIONS_DIR"] = os.path.join(scratch, "extensions")  # built of the tree's code
+    if python:
+        kept = without(kept, _INTERPRETERS)
+        kept["PATH"] = os.pathsep.join([os.path.dirname(python), kept.get("PATH", os.defpath)])
+    kept["GIT_CEILING_DIRECTORIES"] = os.path.dirname(mapping.tree)
     return kept

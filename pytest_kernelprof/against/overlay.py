@@ -15,6 +15,7 @@ import shutil
 from dataclasses import dataclass
 
 from pytest_kernelprof.against.git import files_of
+from pytest_kernelprof.against.mapping import is_below
 
 _TEST_FOLDER = re.compile(r"(?:.*[_-])?tests?(?:[_-].*)?")
 _NO_FILES = frozenset({".git", "__pycache__"})
@@ -55,13 +56,19 @@ def lay_over(tests: Tests, root: str, tree: str) -> tuple[str, ...]:
     for path in filter(tests.has, _walk(tree)):
         os.unlink(os.path.join(tree, path))
     known = files_of(root)
-    mine = tuple(sorted(filter(tests.has, _walk(root) if known is None else known)))
+    mine = tuple(sorted(filter(tests.has, _walk(root) if known is None else _no_tools(known))))
     for path in mine:
         there = os.path.join(tree, path)
         os.makedirs(os.path.dirname(there), exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # deleted just now
             _copy(os.path.join(root, path), there)
     return mine
+
+
+def _no_tools(paths: list[str]) -> list[str]:
+    """Without the files of environments, which git may not have been told to ignore."""
+    tops = {os.path.dirname(path) for path in paths if os.path.basename(path) == "pyvenv.cfg"}
+    return [path for path in paths if not any(is_below(path, top) for top in tops)]
 
 
 def _copy(here: str, there: str) -> None:

@@ -164,6 +164,13 @@ def _is_shallow(top: str) -> bool:
         return False
 
 
+def _is_partial(top: str) -> bool:
+    try:
+        return bool(git(top, "config", "--get-regexp", r"^remote\..*\.promisor$"))
+    except GitError:
+        return False
+
+
 def lay_out(reference: Reference, tree: Path, scratch: Path) -> tuple[str, ...]:
     """Write its files to a folder that is empty; what is not among them, in words.
 
@@ -179,7 +186,13 @@ def lay_out(reference: Reference, tree: Path, scratch: Path) -> tuple[str, ...]:
             return ()
         return _check_out(reference, tree, str(scratch / "index"))
     except (OSError, GitError) as error:
-        raise CannotLayOut(f"{reference.name} cannot be laid out in {tree}: {error}") from None
+        words = f"{reference.name} cannot be laid out in {tree}"
+        if reference.commit and _is_partial(reference.root):
+            raise CannotLayOut(
+                f"{words}. This is a partial clone, which lacks files of it: git fetch --refetch "
+                "--no-filter origin"
+            ) from None
+        raise CannotLayOut(f"{words}: {error}") from None
 
 
 def _check_out(reference: Reference, tree: Path, index: str) -> tuple[str, ...]:

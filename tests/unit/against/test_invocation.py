@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.against.invocation import arguments_for, environment_for
+from pytest_kernelprof.against.invocation import arguments_for, environment_for, of_the_tree
 from pytest_kernelprof.against.mapping import Mapping
 
 
@@ -29,11 +29,21 @@ def test_variables_of_workers_and_coverage_are_not_inherited(tmp_path: Path) -> 
         "PYTEST_XDIST_WORKER": "gw1",
         "PYTEST_ADDOPTS": f"--ignore={tmp_path}/old",
         "HOME": "/home/me",
+        # As in a hook of git commit -a: what asks git in the tree would write the user's index.
+        "GIT_DIR": ".git",
+        "GIT_INDEX_FILE": ".git/next-index-1.lock",
     }
-    found = environment_for(given, Mapping(str(tmp_path), "/t"), "/s", 1)
+    found = environment_for(given, Mapping(str(tmp_path), "/f/tree"), "/s", 1)
     assert found == {
         "PYTEST_XDIST_WORKER": "gw91",
-        "PYTEST_ADDOPTS": "--ignore=/t/old",
+        "PYTEST_ADDOPTS": "--ignore=/f/tree/old",
         "HOME": "/home/me",
         "TORCH_EXTENSIONS_DIR": os.path.join("/s", "extensions"),
+        "GIT_CEILING_DIRECTORIES": "/f",
     }
+
+
+def test_another_interpreter_is_the_one_of_its_environment() -> None:
+    given = {"PATH": "/usr/bin", "VIRTUAL_ENV": "/mine", "PYTHONHOME": "/mine"}
+    found = of_the_tree(given, Mapping("/r", "/f/tree"), "/env/bin/python")
+    assert found == {"PATH": f"/env/bin{os.pathsep}/usr/bin", "GIT_CEILING_DIRECTORIES": "/f"}

@@ -39,6 +39,14 @@ def test_patterns_with_folders_are_those_of_paths() -> None:
     assert not Tests(("checks/*.py",)).has("mlp.py")
 
 
+def test_an_environment_that_git_does_not_ignore_is_left_out(tmp_path: Path) -> None:
+    made = Repository(tmp_path / "root")
+    made.write({".venv/pyvenv.cfg": "", ".venv/lib/x/tests/test_x.py": "", "tests/test_a.py": ""})
+    (tmp_path / "tree").mkdir()
+    laid = lay_over(TESTS, str(made.folder), str(tmp_path / "tree"))
+    assert laid == ("tests/test_a.py",)
+
+
 @pytest.mark.parametrize("with_git", [True, False])
 def test_todays_tests_replace_the_revisions(tmp_path: Path, with_git: bool) -> None:
     root, tree = tmp_path / "root", tmp_path / "tree"

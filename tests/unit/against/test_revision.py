@@ -181,6 +181,33 @@ def test_in_a_shallow_clone_the_fetch_is_told(repository: Repository, tmp_path: 
             find(given, str(tmp_path / "c"), str(tmp_path))
 
 
+def test_in_a_partial_clone_nothing_is_fetched_and_the_fetch_is_told(
+    repository: Repository, tmp_path: Path
+) -> None:
+    repository.git("config", "uploadpack.allowFilter", "true")
+    source, clone = f"file://{repository.folder}", tmp_path / "c"
+    subprocess.run(["git", "clone", "-q", "--filter=blob:none", source, clone], check=True)
+    before = everything(clone)
+    with pytest.raises(CannotLayOut, match="partial clone, which lacks files of it: git fetch --r"):
+        laid_out(find("HEAD~1", str(clone), str(clone)), tmp_path)
+    assert everything(clone) == before
+
+
+def test_a_linked_worktree_and_a_sparse_checkout_have_all_files(
+    repository: Repository, tmp_path: Path
+) -> None:
+    linked = tmp_path / "linked"
+    repository.git("worktree", "add", "--quiet", "--detach", str(linked))
+    subprocess.run(["git", "sparse-checkout", "set", "nothing"], cwd=linked, check=True)
+    assert not (linked / "pkg").exists()
+    before = everything(linked), repository.everything()
+    reference = find("HEAD~1", str(linked), str(linked))
+    tree, _ = laid_out(reference, tmp_path)
+    assert reference.root == str(linked)
+    assert (tree / "pkg" / "mlp.py").read_text() == "old = 1"
+    assert (everything(linked), repository.everything()) == before
+
+
 def test_without_a_repository_or_git_it_says_so(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
