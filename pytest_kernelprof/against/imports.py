@@ -3,18 +3,22 @@ tree, whatever brought it in reach (a path, a ``.pth`` file, the finders of edit
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import importlib
 import os
 import site
 import sys
 import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec, spec_from_file_location
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.against.mapping import Mapping, is_below, roots_in_front
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, MutableMapping, Sequence
-    from types import ModuleType
+    from importlib.machinery import ModuleSpec
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _STRICT = "__editable__."
@@ -23,7 +27,10 @@ _COMPILED = {
     "ScikitBuildRedirectingFinder": "scikit-build-core",
     "MesonpyMetaFinder": "meson-python",
 }
-_IMPORT_ROOTS = ("", "src", "python", "lib")
+_ELSEWHERE = (
+    "install the revision in an environment of its own, and name that one's python, "
+    "--kernelprof-against-python"
+)
 
 
 def mapping_of(root: str, tree: str) -> Mapping:
@@ -55,7 +62,7 @@ def refusal(path: Sequence[str], finders: Sequence[object], mapping: Mapping) ->
         if tool and any(map(mapping.is_users, folders)):
             return (
                 f"the package is an editable install of {tool}, whose compiled parts are today's: "
-                "only Python code can be compared with a revision"
+                f"{_ELSEWHERE}"
             )
     return ""
 
@@ -96,6 +103,73 @@ def redirect(path: Sequence[str], mapping: Mapping) -> None:
     importlib.invalidate_caches()
 
 
+class Pinned:
+    """Finds packages where an environment has them installed, before the tree: beside the same
+    Python files those have what was compiled or generated of these."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self._files = files
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """As finders of ``sys.meta_path`` have it."""
+        file = self._files.get(name) if path is None else None
+        if file is None:
+            return None
+        return spec_from_file_location(
+            name, file, submodule_search_locations=[os.path.dirname(file)]
+        )
+
+
+def pinned(packages: dict[str, str], mapping: Mapping) -> Pinned:
+    """Of packages of the tree those that this environment has installed, and that are the same;
+    asked before the tree is in reach.
+
+    Args:
+        packages: each with its ``__init__.py`` in the tree.
+    """
+    found = {}
+    for name, there in packages.items():
+        spec = None
+        with contextlib.suppress(ImportError, ValueError):
+            spec = find_spec(name)
+        file = spec.origin if spec is not None else None
+        if (
+            file is not None
+            and os.path.isfile(file)
+            and not mapping.is_users(file)
+            and filecmp.cmp(file, there, shallow=False)
+        ):
+            found[name] = file
+    return Pinned(found)
+
+
+def compiled_of_today(
+    modules: Iterable[tuple[str, object]], path: Iterable[str], mapping: Mapping
+) -> str:
+    """What of the user's packages is compiled and missing in the tree, with the remedy; empty where
+    there is nothing of the kind. What is built as a test runs, in a cache that happens to lie in
+    the user's folder, is in no package and none of the folders of ``path``.
+
+    Args:
+        path: ``sys.path``.
+    """
+    loaded, folders = dict(modules), set(path)
+    users = {name for name, module in loaded.items() if _is_loaded_from(module, mapping)}
+    for name in sorted(users):
+        file = getattr(loaded[name], "__file__", None)
+        if (
+            isinstance(file, str)
+            and file.endswith(tuple(EXTENSION_SUFFIXES))
+            and (name.partition(".")[0] in users - {name} or os.path.dirname(file) in folders)
+            and not os.path.exists(mapping.path(file))
+        ):
+            return (
+                f"{name} is compiled ({file}), and the revision's is not: {_ELSEWHERE}, or have it "
+                "built in the tree by the ini key kernelprof_against_prepare"
+            )
+    return ""
+
+
 def _rewrite_finders(finders: Sequence[object], mapping: Mapping) -> list[str]:
     """Rewrite what editable finders know; the folders that packages now stand in."""
     moved: list[str] = []
@@ -122,7 +196,7 @@ def _rewrite(table: MutableMapping[str, Any], mapping: Mapping) -> list[str]:
     return moved
 
 
-def _is_loaded_from(module: ModuleType, mapping: Mapping) -> bool:
+def _is_loaded_from(module: Any, mapping: Mapping) -> bool:
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
         return mapping.is_users(file)
@@ -140,27 +214,3 @@ def loaded_from_the_user(modules: Iterable[tuple[str, object]], mapping: Mapping
     """The files, below the user's folder, that modules come from."""
     files = (getattr(module, "__file__", None) for name, module in modules if not _is_ours(name))
     return sorted({file for file in files if isinstance(file, str) and mapping.is_users(file)})
-
-
-def installed_copy(modules: Iterable[tuple[str, object]], mapping: Mapping) -> str:
-    """What both sides would load from the same file although the tree has a package of that name,
-    with the remedy; empty where there is nothing of the kind."""
-    for name, module in modules:
-        file: Any = getattr(module, "__file__", None)
-        if "." in name or name in sys.stdlib_module_names or _is_ours(name):
-            continue
-        there = _package_in(mapping.tree, name) if isinstance(file, str) else ""
-        if there and not is_below(os.path.realpath(file), mapping.tree):
-            return (
-                f"{name} is an installed copy ({file}), so both sides would run the same code, not "
-                f"the revision's {os.path.relpath(there, mapping.tree)}: install it with "
-                "pip install -e ."
-            )
-    return ""
-
-
-def _package_in(tree: str, name: str) -> str:
-    """The file that a module of the tree stands in; empty where there is none of that name."""
-    forms = (f"{name}{os.sep}__init__.py", f"{name}.py")
-    files = (os.path.join(tree, root, form) for root in _IMPORT_ROOTS for form in forms)
-    return next(filter(os.path.isfile, files), "")

@@ -12,13 +12,45 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pytest_kernelprof.against import folders
 from pytest_kernelprof.clock import sleep
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _EVERY_S = 0.05
-CODE = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main; main(sys.argv[2:])"
+_END_S = 10.0
+_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Without a folder the environment's own package is loaded.
+CODE = (
+    "import sys; sys.path[:0] = filter(None, sys.argv[1:2]); "
+    "from {module} import main; main(sys.argv[2:])"
+)
+
+
+def watched(folder: str, log: str, ends: Sequence[int], command: Sequence[str]) -> list[str]:
+    """The command line of a keeper, and behind it what that is to start.
+
+    Args:
+        folder: of our own, which it keeps. log: where the command's output goes.
+        ends: open descriptors that the command gets.
+    """
+    keeper = CODE.format(module="pytest_kernelprof.against.keeper")
+    given = ",".join(map(str, ends))
+    ours = [str(os.getpid()), folder, log, given]
+    return [sys.executable, "-I", "-S", "-c", keeper, _PACKAGE_ROOT, *ours, *command]
+
+
+def end(keeper: subprocess.Popen[bytes]) -> None:
+    """End a keeper, and with it what it has started."""
+    keeper.terminate()
+    try:
+        keeper.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -26,7 +58,7 @@ def main(arguments: list[str]) -> NoReturn:
     run, folder, log, ends, *command = arguments
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    handles = tuple(map(int, ends.split(",")))
+    handles = tuple(map(int, filter(None, ends.split(","))))
     kept = folders.join(Path(folder))
     with open(log, "ab") as file:
         process = subprocess.Popen(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.against.mapping import is_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import ModuleType
 
 
@@ -18,11 +18,18 @@ class Origins:
 
     Args:
         tests: the files of the tree that are today's, relative to it.
+        stand_in: the tree's file that the file of a module from elsewhere is a copy of, if any.
     """
 
-    def __init__(self, tree: str, tests: Iterable[str]) -> None:
+    def __init__(
+        self,
+        tree: str,
+        tests: Iterable[str],
+        stand_in: Callable[[ModuleType], str] = lambda _: "",
+    ) -> None:
         self._tree = tree
         self._tests = {os.path.join(tree, path) for path in tests}
+        self._stand_in = stand_in
 
     def known(self) -> frozenset[str]:
         """The names of all modules that are loaded."""
@@ -38,8 +45,10 @@ class Origins:
                 continue
             seen.add(name)
             module = sys.modules.get(name)
-            file = getattr(module, "__file__", None)
-            if module is None or not self._is_of_the_tree(module):
+            if module is None:
+                continue
+            file = self._stand_in(module) or getattr(module, "__file__", None)
+            if not self._is_of_the_tree(module, file):
                 continue
             if file and os.path.realpath(file) not in self._tests:
                 files.add(os.path.relpath(os.path.realpath(file), self._tree))
@@ -50,8 +59,7 @@ class Origins:
         """The modules that came since."""
         return [module for name, module in list(sys.modules.items()) if name not in before]
 
-    def _is_of_the_tree(self, module: ModuleType) -> bool:
-        file = getattr(module, "__file__", None)
+    def _is_of_the_tree(self, module: ModuleType, file: object) -> bool:
         if file is not None:
             return isinstance(file, str) and is_below(os.path.realpath(file), self._tree)
         try:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.holding import HeldRounds
+from pytest_kernelprof.against.imports import mapping_of
 from pytest_kernelprof.against.invocation import environment_for
-from pytest_kernelprof.against.keeper import CODE
-from pytest_kernelprof.against.mapping import Mapping
+from pytest_kernelprof.against.keeper import CODE, watched
+from pytest_kernelprof.against.keeper import end as end_keeper
 from pytest_kernelprof.against.turns import NoRounds, Order
 from pytest_kernelprof.against.wire import Lost, TooLong, Wire
 from pytest_kernelprof.clock import now_s
@@ -89,17 +90,22 @@ class Process(HeldRounds):
         self._ended = self._is_finishing = False
         self._left_s = timeout_s
         self.cuda = False
-        mapping = Mapping(launch.laid.root, launch.laid.tree)
+        mapping = mapping_of(launch.laid.root, launch.laid.tree)
         theirs_in, out = os.pipe()
         inn, theirs_out = os.pipe()
         super().__init__(Wire(inn, out, FromReference), timeout_s)
         tell_children()  # so that it shares the GPU with this process, and is no stranger on it
         self._keeper = subprocess.Popen(
-            _command(launch.laid.folder, self._log, (theirs_in, theirs_out)),
+            watched(
+                launch.laid.folder,
+                self._log,
+                (theirs_in, theirs_out),
+                _command(launch.python, (theirs_in, theirs_out)),
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=environment_for(os.environ, mapping, scratch, number),
+            env=environment_for(os.environ, mapping, scratch, number, launch.python),
             pass_fds=(theirs_in, theirs_out),
             start_new_session=True,
         )
@@ -110,15 +116,18 @@ class Process(HeldRounds):
         launch = replace(launch, arguments=arguments)
         self._first: Start | None = Start(launch, tuple(path), seed)
 
-    def collect(self, files: Sequence[str]) -> Collected:
+    def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> Collected:
         """Have it collect test files of the tree.
+
+        Args:
+            kept: the tests that have snapshots.
 
         Raises:
             Unusable: it refuses. Lost: it is gone.
         """
         self.come_up()
         self.cuda = self._expect(Ready, _START_S).cuda
-        self._wire.send(Collect(tuple(files)), _SENT_S)
+        self._wire.send(Collect(tuple(files), tuple(kept)), _SENT_S)
         collected = self._expect(Collected, max(_START_S, self.timeout_s))
         self.cuda = collected.cuda
         return collected
@@ -185,12 +194,7 @@ class Process(HeldRounds):
         if self._ended:
             return
         self._ended = True
-        self._keeper.terminate()
-        try:
-            self._keeper.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            self._keeper.wait()
+        end_keeper(self._keeper)
         self._wire.close()
 
     def last_words(self) -> str:
@@ -213,15 +217,13 @@ class Process(HeldRounds):
         return answer
 
 
-def _command(folder: str, log: str, ends: tuple[int, int]) -> list[str]:
-    """The keeper of the folder, and behind it the reference that it starts."""
-    keeper = CODE.format(module="pytest_kernelprof.against.keeper")
+def _command(python: str, ends: tuple[int, int]) -> list[str]:
+    """The reference, by another environment's interpreter and plugin where one is named."""
     started = CODE.format(module="pytest_kernelprof.plugin.reference")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    package = "" if python else _PACKAGE_ROOT
     given = ",".join(map(str, ends))
-    reference = [sys.executable, *flags, "-c", started, _PACKAGE_ROOT, given]
-    ours = [str(os.getpid()), folder, log, given]
-    return [sys.executable, "-I", "-S", "-c", keeper, _PACKAGE_ROOT, *ours, *reference]
+    return [python or sys.executable, *flags, "-c", started, package, given]
 
 
 class RoundsOfProcess:
@@ -273,7 +275,7 @@ class Reference(RoundsOfProcess):
         self._start = start
         self._cuda_is_up = cuda_is_up
         self._order = Order()
-        self._files: tuple[str, ...] = ()
+        self._asked: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._deaths = 0
         self._why_unusable = ""
         self._process: Process | None = None
@@ -299,13 +301,13 @@ class Reference(RoundsOfProcess):
         except Lost:
             pass  # which is told when it is to collect
 
-    def collect(self, files: Sequence[str]) -> None:
+    def collect(self, files: Sequence[str], kept: Sequence[str] = ()) -> None:
         """Have it collect, and wait for that."""
-        self._files = tuple(files)
+        self._asked = tuple(files), tuple(kept)
         if self._process is None:
             return
         try:
-            self.collected = self._process.collect(self._files)
+            self.collected = self._process.collect(*self._asked)
             self._look()
         except Unusable as error:
             words = self._process.last_words() if error.printed else ""
@@ -420,7 +422,7 @@ class Reference(RoundsOfProcess):
             self._why_unusable = f"{told}; it had been started again once before"
             return told
         self.start()
-        self.collect(self._files)
+        self.collect(*self._asked)
         return told
 
     def _give_up(self, why: str) -> None:

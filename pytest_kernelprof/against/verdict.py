@@ -12,22 +12,32 @@ from pytest_kernelprof.against.timing import unless_reconfigured
 from pytest_kernelprof.baseline.diff import diff_profiles
 from pytest_kernelprof.schema.against import AgainstTest, Compared, Done
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.snapshot import COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.against.timing import Timed
     from pytest_kernelprof.schema.diff import ProfileDiff
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.run import Environment, Profile
     from pytest_kernelprof.schema.turns import Timing
 
 # Healthy traces miss some memsets; directions are parts of a count that is judged whole.
 _NOT_JUDGED = ("memsets",)
 _NOTICED_US = 0.1
 """A kernel of many rounds in turn is told as slower from so much on."""
+_OF_PYTHON = ("recompiles",)
+"""What depends on the version of Python: torch.compile reads its bytecode."""
+_MOST_NAMED = 3
+_DIRECTIONS = ("_h2d", "_d2h", "_d2d", "_p2p")
 JUDGED = tuple(
     name for name, spec in METRICS.items() if spec.kind == "exact" and name not in _NOT_JUDGED
 )
+# Of these a snapshot keeps the directions.
+_SUMS = {
+    total: [name for name in COUNTS if name.startswith(f"{total}_") and name.endswith(_DIRECTIONS)]
+    for total in ("memcpys", "memcpy_bytes")
+}
 
 
 def judge(
@@ -46,6 +56,12 @@ def judge(
     """
     if isinstance(answer, str):
         return AgainstTest(test, "cannot run", answer)
+    return replace(_judged(test, candidate, answer, timed), notes=_notes(candidate, answer))
+
+
+def _judged(
+    test: str, candidate: Sequence[Profile], answer: Done, timed: Mapping[str, Timed]
+) -> AgainstTest:
     if answer.failure:
         return AgainstTest(test, "cannot run", answer.failure)
     if answer.skipped:
@@ -66,6 +82,30 @@ def judge(
     return _result(test, tuple(_compare(old, new, call) for old, new, call in calls), other)
 
 
+def _notes(candidate: Sequence[Profile], answer: Done) -> tuple[str, ...]:
+    """What else a reader has to know."""
+    notes = []
+    reference = answer.test.profiles if answer.test else ()
+    for old, new in zip(reference[:1], candidate[:1], strict=False):
+        other = _other(old.environment, new.environment)
+        if other:
+            notes.append(f"other software: {'; '.join(other)}")
+    if answer.opened:
+        notes.append(f"files of your folder were opened there: {_named(answer.opened)}")
+    if answer.lines:
+        notes.append(
+            "all lines that launch anything are of today's tests, which lie over the revision: "
+            f"{_named(answer.lines)}"
+        )
+    return tuple(notes)
+
+
+def _named(files: Sequence[str]) -> str:
+    more = len(files) - _MOST_NAMED
+    shown = ", ".join(files[:_MOST_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
 def _result(test: str, compared: tuple[Compared, ...], other: str) -> AgainstTest:
     if any(one.is_worse for one in compared):
         return AgainstTest(test, "worse", profiles=compared)
@@ -76,6 +116,8 @@ def _result(test: str, compared: tuple[Compared, ...], other: str) -> AgainstTes
         return AgainstTest(test, "not compared", unknown[0], compared)
     if any(one.is_timed("undecided") for one in compared):
         return AgainstTest(test, "undecided", profiles=compared)
+    if any(one.accepted for one in compared):
+        return AgainstTest(test, "accepted", "accepted by its snapshot", compared)
     if any(one.better or one.is_timed("better") for one in compared):
         return AgainstTest(test, "better", profiles=compared)
     return AgainstTest(test, "same", profiles=compared)
@@ -112,7 +154,15 @@ def _pairs(
 
 
 def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
-    worse, better, unknown = [], [], [*_doubts(old, "there"), *_doubts(new, "here")]
+    worse: list[str] = []
+    better: list[str] = []
+    accepted: list[str] = []
+    unknown = [*_doubts(old, "there"), *_doubts(new, "here")]
+    other = _other(old.environment, new.environment)
+    python = [words for words in other if words.startswith("python ")]
+    if other != python:
+        timed = None  # what differs may be the software's
+    allowed = _allowed(new)
     for name in JUDGED if not unknown else ():
         before, after = old.metrics.get(name), new.metrics.get(name)
         if before is None or after is None or before.value is None or after.value is None:
@@ -121,8 +171,10 @@ def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
             continue
         if not (before.stable and after.stable):
             unknown.append(f"{name} differ from round to round")
+        elif other != python or (python and name in _OF_PYTHON):
+            unknown.append(f"{name} differ, and so does the software: {'; '.join(other)}")
         elif after.value > before.value:
-            worse.append(name)
+            (accepted if name in allowed else worse).append(name)
         else:
             better.append(name)
     timing = timed.timing if timed is not None else None
@@ -130,7 +182,16 @@ def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
         diff = _without_times(diff_profiles(old, new))
     else:
         diff, timing = _timed_diff(old, new, timed)
-    return Compared(new.label, diff, tuple(worse), tuple(better), tuple(unknown), new.place, timing)
+    return Compared(
+        new.label,
+        diff,
+        tuple(worse),
+        tuple(better),
+        tuple(unknown),
+        tuple(accepted),
+        new.place,
+        timing,
+    )
 
 
 def _timed_diff(old: Profile, new: Profile, timed: Timed) -> tuple[ProfileDiff, Timing]:
@@ -158,6 +219,24 @@ def _taking(profile: Profile, us: Sequence[float]) -> Profile:
 def _value(profile: Profile, name: str) -> float:
     metric = profile.metrics.get(name)
     return (metric.value or 0.0) if metric is not None else 0.0
+
+
+def _other(old: Environment, new: Environment) -> list[str]:
+    """What of the software is another."""
+    names = sorted({*old.versions, *new.versions})
+    sides = ((n, old.versions.get(n, "none"), new.versions.get(n, "none")) for n in names)
+    return [f"{n} {there} there, {here} here" for n, there, here in sides if there != here]
+
+
+def _allowed(profile: Profile) -> frozenset[str]:
+    """The metrics that the snapshot of a profile in the working tree holds, where it holds: who
+    reviews the change of that file has accepted these counts."""
+    kept = [verdict.snapshot for verdict in profile.verdicts if verdict.outcome == "kept"]
+    for finding in filter(None, kept):
+        names = {"kernels", *COUNTS}
+        sums = {name for name, parts in _SUMS.items() if not set(parts) & set(finding.unknown)}
+        return frozenset(names | sums) - set(finding.unknown)
+    return frozenset()
 
 
 def _without_times(diff: ProfileDiff) -> ProfileDiff:

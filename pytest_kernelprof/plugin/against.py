@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from functools import partial
@@ -14,8 +15,10 @@ from msgspec.structs import replace
 from pytest_kernelprof.against import folders
 from pytest_kernelprof.against.budget import Budget
 from pytest_kernelprof.against.further import Further
-from pytest_kernelprof.against.imports import mapping_of
-from pytest_kernelprof.against.invocation import arguments_for
+from pytest_kernelprof.against.generated import NotPreparedError, copy_generated, prepare
+from pytest_kernelprof.against.imports import compiled_of_today, mapping_of
+from pytest_kernelprof.against.interpreter import NotUsableError, interpreter_at
+from pytest_kernelprof.against.invocation import arguments_for, of_the_tree
 from pytest_kernelprof.against.mapping import is_below
 from pytest_kernelprof.against.overlay import Tests, lay_over
 from pytest_kernelprof.against.reference import Process, Reference
@@ -26,6 +29,7 @@ from pytest_kernelprof.device import inventory
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
 from pytest_kernelprof.plugin.keys import AFTER_CALL, SETTINGS, TAKEN
+from pytest_kernelprof.plugin.sheets import has_snapshot
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.against import failure_words, is_failed, write_against
 from pytest_kernelprof.schema import codec
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
     import pluggy
 
+    from pytest_kernelprof.against.mapping import Mapping
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.schema.turns import Side
@@ -84,24 +89,36 @@ class AgainstRun:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
         self.found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
+        settings = config.stash[SETTINGS]
+        started_in = str(config.invocation_params.dir)
         folders.sweep()
         try:
+            named = settings.against_python
+            python = interpreter_at(named, started_in) if named else ""
             reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
             folder = folders.make()
             config.add_cleanup(folder.let_go)
             notes = lay_out(reference, folder.tree, folder.scratch)
-            tests = lay_over(_tests_of(config, reference.root), reference.root, str(folder.tree))
+            tree = str(folder.tree.resolve())
+            tests = lay_over(_tests_of(config, reference.root), reference.root, tree)
+            copied, told = copy_generated(
+                settings.against_copy, str(config.rootpath), reference.root, tree
+            )
         except (CannotLayOut, OSError) as error:
             raise pytest.UsageError(f"{_FLAG}: {error}") from None
-        tree = str(folder.tree.resolve())
-        laid = Laid(reference.name, reference.root, tree, str(folder.path), tests, notes)
+        except NotUsableError as error:
+            raise pytest.UsageError(f"{_FLAG}-python: {error}") from None
+        files = tuple(sorted({*tests, *copied}))
+        laid = Laid(reference.name, reference.root, tree, str(folder.path), files, (*notes, *told))
         mapping = mapping_of(laid.root, laid.tree)
-        here = str(config.invocation_params.dir)
         own = mapping_of(laid.root, laid.root)
+        there = mapping.path(started_in)
         self.launches = Launches(
-            Launch(laid, arguments_for(config, mapping), mapping.path(here)),
-            Launch(replace(laid, tree=laid.root), arguments_for(config, own), here),
+            Launch(laid, arguments_for(config, mapping), there, python),
+            Launch(replace(laid, tree=laid.root), arguments_for(config, own), started_in),
         )
+        if settings.against_prepare:
+            _prepare(config, settings.against_prepare, self.launches.reference, mapping)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
@@ -130,6 +147,21 @@ class AgainstRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
         write_against(terminalreporter, self.launches.reference.laid, list(self.found.values()))
+
+
+def _prepare(config: pytest.Config, command: str, launch: Launch, mapping: Mapping) -> None:
+    """Run the user's command in the tree.
+
+    Raises:
+        pytest.UsageError: it fails.
+    """
+    environment = of_the_tree(os.environ, mapping, launch.python or sys.executable)
+    where = mapping.path(str(config.rootpath))
+    late = config.stash[SETTINGS].against_timeout
+    try:
+        prepare(command, where, launch.laid.folder, environment, late)
+    except (NotPreparedError, OSError) as error:
+        raise pytest.UsageError(f"kernelprof_against_prepare: {error}") from None
 
 
 def _tests_of(config: pytest.Config, root: str) -> Tests:
@@ -185,7 +217,12 @@ class AgainstTests:
         launch = self._launches.reference if side == "reference" else self._launches.candidate
         worker = _worker_number(self._config) + _WORKERS * number
         timeout_s = self._settings.against_timeout
-        return Process(launch, worker, self._path, self._seed, timeout_s)
+        path = self._users_path() if launch.python else self._path
+        return Process(launch, worker, path, self._seed, timeout_s)
+
+    def _users_path(self) -> list[str]:
+        """What another environment, which has its own, imports from besides: the user's folders."""
+        return [entry for entry in self._path if entry and self._mapping.is_users(entry)]
 
     def _budget(self) -> Budget:
         folder = Path(self._launches.reference.laid.folder)
@@ -199,7 +236,7 @@ class AgainstTests:
         """Have the reference collect the files of all tests that are measured."""
         if self._reference is None or self._turns is None:
             return
-        measured = filter(self._concerns_us, session.items)
+        measured = [item for item in session.items if self._concerns_us(item)]
         files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
@@ -207,7 +244,12 @@ class AgainstTests:
             return
         self._files["candidate"] = files
         self._files["reference"] = there = tuple(map(self._mapping.path, files))
-        self._reference.collect(there)
+        kept = tuple(item.nodeid for item in measured if has_snapshot(item))
+        self._reference.collect(there, kept)
+        # What was built beside the code would be sought in the tree; another environment has it.
+        compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
+        if compiled and not self._launches.reference.python:
+            self._reference.refuse(compiled)
         self._config.stash[AFTER_CALL] = self._turns.after_call
         # Registered after all others, it is around what they do in the call phase.
         self._config.pluginmanager.register(_AroundCalls(self), "kernelprof-against-calls")

@@ -39,6 +39,8 @@ EARLY: pytest.StashKey[Collection[int]] = pytest.StashKey()
 """The markers, by identity, that it had before its set-up."""
 SHEET: pytest.StashKey[Sheet] = pytest.StashKey()
 """Its snapshots, where it has any or is to have some."""
+KEPT = pytest.StashKey[bool]()
+"""There where this run is a reference, and its candidate has a snapshot of the test."""
 TEST: pytest.StashKey[MeasuredTest] = pytest.StashKey()
 WHOLE_CALL: pytest.StashKey[WholeCall] = pytest.StashKey()
 """Its call phase, while that is profiled as a whole."""

@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from pytest_kernelprof.against.copies import Copies
 from pytest_kernelprof.against.holding import serve
-from pytest_kernelprof.against.imports import (
-    installed_copy,
-    loaded_from_the_user,
-    mapping_of,
-    redirect,
-    refusal,
-)
+from pytest_kernelprof.against.imports import mapping_of
 from pytest_kernelprof.against.invocation import RESET
-from pytest_kernelprof.against.origins import Origins
+from pytest_kernelprof.against.right_code import RightCode
 from pytest_kernelprof.against.wire import Lost, Wire
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory, presence
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.collect import ATTRIBUTE
-from pytest_kernelprof.plugin.keys import AFTER_CALL, SERVES
+from pytest_kernelprof.plugin.keys import AFTER_CALL, KEPT, SERVES
 from pytest_kernelprof.schema import codec, run
 from pytest_kernelprof.schema.against import (
     Bye,
@@ -44,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from types import ModuleType
 
-    from pytest_kernelprof.against.mapping import Mapping
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
 _LONGEST = 300
@@ -68,15 +62,14 @@ def main(arguments: list[str]) -> None:
 def _run(wire: Wire, start: Start) -> None:
     laid = start.launch.laid
     mapping = mapping_of(laid.root, laid.tree)
-    is_own = laid.tree == laid.root  # a fresh process of today's code, for more pairs
-    why = "" if is_own else refusal(start.path, sys.meta_path, mapping)
+    code = RightCode(start.launch, mapping, Copies(laid.tree))
+    why = code.bring_in_reach(start.path)
     if why:
         wire.send(Refused(why))
         return
-    redirect(start.path, mapping)
     os.chdir(start.launch.cwd)
     sys.argv = ["pytest", *start.launch.arguments]
-    served = Served(wire, mapping, Origins(laid.tree, laid.tests), start.seed)
+    served = Served(wire, code, start.seed)
     status = pytest.main(list(start.launch.arguments), plugins=[served])
     if not served.is_ready:
         why = f"pytest does not come up there (status {int(status)})"
@@ -90,13 +83,12 @@ class Served:
         is_ready: whether it has come so far that it can collect.
     """
 
-    def __init__(self, wire: Wire, mapping: Mapping, origins: Origins, seed: int | None) -> None:
+    def __init__(self, wire: Wire, code: RightCode, seed: int | None) -> None:
         self._wire = wire
-        self._mapping = mapping
-        self._origins = origins
+        self._code = code
         self._seed = seed
-        self._is_own = mapping.tree == mapping.root
         self._holds = False
+        self._kept: frozenset[str] = frozenset()
         self._errors: dict[str, str] = {}
         self._reached: dict[str, set[str]] = {}
         self._done = Done("")
@@ -121,16 +113,24 @@ class Served:
         asked = self._wire.receive()
         if not isinstance(asked, Collect):
             return True
+        self._kept = frozenset(asked.kept)
         there = [file for file in asked.files if os.path.exists(file)]
         if there:
             session.perform_collect(there)
-        why = self._what_is_wrong(list(sys.modules.items()))
+        why = self._code.wrong(list(sys.modules.items()))
         if why:
             self._wire.send(Refused(why))
         else:
             ids = tuple(item.nodeid for item in session.items)
             self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up()))
         return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Those that the candidate has snapshots of are measured for these."""
+        for item in items:
+            if item.nodeid in self._kept:
+                item.stash[KEPT] = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what fails."""
@@ -143,12 +143,18 @@ class Served:
         items = {item.nodeid: item for item in session.items}
         while isinstance(asked := self._wire.receive(), RunTest):
             item, following = items[asked.id], items.get(asked.next)
-            before = self._origins.known()
+            before = self._code.origins.known()
             self._done, self._holds = Done(asked.id), asked.holds
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            new = self._origins.loaded_since(before)
-            wrong = self._what_is_wrong([(module.__name__, module) for module in new])
-            self._wire.send(replace(self._done, reached=self._reach(item, new), wrong=wrong))
+            new = self._code.origins.loaded_since(before)
+            done = replace(
+                self._done,
+                reached=self._reach(item, new),
+                wrong=self._code.wrong((module.__name__, module) for module in new),
+                opened=self._code.opened(),
+                lines=self._code.lines_of_today(self._done.test),
+            )
+            self._wire.send(done)
         if isinstance(asked, Finish):
             self._wire.send(Bye())
         return True
@@ -212,20 +218,8 @@ class Served:
         start = [module] if module is not None else []
         manager = item.config.pluginmanager
         start += manager._getconftestmodules(item.path)
-        of_file.update(self._origins.reached([*start, *new]))
+        of_file.update(self._code.origins.reached([*start, *new]))
         return tuple(sorted(of_file))
-
-    def _what_is_wrong(self, modules: list[tuple[str, ModuleType]]) -> str:
-        """Why what is loaded is not the revision's code; empty where it is."""
-        if self._is_own:
-            return ""
-        users = loaded_from_the_user(modules, self._mapping)
-        if users:
-            return (
-                f"there, code of your own folder was loaded ({users[0]}), so it is not the "
-                "revision's that would be measured: drop the absolute path that leads to it"
-            )
-        return installed_copy(modules, self._mapping)
 
 
 def _passed_unexpectedly(report: pytest.TestReport) -> bool:

@@ -7,6 +7,7 @@ them, and Python takes four times as long to make a class of a frozen dataclass.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -45,7 +46,7 @@ class Kind(NamedTuple):
             refuse.
     """
 
-    ini_type: Literal["string", "bool", "int", "float"]
+    ini_type: Literal["string", "bool", "int", "float", "linelist"]
     expected: str
     check: Callable[[object], Any]
     read: Callable[[str], object] = str
@@ -136,9 +137,23 @@ def _duration(value: object) -> float:
     return parse_duration(value)
 
 
+def _globs(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise ValueError
+    for one in value:
+        if not isinstance(one, str) or not one.strip():
+            raise ValueError
+        if os.path.isabs(one) or os.pardir in one.split("/"):
+            raise ValueError
+    return tuple(value)
+
+
 _FLAG = Kind("bool", "true or false", _switch)
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
 _COUNT = Kind("int", whole_number_words(), whole_number, _digits)
+_GLOBS = Kind(
+    "linelist", "globs below the root folder, one a line, for example src/*/_version.py", _globs
+)
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times, _decimal)
 
 _DURATION = Kind("string", "a duration, for example 90s, 10min or 1h", _duration)
@@ -270,6 +285,25 @@ OPTIONS = (
         example='"8%"',
     ),
     Option(
+        "against_python",
+        Kind("string", "the python of an environment", _path),
+        "the interpreter for the other code, where that is installed in an environment of its own",
+        metavar="EXE",
+    ),
+    Option(
+        "against_copy",
+        _GLOBS,
+        "generated files that git does not track, to be copied beside the other code",
+        default=(),
+        on_command_line=False,
+    ),
+    Option(
+        "against_prepare",
+        Kind("string", "a command", _path),
+        "a command to run in the folder of the other code before the tests",
+        on_command_line=False,
+    ),
+    Option(
         "update",
         _FLAG,
         "write what the tests launch into __kernelprof__ beside them, to be checked from then on",
@@ -333,6 +367,9 @@ class Settings(NamedTuple):
     against_exact: bool
     against_budget: float | None
     margin: float | None
+    against_python: str | None
+    against_copy: tuple[str, ...]
+    against_prepare: str | None
     update: bool
     update_new: bool
     require_snapshots: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.plugin.keys import SHEET, SNAPSHOTS
+from pytest_kernelprof.plugin.keys import KEPT, SHEET, SNAPSHOTS
 from pytest_kernelprof.plugin.marks import known_marks
 
 if TYPE_CHECKING:
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 def has_snapshot(item: pytest.Item) -> bool:
-    """Whether a test has a snapshot, of any device."""
+    """Whether a test has a snapshot, of any device; of a reference, whether its candidate has."""
     stash = item.config.stash
+    if KEPT in item.stash:
+        return True
     return SNAPSHOTS in stash and stash[SNAPSHOTS].has_any(item)
 
 
@@ -51,7 +53,8 @@ def sheet_of(item: pytest.Item, device: DeviceKind, *, asked: bool) -> Sheet | N
 def is_judged(item: pytest.Item) -> bool:
     """Whether the whole call is to keep to anything: limits, or a snapshot."""
     sheet = item.stash.get(SHEET, None)
-    return bool(known_marks(item).limits) or (sheet is not None and sheet.profiles)
+    kept = KEPT in item.stash or (sheet is not None and sheet.profiles)
+    return bool(known_marks(item).limits) or kept
 
 
 def _is_up(device: DeviceKind) -> bool:

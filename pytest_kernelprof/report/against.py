@@ -32,17 +32,19 @@ _COLOURS: dict[Result, str] = {
     "not compared": "yellow",
     "another work": "yellow",
     "undecided": "yellow",
+    "accepted": "yellow",
     "better": "green",
 }
 _WORDS: dict[Result, str] = {
     "worse": "worse",
+    "accepted": "accepted by their snapshots",
     "better": "better",
     "undecided": "undecided",
     "cannot run": "that {name} cannot run",
     "not compared": "not compared",
     "another work": "not the same work",
 }
-_COMPARED: tuple[Result, ...] = ("worse", "undecided", "better", "same")
+_COMPARED: tuple[Result, ...] = ("worse", "undecided", "accepted", "better", "same")
 _OUTCOMES: dict[TimingOutcome, str] = {"worse": "worse", "better": "better"}
 
 
@@ -109,7 +111,7 @@ def write_against(
             terminal.write_line(line, **{_COLOURS[test.result]: True})
     for note in laid.notes:
         terminal.write_line(printable(note), yellow=True)
-    for why, count in _reasons(tests).items():
+    for why, count in {**_reasons(tests), **_notes(tests)}.items():
         terminal.write_line(printable(f"{count}: {why}"), yellow=True)
     colour = "red" if is_failed(tests) else "green"
     terminal.write_line(printable(against_line(laid, tests)), **{colour: True})
@@ -119,6 +121,15 @@ def _reasons(tests: Sequence[AgainstTest]) -> dict[str, str]:
     """Each reason why tests were not compared, whole, and how many it holds for."""
     found = Counter(test.why for test in tests if test.result in ("cannot run", "not compared"))
     found.pop("", None)
+    return _counted(found)
+
+
+def _notes(tests: Sequence[AgainstTest]) -> dict[str, str]:
+    """What else is to be said, and of how many tests."""
+    return _counted(Counter(note for test in tests for note in test.notes))
+
+
+def _counted(found: Counter[str]) -> dict[str, str]:
     return {why: f"{n} test{'s' if n > 1 else ''}" for why, n in found.most_common()}
 
 
@@ -145,7 +156,7 @@ def is_failed(tests: Sequence[AgainstTest], *, warn_only: bool = False) -> bool:
 def _what(test: AgainstTest) -> Iterator[str]:
     """What is another, in words."""
     for one in test.profiles:
-        for metric in (*one.worse, *one.better):
+        for metric in (*one.worse, *one.accepted, *one.better):
             yield f"{metric} {' -> '.join(_values(one, metric))}"
         if one.timing is not None and one.timing.outcome in ("worse", "undecided", "better"):
             yield timing_words(one.timing)
@@ -155,5 +166,7 @@ def _cells(test: AgainstTest) -> list[str]:
     file, separator, rest = test.id.partition("::")
     counts = {(one.diff.old_kernels, one.diff.new_kernels) for one in test.profiles}
     kernels = " ".join(str(new) if old == new else f"{old} -> {new}" for old, new in sorted(counts))
-    what = test.why or ", ".join(dict.fromkeys(_what(test)))
+    what = ", ".join(dict.fromkeys(_what(test)))
+    if test.why:
+        what = f"{what}; {test.why}" if test.result == "accepted" else test.why
     return [file.rpartition("/")[2] + separator + rest, kernels or "-", test.result, what]

@@ -22,13 +22,22 @@ from pytest_kernelprof.schema.turns import (
 )
 
 Result = Literal[
-    "worse", "cannot run", "not compared", "another work", "undecided", "better", "same"
+    "worse",
+    "cannot run",
+    "not compared",
+    "another work",
+    "undecided",
+    "accepted",
+    "better",
+    "same",
 ]
 """What came of a test, worst first: more of an exact metric than the revision has, or slower
 ("worse"); the revision "cannot run" it; "not compared", for a reason; "another work", the two
-profile different things; perhaps slower ("undecided"); fewer, or faster ("better"); the "same"."""
+profile different things; perhaps slower ("undecided"); more, which its snapshot allows
+("accepted"); fewer, or faster ("better"); the "same"."""
 RESULTS: tuple[Result, ...] = (
-    *("worse", "cannot run", "not compared", "another work", "undecided", "better", "same"),
+    *("worse", "cannot run", "not compared", "another work"),
+    *("undecided", "accepted", "better", "same"),
 )
 
 
@@ -56,11 +65,13 @@ class Launch(msgspec.Struct, frozen=True):
 
     Attributes:
         arguments: pytest's. cwd: the folder where it is started.
+        python: another environment's interpreter; empty for the candidate's own.
     """
 
     laid: Laid
     arguments: tuple[str, ...]
     cwd: str
+    python: str = ""
 
 
 class Launches(msgspec.Struct, frozen=True):
@@ -77,6 +88,7 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
         label: which of the test's profiles it is, empty for the only one.
         diff: from the revision's to the candidate's.
         worse, better: exact metrics of which there are more, and fewer.
+        accepted: those of which there are more, and which the test's snapshot allows.
         unknown: why a metric could not be compared, in words.
         place: the line of the test that made the call.
         timing: how its ``cuda_time`` compares; None where it has none.
@@ -87,6 +99,7 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
     worse: tuple[str, ...] = ()
     better: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     place: Place | None = None
     timing: Timing | None = None
 
@@ -105,12 +118,14 @@ class AgainstTest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         why: of "cannot run", "not compared" and "another work", the reason in words.
+        notes: what else there is to say of it.
     """
 
     id: str
     result: Result
     why: str = ""
     profiles: tuple[Compared, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
@@ -127,9 +142,15 @@ class Start(msgspec.Struct, frozen=True, tag=True):
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
-    """To the reference, once: the test files, of the tree."""
+    """To the reference, once.
+
+    Attributes:
+        files: the test files, of the tree.
+        kept: the tests that are measured as they have a snapshot, of which the candidate knows.
+    """
 
     files: tuple[str, ...]
+    kept: tuple[str, ...] = ()
 
 
 class RunTest(msgspec.Struct, frozen=True, tag=True):
@@ -178,6 +199,8 @@ class Done(msgspec.Struct, frozen=True, tag=True):
         skipped: why it was skipped; empty where it was not.
         reached: the revision's own files (none of today's tests) that the test's code comes from.
         wrong: why nothing that it takes can be believed: it has loaded files of the user's folder.
+        opened: the files of the user's folder that were opened since the last test.
+        lines: of profiles all of whose kernels are launched by lines of today's files, these.
     """
 
     id: str
@@ -186,6 +209,8 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     skipped: str = ""
     reached: tuple[str, ...] = ()
     wrong: str = ""
+    opened: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 class Bye(msgspec.Struct, frozen=True, tag=True):

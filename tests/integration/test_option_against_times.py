@@ -128,9 +128,8 @@ def against(
     command = reference._command
 
     def warm(*given: object) -> list[str]:
-        words = command(*given)  # type: ignore[arg-type]
-        at = words.index(sys.executable, 1)
-        return [*words[:at], python, *words[at + 1 :]]
+        _, *words = command(*given)  # type: ignore[arg-type]
+        return [python, *words]
 
     monkeypatch.setattr(reference, "_command", warm)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -30,6 +31,7 @@ SCRIPT = """
 import json, site, subprocess, sys
 sys.path.insert(0, {package!r})
 import pytest_kernelprof.against.imports as imports
+from pytest_kernelprof.against.copies import Copies
 site.addsitedir({site!r})
 for name in {before!r}:
     __import__(name)
@@ -41,7 +43,7 @@ import {module} as found
 told = [why, found.__file__]
 child = "import site; site.addsitedir({site!r}); import {module} as m; print(m.__file__)"
 told.append(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
-told.append(imports.installed_copy(list(sys.modules.items()), mapping))
+told.append(Copies({tree!r}).of_today(list(sys.modules.items())))
 print(json.dumps(told))
 """
 
@@ -178,8 +180,60 @@ def test_an_installed_copy_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert file == str(site / "pkg" / "mlp.py")
     assert copy == (
         f"pkg is an installed copy ({site / 'pkg' / '__init__.py'}), so both sides would run the "
-        "same code, not the revision's src/pkg/__init__.py: install it with pip install -e ."
+        "same code, not the revision's src/pkg/__init__.py: install it with pip install -e ., or "
+        "name the python of an environment that has the revision, --kernelprof-against-python"
     )
+
+
+def test_an_installed_copy_of_a_part_of_a_namespace_is_refused(tmp_path: Path) -> None:
+    _, _, site = project(tmp_path, "src/ns/part")
+    (site / "ns" / "part").mkdir(parents=True)
+    (site / "ns" / "part" / "mlp.py").touch()
+    _, _, _, copy = run(tmp_path, "ns.part.mlp")
+    assert copy.startswith(f"ns.part.mlp is an installed copy ({site / 'ns' / 'part' / 'mlp.py'})")
+
+
+def test_what_is_compiled_beside_the_code_is_refused_with_both_remedies(tmp_path: Path) -> None:
+    root, tree, _ = project(tmp_path, "pkg")
+    file = root / "pkg" / f"_core{EXTENSION_SUFFIXES[0]}"
+    package = SimpleNamespace(__file__=str(root / "pkg" / "__init__.py"))
+    core = SimpleNamespace(__file__=str(file))
+    modules = [("pkg", package), ("pkg._core", core)]
+    mapping = Mapping(str(root), str(tree))
+    why = imports.compiled_of_today(modules, [], mapping)
+    assert why.startswith(f"pkg._core is compiled ({file}), and the revision's is not: install")
+    assert why.endswith(
+        "--kernelprof-against-python, or have it built in the tree by the ini key "
+        "kernelprof_against_prepare"
+    )
+    assert imports.compiled_of_today([("_core", core)], [str(file.parent)], mapping) != ""
+    assert imports.compiled_of_today([("built_as_it_runs", core)], [], mapping) == ""
+    assert imports.compiled_of_today(modules, [], Mapping("/other", str(tree))) == ""
+    (tree / "pkg" / file.name).touch()
+    assert imports.compiled_of_today(modules, [], mapping) == ""
+
+
+def test_of_another_environment_packages_stay_there_that_are_the_same(tmp_path: Path) -> None:
+    root, tree, site = project(tmp_path, "one")
+    for name in ("two", "three"):
+        (tree / name).mkdir()
+        (tree / name / "__init__.py").write_text("")
+    for name, text in (("one", ""), ("two", "another = 1")):
+        (site / name).mkdir()
+        (site / name / "__init__.py").write_text(text)
+    code = (
+        f"import sys; sys.path[:0] = [{PACKAGE!r}, {str(site)!r}];"
+        "from pytest_kernelprof.against import copies, imports;"
+        f"mapping = imports.mapping_of({str(root)!r}, {str(tree)!r});"
+        f"packages = copies.Copies({str(tree)!r}).packages();"
+        "sys.meta_path.insert(0, imports.pinned(packages, mapping));"
+        f"imports.redirect([{str(root)!r}, *sys.path], mapping);"
+        "import one, two, three; print(one.__file__, two.__file__, three.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        str(folder / "__init__.py") for folder in (site / "one", tree / "two", tree / "three")
+    ]
 
 
 def test_modules_from_the_users_own_folder_are_named() -> None:

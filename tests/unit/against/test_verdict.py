@@ -13,7 +13,15 @@ from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.report.against import _cells, against_line, failure_words, is_failed
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.against import AgainstTest, Done, Laid
-from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour, Profile, Test
+from pytest_kernelprof.schema.run import (
+    Conditions,
+    Integrity,
+    Neighbour,
+    Profile,
+    Test,
+    Verdict,
+)
+from pytest_kernelprof.schema.snapshot import Finding
 from pytest_kernelprof.schema.turns import TimedPair, Timing
 
 LAID = Laid("main (abc1234)", "/r", "/t", "/f")
@@ -125,6 +133,83 @@ def test_why_a_revision_says_nothing(answer: Done | str, result: str, why: str) 
     told = judge("a", [profile(MLP)], answer)
     assert told.result == result
     assert why in told.why
+
+
+def held(state: str, **more: Any) -> Verdict:
+    finding = Finding(state=state, kernels=6, **more)  # type: ignore[arg-type]
+    outcome = "over" if state == "more" else "kept"
+    return Verdict(limit="snapshot", outcome=outcome, device="cuda", snapshot=finding)
+
+
+def test_more_is_accepted_where_the_snapshot_allows_it() -> None:
+    told = found(replace(profile(EXTRA), verdicts=(held("held"),)), profile(MLP))
+    assert (told.result, told.why) == ("accepted", "accepted by its snapshot")
+    assert (told.profiles[0].accepted, told.profiles[0].worse) == (("kernels", "launches"), ())
+    assert not is_failed([told])
+    assert against_line(LAID, [told]) == (
+        "against main (abc1234): 1 compared, 1 accepted by their snapshots"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worse"),
+    [
+        ((held("more"),), ("kernels", "launches")),
+        ((held("held", unknown=("launches",)),), ("launches",)),
+        ((Verdict(limit="max_kernels", outcome="kept", device="cuda"),), ("kernels", "launches")),
+    ],
+)
+def test_what_the_snapshot_does_not_hold_is_not_accepted(
+    verdicts: tuple[Verdict, ...], worse: tuple[str, ...]
+) -> None:
+    told = found(replace(profile(EXTRA), verdicts=verdicts), profile(MLP))
+    assert (told.result, told.profiles[0].worse) == ("worse", worse)
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"), [("memcpys", True), ("memcpy_bytes", True), ("peak_memory", False)]
+)
+def test_what_a_snapshot_does_not_keep_it_cannot_accept(name: str, accepted: bool) -> None:
+    old, new = (profile(MLP, [counted(name, n, n)]) for n in (1, 2))
+    told = found(replace(new, verdicts=(held("held"),)), old)
+    assert told.result == ("accepted" if accepted else "worse")
+
+
+def versions(one: Profile, **other: str) -> Profile:
+    environment = replace(one.environment, versions={**one.environment.versions, **other})
+    return replace(one, environment=environment)
+
+
+def test_with_other_software_a_difference_is_no_verdict_and_equal_counts_hold() -> None:
+    old = versions(profile(MLP), torch="2.9.0", python="3.10.1")
+    new = versions(profile(EXTRA), torch="2.11.0", python="3.11.2")
+    told = found(new, old)
+    other = "python 3.10.1 there, 3.11.2 here; torch 2.9.0 there, 2.11.0 here"
+    assert told.result == "not compared"
+    assert told.why == f"kernels differ, and so does the software: {other}"
+    assert told.notes == (f"other software: {other}",)
+    told = found(versions(profile(MLP), torch="2.11.0"), old)
+    assert (told.result, len(told.notes)) == ("same", 1)
+
+
+def test_another_python_says_nothing_of_recompilations_alone() -> None:
+    old, new = (
+        versions(profile(kernels, [counted("recompiles", n, n)]), python=python)
+        for kernels, n, python in ((MLP, 0, "3.10.1"), (MLP, 1, "3.11.2"))
+    )
+    assert found(new, old).result == "not compared"
+    assert found(versions(profile(EXTRA), python="3.11.2"), old).result == "worse"
+
+
+def test_files_of_the_users_and_code_among_the_tests_are_told() -> None:
+    test = Test("t.py::a", (profile(MLP),))
+    opened = ("a.bin", "b.bin", "c.bin", "d.bin")
+    done = Done("t.py::a", test, reached=REACHED, opened=opened, lines=("tests/model.py",))
+    assert judge("t.py::a", [profile(MLP)], done).notes == (
+        "files of your folder were opened there: a.bin, b.bin, c.bin and 1 more",
+        "all lines that launch anything are of today's tests, which lie over the revision: "
+        "tests/model.py",
+    )
 
 
 def test_the_line_at_the_end() -> None:

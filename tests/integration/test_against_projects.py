@@ -1,0 +1,283 @@
+"""The option --kernelprof-against in projects of many kinds: how they are installed, what they
+generate and read, what their snapshots allow, another environment's Python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from repositories import Repository, everything
+from setuptools.command import editable_wheel
+
+from pytest_kernelprof.against import folders, reference
+from pytest_kernelprof.baseline.shelf import change, path_of
+from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
+
+Run = Callable[..., pytest.RunResult]
+
+OLD = "def f(x): return x + 1\n"
+NEW = "def f(x): return (x + 1) * 2\n"
+NOW = ("aten::add", "aten::mul")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of this test's runs, and of nobody else's."""
+    folder = tmp_path_factory.mktemp("place")
+    monkeypatch.setattr(folders, "make", partial(folders.make, str(folder)))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("COLUMNS", "160")
+    return folder
+
+
+@pytest.fixture
+def against(pytester: pytest.Pytester) -> Run:
+    usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")
+    return partial(pytester.runpytest_inprocess, *usual, "--kernelprof-against=main")
+
+
+def told(result: pytest.RunResult) -> list[str]:
+    """The lines of the section, without their padding."""
+    lines = [" ".join(line.split()) for line in result.outlines]
+    at = next(i for i, line in enumerate(lines) if " against main (" in line)
+    return lines[at + 1 :]
+
+
+@pytest.fixture
+def repository(pytester: pytest.Pytester) -> Repository:
+    return Repository(pytester.path)
+
+
+TESTS = """
+import torch
+from pkg import mlp
+from model import own
+x = torch.ones(4)
+def test_accepted(kernel_profile): kernel_profile(mlp.f, x)
+def test_accepted_of_the_whole_call(): mlp.f(x)
+def test_not_in_its_snapshot(kernel_profile):
+    kernel_profile(mlp.f, x)
+def test_reads(kernel_profile): kernel_profile(lambda: mlp.read() and x + 1)
+def test_among_the_tests(kernel_profile): kernel_profile(own, x)
+"""
+READS = "def read(): return open({path!r}).read()\n"
+INI = """
+[pytest]
+pythonpath = . tests
+addopts = -k "not excluded" --junitxml=j.xml --maxfail=9 --deselect=none -m ""
+kernelprof_against_copy =
+    pkg/_version.py
+    pkg/*.missing
+kernelprof_against_prepare = echo "git = '$GIT_DIR'" > pkg/built.py && git status || true
+"""
+
+
+def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
+    against: Run, repository: Repository, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = reference._command
+    monkeypatch.setattr(reference, "_command", lambda *given: [python, *command(*given)[1:]])
+    here = repository.folder
+    data = here / "data.txt"
+    reads = READS.format(path=str(data))
+    init = "from pkg import _version, built\n"
+    ignored = "_version.py\nbuilt.py\n__pycache__\nj.xml\n"
+    repository.commit({"pkg/__init__.py": init, "pkg/mlp.py": OLD + reads, "pytest.ini": INI})
+    repository.commit({".gitignore": ignored, "data.txt": "1"})
+    repository.write({"pkg/mlp.py": NEW + reads, "pkg/_version.py": "", "pkg/built.py": ""})
+    repository.write({"tests/test_it.py": TESTS, "tests/model.py": "def own(x): return x + 1"})
+    whole = KeptTest((KeptProfile(NOW),), {})
+    entries = {"test_accepted": whole, "test_accepted_of_the_whole_call": whole}
+    change(path_of(str(here / "tests"), "cpu", "test_it.py"), lambda _: entries)
+    result = against()
+    result.assert_outcomes(failed=1, passed=4)
+    lines = told(result)
+    assert lines[1:4] == [
+        "test_it.py::test_not_in_its_snapshot 1 -> 2 worse kernels 1 -> 2",
+        *(
+            f"test_it.py::{name} 1 -> 2 accepted kernels 1 -> 2; accepted by its snapshot"
+            for name in entries
+        ),
+    ]
+    assert {
+        "kernelprof_against_copy: pkg/*.missing is no file here",
+        "1 test: files of your folder were opened there: data.txt",
+        "1 test: all lines that launch anything are of today's tests, which lie over the "
+        "revision: tests/model.py",
+    } < set(lines)
+    assert any(
+        line.endswith("): 5 compared, 1 worse, 2 accepted by their snapshots") for line in lines
+    )
+
+
+def test_a_command_that_fails_is_a_usage_error(
+    against: Run, repository: Repository, place: Path
+) -> None:
+    repository.commit({"pytest.ini": "[pytest]\nkernelprof_against_prepare = echo no make; exit 2"})
+    result = against()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: kernelprof_against_prepare: 'echo no make; exit 2' ended with status 2",
+            "  no make",
+        ]
+    )
+    assert list(place.glob("kernelprof-against-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("/etc/*", "got ['/etc/*']; expected globs below the root folder, one a line, *"),
+        ("../x", "got ['../x']; expected globs below the root folder, one a line, *"),
+    ],
+)
+def test_globs_are_of_the_users_own_folder(
+    against: Run, repository: Repository, value: str, words: str
+) -> None:
+    result = against("-o", f"kernelprof_against_copy={value}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [f"ERROR: ini key kernelprof_against_copy: {words}".replace("[", "[[]")]
+    )
+
+
+INSTALLED = """
+import sys, site
+site.addsitedir({folder!r})
+"""
+EDITABLES = """
+import importlib.util, sys
+class RedirectingFinder:
+    _redirections = {}
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if path is None and name in cls._redirections:
+            return importlib.util.spec_from_file_location(name, cls._redirections[name])
+sys.meta_path.append(RedirectingFinder)
+"""
+PACKAGES = ("src_pth", "flat_finder", "ns.pth", "ns.finder", "hatch_exact", "on_the_path")
+ALL = """
+import pytest, torch
+from {name} import mlp
+def test_it(kernel_profile):
+    kernel_profile(mlp.f, torch.ones(4))
+"""
+INSIDE = """
+import torch
+from on_the_path import mlp
+def test_inside(kernel_profile):
+    kernel_profile(mlp.f, torch.ones(4))
+"""
+
+
+@pytest.fixture
+def site_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A folder that is a site directory, here and in the processes that are started."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "sitecustomize.py").write_text(INSTALLED.format(folder=str(folder)))
+    known = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), known])))
+    path, finders = sys.path[:], sys.meta_path[:]
+    yield folder
+    sys.path[:], sys.meta_path[:] = path, finders
+
+
+def install(root: Path, folder: Path) -> None:
+    """As ``pip install -e`` leaves it, by setuptools (two forms) and by hatchling."""
+    where = {name: str(root / "one" / name.replace(".", "/")) for name in PACKAGES}
+    (folder / "src.pth").write_text(f"{root}/src\n{root}/ns_src\n")
+    packages = {name: where[name] for name in ("flat_finder", "ns.finder")}
+    finder = editable_wheel._finder_template("it", packages, {})
+    (folder / "__editable___it_finder.py").write_text(finder)
+    (folder / "redirector.py").write_text(EDITABLES)
+    here = f"import sys; sys.path.insert(0, {str(folder)!r}); "
+    exact = f"['hatch_exact'] = {where['hatch_exact']!r} + '/__init__.py'"
+    added = f"import redirector; redirector.RedirectingFinder._redirections{exact}"
+    (folder / "it.pth").write_text(
+        f"{here}import __editable___it_finder as it; it.install()\n{here}{added}\n"
+    )
+    site.addsitedir(str(folder))
+
+
+def test_packages_of_each_layout_are_the_revisions(
+    against: Run, repository: Repository, site_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = repository.folder
+    folders_of = {
+        "src_pth": "src/src_pth",
+        "ns.pth": "ns_src/ns/pth",
+        "on_the_path": "lib/on_the_path",
+    }
+    places = {name: folders_of.get(name, f"one/{name.replace('.', '/')}") for name in PACKAGES}
+    for text in (OLD, NEW):
+        for place in places.values():
+            repository.write({f"{place}/__init__.py": "", f"{place}/mlp.py": text})
+        if text is OLD:
+            repository.write({"src/src_pth/tests/__init__.py": ""})
+            # The root folder of pytest lies below that of git.
+            repository.commit({"lib/pytest.ini": "[pytest]\npythonpath = ."})
+    repository.write({"lib/on_the_path/tests/test_inside.py": INSIDE})
+    for number, name in enumerate(PACKAGES):
+        repository.write({f"lib/tests/test_{number}.py": ALL.format(name=name)})
+    install(root, site_folder)
+    # An environment in the root is none of the code.
+    repository.write({".venv/pyvenv.cfg": "", ".venv/lib/tests/test_of_others.py": ""})
+    before = everything(root)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    result = against("-c", "lib/pytest.ini", "--rootdir=lib", "lib")
+    result.assert_outcomes(failed=len(PACKAGES) + 1)
+    assert told(result)[1 + len(PACKAGES) + 1].endswith("): 7 compared, 7 worse")
+    assert everything(root) == before
+
+
+def test_by_another_environments_python_its_copy_is_the_revision(
+    against: Run,
+    repository: Repository,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repository.commit({"src/pkg/__init__.py": "from pkg import _made", "src/pkg/mlp.py": OLD})
+    repository.write({"pytest.ini": "[pytest]\npythonpath = src", ".gitignore": "_made.py"})
+    repository.write({"src/pkg/mlp.py": NEW, "src/pkg/_made.py": ""})
+    repository.write({"tests/test_it.py": ALL.format(name="pkg")})
+    folder = tmp_path_factory.mktemp("env")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    ours = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (packages / "ours.pth").write_text(
+        "\n".join(f"import site; site.addsitedir({one!r})" for one in ours)
+    )
+    shutil.copytree(repository.folder / "src" / "pkg", packages / "pkg")
+    (packages / "pkg" / "mlp.py").write_text(OLD)
+    package = str(Path(folders.__file__).parents[2])  # which need not be what is installed
+    monkeypatch.setenv("PYTHONPATH", package, prepend=os.pathsep)
+    option = f"--kernelprof-against-python={folder}/bin/python"
+    result = against(option)
+    result.assert_outcomes(failed=1)
+    assert told(result)[1] == "test_it.py::test_it 1 -> 2 worse kernels 1 -> 2"
+    assert told(result)[2].endswith("): 1 compared, 1 worse")
+
+
+def test_a_python_that_cannot_be_used_is_a_usage_error(
+    against: Run, repository: Repository
+) -> None:
+    repository.commit({"a": ""})
+    result = against("--kernelprof-against-python=nowhere/bin/python")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --kernelprof-against-python: 'nowhere/bin/python' is no program: give the *"]
+    )
