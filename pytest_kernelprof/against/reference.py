@@ -321,7 +321,7 @@ class Reference(RoundsOfProcess):
         if self._was_interrupted:
             self._was_interrupted = False
             self.start()
-            self.collect(self._files)
+            self.collect(*self._asked)
         if self._process is None:
             self._answer = self._why_unusable
         elif test not in self.collected.ids:

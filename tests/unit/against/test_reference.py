@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from pytest_kernelprof.against.git import local_variables
 from pytest_kernelprof.against.reference import Process, Reference, Unusable
 from pytest_kernelprof.against.turns import NoRounds
 from pytest_kernelprof.against.wire import Lost, TooLong
@@ -186,6 +187,7 @@ def test_its_process_knows_that_it_works_for_this_one(
         def wait(self, timeout_s: float = 0.0) -> None:
             pass
 
+    local_variables()  # asks git, once
     monkeypatch.setattr("subprocess.Popen", Keeper)
     monkeypatch.delenv(PARTNER_OF, raising=False)
     fresh = functools.cache(shared_lock._identity.__wrapped__)
