@@ -136,13 +136,23 @@ def _why_untimed(old: Profile, new: Profile) -> str:
 
 
 def _other_environment(old: Environment, new: Environment) -> str:
-    before = {"device": old.device, "capability": old.capability, **old.versions}
-    after = {"device": new.device, "capability": new.capability, **new.versions}
+    before, after = _facts(old), _facts(new)
     return ", ".join(
         f"{name} {before.get(name) or 'none'} -> {after.get(name) or 'none'}"
         for name in dict.fromkeys((*before, *after))
         if before.get(name, "") != after.get(name, "")
     )
+
+
+def _facts(environment: Environment) -> dict[str, str]:
+    """What a time depends on beside the code."""
+    watts = environment.power_limit_w
+    return {
+        "device": environment.device,
+        "capability": environment.capability,
+        "power limit": "unknown" if watts is None else f"{watts} W",
+        **environment.versions,
+    }
 
 
 def _olds(earlier: Sequence[_Earlier | None], name: str) -> tuple[float | None, ...]:

@@ -30,12 +30,15 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
         device: for example "NVIDIA H200". capability: for example "sm_90".
         versions: torch, cuda, triton, python; only those that there are. Of the CPU also whether
             mkldnn is "on" or "off", by which some operators are others.
+        power_limit_w: what the GPU may draw, in watts, which its clocks under load follow; None
+            where it could not be read, and of the CPU.
     """
 
     kind: Literal["cuda", "cpu"]
     device: str
     capability: str = ""
     versions: dict[str, str] = {}
+    power_limit_w: int | None = None
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+from records import H200, around, profile
+
+from pytest_kernelprof.baseline.allowance import allowances
 from pytest_kernelprof.baseline.merge import merge_runs
+from pytest_kernelprof.baseline.runs import compare_runs
+from pytest_kernelprof.schema.document import pack, unpack
 from pytest_kernelprof.schema.run import Run, Test
 
 
@@ -27,6 +33,21 @@ def test_a_test_that_ran_again_in_one_part_is_no_double() -> None:
     run = Run((Test("1", outcome="rerun"), Test("1")), "2026-11-22T08:00:00Z", {})
     merged, twice = merge_runs({"a": run})
     assert ([test.outcome for test in merged.tests], twice) == (["passed"], ())
+
+
+def test_parts_of_gpus_with_other_power_limits_are_compared_each_with_its_own() -> None:
+    def taken(*watts: int) -> dict[str, Run]:
+        limits = (replace(H200, power_limit_w=one) for one in watts)
+        tests = (
+            Test(str(i), (profile([], [around("cuda_time", 100)], environment=one),))
+            for i, one in enumerate(limits)
+        )
+        return {test.id: Run((test,)) for test in tests}
+
+    (old, _), (new, _) = merge_runs(taken(700, 700)), merge_runs(taken(700, 600))
+    assert len(pack(new).environments) == 2
+    found = compare_runs([unpack(pack(old))], unpack(pack(new)), allowances(()))
+    assert (found.compared, found.untimed) == (2, {"power limit 700 W -> 600 W": 1})
 
 
 def test_what_was_not_finished_says_in_which_part() -> None:

@@ -37,6 +37,10 @@ def with_version(name: str, version: str) -> Environment:
     return replace(H200, versions={**H200.versions, name: version})
 
 
+def at_watts(limit: int) -> dict[str, Any]:
+    return {"environment": replace(H200, power_limit_w=limit)}
+
+
 def lasting(us: float, **more: Any) -> Profile:
     """Of one kernel; its interval is us + 1 to us + 10 of a median of us + 5.5."""
     return calls(1, around("cuda_time", us), **more)
@@ -129,6 +133,8 @@ def test_what_is_named_alone_fails() -> None:
         ({"environment": with_version("torch", "2.10.0")}, {}, "torch 2.10.0 -> 2.11.0+cu130"),
         ({"environment": with_version("python", "3.13.9")}, {}, "python 3.13.9 -> 3.13"),
         ({}, {"environment": with_version("cuda", "13.0")}, "cuda none -> 13.0"),
+        (at_watts(700), at_watts(600), "power limit 700 W -> 600 W"),
+        ({}, at_watts(700), "power limit unknown -> 700 W"),
         ({}, {"conditions": Conditions(not_alone="held by pid 5")}, "disturbed"),
         ({"one_shot": True}, {"one_shot": True}, "ran once"),
     ],
@@ -140,6 +146,11 @@ def test_times_that_do_not_compare_are_not_compared_and_it_is_said_why(
     assert "cuda_time" not in verdicts(found)
     ((words, times),) = found.untimed.items()
     assert (why in words, times) == (True, 1)
+
+
+def test_times_at_the_same_power_limit_compare() -> None:
+    found = compared(lasting(100, **at_watts(700)), lasting(200, **at_watts(700)), allowed=ON_TIME)
+    assert (verdicts(found)["cuda_time"], found.untimed) == ("worse", {})
 
 
 def test_a_run_on_another_device_among_several_says_nothing_of_times() -> None:
