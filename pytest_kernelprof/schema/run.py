@@ -18,6 +18,7 @@ from pytest_kernelprof.schema.kernels import (
     Wait,
 )
 from pytest_kernelprof.schema.metrics import Kind, Unit
+from pytest_kernelprof.schema.runs import ProfileComparison
 from pytest_kernelprof.schema.snapshot import Finding, Taken
 
 __all__ = ["Copy", "Kernel", "KernelGroup", "Timeline", "TimelineKind", "Wait"]
@@ -319,6 +320,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         candidate: of a comparison, the callable that was judged.
         place: the line of the test that made the call, or the test's own.
         snapshot: of "snapshot", how the profile compares with what is kept.
+        comparison: of "compare", how it compares with that of an earlier run.
     """
 
     limit: str
@@ -347,6 +349,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     candidate: str = ""
     place: Place | None = None
     snapshot: Finding | None = None
+    comparison: ProfileComparison | None = None
+
+    @property
+    def of_limit(self) -> bool:
+        """Whether it is of a limit that a test has, not of what the profile was before."""
+        return self.snapshot is None and self.limit != "compare"
 
 
 class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

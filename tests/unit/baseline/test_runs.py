@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import CPU, H200, absent, around, counted, kernel, profile
+from records import CPU, H200, MIXED, absent, around, counted, kernel, profile, timed
 
 from pytest_kernelprof.baseline.allowance import Allowance, allowances, parse_allowance
-from pytest_kernelprof.baseline.runs import compare_runs
+from pytest_kernelprof.baseline.earlier import Key, compare_profile
+from pytest_kernelprof.baseline.runs import compare_runs, gather
 from pytest_kernelprof.schema.run import (
     Conditions,
     Environment,
@@ -18,6 +19,7 @@ from pytest_kernelprof.schema.run import (
     Profile,
     Run,
     Test,
+    Verdict,
 )
 from pytest_kernelprof.schema.runs import ProfileComparison, RunsComparison
 
@@ -106,6 +108,54 @@ def test_a_time_is_judged_by_its_interval(old: float, new: float, verdict: str |
     found = compared(lasting(old), lasting(new), allowed=ON_TIME)
     assert verdicts(found).get("cuda_time") == verdict
     assert found.regressed is (verdict == "worse")
+
+
+def test_a_time_that_is_inside_of_the_old_interval_is_not_worse() -> None:
+    wide = calls(1, timed("cuda_time", [100 + 3 * i for i in MIXED]))  # 103 to 130, median 116.5
+    found = compared(wide, lasting(125), allowed=ON_TIME)  # 126 to 135: 5 % above the median
+    assert verdicts(found) == {"cuda_time": "undecided"}
+
+
+@pytest.mark.parametrize(("us", "verdict"), [(150.0, "worse"), (100.0, "undecided")])
+def test_a_time_of_the_host_is_worse_only_if_a_second_look_confirms_it(
+    us: float, verdict: str
+) -> None:
+    on_latency = allowances((Allowance("latency", share=0.05),))
+    old = calls(1, around("latency", 100))
+    new = calls(1, around("latency", 150), second_look=[around("latency", us)])
+    assert verdicts(compared(old, new, allowed=on_latency)) == {"latency": verdict}
+
+
+def test_with_other_software_more_kernels_are_told_and_fail_nothing() -> None:
+    found = compared(calls(4, environment=with_version("torch", "2.10.0")), calls(5))
+    assert (verdicts(found)["kernels"], found.regressed) == ("worse", False)
+    assert found.other == {"torch 2.10.0 -> 2.11.0+cu130": 1}
+
+
+@pytest.mark.parametrize(
+    "environment", [with_version("python", "3.12.1"), replace(H200, power_limit_w=600)]
+)
+def test_what_only_times_depend_on_excuses_no_kernel(environment: Environment) -> None:
+    found = compared(calls(4, environment=environment), calls(5))
+    assert (found.regressed, found.other) == (True, {})
+
+
+def test_more_in_a_block_that_was_cold_is_no_regression() -> None:
+    cold = Integrity(cold=("lazy loading",))
+    found = compared(calls(4, one_shot=True), calls(5, one_shot=True, integrity=cold))
+    assert (verdicts(found)["kernels"], found.regressed) == ("undecided", False)
+    assert compared(calls(4), calls(5, integrity=cold)).regressed  # which was run until warm
+
+
+def test_a_block_is_not_compared_with_a_call() -> None:
+    found = compared(calls(4, one_shot=True), calls(5))
+    assert (found.compared, found.uncompared) == (0, ("test_it.py::test_it",))
+
+
+def test_memsets_of_which_traces_miss_some_fail_only_where_they_are_named() -> None:
+    pair = calls(1, counted("memsets", 0)), calls(1, counted("memsets", 1))
+    assert not compared(*pair).regressed
+    assert compared(*pair, allowed=allowances((Allowance("memsets"),))).regressed
 
 
 def test_of_several_runs_the_slowest_is_what_a_time_may_be_as() -> None:
@@ -240,6 +290,19 @@ def test_kernels_beyond_those_that_are_kept_one_by_one_differ_too() -> None:
     found = [(c.kind, (c.new or c.old).name, h.times) for h in one.diff.hunks for c in h.changes]
     assert found == [("removed", "gelu", 10), ("added", "mm", 10)]
     assert (one.diff.old_kernels, one.diff.new_kernels) == (1001, 1001)
+
+
+def test_what_was_compared_as_it_was_taken_is_the_same_together() -> None:
+    a, b, c = calls(4, label="a"), calls(5, label="b"), calls(6, label="c")
+    old, new = run_of(a, b), (calls(5, label="a"), b, c)
+    judged = []
+    for one in new:
+        key = Key("test_it.py::test_it", one.label, 0)
+        before = {"a": a, "b": b}.get(one.label)
+        found = compare_profile(key, [before], one, USUAL)
+        kept = (Verdict(limit="compare", outcome="kept", comparison=found),)
+        judged.append(one if isinstance(found, str) else replace(one, verdicts=kept))
+    assert gather(old, run_of(*judged), USUAL) == compare_runs([old], run_of(*new), USUAL)
 
 
 @pytest.mark.parametrize(
