@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_kernelprof.baseline.hunks import Sides
 from pytest_kernelprof.baseline.keys import STEP, Keys
 from pytest_kernelprof.baseline.paces import SLOWER_BY, SLOWER_US, paces_of
@@ -55,6 +57,17 @@ def diff_profiles(
         new_steps=new_steps,
         what="operators" if {old.environment.kind, new.environment.kind} == {"cpu"} else "kernels",
         complete=old.integrity.complete and new.integrity.complete,
+    )
+
+
+def without_times(diff: ProfileDiff) -> ProfileDiff:
+    """The same of profiles whose times are no comparison."""
+    return replace(
+        diff,
+        old_us=0.0,
+        new_us=0.0,
+        paces=(),
+        metrics=tuple(change for change in diff.metrics if change.kind == "exact"),
     )
 
 

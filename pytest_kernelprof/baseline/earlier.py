@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.baseline.diff import diff_profiles, without_times
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.runs import Change, MetricComparison, ProfileComparison
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.baseline.allowance import Allowance
+    from pytest_kernelprof.schema.diff import ProfileDiff
     from pytest_kernelprof.schema.run import Environment, Metric, Profile
+
+DISTURBED = "the GPU was disturbed while it was timed"
+"""Why times do not compare where other work was on the GPU, or it throttled."""
 
 # What says nothing of which kernels run, as times do not compare by them.
 _OF_TIMES_ALONE = ("power limit", "python")
@@ -93,7 +97,7 @@ def _compare(
         for name, allowance in allowed.items()
     )
     metrics = tuple(one for one in found if one is not None)
-    diff = diff_profiles(last, new) if last.kernels_kept and new.kernels_kept else None
+    diff = _diff(last, new, untimed=untimed)
     told = diff is not None and (diff.hunks or any(one.verdict == "worse" for one in metrics))
     return ProfileComparison(
         test=key.test,
@@ -112,6 +116,13 @@ def _compare(
     )
 
 
+def _diff(last: Profile, new: Profile, untimed: str) -> ProfileDiff | None:
+    if not (last.kernels_kept and new.kernels_kept):
+        return None
+    found = diff_profiles(last, new)
+    return without_times(found) if untimed else found
+
+
 def _why_untimed(old: Profile, new: Profile) -> str:
     """Why the times of two profiles do not compare; empty where they do."""
     other = _differences(old.environment, new.environment)
@@ -120,7 +131,7 @@ def _why_untimed(old: Profile, new: Profile) -> str:
     if old.one_shot or new.one_shot:
         return "a block that ran once has no rounds"
     if old.conditions.disturbed or new.conditions.disturbed:
-        return "the GPU was disturbed while it was timed"
+        return DISTURBED
     return ""
 
 

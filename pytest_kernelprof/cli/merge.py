@@ -27,7 +27,7 @@ def run(chosen: argparse.Namespace) -> int:
         RunFileError: a file is no run document, or the result cannot be written.
     """
     from pytest_kernelprof.baseline.merge import merge_runs
-    from pytest_kernelprof.cli.run_files import read_run
+    from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.schema.codec import encode, write_atomically
     from pytest_kernelprof.schema.document import pack
     from pytest_kernelprof.units import printable

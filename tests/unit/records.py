@@ -108,6 +108,11 @@ def mlp(*metrics: Metric, **more: Any) -> Profile:
     return profile(MLP, metrics, **more)
 
 
+def calls_of(n: int, *metrics: Metric, **more: Any) -> Profile:
+    """Of so many equal kernels."""
+    return profile([kernel("gelu", "aten::gelu")] * n, metrics, **more)
+
+
 def comparison(
     *contestants: Contestant,
     metric: str = "cuda_time",

@@ -145,7 +145,7 @@ def test_nothing_to_compare_is_no_pass(
     assert main(["compare", runs[0], other]) == 1
     assert "0 profiles compared" in capsys.readouterr().out
     assert main(["compare", *runs, "--fail-on=latency:5%"]) == 1
-    assert "named by --fail-on, and in no profile: latency" in capsys.readouterr().out
+    assert "named by fail-on, and in no profile: latency" in capsys.readouterr().out
 
 
 def test_one_run_alone_and_odd_margins_are_bad_use(

@@ -62,6 +62,8 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         against_exact=False,
         against_budget=None,
         margin=None,
+        compare=None,
+        compare_fail_on=(),
         update=False,
         update_new=False,
         require_snapshots=False,

@@ -1,4 +1,4 @@
-"""Run documents that a command is given: read, or refused in one line."""
+"""Run documents as files: read, or refused in one line."""
 
 from __future__ import annotations
 
