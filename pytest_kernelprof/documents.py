@@ -22,7 +22,7 @@ def read_run(path: str) -> Run:
     Raises:
         RunFileError: it cannot be read, or is no run document.
     """
-    from pytest_kernelprof.schema.document import unpack
+    from pytest_kernelprof.schema.packing import unpack
     from pytest_kernelprof.trace.source import whole
 
     try:

@@ -29,7 +29,7 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.baseline.merge import merge_runs
     from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.schema.codec import encode, write_atomically
-    from pytest_kernelprof.schema.document import pack
+    from pytest_kernelprof.schema.packing import pack
     from pytest_kernelprof.units import printable
 
     merged, twice = merge_runs({path: read_run(path) for path in chosen.runs})

@@ -16,7 +16,8 @@ from pytest_kernelprof.plugin.earlier import Earlier
 from pytest_kernelprof.plugin.keys import EARLIER
 from pytest_kernelprof.report.earlier import write_compared
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
 from pytest_kernelprof.schema.run import Run, Test
 
 if TYPE_CHECKING:

@@ -570,7 +570,7 @@ def _tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Te
 def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     from pytest_kernelprof.plugin.collect import attach
     from pytest_kernelprof.plugin.rows import for_tables
-    from pytest_kernelprof.schema.document import bounded
+    from pytest_kernelprof.schema.packing import bounded
     from pytest_kernelprof.schema.run import Place, Test
 
     taken = item.stash.setdefault(TAKEN, [])

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
 from pytest_kernelprof.schema.run import Metric, Profile, Run, Test
 
 RunIt = Callable[..., pytest.RunResult]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import unpack
 from pytest_kernelprof.schema.run import Place, Run, Test
 
 RunIt = Callable[..., pytest.RunResult]

@@ -8,7 +8,7 @@ from records import H200, around, profile
 from pytest_kernelprof.baseline.allowance import allowances
 from pytest_kernelprof.baseline.merge import merge_runs
 from pytest_kernelprof.baseline.runs import compare_runs
-from pytest_kernelprof.schema.document import pack, unpack
+from pytest_kernelprof.schema.packing import pack, unpack
 from pytest_kernelprof.schema.run import Run, Test
 
 

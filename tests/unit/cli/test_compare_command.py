@@ -14,7 +14,8 @@ from records import kernel
 
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
 from pytest_kernelprof.schema.run import Profile, Run, Test
 from pytest_kernelprof.schema.runs import RunsComparison
 

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.analysis.round_timeline import timeline_of_round
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import MOST_KERNELS, bounded, pack, unpack
 from pytest_kernelprof.schema.run import Kernel, KernelGroup, Place, Profile, Run, Test, Timeline
 
 KERNEL = Kernel("gelu", 2.0, (1, 1, 1), (32, 1, 1), 8, 0, 0, 7, "cudaLaunchKernel", ("aten::gelu",))
