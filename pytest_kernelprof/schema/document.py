@@ -11,6 +11,7 @@ from pytest_kernelprof.schema.run import (
     Comparison,
     Copy,
     Environment,
+    MetricValues,
     Place,
     ProfileFacts,
     TestOutcome,
@@ -28,25 +29,6 @@ class MetricKind(msgspec.Struct, frozen=True):
 
     kind: Kind
     unit: Unit
-
-
-class MetricRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The values of one metric of one profile; its name is its key.
-
-    Attributes:
-        rounds: the value of each round.
-        value: the largest round of a count, the median of a time; absent if it was not measured.
-        low, high: bounds of the value at 99 %; absent where there are too few rounds.
-        why: why there is no value, or what its reader should know.
-        block: rounds that count as one, by their median, since neighbours are alike.
-    """
-
-    rounds: tuple[float, ...] = ()
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
-    block: int = 1
 
 
 class KernelRow(msgspec.Struct, frozen=True, array_like=True):
@@ -114,7 +96,7 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         environment: where it ran: a place in ``environments``.
-        metrics: values by the metric's name.
+        metrics: values by the metric's name, of those that ``Document.metrics`` tells of.
         second_look: the host's times by a second, separate measurement.
         kernels: of one call in launch order; up to 2,000.
         more_kernels: the others, by name.
@@ -124,8 +106,8 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     environment: int
-    metrics: dict[str, MetricRow]
-    second_look: dict[str, MetricRow] = msgspec.field(default_factory=dict)
+    metrics: dict[str, MetricValues]
+    second_look: dict[str, MetricValues] = msgspec.field(default_factory=dict)
     kernels: tuple[KernelRow, ...] = ()
     more_kernels: tuple[GroupRow, ...] = ()
     variants: tuple[tuple[KernelRow, ...], ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,7 +12,6 @@ from pytest_kernelprof.schema.document import (
     GroupRow,
     KernelRow,
     MetricKind,
-    MetricRow,
     ProfileRow,
     TestRow,
     TimelineRow,
@@ -23,6 +22,7 @@ from pytest_kernelprof.schema.run import (
     Kernel,
     KernelGroup,
     Metric,
+    MetricValues,
     Profile,
     ProfileFacts,
     Run,
@@ -95,6 +95,7 @@ def _groups(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
 
 
 _FACTS = ProfileFacts.__struct_fields__
+_VALUES = MetricValues.__struct_fields__
 _LETTERS: dict[TimelineKind, str] = {
     "operator": "o",
     "annotation": "a",
@@ -153,12 +154,9 @@ class _Packer:
             self.environments.append(environment)
         return self.environments.index(environment)
 
-    def _values(self, metrics: dict[str, Metric]) -> dict[str, MetricRow]:
+    def _values(self, metrics: dict[str, Metric]) -> dict[str, MetricValues]:
         self.metrics.update(metrics)
-        return {
-            name: MetricRow(one.rounds, one.value, one.low, one.high, one.why, one.block)
-            for name, one in metrics.items()
-        }
+        return {name: MetricValues(**_values(one)) for name, one in metrics.items()}
 
     def _kernel(self, kernel: Kernel) -> KernelRow:
         return KernelRow(
@@ -227,7 +225,7 @@ class _Unpacker:
             left_out=row.left_out,
         )
 
-    def _metrics(self, rows: dict[str, MetricRow]) -> dict[str, Metric]:
+    def _metrics(self, rows: dict[str, MetricValues]) -> dict[str, Metric]:
         known = self._document.metrics
         for name in rows:
             if name not in known:
@@ -236,17 +234,7 @@ class _Unpacker:
             if spec is not None and (spec.kind, spec.unit) != (known[name].kind, known[name].unit):
                 raise ValueError(f"the metric {name!r} is {spec.kind}, in {spec.unit}, not as said")
         return {
-            name: Metric(
-                name=name,
-                kind=known[name].kind,
-                unit=known[name].unit,
-                rounds=row.rounds,
-                value=row.value,
-                low=row.low,
-                high=row.high,
-                why=row.why,
-                block=row.block,
-            )
+            name: Metric(name, known[name].kind, known[name].unit, **_values(row))
             for name, row in rows.items()
         }
 
@@ -267,6 +255,10 @@ class _Unpacker:
 
     def _name(self, at: int) -> str:
         return _at(self._document.names, at, "names")
+
+
+def _values(metric: MetricValues) -> dict[str, Any]:
+    return {name: getattr(metric, name) for name in _VALUES}
 
 
 def _at(table: Sequence[T], at: int, what: str) -> T:

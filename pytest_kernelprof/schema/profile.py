@@ -10,13 +10,10 @@ from pytest_kernelprof.schema.metrics import Kind, Unit
 from pytest_kernelprof.schema.verdicts import OUTCOMES, Outcome, Place, Verdict
 
 
-class Metric(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One metric of a profile.
+class MetricValues(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The values of one metric of one profile.
 
     Attributes:
-        name: as in the reference, for example ``cuda_time``.
-        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
-        unit: "count", "us" or "bytes".
         rounds: the value of each round.
         value: the largest round of a count, the median of a time; None if it was not measured.
         low, high: bounds of the value at 99 %; None where there are too few rounds.
@@ -24,15 +21,26 @@ class Metric(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         block: rounds that count as one, by their median, since neighbours are alike.
     """
 
-    name: str
-    kind: Kind
-    unit: Unit
     rounds: tuple[float, ...] = ()
     value: float | None = None
     low: float | None = None
     high: float | None = None
     why: str = ""
     block: int = 1
+
+
+class Metric(MetricValues, frozen=True, gc=False, omit_defaults=True):
+    """One metric of a profile, by itself.
+
+    Attributes:
+        name: as in the reference, for example ``cuda_time``.
+        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
+        unit: "count", "us" or "bytes".
+    """
+
+    name: str
+    kind: Kind
+    unit: Unit
 
     @property
     def stable(self) -> bool:
