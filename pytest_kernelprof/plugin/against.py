@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,11 +25,12 @@ from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.errors import LimitExceeded
-from pytest_kernelprof.plugin.keys import AFTER_CALL, TAKEN
+from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, TAKEN
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.against import failure_words, is_failed, write_against
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.against import AgainstTest, Done, Laid, Launch, Launches
+from pytest_kernelprof.schema.before import RevisionComparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -60,7 +62,7 @@ def begin(
     if sent is None:
         assert settings.against is not None, "asked for"
         run = AgainstRun(config, settings.against)
-        config.pluginmanager.register(run, "kernelprof-against")
+        config.pluginmanager.register(run, AGAINST)
         launches = run.launches
     else:
         launches = codec.decode(sent.encode(), Launches)
@@ -121,6 +123,15 @@ class AgainstRun:
             return
         if is_failed(list(self._found.values())) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def comparison(self) -> RevisionComparison:
+        """What came of all, for the run's record."""
+        from pytest_kernelprof.plugin.portable import portable
+
+        laid, tests = self.launches.reference.laid, tuple(self._found.values())
+        counts = Counter(test.result for test in tests)
+        found = RevisionComparison(laid.name, laid.notes, dict(counts), tests)
+        return portable(found, laid.tree)  # the reference's files as seen from its root folder
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -13,9 +13,10 @@ from pytest_kernelprof.baseline.runs import gather
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import RunFileError
 from pytest_kernelprof.plugin.earlier import Earlier
-from pytest_kernelprof.plugin.keys import EARLIER
+from pytest_kernelprof.plugin.keys import COMPARE, EARLIER
 from pytest_kernelprof.report.earlier import write_compared
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.before import EarlierComparison
 from pytest_kernelprof.schema.document import Document
 from pytest_kernelprof.schema.packing import pack, unpack
 from pytest_kernelprof.schema.run import Run, Test
@@ -45,7 +46,7 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector) -> No
         assert settings.compare, "it begins where a document is named"
         old = _read(config, settings.compare)
         teller = EarlierRun(config, settings, collector, old, allowed)
-        config.pluginmanager.register(teller, "kernelprof-compare")
+        config.pluginmanager.register(teller, COMPARE)
     else:
         old = unpack(codec.decode(sent.encode(), Document))
     config.stash[EARLIER] = Earlier(old, allowed)
@@ -126,6 +127,12 @@ class EarlierRun:
     def found(self) -> RunsComparison:
         """How the run compares, as far as it has come."""
         return gather(self._old, Run(tuple(self._collector.tests())), self._allowed)
+
+    def comparison(self) -> EarlierComparison | None:
+        """The same for the run's record, where each profile has its own."""
+        if self._refused:
+            return None
+        return EarlierComparison(self._path, self._old.began, replace(self.found(), profiles=()))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

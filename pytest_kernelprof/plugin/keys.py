@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Test
 
+# Names of plugins that know how the run compares with what was before: ``comparison()``.
+AGAINST, COMPARE = "kernelprof-against", "kernelprof-compare"
+SNAPSHOT_KEEPER = "kernelprof-snapshot-keeper"
+
 # On the config.
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 MEASURES = pytest.StashKey[bool]()

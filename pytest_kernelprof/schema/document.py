@@ -6,6 +6,11 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from pytest_kernelprof.schema.before import (
+    EarlierComparison,
+    RevisionComparison,
+    SnapshotsComparison,
+)
 from pytest_kernelprof.schema.metrics import Kind, Unit
 from pytest_kernelprof.schema.run import (
     Comparison,
@@ -17,6 +22,7 @@ from pytest_kernelprof.schema.run import (
     TestOutcome,
     Wait,
 )
+from pytest_kernelprof.schema.snapshot import Taken
 
 
 class MetricKind(msgspec.Struct, frozen=True):
@@ -126,6 +132,7 @@ class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     place: Place | None = None
     profiles: tuple[ProfileRow, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    snapshot: Taken | None = None
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +149,8 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         metrics: what each metric is.
         names: of kernels, operators and calls, and lines of code; ``names[0]`` is empty.
         tests: those that took something, as they ended.
+        against, snapshots, earlier: how the run compares with what was before; null where that
+            was not asked for.
     """
 
     schema: int = 1
@@ -153,3 +162,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, MetricKind]
     names: tuple[str, ...]
     tests: tuple[TestRow, ...]
+    against: RevisionComparison | None = None
+    snapshots: SnapshotsComparison | None = None
+    earlier: EarlierComparison | None = None

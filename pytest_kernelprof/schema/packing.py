@@ -56,6 +56,7 @@ def pack(run: Run) -> Document:
         },
         names=tuple(packer.names),
         tests=tests,
+        **{name: getattr(run, name) for name in _BEFORE},
     )
 
 
@@ -71,6 +72,7 @@ def unpack(document: Document) -> Run:
         began=document.began,
         versions=document.versions,
         unfinished=document.unfinished,
+        **{name: getattr(document, name) for name in _BEFORE},
     )
 
 
@@ -95,6 +97,7 @@ def _groups(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
 
 
 _FACTS = ProfileFacts.__struct_fields__
+_BEFORE = ("against", "snapshots", "earlier")
 _VALUES = MetricValues.__struct_fields__
 _LETTERS: dict[TimelineKind, str] = {
     "operator": "o",
@@ -117,7 +120,7 @@ class _Packer:
 
     def test(self, test: Test) -> TestRow:
         profiles = tuple(self._profile(bounded(profile)) for profile in test.profiles)
-        return TestRow(test.id, test.outcome, test.place, profiles, test.comparisons)
+        return TestRow(test.id, test.outcome, test.place, profiles, test.comparisons, test.snapshot)
 
     def _profile(self, profile: Profile) -> ProfileRow:
         return ProfileRow(
@@ -188,7 +191,7 @@ class _Unpacker:
             profiles = tuple(map(self._profile, row.profiles))
         except (LookupError, ValueError) as error:
             raise ValueError(f"test {row.id!r}: {error}") from None
-        return Test(row.id, profiles, row.comparisons, row.outcome, row.place)
+        return Test(row.id, profiles, row.comparisons, row.outcome, row.place, row.snapshot)
 
     def _profile(self, row: ProfileRow) -> Profile:
         return Profile(

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
+from pytest_kernelprof.schema.before import (
+    EarlierComparison,
+    RevisionComparison,
+    SnapshotsComparison,
+)
 from pytest_kernelprof.schema.environment import (
     Conditions,
     Environment,
@@ -89,9 +94,14 @@ class Run(msgspec.Struct, frozen=True):
         began: when, in UTC: ``2026-11-22T08:50:00Z``.
         versions: of pytest and pytest-kernelprof.
         unfinished: why tests may be missing that were to run; empty where the run ended by itself.
+        against: how it compares with a revision's code. snapshots: with the kernel snapshots of
+            its tests. earlier: with an earlier run. None where that was not asked for.
     """
 
     tests: tuple[Test, ...] = ()
     began: str = ""
     versions: dict[str, str] = {}
     unfinished: tuple[str, ...] = ()
+    against: RevisionComparison | None = None
+    snapshots: SnapshotsComparison | None = None
+    earlier: EarlierComparison | None = None
