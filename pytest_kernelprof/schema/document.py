@@ -108,7 +108,8 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         more_kernels: the others, by name.
         variants: other sequences of kernels among the rounds, the first 2,000 of each.
         copies, waits: of one call, in order; up to 2,000 of each.
-        timeline: of the round that the kernels are of; absent where none was kept.
+        timeline: of the round that the kernels are of, a place in ``timelines``; absent where none
+            was kept.
     """
 
     environment: int
@@ -119,7 +120,7 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     variants: tuple[tuple[KernelRow, ...], ...] = ()
     copies: tuple[Copy, ...] = ()
     waits: tuple[Wait, ...] = ()
-    timeline: TimelineRow | None = None
+    timeline: int | None = None
 
 
 class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,8 +136,8 @@ class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     snapshot: Taken | None = None
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run.
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """A run but for its timelines, which are most of a file and which few of its readers want.
 
     Attributes:
         schema: the version of this form.
@@ -165,3 +166,13 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     against: RevisionComparison | None = None
     snapshots: SnapshotsComparison | None = None
     earlier: EarlierComparison | None = None
+
+
+class Document(Outline, frozen=True, kw_only=True):
+    """A whole run.
+
+    Attributes:
+        timelines: of profiles, event by event.
+    """
+
+    timelines: tuple[TimelineRow, ...] = ()

@@ -12,6 +12,7 @@ from pytest_kernelprof.schema.document import (
     GroupRow,
     KernelRow,
     MetricKind,
+    Outline,
     ProfileRow,
     TestRow,
     TimelineRow,
@@ -56,12 +57,13 @@ def pack(run: Run) -> Document:
         },
         names=tuple(packer.names),
         tests=tests,
+        timelines=tuple(packer.timelines),
         **{name: getattr(run, name) for name in _BEFORE},
     )
 
 
-def unpack(document: Document) -> Run:
-    """The run of which the file tells.
+def unpack(document: Outline) -> Run:
+    """The run of which the file tells; of an outline without timelines.
 
     Raises:
         ValueError: it refers to a name, an environment or a metric that it does not have.
@@ -116,6 +118,7 @@ class _Packer:
     def __init__(self) -> None:
         self.names: dict[str, int] = {"": 0}
         self.environments: list[Environment] = []
+        self.timelines: list[TimelineRow] = []
         self.metrics: set[str] = set()
 
     def test(self, test: Test) -> TestRow:
@@ -139,10 +142,10 @@ class _Packer:
             timeline=self._timeline(profile.timeline),
         )
 
-    def _timeline(self, timeline: Timeline | None) -> TimelineRow | None:
+    def _timeline(self, timeline: Timeline | None) -> int | None:
         if timeline is None:
             return None
-        return TimelineRow(
+        row = TimelineRow(
             kind="".join(_LETTERS[kind] for kind in timeline.kind),
             name=tuple(map(self._name, timeline.name)),
             lane=tuple(map(self._name, timeline.lane)),
@@ -151,6 +154,8 @@ class _Packer:
             correlation=timeline.correlation,
             left_out=timeline.left_out,
         )
+        self.timelines.append(row)
+        return len(self.timelines) - 1
 
     def _environment(self, environment: Environment) -> int:
         if environment not in self.environments:  # one or two: no hash, since it has a dict
@@ -183,8 +188,10 @@ class _Packer:
 class _Unpacker:
     """Makes records of rows."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Outline) -> None:
         self._document = document
+        self._chains: dict[tuple[int, ...], tuple[str, ...]] = {}
+        self._timelines = document.timelines if isinstance(document, Document) else None
 
     def test(self, row: TestRow) -> Test:
         try:
@@ -210,9 +217,10 @@ class _Unpacker:
             timeline=self._timeline(row.timeline),
         )
 
-    def _timeline(self, row: TimelineRow | None) -> Timeline | None:
-        if row is None:
+    def _timeline(self, at: int | None) -> Timeline | None:
+        if at is None or self._timelines is None:
             return None
+        row = _at(self._timelines, at, "timelines")
         columns = (row.kind, row.name, row.lane, row.start_us, row.duration_us, row.correlation)
         if len(set(map(len, columns))) != 1:
             raise ValueError("the columns of its timeline have different lengths")
@@ -252,9 +260,15 @@ class _Unpacker:
             row.device,
             row.stream,
             self._name(row.launch),
-            tuple(map(self._name, row.operators)),
+            self._chain(row.operators),
             self._name(row.source),
         )
+
+    def _chain(self, row: tuple[int, ...]) -> tuple[str, ...]:
+        """The operators of a kernel, which it shares with others."""
+        if row not in self._chains:
+            self._chains[row] = tuple(map(self._name, row))
+        return self._chains[row]
 
     def _name(self, at: int) -> str:
         return _at(self._document.names, at, "names")

@@ -98,12 +98,11 @@ def test_a_timeline_that_does_not_fit_together_is_refused(
 ) -> None:
     timeline = Timeline(("kernel",), ("gelu",), ("device 0 stream 7",), (0.0,), (1.0,), (3,))
     document = pack(run_of(replace(record("mlp"), timeline=timeline)))
-    (test,) = document.tests
-    (profile,) = test.profiles
-    assert profile.timeline is not None
-    wrong = replace(profile, timeline=replace(profile.timeline, **change))
+    (row,) = document.timelines
     with pytest.raises(ValueError, match=words):
-        unpack(replace(document, tests=(replace(test, profiles=(wrong,)),)))
+        unpack(replace(document, timelines=(replace(row, **change),)))
+    with pytest.raises(ValueError, match="0 is no place in the file's timelines"):
+        unpack(replace(document, timelines=()))
 
 
 def test_negative_places_are_none() -> None:
