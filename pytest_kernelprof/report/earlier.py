@@ -40,12 +40,9 @@ def _more_words(one: MetricComparison) -> str:
 def write_compared(terminal: pytest.TerminalReporter, path: str, found: RunsComparison) -> None:
     """Write what is another than in an earlier run, worst first, and one line of all."""
     terminal.section(printable(f"compared with {path}"))
-    titles, *rows = table(found, terminal._tw.fullwidth) or [""]
-    if rows:
-        terminal.write_line(titles, bold=True)
-    for row in rows:
-        colour = _COLOURS.get(row.partition(" ")[0])
-        terminal.write_line(row, **({colour: True} if colour else {}))
+    for verdict, line in table(found, terminal._tw.fullwidth):
+        colour = _COLOURS.get(verdict)
+        terminal.write_line(line, **({colour: True} if colour else {"bold": True}))
     for note in notes(found):
         terminal.write_line(printable(note), yellow=True)
     colour = "green" if found.passed else "red"

@@ -13,6 +13,8 @@ from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_kernelprof.schema.runs import (
         MetricComparison,
         ProfileComparison,
@@ -26,27 +28,51 @@ _DIFF_LINES = 12
 _ORDER = {"worse": 0, "undecided": 1, "better": 2}
 FORMS = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
 
+_COLUMNS = (
+    Column("verdict"),
+    Column("test", shrinks=True, keeps="end"),
+    Column("metric"),
+    Column("before", number=True),
+    Column("now", number=True),
+    Column("change", number=True),
+)
+_TEST, _NARROWEST_TEST = 1, 20
+
 _Row = tuple[str, str, str, str, str, str]
 """Verdict, test, metric, before, now, change."""
 
 
-def table(found: RunsComparison, width: int) -> list[str]:
-    """What is another, worst first, under a line of titles; nothing where nothing is."""
+def table(found: RunsComparison, width: int) -> list[tuple[str, str]]:
+    """What is another, worst first, under a line of titles, each line after its verdict; nothing
+    where nothing is. Where a table is too wide, the test has a line of its own."""
     rows = _rows(found)
-    columns = (
-        Column("verdict"),
-        Column("test", shrinks=True, keeps="end"),
-        Column("metric"),
-        Column("before", number=True),
-        Column("now", number=True),
-        Column("change", number=True),
-    )
-    return render(columns, rows, width) if rows else []
+    if not rows:
+        return []
+    others = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS)) if i != _TEST]
+    if sum(others) + len(others) + _NARROWEST_TEST > width:
+        return _list(rows, width)
+    return list(zip(("", *(row[0] for row in rows)), render(_COLUMNS, rows, width), strict=True))
+
+
+def _list(rows: Sequence[_Row], width: int) -> list[tuple[str, str]]:
+    """The rows under their tests, in two lines where one is too long."""
+    lines = []
+    test = ""
+    for verdict, of, metric, before, now, change in rows:
+        if of != test:
+            lines.append(("", of if len(of) <= width else "…" + of[1 - width :]))
+        test = of
+        what, values = f"  {verdict} {metric} {change}", f"{before} -> {now}" if now else ""
+        if len(what) + len(values) + 2 <= width:
+            lines.append((verdict, f"{what}  {values}".rstrip()))
+        else:
+            lines += [(verdict, what), (verdict, f"    {values}")]
+    return [(verdict, printable(line)) for verdict, line in lines]
 
 
 def text_lines(found: RunsComparison, width: int) -> list[str]:
     """The table, the kernels of what became worse, and one line of all."""
-    told = table(found, width)
+    told = [line for _, line in table(found, width)]
     diffs = [
         line
         for one in _with_diffs(found)
