@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.timing import unless_reconfigured
-from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.baseline.diff import diff_profiles, without_times
 from pytest_kernelprof.schema.against import AgainstTest, Compared, Done
 from pytest_kernelprof.schema.metrics import METRICS
 
@@ -127,7 +127,8 @@ def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
             better.append(name)
     timing = timed.timing if timed is not None else None
     if timed is None or timing is None or not timing.pairs:
-        diff = _without_times(diff_profiles(old, new))
+        # Measured one after the other, by processes that differ.
+        diff = without_times(diff_profiles(old, new))
     else:
         diff, timing = _timed_diff(old, new, timed)
     return Compared(new.label, diff, tuple(worse), tuple(better), tuple(unknown), new.place, timing)
@@ -158,18 +159,6 @@ def _taking(profile: Profile, us: Sequence[float]) -> Profile:
 def _value(profile: Profile, name: str) -> float:
     metric = profile.metrics.get(name)
     return (metric.value or 0.0) if metric is not None else 0.0
-
-
-def _without_times(diff: ProfileDiff) -> ProfileDiff:
-    """The sides were measured one after the other, by processes that differ: their times are no
-    comparison."""
-    return replace(
-        diff,
-        old_us=0.0,
-        new_us=0.0,
-        paces=(),
-        metrics=tuple(change for change in diff.metrics if change.kind == "exact"),
-    )
 
 
 def _doubts(profile: Profile, where: str) -> list[str]:
