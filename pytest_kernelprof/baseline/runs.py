@@ -6,11 +6,12 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.baseline.contestants import contestants_of
 from pytest_kernelprof.baseline.earlier import Key, compare_profile, has
 from pytest_kernelprof.schema.runs import ProfileComparison, RunsComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.baseline.allowance import Allowance
     from pytest_kernelprof.schema.run import Profile, Run
@@ -19,13 +20,14 @@ Profiles = dict[Key, "Profile"]
 
 
 def compare_runs(olds: Sequence[Run], new: Run, allowed: Mapping[str, Allowance]) -> RunsComparison:
-    """What is another in ``new``, profile by profile as ``compare_profile`` has it.
+    """What is another in ``new``, profile by profile as ``compare_profile`` has it; so are the
+    callables of comparisons.
 
     Args:
         olds: earlier runs, the oldest first.
         allowed: what each metric may grow by.
     """
-    before, now = [profiles_of(run) for run in olds], profiles_of(new)
+    before, now = [_all_of(run) for run in olds], _all_of(new)
     judged = (
         (key, compare_profile(key, [run.get(key) for run in before], one, allowed))
         for key, one in now.items()
@@ -50,13 +52,25 @@ def gather(old: Run, new: Run, allowed: Mapping[str, Allowance]) -> RunsComparis
 
 def profiles_of(run: Run) -> Profiles:
     """By test, label and number; of a test that ran again, those of the last time alone."""
-    found: Profiles = {}
-    for test in {test.id: test for test in run.tests}.values():
-        labels: Counter[str] = Counter()
-        for profile in test.profiles:
-            found[Key(test.id, profile.label, labels[profile.label])] = profile
-            labels[profile.label] += 1
-    return found
+    tests = {test.id: test for test in run.tests}
+    return {key: one for test in tests.values() for key, one in _numbered(test.id, test.profiles)}
+
+
+def _all_of(run: Run) -> Profiles:
+    """The same, and the callables of comparisons."""
+    tests = {test.id: test for test in run.tests}
+    return {
+        key: one
+        for test in tests.values()
+        for key, one in _numbered(test.id, (*test.profiles, *contestants_of(test)))
+    }
+
+
+def _numbered(test: str, profiles: Iterable[Profile]) -> Iterator[tuple[Key, Profile]]:
+    labels: Counter[str] = Counter()
+    for profile in profiles:
+        yield Key(test, profile.label, labels[profile.label]), profile
+        labels[profile.label] += 1
 
 
 def _together(

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from pytest_kernelprof.schema.environment import Conditions
+from pytest_kernelprof.schema.environment import Conditions, Environment
 from pytest_kernelprof.schema.profile import Profile
 from pytest_kernelprof.schema.snapshot import Taken
 from pytest_kernelprof.schema.verdicts import Place, Verdict
@@ -45,6 +45,7 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
         pairs: how many rounds there are of each.
         conditions: those blocks of rounds on which no verdict can stand.
         verdicts: what was asserted of it.
+        environment: where it was.
     """
 
     metric: str
@@ -53,6 +54,7 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     pairs: int
     conditions: tuple[Conditions, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    environment: Environment | None = None
 
 
 TestOutcome = Literal["failed", "error", "rerun", "skipped", "xfailed", "passed"]

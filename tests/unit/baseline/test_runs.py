@@ -6,13 +6,26 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import CPU, H200, MIXED, absent, around, calls_of, counted, kernel, profile, timed
+from records import (
+    CPU,
+    H200,
+    MIXED,
+    absent,
+    around,
+    calls_of,
+    comparison,
+    counted,
+    kernel,
+    profile,
+    timed,
+)
 
 from pytest_kernelprof.baseline.allowance import Allowance, allowances, parse_allowance
-from pytest_kernelprof.baseline.earlier import Key, compare_profile
+from pytest_kernelprof.baseline.earlier import DISTURBED, Key, compare_profile
 from pytest_kernelprof.baseline.runs import compare_runs, gather
 from pytest_kernelprof.schema.run import (
     Conditions,
+    Contestant,
     Environment,
     Integrity,
     KernelGroup,
@@ -299,6 +312,38 @@ def test_what_was_compared_as_it_was_taken_is_the_same_together() -> None:
         kept = (Verdict(limit="compare", outcome="kept", comparison=found),)
         judged.append(one if isinstance(found, str) else replace(one, verdicts=kept))
     assert gather(old, run_of(*judged), USUAL) == compare_runs([old], run_of(*new), USUAL)
+
+
+def comparing(
+    kernels: int, us: float, *, environment: Environment | None = H200, **more: Any
+) -> Run:
+    contestants = (
+        Contestant("fused", kernels, us, us - 1, us + 1),
+        Contestant("eager", 5, 300.0, 299.0, 301.0),
+    )
+    found = comparison(*contestants, **more)
+    return Run((Test("t", comparisons=(replace(found, environment=environment),)),))
+
+
+def test_the_callables_of_comparisons_are_compared_each_with_its_own() -> None:
+    found = compare_runs([comparing(1, 100)], comparing(2, 150), ON_TIME)
+    assert (found.compared, found.fresh, found.gone) == (2, (), ())
+    one = only(found)
+    assert (one.test, one.label) == ("t", "compare fused")
+    assert [(m.name, m.verdict, m.judged) for m in one.metrics] == [
+        ("kernels", "worse", False),
+        ("cuda_time", "worse", True),
+    ]
+    assert compare_runs([comparing(1, 100)], comparing(2, 100), USUAL).regressed
+
+
+def test_comparisons_on_another_device_or_a_disturbed_one_are_no_baseline() -> None:
+    other = comparing(2, 150, environment=with_version("torch", "2.12.0"))
+    assert not compare_runs([comparing(1, 100)], other, USUAL).regressed
+    busy = comparing(1, 150, conditions=(Conditions(not_alone="held by pid 5"),))
+    assert compare_runs([comparing(1, 100)], busy, ON_TIME).untimed == {DISTURBED: 2}
+    unknown = comparing(1, 150, environment=None)
+    assert compare_runs([unknown], comparing(1, 100), ON_TIME).compared == 0
 
 
 @pytest.mark.parametrize(
