@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.timing import unless_reconfigured
-from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.baseline.diff import diff_profiles, without_times
 from pytest_kernelprof.schema.against import AgainstTest, Compared, Done
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.snapshot import COUNTS
@@ -179,7 +179,8 @@ def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
             better.append(name)
     timing = timed.timing if timed is not None else None
     if timed is None or timing is None or not timing.pairs:
-        diff = _without_times(diff_profiles(old, new))
+        # Measured one after the other, by processes that differ.
+        diff = without_times(diff_profiles(old, new))
     else:
         diff, timing = _timed_diff(old, new, timed)
     return Compared(
@@ -237,18 +238,6 @@ def _allowed(profile: Profile) -> frozenset[str]:
         sums = {name for name, parts in _SUMS.items() if not set(parts) & set(finding.unknown)}
         return frozenset(names | sums) - set(finding.unknown)
     return frozenset()
-
-
-def _without_times(diff: ProfileDiff) -> ProfileDiff:
-    """The sides were measured one after the other, by processes that differ: their times are no
-    comparison."""
-    return replace(
-        diff,
-        old_us=0.0,
-        new_us=0.0,
-        paces=(),
-        metrics=tuple(change for change in diff.metrics if change.kind == "exact"),
-    )
 
 
 def _doubts(profile: Profile, where: str) -> list[str]:

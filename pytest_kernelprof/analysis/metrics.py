@@ -22,21 +22,23 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
     spec = METRICS[name]
     if spec.kind == "exact":
         values = tuple(int(value) for value in rounds)
-        return Metric(name, spec.kind, spec.unit, values, max(values, default=0), why=why)
+        most = max(values, default=0)
+        return Metric(name, spec.kind, spec.unit, rounds=values, value=most, why=why)
     times = tuple(float(value) for value in rounds)
     interval = median_interval(times)
     if interval is None:
-        return Metric(name, spec.kind, spec.unit, times, statistics.median(times), why=why)
+        median = statistics.median(times)
+        return Metric(name, spec.kind, spec.unit, rounds=times, value=median, why=why)
     return Metric(
         name,
         spec.kind,
         spec.unit,
-        times,
-        interval.median,
-        interval.low,
-        interval.high,
-        why,
-        interval.block,
+        rounds=times,
+        value=interval.median,
+        low=interval.low,
+        high=interval.high,
+        why=why,
+        block=interval.block,
     )
 
 

@@ -366,7 +366,13 @@ def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
 def _environment(reading: Reading) -> Environment:
     recording = reading.trace.recording
     device = recording.device or _device_name(reading)
-    return Environment(device_kind(reading), device, recording.capability, recording.versions)
+    return Environment(
+        device_kind(reading),
+        device,
+        recording.capability,
+        recording.versions,
+        recording.power_limit_w,
+    )
 
 
 def _device_name(reading: Reading) -> str:

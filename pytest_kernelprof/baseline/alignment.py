@@ -8,21 +8,20 @@ quadratic where layers repeat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _AGREE = (4, 1)
 _FIRST_WINDOW, _GROWTH = 8, 4
+_STEP, _LONGEST_STEP = 8, 8192
 _WORK_EACH, _WORK = 8, 20_000
 # Behind the ends, so that they agree as well. Keys are zero or more.
 _END = (-1, -2, -3, -4)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """So many in a row that agree, from these places on."""
 
     old: int
@@ -78,12 +77,16 @@ def _align(old: Sequence[int], new: Sequence[int], agree: int) -> list[Block]:
 
 def _agreeing(a: Sequence[int], b: Sequence[int], i: int, j: int) -> int:
     """How many agree from here on."""
-    start, step = i, 64
+    start, step = i, _STEP
     most = min(len(a) - i, len(b) - j)
     end = i + most
     while i < end and a[i : i + step] == b[j : j + step]:
         i, j = i + step, j + step
-        step = min(2 * step, 8192)
+        step = min(2 * step, _LONGEST_STEP)
+    while step > _STEP:
+        step //= 2
+        if a[i : i + step] == b[j : j + step]:
+            i, j = i + step, j + step
     while i < end and a[i] == b[j]:
         i, j = i + 1, j + 1
     return min(i - start, most)

@@ -7,19 +7,21 @@ kernels, but for the pairing inside of hunks, which is bounded.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_kernelprof.baseline.hunks import Sides
-from pytest_kernelprof.baseline.keys import STEP, Keys
+from pytest_kernelprof.baseline.keys import Keys
 from pytest_kernelprof.baseline.paces import SLOWER_BY, SLOWER_US, paces_of
 from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
+    from pytest_kernelprof.baseline.keys import Numbered
     from pytest_kernelprof.schema.run import Environment, KernelGroup, Metric, Profile
 
 
@@ -33,21 +35,20 @@ def diff_profiles(
     Args:
         noticed: from which fraction, and how many microseconds, on a kernel is slower or faster.
     """
-    before, old_steps = _one_step(old.kernels)
-    after, new_steps = _one_step(new.kernels)
+    keys = Keys()
+    before, old_steps = keys.of(old.kernels).one_step()
+    after, new_steps = keys.of(new.kernels).one_step()
     ordered = not (old.variants or new.variants)
-    sides = Sides.of(before, after)
+    sides = Sides.of(before, after, keys)
     hunks = sides.hunks(ordered=ordered)
     old_more, new_more = _beyond(old, old_steps), _beyond(new, new_steps)
     return ProfileDiff(
-        old_kernels=len(before) + sum(one.count for one in old_more.values()),
-        new_kernels=len(after) + sum(one.count for one in new_more.values()),
+        old_kernels=len(before.keys) + sum(one.count for one in old_more.values()),
+        new_kernels=len(after.keys) + sum(one.count for one in new_more.values()),
         old_us=_duration(before, old_more),
         new_us=_duration(after, new_more),
         hunks=(*hunks, *_other_groups(old_more, new_more)),
-        paces=paces_of(
-            before, after, sides.old_keys, sides.same_old, sides.same_new, noticed=noticed
-        ),
+        paces=paces_of(before, after, sides.same_old, sides.same_new, noticed=noticed),
         metrics=_diff_metrics(old, new) if not (old_steps or new_steps) else (),
         ordered=ordered,
         other=_other(old.environment, new.environment),
@@ -58,14 +59,25 @@ def diff_profiles(
     )
 
 
+def without_times(diff: ProfileDiff) -> ProfileDiff:
+    """The same of profiles whose times are no comparison."""
+    return replace(
+        diff,
+        old_us=0.0,
+        new_us=0.0,
+        paces=(),
+        metrics=tuple(change for change in diff.metrics if change.kind == "exact"),
+    )
+
+
 def _beyond(profile: Profile, steps: int) -> dict[str, KernelGroup]:
     """The kernels that a run document has by name alone."""
     return {} if steps else {one.name: one for one in profile.more_kernels}
 
 
-def _duration(kernels: Sequence[Kernel], more: Mapping[str, KernelGroup]) -> float:
+def _duration(kernels: Numbered, more: Mapping[str, KernelGroup]) -> float:
     together = sum(one.duration_us for one in more.values())
-    return sum(kernel.duration_us for kernel in kernels) + together
+    return float(sum(kernels.us.tolist())) + together
 
 
 def _other_groups(old: Mapping[str, KernelGroup], new: Mapping[str, KernelGroup]) -> Iterator[Hunk]:
@@ -84,30 +96,6 @@ def _other_groups(old: Mapping[str, KernelGroup], new: Mapping[str, KernelGroup]
 def _unplaced(name: str) -> Kernel:
     """A kernel of which only the name is kept."""
     return Kernel(name, 0.0, (0, 0, 0), (0, 0, 0), 0, 0, 0, 0, "unknown", ())
-
-
-def _one_step(kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], int]:
-    """Of a trace with the profiler's own steps the kernels of the first of the most frequent ones,
-    and how many steps there are; all kernels, and 0, of another trace.
-
-    A backward pass runs on a thread of its own, outside the annotation: its kernels belong to the
-    step that was begun last.
-    """
-    steps: list[list[Kernel]] = []
-    number = ""
-    for kernel in kernels:
-        outermost = kernel.operators[-1] if kernel.operators else ""
-        if outermost != number and outermost.startswith(STEP):
-            number = outermost
-            steps.append([])
-        if steps:
-            steps[-1].append(kernel)
-    if len(steps) < 2:
-        return kernels, len(steps)
-    keys = Keys()
-    sequences = [tuple(keys.of(step)) for step in steps]
-    most = Counter(sequences).most_common(1)[0][0]
-    return steps[sequences.index(most)], len(steps)
 
 
 def _diff_metrics(old: Profile, new: Profile) -> tuple[MetricChange, ...]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.hunks import Sides
-from pytest_kernelprof.baseline.keys import STEP
+from pytest_kernelprof.baseline.keys import STEP, Keys
 from pytest_kernelprof.names.apart import comparable_name, kept_name
 from pytest_kernelprof.schema.codec import text
 from pytest_kernelprof.schema.metrics import METRICS
@@ -212,10 +212,10 @@ def _changes(
     before: Sequence[str], after: Sequence[str], kernels: Sequence[Kernel], *, ordered: bool
 ) -> tuple[LineChange, ...]:
     """What only one side has, by the diff that all comparisons are made of."""
-    sides = Sides.of(
-        [_as_kernel(line, "") for line in before],
-        [_as_kernel(line, kernel.source) for line, kernel in zip(after, kernels, strict=True)],
-    )
+    keys = Keys()
+    old = [_as_kernel(line, "") for line in before]
+    new = [_as_kernel(line, kernel.source) for line, kernel in zip(after, kernels, strict=True)]
+    sides = Sides.of(keys.of(old), keys.of(new), keys)
     found = []
     for hunk in sides.hunks(ordered=ordered):
         for change in hunk.changes:

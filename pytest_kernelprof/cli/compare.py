@@ -37,7 +37,7 @@ def run(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
     from pytest_kernelprof.baseline.runs import compare_runs
-    from pytest_kernelprof.cli.run_files import read_run
+    from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.runs import markdown_lines, text_lines
     from pytest_kernelprof.schema.codec import encode
 

@@ -27,12 +27,12 @@ def run(chosen: argparse.Namespace) -> int:
         RunFileError: a file is no run document, or the result cannot be written.
     """
     from pytest_kernelprof.baseline.merge import merge_runs
-    from pytest_kernelprof.cli.run_files import read_run
+    from pytest_kernelprof.documents import read_whole_run
     from pytest_kernelprof.schema.codec import encode, write_atomically
-    from pytest_kernelprof.schema.document import pack
+    from pytest_kernelprof.schema.packing import pack
     from pytest_kernelprof.units import printable
 
-    merged, twice = merge_runs({path: read_run(path) for path in chosen.runs})
+    merged, twice = merge_runs({path: read_whole_run(path) for path in chosen.runs})
     try:
         write_atomically(chosen.output, encode(pack(merged)))
     except OSError as error:

@@ -37,7 +37,7 @@ def run(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.baseline.shelf import path_of
     from pytest_kernelprof.baseline.updating import Edit, gather, update
-    from pytest_kernelprof.cli.run_files import read_run
+    from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.snapshots import looser_words, update_lines
     from pytest_kernelprof.units import printable
 

@@ -1,4 +1,4 @@
-"""What NVML says of a GPU: clock, throttling, who works on it, and the driver's version."""
+"""What NVML says of a GPU: clock, power limit, throttling, who works on it, and the driver."""
 
 from __future__ import annotations
 
@@ -126,6 +126,10 @@ class Gpu:
             power_capped=bool(reasons & _POWER_CAP),
             throttled_ns=self._counters(),
         )
+
+    def power_limit_w(self) -> int:
+        """What it may draw now, in watts: the lowest of the limits that are set on it."""
+        return round(int(self.nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle)) / 1000)
 
     def processes(self) -> frozenset[int]:
         """The pids of the processes that compute on it or hold memory of it, as the driver numbers
@@ -255,6 +259,16 @@ def gpu_of(device: Device) -> Gpu | Unknown:
     if device.kind != "cuda":
         return Unknown("")  # of the CPU nothing is claimed
     return _gpu_of(os.getpid(), gpu_uuid(device))
+
+
+def power_limit_w(device: Device) -> int | None:
+    """The power limit of a GPU in watts; None where it could not be read, and of the CPU."""
+    gpu = gpu_of(device)
+    if isinstance(gpu, Unknown):
+        return None
+    with contextlib.suppress(gpu.nvml.NVMLError):
+        return gpu.power_limit_w()
+    return None
 
 
 @functools.cache

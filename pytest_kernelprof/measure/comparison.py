@@ -210,6 +210,7 @@ class Contest:
             pairs=self.pairs,
             conditions=tuple(self._disturbed),
             verdicts=tuple(verdicts),
+            environment=self.profiles[self.reference].environment,
         )
 
     def _contestant(self, name: str) -> Contestant:

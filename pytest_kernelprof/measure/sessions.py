@@ -180,6 +180,7 @@ def read(
     Raises:
         IncompleteProfile: it cannot be read.
     """
+    from pytest_kernelprof.device.nvml import power_limit_w
     from pytest_kernelprof.device.sharing import no_times
 
     try:
@@ -192,6 +193,7 @@ def read(
         device=device.name,
         capability=device.capability,
         versions=device.versions,
+        power_limit_w=power_limit_w(device),
         nonce=file.nonce,
         rounds=file.rounds,
         round_us=file.round_us,

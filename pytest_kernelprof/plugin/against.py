@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,12 +29,13 @@ from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.keys import AFTER_CALL, SETTINGS, TAKEN
+from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
 from pytest_kernelprof.plugin.sheets import has_snapshot
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.against import failure_words, is_failed, write_against
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.against import AgainstTest, Done, Laid, Launch, Launches
+from pytest_kernelprof.schema.before import RevisionComparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -66,7 +68,7 @@ def begin(
     if sent is None:
         assert settings.against is not None, "asked for"
         run = AgainstRun(config, settings.against)
-        config.pluginmanager.register(run, "kernelprof-against")
+        config.pluginmanager.register(run, AGAINST)
         launches = run.launches
     else:
         launches = codec.decode(sent.encode(), Launches)
@@ -142,6 +144,15 @@ class AgainstRun:
         failed = is_failed(list(self.found.values()), warn_only=warn_only)
         if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def comparison(self) -> RevisionComparison:
+        """What came of all, for the run's record."""
+        from pytest_kernelprof.plugin.portable import portable
+
+        laid, tests = self.launches.reference.laid, tuple(self.found.values())
+        counts = Counter(test.result for test in tests)
+        found = RevisionComparison(laid.name, laid.notes, dict(counts), tests)
+        return portable(found, laid.tree)  # the reference's files as seen from its root folder
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -153,7 +153,7 @@ def _none_applies(profiles: Sequence[run.Profile]) -> str:
         verdict
         for profile in profiles
         for verdict in profile.verdicts
-        if verdict.snapshot is None or verdict.outcome != "not judged"
+        if verdict.of_limit or verdict.outcome != "not judged"
     ]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""

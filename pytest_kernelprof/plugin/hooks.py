@@ -27,6 +27,7 @@ from pytest_kernelprof.plugin.devices import (
 from pytest_kernelprof.plugin.keys import (
     AFTER_CALL,
     COLLECTOR,
+    EARLIER,
     MEASURES,
     SERVES,
     SETTINGS,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     import pluggy
 
+    from pytest_kernelprof.plugin.earlier import EarlierTest
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.whole_call import WholeCall
@@ -117,11 +119,21 @@ def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
         from pytest_kernelprof.plugin.snapshot_keeper import begin
 
         begin(config, settings, collector)
-    elif settings.against:
+    elif settings.against or settings.compare:
+        flag = "--kernelprof-against" if settings.against else "--kernelprof-compare"
         raise pytest.UsageError(
-            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing would "
-            "be compared; drop one of the two"
+            f"{flag}: nothing is measured with --kernelprof-disable, so nothing would be compared; "
+            "drop one of the two"
         )
+    if config.getoption("kernelprof_compare_fail_on", None) and not settings.compare:
+        raise pytest.UsageError(
+            "--kernelprof-compare-fail-on: says what fails by an earlier run, and none is named; "
+            "add --kernelprof-compare=RUN.json"
+        )
+    if settings.compare:
+        from pytest_kernelprof.plugin import earlier_run
+
+        earlier_run.begin(config, settings, collector)
     if settings.against:
         from pytest_kernelprof.plugin import against
 
@@ -250,13 +262,19 @@ def _begin(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> Meas
             asked=asked,
             lines=bool(settings.against),
             sheet=sheet_of(item, device, asked=asked),
+            earlier=_earlier_of(item),
         ),
         measuring=measuring(item.config, item.name),
-        everything=settings.report or _all_is_wanted(item.config),
+        everything=settings.report or bool(settings.compare) or _all_is_wanted(item.config),
         keeps_timelines=_all_is_wanted(item.config),
         after_call=item.config.stash.get(AFTER_CALL, None),
     )
     return test
+
+
+def _earlier_of(item: pytest.Item) -> EarlierTest | None:
+    stash = item.config.stash
+    return stash[EARLIER].of(item.nodeid) if EARLIER in stash else None
 
 
 @pytest.fixture
@@ -507,7 +525,8 @@ def _any_unjudged(taken: Test) -> bool:
 def _is_reported(config: pytest.Config) -> bool:
     settings = config.stash[SETTINGS]
     bridged = config.pluginmanager.hasplugin(BRIDGE)
-    return settings.report or bool(settings.against) or bridged or _all_is_wanted(config)
+    compared = bool(settings.against or settings.compare)
+    return settings.report or compared or bridged or _all_is_wanted(config)
 
 
 def _all_is_wanted(config: pytest.Config) -> bool:
@@ -549,7 +568,7 @@ def _tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Te
 def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     from pytest_kernelprof.plugin.collect import attach
     from pytest_kernelprof.plugin.rows import for_tables
-    from pytest_kernelprof.schema.document import bounded
+    from pytest_kernelprof.schema.packing import bounded
     from pytest_kernelprof.schema.run import Place, Test
 
     taken = item.stash.setdefault(TAKEN, [])

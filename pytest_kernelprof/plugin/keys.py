@@ -11,12 +11,17 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.plugin.collect import Collector
+    from pytest_kernelprof.plugin.earlier import Earlier
     from pytest_kernelprof.plugin.measuring import AfterCall, MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.sheet import Sheet
     from pytest_kernelprof.plugin.snapshots import Snapshots
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Test
+
+# Names of plugins that know how the run compares with what was before: ``comparison()``.
+AGAINST, COMPARE = "kernelprof-against", "kernelprof-compare"
+SNAPSHOT_KEEPER = "kernelprof-snapshot-keeper"
 
 # On the config.
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
@@ -29,6 +34,8 @@ AFTER_CALL: pytest.StashKey[AfterCall] = pytest.StashKey()
 """Who waits for each measured call of a run against a revision; not there in other runs."""
 SNAPSHOTS: pytest.StashKey[Snapshots] = pytest.StashKey()
 """Where they are looked up; not there in a run that profiles nothing."""
+EARLIER: pytest.StashKey[Earlier] = pytest.StashKey()
+"""The earlier run that this one is judged against, where one was named."""
 IN_VAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()
 """The files whose ``pytestmark`` nobody reads, each with the markers of ours in it."""
 

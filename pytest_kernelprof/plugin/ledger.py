@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.measure.runner import Measurement
+    from pytest_kernelprof.plugin.earlier import EarlierTest
     from pytest_kernelprof.plugin.sheet import Sheet
 
 MOST_KERNELS = 100_000
@@ -149,6 +150,7 @@ class Ledger:
         asked: bool = True,
         lines: bool = False,
         sheet: Sheet | None = None,
+        earlier: EarlierTest | None = None,
     ) -> None:
         self._lines = lines
         self._marked: dict[Key, Limit] = {}
@@ -157,6 +159,8 @@ class Ledger:
         self._undecided = undecided
         self._wants_numbers = asked
         self._sheet = sheet
+        self._earlier = earlier
+        self._before = tuple(one for one in (sheet, earlier) if one is not None)
         self._entries: list[_Entry] = []
         self._concluded = self._dismissed = 0
         self._reported = self._told = 0
@@ -232,6 +236,11 @@ class Ledger:
             raise
         self._asked.pop(asked, None)
 
+    def so_far(self, profile: run.Profile) -> tuple[run.Verdict, ...]:
+        """How a profile fares while rounds are still taken, which more of them may change."""
+        earlier = self._earlier.times_so_far(profile) if self._earlier else ()
+        return (*evaluate(profile, self.limits), *earlier)
+
     def keep(
         self,
         measurement: Measurement,
@@ -243,16 +252,16 @@ class Ledger:
         arguments live."""
         limits = self._limits_with(own or {})
         record = measurement.profile
-        verdicts, kept = evaluate(record, limits, place), self._by_snapshot(record, place)
+        verdicts, kept = evaluate(record, limits, place), self._by_what_was_before(record, place)
         is_over = any(one.outcome == "over" for one in (*verdicts, *kept))
         if measurement.attribute and (self._lines or is_over):
             # The verdict stands without lines: an error of the extra run must not hide it.
             with contextlib.suppress(Exception, OutcomeException):
                 record = measurement.attribute()
-                kept = self._by_snapshot(record, place)
+                kept = self._by_what_was_before(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
-        if self._sheet is not None:
-            self._sheet.note(record)
+        for one in self._before:
+            one.note(record)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
         self._entries.append(entry)
         self._keep_memory_flat(entry)
@@ -365,14 +374,15 @@ class Ledger:
             made = entry.record.verdicts
             known = dict(zip(entry.limits, made, strict=False))
             verdicts = tuple(known.get(limit) or _late(entry, limit) for limit in limits)
-            verdicts += made[len(entry.limits) :]  # by the snapshot
+            verdicts += made[len(entry.limits) :]  # by what was before
             entry.record, entry.limits = replace(entry.record, verdicts=verdicts), limits
         return entry.record
 
-    def _by_snapshot(
+    def _by_what_was_before(
         self, profile: run.Profile, place: run.Place | None
     ) -> tuple[run.Verdict, ...]:
-        return () if self._sheet is None else self._sheet.verdicts(profile, place)
+        """By the snapshot and by the earlier run."""
+        return tuple(made for one in self._before for made in one.verdicts(profile, place))
 
     def _keep_memory_flat(self, newest: _Entry) -> None:
         """Of old profiles only metrics and verdicts stay."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_kernelprof.capture.holder import held_by
-from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
@@ -134,7 +133,7 @@ def measure_call(
             plan,
             arguments,
             label=label,
-            judge=lambda profile: evaluate(profile, ledger.limits),
+            judge=ledger.so_far,
             progress=progress,
         )
         _keep(test, measurement, place)

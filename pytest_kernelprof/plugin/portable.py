@@ -4,54 +4,50 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import replace
+import msgspec
 
-from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema import kernels, run, snapshot, verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
-Located = TypeVar("Located", run.Kernel, run.Copy, run.Wait)
-Placed = TypeVar("Placed", run.Profile, run.Verdict)
+T = TypeVar("T")
 
-
-def portable(test: run.Test, root: str) -> run.Test:
-    """The test with files below ``root`` relative to it, with forward slashes; others stay."""
-    return replace(
-        test,
-        profiles=tuple(_profile(root, profile) for profile in test.profiles),
-        comparisons=tuple(
-            replace(one, verdicts=_placed(root, one.verdicts)) for one in test.comparisons
-        ),
-    )
+_SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, snapshot.LineChange)
+# Without any: most of what a profile holds, by number.
+_WITHOUT_FILES = (run.MetricValues, run.Timeline, run.Environment, run.Integrity, run.Conditions)
 
 
-def _profile(root: str, profile: run.Profile) -> run.Profile:
-    located = partial(_located, root)
-    return replace(
-        *_placed(root, [profile]),
-        verdicts=_placed(root, profile.verdicts),
-        kernels=located(profile.kernels),
-        variants=tuple(map(located, profile.variants)),
-        copies=_located(root, profile.copies),
-        waits=_located(root, profile.waits),
-        trace=_from(root, profile.trace),
-    )
+def portable(found: T, root: str) -> T:
+    """A run, or a record of one, with files below ``root`` relative to it, with forward slashes;
+    others stay. What a test would be kept as is left out: its profiles say that."""
+    return _record(partial(_from, root), found)
 
 
-def _located(root: str, ones: Iterable[Located]) -> tuple[Located, ...]:
-    return tuple(replace(one, source=_from(root, one.source)) for one in ones)
-
-
-def _placed(root: str, ones: Iterable[Placed]) -> tuple[Placed, ...]:
-    return tuple(
-        replace(one, place=replace(one.place, file=_from(root, one.place.file)))
-        if one.place
-        else one
-        for one in ones
-    )
+def _record(named: Callable[[str], str], one: T) -> T:
+    """A record, or a tuple or table of some, with its files named otherwise."""
+    if isinstance(one, tuple):
+        return tuple(_record(named, part) for part in one)  # type: ignore[return-value]
+    if not isinstance(one, msgspec.Struct) or isinstance(one, _WITHOUT_FILES):
+        return one
+    if isinstance(one, _SOURCED):
+        source = named(one.source)
+        return one if source == one.source else msgspec.structs.replace(one, source=source)
+    changed: dict[str, Any] = {}
+    for name in one.__struct_fields__:
+        value = getattr(one, name)
+        now = _record(named, value)
+        if now is not value:
+            changed[name] = now
+    if isinstance(one, verdicts.Place):
+        changed["file"] = named(one.file)
+    elif isinstance(one, run.Profile):
+        changed["trace"] = named(one.trace)
+    elif isinstance(one, snapshot.Taken):
+        changed["entry"] = None
+    return msgspec.structs.replace(one, **changed) if changed else one
 
 
 def _from(root: str, path: str) -> str:

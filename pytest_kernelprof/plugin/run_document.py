@@ -9,7 +9,7 @@ import pytest
 
 from pytest_kernelprof.report.traces import why_unwritable
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import pack
+from pytest_kernelprof.schema.packing import pack
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:

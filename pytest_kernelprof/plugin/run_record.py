@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.plugin.keys import SETTINGS
+from pytest_kernelprof.plugin.keys import AGAINST, COMPARE, SETTINGS, SNAPSHOT_KEEPER
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -94,10 +94,20 @@ class RunRecord:
         from pytest_kernelprof.plugin.portable import portable
         from pytest_kernelprof.schema.run import Run
 
-        root = str(self._config.rootpath)
-        return Run(
-            tuple(portable(test, root) for test in self._collector.tests()),
-            began=self._began,
-            versions={name: version(name) for name in ("pytest", "pytest-kernelprof")},
-            unfinished=tuple(dict.fromkeys(self._unfinished)),
+        return portable(
+            Run(
+                tuple(self._collector.tests()),
+                began=self._began,
+                versions={name: version(name) for name in ("pytest", "pytest-kernelprof")},
+                unfinished=tuple(dict.fromkeys(self._unfinished)),
+                against=self._compared(AGAINST),
+                snapshots=self._compared(SNAPSHOT_KEEPER),
+                earlier=self._compared(COMPARE),
+            ),
+            str(self._config.rootpath),
         )
+
+    def _compared(self, plugin: str) -> Any:
+        """How the run compares with what was before, by the plugin that knows, where it is one."""
+        found = self._config.pluginmanager.getplugin(plugin)
+        return None if found is None else found.comparison()

@@ -65,6 +65,7 @@ class Option(NamedTuple):
         marked: the kind of value that the marker and keyword arguments take; None where they
             cannot say it.
         example: a value in the marker's form.
+        several: whether it may be said several times on the command line; the value is a list.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Option(NamedTuple):
     on_command_line: bool = True
     marked: Kind | None = None
     example: str = ""
+    several: bool = False
 
     @property
     def flag(self) -> str:
@@ -97,6 +99,12 @@ def _path(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     return value
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError
+    return tuple(one.strip() for one in value)
 
 
 def _one_of(*choices: str) -> Kind:
@@ -304,6 +312,21 @@ OPTIONS = (
         on_command_line=False,
     ),
     Option(
+        "compare",
+        Kind("string", "a run document", _path),
+        "fail tests that take more than in an earlier run (the file of --kernelprof-json)",
+        metavar="RUN.json",
+    ),
+    Option(
+        "compare_fail_on",
+        Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines),
+        "what fails by --kernelprof-compare, for example kernels:0 or cuda_time:20us; may be given "
+        "several times (default: any count that grew)",
+        default=(),
+        metavar="METRIC:MARGIN",
+        several=True,
+    ),
+    Option(
         "update",
         _FLAG,
         "write what the tests launch into __kernelprof__ beside them, to be checked from then on",
@@ -370,6 +393,8 @@ class Settings(NamedTuple):
     against_python: str | None
     against_copy: tuple[str, ...]
     against_prepare: str | None
+    compare: str | None
+    compare_fail_on: tuple[str, ...]
     update: bool
     update_new: bool
     require_snapshots: bool
@@ -396,6 +421,8 @@ def add_options(parser: pytest.Parser) -> None:
             form: dict[str, Any] = {"metavar": option.metavar}
             if option.metavar is None:
                 form = {"action": "store_const", "const": True}
+            if option.several:
+                form["action"] = "append"
             group.addoption(option.flag, dest=option.key, default=None, help=option.help, **form)
         # Without this default, pytest's is 0 or False, which could have been said, too.
         parser.addini(option.key, option.help, type=option.kind.ini_type, default=None)
@@ -413,7 +440,9 @@ def read_settings(config: pytest.Config) -> Settings:
 def of_a_reference(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
-    return settings._replace(report=False, json=None, trace_dir=None, only=False, undecided="pass")
+    return settings._replace(
+        report=False, json=None, compare=None, trace_dir=None, only=False, undecided="pass"
+    )
 
 
 def _setting(config: pytest.Config, option: Option) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelprof.plugin.keys import SNAPSHOTS
+from pytest_kernelprof.plugin.keys import SNAPSHOT_KEEPER, SNAPSHOTS
 from pytest_kernelprof.plugin.snapshot_census import SENT, Census
 from pytest_kernelprof.plugin.snapshots import Snapshots
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_census import Unused
+    from pytest_kernelprof.schema.before import SnapshotsComparison
     from pytest_kernelprof.schema.run import Test
-    from pytest_kernelprof.schema.snapshot import KeptTest, Taken
+    from pytest_kernelprof.schema.snapshot import KeptTest, Taken, TestState
 
 
 def begin(config: pytest.Config, settings: Settings, collector: Collector) -> None:
@@ -41,7 +42,7 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector) -> No
     config.pluginmanager.register(census, "kernelprof-snapshot-census")
     if not hasattr(config, "workerinput"):
         keeper = Keeper(config, settings, collector, census)
-        config.pluginmanager.register(keeper, "kernelprof-snapshot-keeper")
+        config.pluginmanager.register(keeper, SNAPSHOT_KEEPER)
 
 
 class Keeper:
@@ -56,6 +57,8 @@ class Keeper:
         self._collector = collector
         self._census = census
         self._told_by_workers: list[set[Unused]] = []
+        self._states: Counter[TestState] | None = None
+        self._not_used: list[Unused] = []
         self._lines: list[str] = []
         self._failures: list[str] = []
 
@@ -75,6 +78,9 @@ class Keeper:
             return
         devices = {test.snapshot.device for test in tests if test.snapshot}
         unused = [one for one in self._unused() if one[2] in devices]
+        states = (test.snapshot.state for test in tests if test.snapshot)
+        self._states = Counter(state for state in states if state is not None)
+        self._not_used = unused
         if self._settings.update or self._settings.update_new:
             self._update(tests, unused if self._settings.update else ())
         if not self._settings.update:
@@ -92,6 +98,19 @@ class Keeper:
             terminalreporter.write_line(line, red=True)
         for line in self._lines:
             terminalreporter.write_line(line, yellow=True)
+
+    def comparison(self) -> SnapshotsComparison | None:
+        """How the tests compared, for the run's record; None in a run without snapshots, or one
+        that writes all of them."""
+        if self._states is None or self._settings.update:
+            return None
+        from pytest_kernelprof.schema.before import SnapshotsComparison
+
+        unused = (
+            f"{device}: {os.path.join(self._lookup.from_root(folder), file)}::{key}"
+            for folder, file, device, key in self._not_used
+        )
+        return SnapshotsComparison(dict(self._states), tuple(unused))
 
     def _unused(self) -> list[Unused]:
         """What all workers say, or this process where there are none."""

@@ -106,7 +106,7 @@ class Snapshots:
         kept = self.kept(path, here) if here in others else {}
         key = key_of(item)
         entry = Entry(
-            folder=self._from_root(os.path.dirname(path)),
+            folder=self.from_root(os.path.dirname(path)),
             file=os.path.basename(path),
             device=here,
             key=key,
@@ -137,7 +137,8 @@ class Snapshots:
         if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
             raise SnapshotError(f"{folder}: cannot be written: no folder, or a read-only one")
 
-    def _from_root(self, folder: str) -> str:
+    def from_root(self, folder: str) -> str:
+        """A folder as ``Taken`` names it."""
         below = os.path.relpath(folder, self._root)
         outside = below.startswith(os.pardir) or os.path.isabs(below)
         return folder if outside else below.replace(os.sep, "/")

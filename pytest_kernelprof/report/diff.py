@@ -82,12 +82,24 @@ def _notes(diff: ProfileDiff) -> list[str]:
         found.append("INCOMPLETE: what is missing on one side may be lost, not gone")
     if diff.other:
         found.append(f"times are no comparison: {', '.join(diff.other)}")
-    if diff.old_steps > 1 or diff.new_steps > 1:
-        steps = f"{diff.old_steps or 1} and {diff.new_steps or 1}"
-        found.append(f"of {steps} steps, one of the most frequent kind each")
+    found += _steps_words(diff.old_steps, diff.new_steps)
     if not diff.ordered:
         found.append("rounds differ in their kernels' order, so they are compared without it")
     return [printable(line) for line in found]
+
+
+def _steps_words(old: int, new: int) -> list[str]:
+    """What of traces with the profiler's own steps was compared."""
+    if old > 1 and new > 1:
+        return [f"of {old} and {new} steps, one of the most frequent kind each"]
+    if old <= 1 and new <= 1:
+        return []
+    stepped, steps, whole = ("first", old, "second") if old > 1 else ("second", new, "first")
+    has = "one step" if min(old, new) else "no steps"
+    return [
+        f"of the {stepped} trace one of {steps} steps, of the most frequent kind; of the {whole} "
+        f"one, which has {has}, all"
+    ]
 
 
 _Cells = tuple[str, str, str, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
+from pytest_kernelprof.report.runs import kernel_lines
 from pytest_kernelprof.report.snapshots import finding_lines
 from pytest_kernelprof.report.words import (
     doubt_words,
@@ -34,7 +35,14 @@ def failure_message(profile: Profile) -> str:
     doubt = doubt_words(profile.conditions)
     unjudged = judged_words(limits_of([profile]))
     snapshots = [line for one in told if one.snapshot for line in finding_lines(one.snapshot)]
-    below = [*_origin(profile, told), *snapshots, *filter(None, [unjudged]), *_tables(profile)]
+    diffs = [line for one in told if one.comparison for line in kernel_lines(one.comparison)]
+    below = [
+        *_origin(profile, told),
+        *snapshots,
+        *diffs,
+        *filter(None, [unjudged]),
+        *_tables(profile),
+    ]
     below.append(footing(profile))
     return "\n".join(
         [*(verdict_line(verdict, doubt) for verdict in told), *(_INDENT + line for line in below)]

@@ -6,6 +6,7 @@ import os
 import statistics
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.report.earlier import comparison_words
 from pytest_kernelprof.report.snapshots import finding_words
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 from pytest_kernelprof.units import format_bytes, format_time
@@ -43,6 +44,9 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
         return f"{title(verdict)}: {verdict.why}"
     if verdict.snapshot is not None:
         return f"snapshot: {finding_words(verdict.snapshot)}"
+    if verdict.comparison is not None:
+        told = comparison_words(verdict.comparison)
+        return f"compare: {told}{undecided_words(verdict, doubt)}"
     if not verdict.metric:
         return f"{title(verdict)}: {_names(verdict)}"
     if verdict.unit == "times":
@@ -62,11 +66,9 @@ def title(verdict: Verdict) -> str:
 
 
 def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
-    """One verdict for each limit of a test, however many of its profiles it judges; a snapshot is
-    none."""
-    verdicts = [
-        verdict for profile in profiles for verdict in profile.verdicts if verdict.snapshot is None
-    ]
+    """One verdict for each limit of a test, however many of its profiles it judges; what is kept
+    of it, or was before, is none."""
+    verdicts = [verdict for profile in profiles for verdict in profile.verdicts if verdict.of_limit]
     return list({(one.limit, one.qualifier): one for one in verdicts}.values())
 
 

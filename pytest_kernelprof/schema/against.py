@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from pytest_kernelprof.schema.diff import ProfileDiff
-from pytest_kernelprof.schema.run import Place, Test
+from pytest_kernelprof.schema.tests import Test
 from pytest_kernelprof.schema.turns import (
     At,
     CloseRounds,
@@ -20,6 +20,7 @@ from pytest_kernelprof.schema.turns import (
     TimingOutcome,
     Took,
 )
+from pytest_kernelprof.schema.verdicts import Place
 
 Result = Literal[
     "worse",

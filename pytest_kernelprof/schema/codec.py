@@ -13,6 +13,7 @@ import msgspec
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Callable, Mapping
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -51,13 +52,33 @@ def _as_text(plain: Any) -> Any:
     return plain
 
 
-def decode(data: bytes | msgspec.Raw, kind: type[R]) -> R:
+def decode(data: bytes | mmap.mmap | msgspec.Raw, kind: type[R]) -> R:
     """A record from its JSON.
 
     Raises:
         ValueError: no such record, or of a newer version than this one; the message says which.
     """
+    if _is_of_this_version(data, kind):
+        # At once: of plain builtins a large document would take several times as much memory.
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError as error:
+            raise ValueError(_shortened(str(error))) from None
     return from_builtins(msgspec.json.decode(data), kind)
+
+
+class _Versioned(msgspec.Struct):
+    schema: Any = None
+
+
+def _is_of_this_version(data: bytes | mmap.mmap | msgspec.Raw, kind: type[R]) -> bool:
+    if "schema" not in kind.__struct_fields__:
+        return True
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).schema
+    except msgspec.ValidationError:  # no object
+        return False
+    return type(version) is int and version == VERSION
 
 
 def from_builtins(plain: object, kind: type[R]) -> R:

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from pytest_kernelprof.schema.kernels import Kernel
 from pytest_kernelprof.schema.metrics import Kind, Unit
-from pytest_kernelprof.schema.run import Kernel
 
 ChangeKind = Literal["added", "removed", "renamed", "replaced"]
 PaceKind = Literal["slower", "faster", "reconfigured"]

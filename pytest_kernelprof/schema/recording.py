@@ -153,7 +153,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         schema: version of this record; ``codec`` reads the older ones. 0: nothing was noted.
-        device_kind, device, capability, versions: where it ran; see ``run.Environment``.
+        device_kind, device, capability, versions, power_limit_w: where it ran; see
+            ``run.Environment``.
         nonce: of the names of our annotations; see ``OwnNames``.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         one_shot: a block as it stood, once: no warm-up, no second try.
@@ -189,6 +190,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     device: str = ""
     capability: str = ""
     versions: dict[str, str] = {}
+    power_limit_w: int | None = None
     nonce: str = ""
     rounds: int | None = None
     one_shot: bool = False

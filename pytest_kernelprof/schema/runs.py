@@ -20,7 +20,8 @@ class MetricComparison(msgspec.Struct, frozen=True, omit_defaults=True):
         olds: its value in each of the earlier runs; None where it has none that compares.
         new: its value now. low, high: its interval at 99 %, where it has one.
         verdict: "worse" or "better" by more than is allowed; "undecided" where a time's median is
-            beyond that, and its interval is not.
+            beyond that and its interval, or a second look, is not; or where there is more of a
+            count in a block that ran once and was cold.
         judged: whether it fails the comparison if it is worse.
     """
 
@@ -44,6 +45,8 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         diff: how its kernels differ from those of the last earlier run that has it; None where
             they are the same.
         untimed: why times were not compared; empty where they were.
+        other: what of device and software is another, in words: nothing fails by it then.
+        lost: metrics that are judged, that were had before and are not now.
     """
 
     test: str
@@ -51,6 +54,8 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     metrics: tuple[MetricComparison, ...] = ()
     diff: ProfileDiff | None = None
     untimed: str = ""
+    other: str = ""
+    lost: tuple[str, ...] = ()
 
     @property
     def regressed(self) -> bool:
@@ -65,10 +70,11 @@ class RunsComparison(msgspec.Struct, frozen=True, kw_only=True):
         profiles: what is another, in the order of the new run.
         compared: how many profiles both sides have.
         untimed: of how many of them times were not compared, by the reason.
+        other: how many of them fail nothing, since device or software are others, by what is.
         gone: profiles that the last earlier run has and this one has not.
         fresh: those that no earlier one has.
-        uncompared: profiles that both sides have, one of them incomplete or of another kind of
-            device, so nothing was compared.
+        uncompared: profiles that both sides have, one of them incomplete, of another kind of
+            device, or a block where the other is a call, so nothing was compared.
         lost: of metrics that are judged, in how many profiles they were had before and are not now.
         nowhere: the metrics that were asked for and that no profile has.
         unfinished: why tests may be missing on either side.
@@ -79,6 +85,7 @@ class RunsComparison(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[ProfileComparison, ...] = ()
     compared: int = 0
     untimed: dict[str, int] = {}
+    other: dict[str, int] = {}
     gone: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
     uncompared: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pytest_kernelprof.schema.run import Conditions
+from pytest_kernelprof.schema.environment import Conditions
 
 Side = Literal["candidate", "reference"]
 """Of a pair of processes: today's code, and the revision's."""

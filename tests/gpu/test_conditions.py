@@ -98,6 +98,7 @@ def test_a_sample_is_plausible(device: Device) -> None:
     work(0.2)
     gpu = gpu_of(device)
     assert isinstance(gpu, Gpu)
+    assert 50 <= gpu.power_limit_w() <= 2000
     assert 100 <= gpu.sample().sm_clock_mhz <= gpu.sm_clock_mhz_max <= 5000
 
 

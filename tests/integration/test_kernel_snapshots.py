@@ -11,7 +11,8 @@ import pytest
 from pytest_kernelprof.baseline.shelf import read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import unpack
 from pytest_kernelprof.schema.snapshot import KeptTest
 
 RunIt = Callable[..., pytest.RunResult]

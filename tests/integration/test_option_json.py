@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from records import CPU, calls_of
+
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
 from pytest_kernelprof.schema.run import Place, Run, Test
 
 RunIt = Callable[..., pytest.RunResult]
@@ -131,9 +136,13 @@ def test_after_ctrl_c_there_is_what_it_had(run: RunIt, pytester: pytest.Pytester
 def test_a_dead_worker_is_named_and_the_others_tests_are_kept(
     run: RunIt, pytester: pytest.Pytester
 ) -> None:
+    old = Run((Test("test_it.py::test_it", (calls_of(2, environment=CPU),)),))
+    (pytester.path / "old.json").write_bytes(codec.encode(pack(old)))
     code = f"{ONE}def test_dies():\n    import os\n    os._exit(3)\n"
-    run(code, JSON, "-n2", "--max-worker-restart=0")
+    run(code, JSON, "-n2", "--max-worker-restart=0", "--kernelprof-compare=old.json")
     found = document(pytester.path)
+    assert found.earlier is not None
+    assert found.earlier.comparison.compared == 1
     assert "test_it" in by_name(found)
     assert any(one.startswith("worker gw") for one in found.unfinished)
 

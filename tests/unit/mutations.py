@@ -188,6 +188,7 @@ NOTES: dict[str, tuple[Any, ...]] = {
     "device": ("", "\x1b[31m", "a\nb"),
     "capability": ("", "sm_", "nothing"),
     "versions": ({}, {"torch": ""}, {"torch": "\x00", "another": "one\ntwo"}),
+    "power_limit_w": (0, -1, 2**62),
     "nonce": ("x", "::", "a" * 9_999),
     "rounds": (0, -1, 1, 2**62),
     "one_shot": (True, False),

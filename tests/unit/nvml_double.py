@@ -27,6 +27,7 @@ class Driver:
 
     uuid: str = f"GPU-{UUID}"
     clock: int = 1980
+    power_limit_mw: int = 700_000
     reasons: int = 0
     counters: dict[int, int] = field(default_factory=lambda: {75: 0, 269: 0, 270: 0, 271: 0})
     processes: set[int] = field(default_factory=lambda: {ME})
@@ -83,6 +84,7 @@ class Driver:
             "nvmlDeviceGetHandleByUUID": self.by_uuid,
             "nvmlDeviceGetClockInfo": lambda *_: self.clock,
             "nvmlDeviceGetMaxClockInfo": lambda *_: 1980,
+            "nvmlDeviceGetEnforcedPowerLimit": lambda _: self.power_limit_mw,
             "nvmlDeviceGetCurrentClocksEventReasons": lambda _: self.reasons,
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: self.reasons,
             "nvmlDeviceGetFieldValues": self.fields,

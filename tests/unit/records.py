@@ -38,7 +38,7 @@ def kernel(name: str, *operators: str, us: float = 10.0, source: str = "") -> Ke
 def counted(name: str, *rounds: float, why: str = "") -> Metric:
     """A count: its largest round."""
     spec = METRICS[name]
-    return Metric(name, spec.kind, spec.unit, rounds, max(rounds), why=why)
+    return Metric(name, spec.kind, spec.unit, rounds=rounds, value=max(rounds), why=why)
 
 
 def timed(name: str, rounds: Sequence[float], why: str = "") -> Metric:
@@ -47,9 +47,18 @@ def timed(name: str, rounds: Sequence[float], why: str = "") -> Metric:
     found = median_interval(values)
     if found is None:
         median = statistics.median(values)
-        return Metric(name, spec.kind, spec.unit, values, median, why=why)
-    low, high, block = found.low, found.high, found.block
-    return Metric(name, spec.kind, spec.unit, values, found.median, low, high, why, block)
+        return Metric(name, spec.kind, spec.unit, rounds=values, value=median, why=why)
+    return Metric(
+        name,
+        spec.kind,
+        spec.unit,
+        rounds=values,
+        value=found.median,
+        low=found.low,
+        high=found.high,
+        why=why,
+        block=found.block,
+    )
 
 
 def around(name: str, us: float, why: str = "") -> Metric:
@@ -106,6 +115,11 @@ MLP = (
 
 def mlp(*metrics: Metric, **more: Any) -> Profile:
     return profile(MLP, metrics, **more)
+
+
+def calls_of(n: int, *metrics: Metric, **more: Any) -> Profile:
+    """Of so many equal kernels."""
+    return profile([kernel("gelu", "aten::gelu")] * n, metrics, **more)
 
 
 def comparison(

@@ -26,6 +26,7 @@ STANDS_ON: dict[str, set[str]] = {
     "stats": {"schema"},
     "trace": {"schema", "stats"},
     "analysis": {"schema", "stats", "trace"},
+    "documents": {"schema", "trace"},
     "device": {"schema"},
     "capture": {"schema", "device"},
     "measure": {"schema", "stats", "trace", "analysis", "device", "capture"},

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from records import kernel
 
 from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.documents import read_run, read_whole_run
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document, pack, unpack
-from pytest_kernelprof.schema.run import Profile, Run, Test
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.run import Profile, Run, Test, Timeline
 from pytest_kernelprof.schema.runs import RunsComparison
 
 MLP, COMPILED = record("mlp"), record("compiled")
@@ -145,7 +147,7 @@ def test_nothing_to_compare_is_no_pass(
     assert main(["compare", runs[0], other]) == 1
     assert "0 profiles compared" in capsys.readouterr().out
     assert main(["compare", *runs, "--fail-on=latency:5%"]) == 1
-    assert "named by --fail-on, and in no profile: latency" in capsys.readouterr().out
+    assert "named by fail-on, and in no profile: latency" in capsys.readouterr().out
 
 
 def test_one_run_alone_and_odd_margins_are_bad_use(
@@ -185,3 +187,13 @@ def test_torch_is_not_loaded(runs: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["compared"] == 1
+
+
+def test_what_is_compared_needs_no_timeline_and_what_is_merged_keeps_it(tmp_path: Path) -> None:
+    timeline = Timeline(("kernel",), ("gelu",), ("device 0 stream 7",), (0.0,), (1.0,), (3,))
+    path = written(tmp_path / "a.json", replace(MLP, timeline=timeline))
+    (lean,) = read_run(path).tests[0].profiles
+    assert lean == MLP
+    assert main(["merge", path, "-o", str(tmp_path / "all.json")]) == 0
+    (whole,) = read_whole_run(str(tmp_path / "all.json")).tests[0].profiles
+    assert whole.timeline == timeline

@@ -12,7 +12,7 @@ from records import H200, MLP, counted, kernel, mlp, profile
 from pytest_kernelprof.baseline.shelf import path_of, read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import pack
+from pytest_kernelprof.schema.packing import pack
 from pytest_kernelprof.schema.run import Integrity, Run, Test
 from pytest_kernelprof.schema.snapshot import COUNTS
 

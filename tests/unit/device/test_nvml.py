@@ -6,7 +6,7 @@ import sys
 
 import pynvml
 import pytest
-from nvml_double import GPU, ME, OTHER, UUID, Driver, forget
+from nvml_double import CPU, GPU, ME, OTHER, UUID, Driver, forget
 
 from pytest_kernelprof.device import nvml
 from pytest_kernelprof.device.inventory import why_no_gpu
@@ -18,6 +18,7 @@ from pytest_kernelprof.device.nvml import (
     gpu_of,
     gpu_uuids,
     nvml_facts,
+    power_limit_w,
 )
 
 
@@ -35,6 +36,24 @@ def test_a_sample_holds_what_nvml_says(driver: Driver) -> None:
     )
     assert gpu.sm_clock_mhz_max == 1980
     assert gpu.processes() == {ME, OTHER}
+
+
+def test_the_power_limit_is_in_watts(driver: Driver) -> None:
+    driver.power_limit_mw = 649_999
+    assert power_limit_w(GPU) == 650
+
+
+@pytest.mark.parametrize(
+    "error", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND]
+)
+def test_a_power_limit_that_cannot_be_read_is_unknown(driver: Driver, error: int) -> None:
+    driver.refuses["nvmlDeviceGetEnforcedPowerLimit"] = error
+    assert power_limit_w(GPU) is None
+
+
+def test_where_nvml_cannot_be_had_the_power_limit_is_unknown(driver: Driver) -> None:
+    driver.refuses["nvmlInit"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    assert (power_limit_w(GPU), power_limit_w(CPU)) == (None, None)
 
 
 def test_a_mig_instance_is_named_as_the_reason(driver: Driver) -> None:

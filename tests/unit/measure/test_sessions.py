@@ -19,7 +19,7 @@ from pytest_kernelprof.capture.compilations import Compilations
 from pytest_kernelprof.capture.graphs import Replays
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.device import sharing
+from pytest_kernelprof.device import nvml, sharing
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.measure import sessions
@@ -151,5 +151,7 @@ def test_what_was_seen_of_the_graphs_of_replays_proves_them(
         replays=replays,
     )
     monkeypatch.setattr(sharing, "no_times", lambda device: {})
+    monkeypatch.setattr(nvml, "power_limit_w", lambda device: 650)
     taken = sessions.read(GPU, file, Compilations())
+    assert taken.recording.power_limit_w == 650
     assert taken.facts.integrity.graph_replays == proof

@@ -60,6 +60,8 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         against_python=None,
         against_copy=(),
         against_prepare=None,
+        compare=None,
+        compare_fail_on=(),
         update=False,
         update_new=False,
         require_snapshots=False,

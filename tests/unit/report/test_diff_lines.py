@@ -9,7 +9,7 @@ from records import CPU, GEMM, LINEAR, MLP, counted, kernel, profile
 
 from pytest_kernelprof.baseline.diff import diff_profiles
 from pytest_kernelprof.report.diff import diff_lines, diffs_lines
-from pytest_kernelprof.schema.diff import ProfileDiffs
+from pytest_kernelprof.schema.diff import ProfileDiff, ProfileDiffs
 from pytest_kernelprof.schema.run import Integrity, Kernel, Profile
 
 COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source="src/train.py:31")
@@ -130,3 +130,27 @@ def test_a_recorded_fusion_reads_as_what_it_replaced() -> None:
         "- triton_poi_fused [gelu, mul] 36.7us Torch-Compiled Region: 0/0",
         "+ vectorized_elementwise [mul] 37.2us aten::mul",
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (3, 5, "of 3 and 5 steps, one of the most frequent kind each"),
+        (
+            *(3, 0),
+            "of the first trace one of 3 steps, of the most frequent kind; of the second one, "
+            "which has no steps, all",
+        ),
+        (
+            *(1, 4),
+            "of the second trace one of 4 steps, of the most frequent kind; of the first one, "
+            "which has one step, all",
+        ),
+        (1, 0, None),
+    ],
+)
+def test_what_of_traces_with_steps_was_compared(old: int, new: int, words: str | None) -> None:
+    same = ProfileDiff(
+        old_kernels=5, new_kernels=5, old_us=0.0, new_us=0.0, old_steps=old, new_steps=new
+    )
+    assert diff_lines(same)[1:] == ([words] if words else [])

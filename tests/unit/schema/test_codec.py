@@ -13,7 +13,8 @@ from corpus import NAMES, record
 from records import comparison, counted, mlp, timed
 
 from pytest_kernelprof.schema import codec, run
-from pytest_kernelprof.schema.document import Document, pack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Environment, Profile, Run, Verdict
 from pytest_kernelprof.system import Real

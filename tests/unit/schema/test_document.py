@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.analysis.round_timeline import timeline_of_round
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import MOST_KERNELS, bounded, pack, unpack
 from pytest_kernelprof.schema.run import Kernel, KernelGroup, Place, Profile, Run, Test, Timeline
 
 KERNEL = Kernel("gelu", 2.0, (1, 1, 1), (32, 1, 1), 8, 0, 0, 7, "cudaLaunchKernel", ("aten::gelu",))
@@ -97,12 +98,11 @@ def test_a_timeline_that_does_not_fit_together_is_refused(
 ) -> None:
     timeline = Timeline(("kernel",), ("gelu",), ("device 0 stream 7",), (0.0,), (1.0,), (3,))
     document = pack(run_of(replace(record("mlp"), timeline=timeline)))
-    (test,) = document.tests
-    (profile,) = test.profiles
-    assert profile.timeline is not None
-    wrong = replace(profile, timeline=replace(profile.timeline, **change))
+    (row,) = document.timelines
     with pytest.raises(ValueError, match=words):
-        unpack(replace(document, tests=(replace(test, profiles=(wrong,)),)))
+        unpack(replace(document, timelines=(replace(row, **change),)))
+    with pytest.raises(ValueError, match="0 is no place in the file's timelines"):
+        unpack(replace(document, timelines=()))
 
 
 def test_negative_places_are_none() -> None:

@@ -31,6 +31,7 @@ EVERYTHING = Recording(
     device="NVIDIA H200",
     capability="sm_90",
     versions={"torch": "2.11.0", "python": "3.13"},
+    power_limit_w=700,
     nonce="5eed",
     rounds=2,
     one_shot=True,

@@ -39,5 +39,5 @@ def test_the_worst_outcome_is_that_of_the_profile(
 
 def test_a_count_is_stable_where_all_its_rounds_agree() -> None:
     assert Metric("kernels", "exact", "count").stable
-    assert Metric("kernels", "exact", "count", (3, 3)).stable
-    assert not Metric("kernels", "exact", "count", (3, 4)).stable
+    assert Metric("kernels", "exact", "count", rounds=(3, 3)).stable
+    assert not Metric("kernels", "exact", "count", rounds=(3, 4)).stable

@@ -1,0 +1,50 @@
+"""How a run that was judged against an earlier one is told: a test's failure, the section at the
+end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.report.runs import FORMS, change_words, notes, summary, table
+from pytest_kernelprof.units import printable
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_kernelprof.schema.runs import MetricComparison, ProfileComparison, RunsComparison
+
+_COLOURS = {"WORSE": "red", "worse": "yellow", "undecided": "yellow", "better": "green"}
+
+
+def comparison_words(found: ProfileComparison) -> str:
+    """What is another, and judged: ``kernels 5 > 4, cuda_time 234.9us > 200.0us (+17.5 %)``."""
+    judged = [one for one in found.metrics if one.judged and one.verdict != "better"]
+    worse = [one for one in judged if one.verdict == "worse"]
+    told = worse or judged
+    usual = "its times" if found.untimed else "no more than before"
+    return ", ".join(map(_more_words, told)) or usual
+
+
+def _more_words(one: MetricComparison) -> str:
+    form = FORMS[one.unit]
+    old = next(value for value in reversed(one.olds) if value is not None)
+    words = f"{one.name} {form(one.new)} > {form(old)}"
+    if one.unit == "count":
+        return words
+    sure = ""
+    if one.low is not None and one.high is not None and one.kind == "timed":
+        sure = f", 99 % CI {form(one.low)}..{form(one.high)}"
+    return f"{words} ({change_words(one)}{sure})"
+
+
+def write_compared(terminal: pytest.TerminalReporter, path: str, found: RunsComparison) -> None:
+    """Write what is another than in an earlier run, worst first, and one line of all."""
+    terminal.section(printable(f"compared with {path}"))
+    for verdict, line in table(found, terminal._tw.fullwidth):
+        colour = _COLOURS.get(verdict)
+        terminal.write_line(line, **({colour: True} if colour else {"bold": True}))
+    for note in notes(found):
+        terminal.write_line(printable(note), yellow=True)
+    colour = "green" if found.passed else "red"
+    line = summary(found) if found.compared else "no profile of this run was compared"
+    terminal.write_line(printable(f"compared with {path}: {line}"), **{colour: True})

@@ -1,0 +1,284 @@
+"""Packs a run into a file's form, and makes a run of that again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from pytest_kernelprof.schema.document import (
+    Document,
+    GroupRow,
+    KernelRow,
+    MetricKind,
+    Outline,
+    ProfileRow,
+    TestRow,
+    TimelineRow,
+)
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import (
+    Environment,
+    Kernel,
+    KernelGroup,
+    Metric,
+    MetricValues,
+    Profile,
+    ProfileFacts,
+    Run,
+    Test,
+    Timeline,
+    TimelineKind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+T = TypeVar("T")
+
+MOST_KERNELS = 2_000
+"""Kernels of a profile that are kept one by one; the others are kept by name."""
+
+
+def pack(run: Run) -> Document:
+    """The file form of a run."""
+    packer = _Packer()
+    tests = tuple(packer.test(test) for test in run.tests)
+    return Document(
+        began=run.began,
+        versions=run.versions,
+        unfinished=run.unfinished,
+        environments=tuple(packer.environments),
+        metrics={
+            name: MetricKind(spec.kind, spec.unit)
+            for name, spec in METRICS.items()
+            if name in packer.metrics
+        },
+        names=tuple(packer.names),
+        tests=tests,
+        timelines=tuple(packer.timelines),
+        **{name: getattr(run, name) for name in _BEFORE},
+    )
+
+
+def unpack(document: Outline) -> Run:
+    """The run of which the file tells; of an outline without timelines.
+
+    Raises:
+        ValueError: it refers to a name, an environment or a metric that it does not have.
+    """
+    unpacker = _Unpacker(document)
+    return Run(
+        tests=tuple(unpacker.test(row) for row in document.tests),
+        began=document.began,
+        versions=document.versions,
+        unfinished=document.unfinished,
+        **{name: getattr(document, name) for name in _BEFORE},
+    )
+
+
+def bounded(profile: Profile) -> Profile:
+    """The profile with at most ``MOST_KERNELS`` kernels one by one, the others by name."""
+    kept, more = profile.kernels[:MOST_KERNELS], profile.kernels[MOST_KERNELS:]
+    return replace(
+        profile,
+        kernels=kept,
+        more_kernels=(*profile.more_kernels, *_groups(more)),
+        variants=tuple(one[:MOST_KERNELS] for one in profile.variants),
+        copies=profile.copies[:MOST_KERNELS],
+        waits=profile.waits[:MOST_KERNELS],
+    )
+
+
+def _groups(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
+    durations: dict[str, list[float]] = defaultdict(list)
+    for kernel in kernels:
+        durations[kernel.name].append(kernel.duration_us)
+    return (KernelGroup(name, len(all_), sum(all_)) for name, all_ in durations.items())
+
+
+_FACTS = ProfileFacts.__struct_fields__
+_BEFORE = ("against", "snapshots", "earlier")
+_VALUES = MetricValues.__struct_fields__
+_LETTERS: dict[TimelineKind, str] = {
+    "operator": "o",
+    "annotation": "a",
+    "call": "c",
+    "kernel": "k",
+    "memcpy": "m",
+    "memset": "s",
+}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+class _Packer:
+    """Gathers names and environments while it makes rows."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {"": 0}
+        self.environments: list[Environment] = []
+        self.timelines: list[TimelineRow] = []
+        self.metrics: set[str] = set()
+
+    def test(self, test: Test) -> TestRow:
+        profiles = tuple(self._profile(bounded(profile)) for profile in test.profiles)
+        return TestRow(test.id, test.outcome, test.place, profiles, test.comparisons, test.snapshot)
+
+    def _profile(self, profile: Profile) -> ProfileRow:
+        return ProfileRow(
+            **{name: getattr(profile, name) for name in _FACTS},
+            environment=self._environment(profile.environment),
+            metrics=self._values(profile.metrics),
+            second_look=self._values(profile.second_look),
+            kernels=tuple(map(self._kernel, profile.kernels)),
+            more_kernels=tuple(
+                GroupRow(self._name(one.name), one.count, one.duration_us)
+                for one in profile.more_kernels
+            ),
+            variants=tuple(tuple(map(self._kernel, one)) for one in profile.variants),
+            copies=profile.copies,
+            waits=profile.waits,
+            timeline=self._timeline(profile.timeline),
+        )
+
+    def _timeline(self, timeline: Timeline | None) -> int | None:
+        if timeline is None:
+            return None
+        row = TimelineRow(
+            kind="".join(_LETTERS[kind] for kind in timeline.kind),
+            name=tuple(map(self._name, timeline.name)),
+            lane=tuple(map(self._name, timeline.lane)),
+            start_us=timeline.start_us,
+            duration_us=timeline.duration_us,
+            correlation=timeline.correlation,
+            left_out=timeline.left_out,
+        )
+        self.timelines.append(row)
+        return len(self.timelines) - 1
+
+    def _environment(self, environment: Environment) -> int:
+        if environment not in self.environments:  # one or two: no hash, since it has a dict
+            self.environments.append(environment)
+        return self.environments.index(environment)
+
+    def _values(self, metrics: dict[str, Metric]) -> dict[str, MetricValues]:
+        self.metrics.update(metrics)
+        return {name: MetricValues(**_values(one)) for name, one in metrics.items()}
+
+    def _kernel(self, kernel: Kernel) -> KernelRow:
+        return KernelRow(
+            self._name(kernel.name),
+            kernel.duration_us,
+            kernel.grid,
+            kernel.block,
+            kernel.registers,
+            kernel.shared_memory,
+            kernel.device,
+            kernel.stream,
+            self._name(kernel.launch),
+            tuple(map(self._name, kernel.operators)),
+            self._name(kernel.source),
+        )
+
+    def _name(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+
+class _Unpacker:
+    """Makes records of rows."""
+
+    def __init__(self, document: Outline) -> None:
+        self._document = document
+        self._chains: dict[tuple[int, ...], tuple[str, ...]] = {}
+        self._timelines = document.timelines if isinstance(document, Document) else None
+
+    def test(self, row: TestRow) -> Test:
+        try:
+            profiles = tuple(map(self._profile, row.profiles))
+        except (LookupError, ValueError) as error:
+            raise ValueError(f"test {row.id!r}: {error}") from None
+        return Test(row.id, profiles, row.comparisons, row.outcome, row.place, row.snapshot)
+
+    def _profile(self, row: ProfileRow) -> Profile:
+        return Profile(
+            **{name: getattr(row, name) for name in _FACTS},
+            environment=_at(self._document.environments, row.environment, "environments"),
+            metrics=self._metrics(row.metrics),
+            second_look=self._metrics(row.second_look),
+            kernels=tuple(map(self._kernel, row.kernels)),
+            more_kernels=tuple(
+                KernelGroup(self._name(one.name), one.count, one.duration_us)
+                for one in row.more_kernels
+            ),
+            variants=tuple(tuple(map(self._kernel, one)) for one in row.variants),
+            copies=row.copies,
+            waits=row.waits,
+            timeline=self._timeline(row.timeline),
+        )
+
+    def _timeline(self, at: int | None) -> Timeline | None:
+        if at is None or self._timelines is None:
+            return None
+        row = _at(self._timelines, at, "timelines")
+        columns = (row.kind, row.name, row.lane, row.start_us, row.duration_us, row.correlation)
+        if len(set(map(len, columns))) != 1:
+            raise ValueError("the columns of its timeline have different lengths")
+        if not set(row.kind) <= _KINDS.keys():
+            raise ValueError(f"{row.kind[:20]!r}: its timeline has events of unknown kinds")
+        return Timeline(
+            kind=tuple(_KINDS[letter] for letter in row.kind),
+            name=tuple(map(self._name, row.name)),
+            lane=tuple(map(self._name, row.lane)),
+            start_us=row.start_us,
+            duration_us=row.duration_us,
+            correlation=row.correlation,
+            left_out=row.left_out,
+        )
+
+    def _metrics(self, rows: dict[str, MetricValues]) -> dict[str, Metric]:
+        known = self._document.metrics
+        for name in rows:
+            if name not in known:
+                raise ValueError(f"the metric {name!r} is not among the file's metrics")
+            spec = METRICS.get(name)
+            if spec is not None and (spec.kind, spec.unit) != (known[name].kind, known[name].unit):
+                raise ValueError(f"the metric {name!r} is {spec.kind}, in {spec.unit}, not as said")
+        return {
+            name: Metric(name, known[name].kind, known[name].unit, **_values(row))
+            for name, row in rows.items()
+        }
+
+    def _kernel(self, row: KernelRow) -> Kernel:
+        return Kernel(
+            self._name(row.name),
+            row.duration_us,
+            row.grid,
+            row.block,
+            row.registers,
+            row.shared_memory,
+            row.device,
+            row.stream,
+            self._name(row.launch),
+            self._chain(row.operators),
+            self._name(row.source),
+        )
+
+    def _chain(self, row: tuple[int, ...]) -> tuple[str, ...]:
+        """The operators of a kernel, which it shares with others."""
+        if row not in self._chains:
+            self._chains[row] = tuple(map(self._name, row))
+        return self._chains[row]
+
+    def _name(self, at: int) -> str:
+        return _at(self._document.names, at, "names")
+
+
+def _values(metric: MetricValues) -> dict[str, Any]:
+    return {name: getattr(metric, name) for name in _VALUES}
+
+
+def _at(table: Sequence[T], at: int, what: str) -> T:
+    if not 0 <= at < len(table):
+        raise ValueError(f"{at} is no place in the file's {what}, which has {len(table)}")
+    return table[at]

@@ -1,0 +1,173 @@
+"""What one measurement found: ``Profile > Kernel, Metric, Verdict, Integrity, Environment``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
+from pytest_kernelprof.schema.kernels import Copy, Kernel, KernelGroup, Timeline, Wait
+from pytest_kernelprof.schema.metrics import Kind, Unit
+from pytest_kernelprof.schema.verdicts import OUTCOMES, Outcome, Place, Verdict
+
+
+class MetricValues(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The values of one metric of one profile.
+
+    Attributes:
+        rounds: the value of each round.
+        value: the largest round of a count, the median of a time; None if it was not measured.
+        low, high: bounds of the value at 99 %; None where there are too few rounds.
+        why: why there is no value, or what its reader should know; empty otherwise.
+        block: rounds that count as one, by their median, since neighbours are alike.
+    """
+
+    rounds: tuple[float, ...] = ()
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+    block: int = 1
+
+
+class Metric(MetricValues, frozen=True, gc=False, omit_defaults=True):
+    """One metric of a profile, by itself.
+
+    Attributes:
+        name: as in the reference, for example ``cuda_time``.
+        kind: "exact" (a count), "timed" (judged with an interval) or "shown" (never a limit).
+        unit: "count", "us" or "bytes".
+    """
+
+    name: str
+    kind: Kind
+    unit: Unit
+
+    @property
+    def stable(self) -> bool:
+        """Whether all rounds of a count agree."""
+        return len(set(self.rounds)) <= 1
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """What limits a call: "overhead", "sync", "mixed", "memory", "compute", "gpu" (one of the two
+    before, or neither: not known which) or "unknown"; with the reason in words."""
+
+    verdict: str
+    reason: str
+
+
+class RoundGaps(msgspec.Struct, frozen=True, gc=False):
+    """The gaps of one round in microseconds; their sum is the round's ``gpu_idle``.
+
+    Attributes:
+        host_wait: the call that launched the next activity had not returned when the gap began:
+            the device waited for the host.
+        kernel_wait: the next activity was launched before and began within 10 us: what the device
+            takes between two activities that are queued.
+        other: launched before, but begun later (an event of another device, a host function), or
+            of unknown launch.
+    """
+
+    host_wait: float
+    kernel_wait: float
+    other: float
+
+
+class Gaps(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why the device was idle between the activities of each round; none, and ``why``, where that
+    cannot be had. The profiler stretches gaps, since it slows the host: shown, never limited."""
+
+    rounds: tuple[RoundGaps, ...] = ()
+    why: str = ""
+
+
+class HostShares(msgspec.Struct, frozen=True):
+    """Where the host's time went inside the profiled rounds, as fractions that sum to 1.
+
+    The profiler slows operators and calls by different factors: shown, never a limit.
+
+    Attributes:
+        dispatch: Python and the operators' own work, allocations included.
+        launch_calls: calls that launch kernels.
+        waiting: calls in which the host waits for the device.
+    """
+
+    dispatch: float
+    launch_calls: float
+    waiting: float
+
+
+class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a profile says beside its values and its kernels.
+
+    Attributes:
+        label: which of a test's profiles this is (a region's name), empty for the only one.
+        rounds: how many calls were profiled in the session that the kernels are of.
+        one_shot: a block as it stood, once.
+        integrity: whether it is complete, and what is missing if not.
+        bound, gaps, host_shares, conditions: see there.
+        in_place: the arguments that the call changed.
+        cupti_ratio: what an attached CUPTI costs the host's launches, as a ratio; None where no
+            host times were taken.
+        verdicts: how its limits fared, in their order.
+        place: the line of the test that made the call.
+        trace: the file of its Chrome trace, where one was written.
+        kernels_kept: whether its kernels, copies and waits are in the record: of a test with very
+            many only those of its newest profiles are.
+    """
+
+    label: str = ""
+    rounds: int = 0
+    one_shot: bool = False
+    integrity: Integrity = Integrity()
+    bound: Bound = Bound("unknown", "")
+    gaps: Gaps = Gaps()
+    host_shares: HostShares | None = None
+    conditions: Conditions = Conditions()
+    in_place: tuple[str, ...] = ()
+    cupti_ratio: float | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    place: Place | None = None
+    trace: str = ""
+    kernels_kept: bool = True
+
+
+class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
+    """One measurement of a callable or a block.
+
+    Attributes:
+        environment: where it ran.
+        metrics: all metrics by name.
+        second_look: the host's times by a second, separate measurement; empty without one.
+        kernels: of one call in launch order: of the round that had most of them.
+        more_kernels: of a run document, those beyond the kernels that it has one by one.
+        variants: other sequences of kernels among the rounds, by name and operators; nearly always
+            there are none.
+        copies, waits: of one call, in order; none on the CPU.
+        timeline: of the round that the kernels are of, where somebody keeps the whole run.
+    """
+
+    environment: Environment
+    metrics: dict[str, Metric]
+    second_look: dict[str, Metric] = {}
+    kernels: tuple[Kernel, ...] = ()
+    more_kernels: tuple[KernelGroup, ...] = ()
+    variants: tuple[tuple[Kernel, ...], ...] = ()
+    copies: tuple[Copy, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    timeline: Timeline | None = None
+
+    @property
+    def kernel_count(self) -> int:
+        """Number of kernels of one call; the largest where rounds differ."""
+        value = self.metrics["kernels"].value
+        return 0 if value is None else int(value)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The worst outcome of its limits; None where there is none. A violated limit is certain
+        even if events were lost."""
+        outcomes = {verdict.outcome for verdict in self.verdicts}
+        if not self.integrity.complete:
+            outcomes = (outcomes & {"over", "expected"}) | {"incomplete"}
+        return next((outcome for outcome in OUTCOMES if outcome in outcomes), None)

@@ -1,0 +1,120 @@
+"""How a limit fared, or a comparison with what was before: the facts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pytest_kernelprof.schema.runs import ProfileComparison
+from pytest_kernelprof.schema.snapshot import Finding
+
+Outcome = Literal["over", "incomplete", "undecided", "kept", "expected", "not judged"]
+"""How a limit fared, worst first: "over" it; "incomplete", the number could not be had; a time
+"undecided", its interval holds the limit; "kept"; "expected" to be over it, and is; "not judged",
+since it says nothing of this device."""
+OUTCOMES: tuple[Outcome, ...] = (
+    *("over", "incomplete", "undecided", "kept", "expected", "not judged"),
+)
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of a test file. Lines count from 1."""
+
+    file: str
+    line: int
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A kernel that a pattern of ``forbid_kernels`` is found in; ``position`` counts from 1."""
+
+    position: int
+    kernel: str
+    pattern: str
+
+
+class Mismatch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the kernels first differ from what ``expect_kernels`` says.
+
+    Attributes:
+        kernels: how many kernels there are.
+        position: the first unexpected kernel, from 1; 0 where kernels are missing at the end.
+        kernel, operators: that kernel's short name and chain of operators.
+        wanted: the patterns that would have been right there; with position 0 those left over.
+    """
+
+    kernels: int
+    position: int = 0
+    kernel: str = ""
+    operators: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+
+
+Reason = Literal["", "interval", "alike", "few", "second look", "disturbed", "beyond"]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one limit fared: the facts.
+
+    Attributes:
+        limit: the limit's name, for example ``max_kernels``.
+        qualifier: what tells it from others of its name, as it was written: ``match``,
+            ``direction``, forbidden patterns, the asked speedup; empty without.
+        outcome: one of ``OUTCOMES``.
+        why: of "incomplete" and "not judged", the cause in words.
+        reason: of "undecided": its "interval" holds the limit, neighbouring rounds are too "alike"
+            or too "few" for an interval, a "second look" does not confirm it, the GPU was
+            "disturbed". Of "over": "beyond" what other work on the GPU can explain.
+        metric, unit: what was judged ("times" is a ratio); empty for limits on kernel names.
+        device: "cuda" or "cpu".
+        allowed: the limit in the metric's unit; None for limits on kernel names.
+        share: the limit as a fraction of ``share_of``, where it was written so.
+        share_of: what ``share`` is of (the latency in microseconds).
+        measured: the value that was judged; of limits on kernel names how many kernels there are.
+            low, high: its interval at 99 %, if it has one.
+        rounds: how many rounds it was judged by. block: how many count as one.
+        values: the rounds of a count that differ; empty where they agree.
+        second_look: what a second, separate measurement gave.
+        fastest: of "beyond", the fastest round, or the ratio of the fastest two.
+        note: what a reader of the value should know, in words; of a count "incomplete" where
+            events were lost.
+        patterns: of limits on kernel names; None stands for ``...``.
+        hits, mismatch: what is wrong with the names.
+        candidate: of a comparison, the callable that was judged.
+        place: the line of the test that made the call, or the test's own.
+        snapshot: of "snapshot", how the profile compares with what is kept.
+        comparison: of "compare", how it compares with that of an earlier run.
+    """
+
+    limit: str
+    outcome: Outcome
+    qualifier: str = ""
+    why: str = ""
+    reason: Reason = ""
+    metric: str = ""
+    unit: Literal["", "count", "us", "bytes", "times"] = ""
+    device: Literal["cuda", "cpu"] = "cuda"
+    allowed: float | None = None
+    share: float | None = None
+    share_of: float = 0.0
+    measured: float | None = None
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    block: int = 1
+    values: tuple[float, ...] = ()
+    second_look: float | None = None
+    fastest: float | None = None
+    note: str = ""
+    patterns: tuple[str | None, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    mismatch: Mismatch | None = None
+    candidate: str = ""
+    place: Place | None = None
+    snapshot: Finding | None = None
+    comparison: ProfileComparison | None = None
+
+    @property
+    def of_limit(self) -> bool:
+        """Whether it is of a limit that a test has, not of what the profile was before."""
+        return self.snapshot is None and self.limit != "compare"

@@ -1,0 +1,178 @@
+"""The option --kernelprof-compare: a run is judged against an earlier one, while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.run import Metric, Profile, Run, Test
+
+RunIt = Callable[..., pytest.RunResult]
+Once = Callable[[str, Callable[[Path], None]], Path]
+COMPARE = "--kernelprof-compare=old.json"
+OLD = """
+def test_a(kernel_profile): kernel_profile(three)
+def test_b(kernel_profile):
+    kernel_profile(three)
+    with kernel_profile.region("r"): three()
+def test_gone(kernel_profile): kernel_profile(three)
+"""
+NEW = """
+def test_a(kernel_profile): kernel_profile(lambda: three() * 2)
+def test_b(kernel_profile):
+    kernel_profile(lambda: x @ x)
+    with kernel_profile.region("r"): three() - 1
+def test_new(kernel_profile): kernel_profile(three)
+"""
+
+
+@pytest.fixture
+def old(once: Once, run: RunIt, pytester: pytest.Pytester) -> Run:
+    """The run of ``OLD``, whose document lies at old.json."""
+
+    def take(folder: Path) -> None:
+        result = run(OLD, f"--kernelprof-json={folder / 'old.json'}")
+        assert result.ret == 0
+
+    path = once("compare-old", take) / "old.json"
+    (pytester.path / "old.json").write_bytes(path.read_bytes())
+    return unpack(codec.decode(path.read_bytes(), Document))
+
+
+def write(pytester: pytest.Pytester, found: Run) -> None:
+    (pytester.path / "old.json").write_bytes(codec.encode(pack(found)))
+
+
+def scaled(found: Run, times: float) -> Run:
+    """The run, where every latency was so many times as large."""
+
+    def metric(one: Metric) -> Metric:
+        low, value, high = ((at or 0.0) * times for at in (one.low, one.value, one.high))
+        return replace(one, low=low, value=value, high=high)
+
+    def profile(one: Profile) -> Profile:
+        if one.one_shot:
+            return one
+        latency = {"latency": metric(one.metrics["latency"])}
+        return replace(one, metrics={**one.metrics, **latency})
+
+    return replace(
+        found, tests=tuple(Test(t.id, tuple(map(profile, t.profiles))) for t in found.tests)
+    )
+
+
+@pytest.mark.usefixtures("old")
+def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
+    run: RunIt, workers: str
+) -> None:
+    result = run(NEW, COMPARE, workers)
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines(
+        ["compare: kernels 4 > 3", "  at test_it.py:*", "  3 -> 4 operators*", "  + aten::mul *"]
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "*= compared with old.json =*",
+            "verdict *test *metric *before *now *change",
+            "WORSE *test_it.py::test_a * kernels *3 *4 *+1",
+            "WORSE *test_it.py::test_b (r) * kernels *3 *4 *+1",
+            "better *test_it.py::test_b * kernels *3 *1 *-2",
+            "times not compared of 1: a block that ran once has no rounds",
+            "only in the earlier run: test_it.py::test_gone",
+            "only in this run: test_it.py::test_new",
+            "compared with old.json: 3 profiles compared: 2 regressions, 1 better, 0 as before",
+        ]
+    )
+
+
+@pytest.mark.usefixtures("old")
+def test_one_test_alone_is_compared_and_warned_of_where_that_is_asked(run: RunIt) -> None:
+    result = run(NEW, COMPARE, "-k", "test_a", "--kernelprof-warn-only")
+    result.assert_outcomes(passed=1, deselected=2, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*KernelprofWarning: compare: kernels 4 > 3",
+            "only in the earlier run: test_it.py::test_b, test_it.py::test_b (r), *::test_gone",
+            "compared with old.json: 1 profile compared: 1 regression, 0 as before",
+        ]
+    )
+    assert result.ret == 0
+
+
+def test_a_time_that_was_far_less_fails_after_a_second_look_and_an_improvement_never(
+    run: RunIt, pytester: pytest.Pytester, old: Run
+) -> None:
+    code, options = OLD[: OLD.index("def test_b")], ("--kernelprof-compare-fail-on=latency:5%",)
+    write(pytester, scaled(old, 0.001))
+    result = run(code, COMPARE, *options, "--kernelprof-json=new.json")
+    result.stdout.fnmatch_lines(["compare: latency * > * (+*, 99 % CI *)"])
+    result.assert_outcomes(failed=1)
+    new = unpack(codec.decode((pytester.path / "new.json").read_bytes(), Document))
+    assert "latency" in new.tests[0].profiles[0].second_look
+    write(pytester, scaled(old, 1000))
+    result = run(code, COMPARE, *options)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["better *latency*"])
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "words"),
+    [
+        ("there.json", None, "*there.json: cannot be read: No such file or directory"),
+        ("cut.json", '{"schema": 1, "began": "2026', "*cut.json: *truncated; expected a run doc*"),
+        ("newer.json", '{"schema": 99}', "*version 99 *upgrade it*"),
+        ("trace.json", '{"traceEvents": []}', "*it looks like a Chrome trace*"),
+        ("empty.json", codec.encode(pack(Run())).decode(), "*it holds no profile to compare with"),
+    ],
+)
+def test_a_document_that_is_none_is_a_usage_error(
+    run: RunIt, pytester: pytest.Pytester, path: str, content: str | None, words: str
+) -> None:
+    if content is not None:
+        (pytester.path / path).write_text(content)
+    result = run("def test_it(): open('ran', 'w')\n", f"--kernelprof-compare={path}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: --kernelprof-compare: {words}"])
+    assert not (pytester.path / "ran").exists()
+
+
+@pytest.mark.usefixtures("old")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((COMPARE,), "*old.json: it has none of this run's 1 tests (test_it.py::test_other, *"),
+        ((COMPARE, "--kernelprof-disable"), "*nothing is measured with --kernelprof-disable*"),
+        ((COMPARE, "--kernelprof-compare-fail-on=kernel:0"), "*-fail-on: 'kernel' is no metric*"),
+        (("--kernelprof-compare-fail-on=kernels:0",), "*-fail-on: * --kernelprof-compare=*"),
+    ],
+)
+def test_what_could_compare_nothing_is_a_usage_error(
+    run: RunIt, pytester: pytest.Pytester, options: tuple[str, ...], words: str
+) -> None:
+    result = run("def test_other(): open('ran', 'w')\n", *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {words}"])
+    assert not (pytester.path / "ran").exists()
+
+
+@pytest.mark.usefixtures("old")
+def test_a_run_of_which_nothing_was_compared_has_failed(run: RunIt) -> None:
+    result = run("def test_a(): pass\n", COMPARE)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["compared with old.json: no profile of this run was compared"])
+
+
+@pytest.mark.usefixtures("old")
+def test_a_metric_that_is_to_be_judged_and_is_nowhere_is_no_pass(run: RunIt) -> None:
+    code = OLD[: OLD.index("def test_b")]
+    result = run(code, COMPARE, "--kernelprof-compare-fail-on=cuda_time:5%")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["named by fail-on, and in no profile: cuda_time"])

@@ -1,0 +1,117 @@
+"""A run's document says how it compares with what was before: a revision, snapshots, a run."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from jsonschema import Draft202012Validator
+from msgspec.json import decode
+
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import unpack
+from pytest_kernelprof.schema.run import Run
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "run.schema.json"
+OLD = "import torch\ndef grows(x): return x @ x\ndef stays(x): return x + 1\n"
+NEW = OLD.replace("x @ x", "torch.nn.functional.gelu(x @ x)")
+TESTS = """
+import pytest, torch, mlp
+x = torch.ones(8, 8)
+def test_grows(kernel_profile): kernel_profile(mlp.grows, x)
+def test_stays(kernel_profile): kernel_profile(mlp.stays, x)
+"""
+INI = "[pytest]\npythonpath = .\n"
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> Path:
+    """Yesterday's folder with a document and snapshots, today's beside it, in which we are."""
+    old = pytester.mkdir("yesterday")
+    (old / "tests").mkdir()
+    for name, text in {"mlp.py": OLD, "tests/test_it.py": TESTS, "pytest.ini": INI}.items():
+        (old / name).write_text(text)
+    pytester.chdir()
+    run(pytester, old, "--kernelprof-update", "--kernelprof-json=old.json")
+    new = pytester.path / "today"
+    shutil.copytree(old, new)
+    (new / "mlp.py").write_text(NEW)
+    return new
+
+
+def run(pytester: pytest.Pytester, folder: Path, *options: str) -> pytest.RunResult:
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")
+        return pytester.runpytest_inprocess(*usual, *options)
+
+
+def document(folder: Path) -> Run:
+    data = (folder / "run.json").read_bytes()
+    Draft202012Validator(decode(SCHEMA.read_bytes())).validate(decode(data))
+    return unpack(codec.decode(data, Document))
+
+
+def test_it_holds_what_each_comparison_found(
+    pytester: pytest.Pytester, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("TMPDIR", str(tmp_path_factory.mktemp("place")))
+        options = ("--kernelprof-compare=old.json", "--kernelprof-against=../yesterday")
+        # Of a test that fails by something else nothing is compared with the other code.
+        run(pytester, project, *options, "--kernelprof-warn-only", "--kernelprof-json=run.json")
+    found = document(project)
+    assert found.against is not None
+    assert found.against.counts == {"worse": 1, "same": 1}
+    grows, stays = found.against.tests
+    assert (grows.id, grows.result, stays.result) == (
+        *("tests/test_it.py::test_grows", "worse", "same"),
+    )
+    (compared,) = grows.profiles
+    (hunk,) = compared.diff.hunks
+    assert [(one.kind, one.new and one.new.source) for one in hunk.changes] == [
+        ("added", "mlp.py:2")
+    ]
+    assert compared.place is not None
+    assert compared.place.file == "tests/test_it.py"
+    assert found.snapshots is not None
+    assert (found.snapshots.counts, found.snapshots.unused) == ({"over": 1, "held": 1}, ())
+    states = {test.id: test.snapshot and test.snapshot.state for test in found.tests}
+    assert states == {
+        "tests/test_it.py::test_grows": "over",
+        "tests/test_it.py::test_stays": "held",
+    }
+    assert found.earlier is not None
+    earlier = found.earlier.comparison
+    assert (found.earlier.path, earlier.compared, earlier.gone) == ("old.json", 2, ())
+    (verdict,) = (one for one in found.tests[0].profiles[0].verdicts if one.limit == "compare")
+    assert verdict.comparison is not None
+    assert (verdict.outcome, verdict.comparison.metrics[0].name) == ("over", "kernels")
+
+
+def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: Path) -> None:
+    ends = (
+        TESTS + "def test_ends(): raise KeyboardInterrupt\ndef test_never(kernel_profile): pass\n"
+    )
+    (project / "tests" / "test_it.py").write_text(ends)
+    with pytest.raises(KeyboardInterrupt):
+        run(pytester, project, "--kernelprof-compare=old.json", "--kernelprof-json=run.json")
+    found = document(project)
+    assert found.unfinished == ("interrupted",)
+    assert found.snapshots is not None
+    assert found.snapshots.counts == {"over": 1, "held": 1}
+    assert found.earlier is not None
+    assert found.earlier.comparison.compared == 2
+
+
+def test_where_nothing_was_before_nothing_is_said(pytester: pytest.Pytester, project: Path) -> None:
+    shutil.rmtree(project / "tests" / "__kernelprof__")
+    run(pytester, project, "--kernelprof-json=run.json")
+    found = document(project)
+    assert (found.against, found.snapshots, found.earlier) == (None, None, None)
+    assert [test.snapshot for test in found.tests] == [None, None]

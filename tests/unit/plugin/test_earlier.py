@@ -1,0 +1,157 @@
+"""A profile judged by an earlier run: its verdict, and what the engine samples on by."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from records import H200, MIXED, absent, around, calls_of, counted, timed
+
+from pytest_kernelprof.baseline.allowance import Allowance, allowances
+from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
+from pytest_kernelprof.measure.policy import Shown, next_step
+from pytest_kernelprof.plugin.earlier import Earlier, EarlierTest
+from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.words import verdict_line
+from pytest_kernelprof.schema.run import Conditions, Integrity, Profile, Run, Test, Verdict
+from pytest_kernelprof.schema.steps import Judge, ProfileRounds, WarmUp
+
+ID = "test_it.py::test_it"
+COUNTS = allowances(())
+TIMES = allowances((Allowance("cuda_time", share=0.05), Allowance("latency", share=0.05)))
+LOST = Integrity(problems=("1 of 2 launches has no kernel",))
+COLD = Integrity(cold=("lazy loading",))
+NEWER = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130"})
+
+
+def earlier(*profiles: Profile, allowed: dict[str, Allowance] = COUNTS) -> EarlierTest:
+    found = Earlier(Run((Test(ID, profiles),)), allowed).of(ID)
+    assert found is not None
+    return found
+
+
+def judged(on: EarlierTest, profile: Profile) -> Profile:
+    found = replace(profile, verdicts=on.verdicts(profile, None))
+    on.note(found)
+    return found
+
+
+def verdict(on: EarlierTest, profile: Profile) -> Verdict:
+    (found,) = judged(on, profile).verdicts
+    return found
+
+
+@pytest.mark.parametrize(
+    ("new", "outcome", "why"),
+    [
+        (calls_of(2), "kept", ""),
+        (calls_of(1), "kept", ""),
+        (calls_of(3), "over", ""),
+        (calls_of(3, integrity=COLD), "over", ""),
+        (calls_of(3, environment=NEWER), "kept", ""),
+        (calls_of(2, integrity=LOST), "incomplete", "1 of 2 launches has no kernel"),
+        (calls_of(2, one_shot=True), "not judged", "it was a call and is a block"),
+    ],
+)
+def test_how_a_profile_fares(new: Profile, outcome: str, why: str) -> None:
+    found = verdict(earlier(calls_of(2)), new)
+    assert (found.limit, found.outcome, found.why) == ("compare", outcome, why)
+
+
+def test_a_block_that_was_cold_and_has_more_is_not_judged() -> None:
+    found = verdict(earlier(calls_of(2, one_shot=True)), calls_of(3, one_shot=True, integrity=COLD))
+    assert (found.outcome, found.why) == ("not judged", "kernels 3 > 2, launches 3 > 2, but cold")
+
+
+def test_a_number_that_was_had_and_is_not_now_is_no_pass() -> None:
+    on = earlier(calls_of(1, counted("syncs", 0)))
+    found = verdict(on, calls_of(1, absent("syncs")))
+    assert (found.outcome, found.why) == ("incomplete", "syncs was had before, and is not now")
+
+
+def test_profiles_are_judged_each_by_that_of_its_place() -> None:
+    on = earlier(calls_of(2), calls_of(5, label="b"), calls_of(4, label="b"))
+    several = [calls_of(2), calls_of(5, label="b"), calls_of(5, label="b"), calls_of(9, label="b")]
+    outcomes = [[one.outcome for one in judged(on, profile).verdicts] for profile in several]
+    assert outcomes == [["kept"], ["kept"], ["over"], []]
+
+
+def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
+    new = judged(earlier(calls_of(2)), calls_of(3, around("cuda_time", 100)))
+    lines = failure_message(new).splitlines()
+    assert lines[0] == "compare: kernels 3 > 2, launches 3 > 2"
+    assert any(line.startswith("  + gelu") for line in lines)
+
+
+def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:
+    on = earlier(calls_of(1, around("cuda_time", 100)), allowed=TIMES)
+    new = judged(on, calls_of(1, around("cuda_time", 150)))
+    words = "compare: cuda_time 155.5us > 105.5us (+47.4 %, 99 % CI 151.0us..160.0us)"
+    assert failure_message(new).splitlines()[0] == words
+
+
+def test_times_of_another_power_limit_or_a_disturbed_gpu_fail_nothing() -> None:
+    slow = around("cuda_time", 200)
+    other = calls_of(1, slow, environment=replace(H200, power_limit_w=500))
+    disturbed = calls_of(1, slow, conditions=Conditions(not_alone="held by pid 5"))
+    fared = [
+        verdict(earlier(calls_of(1, around("cuda_time", 100)), allowed=TIMES), one)
+        for one in (other, disturbed)
+    ]
+    assert [one.outcome for one in fared] == ["kept", "undecided"]
+    doubt = "the GPU was disturbed"
+    assert verdict_line(fared[1]) == f"compare: its times: UNDECIDED, {doubt}"
+
+
+def sampled(on: EarlierTest, *rounds_us: float) -> list[str]:
+    """What the engine asks for, where each session takes cuda_time around one of these."""
+    plan = plan_of("cuda", EVERYTHING)
+    history = [Shown(WarmUp(0, 1))]
+    values: list[float] = []
+    asked = []
+    while (step := next_step(plan, history)) is not None:
+        shown = Shown(step)
+        if isinstance(step, ProfileRounds):
+            us = rounds_us[min(len(asked), len(rounds_us) - 1)]
+            values += [us + MIXED[i % 12] for i in range(step.rounds)]
+            asked.append(f"{step.rounds} more" if asked else f"{step.rounds}")
+        elif isinstance(step, Judge):
+            so_far = calls_of(1, timed("cuda_time", values), around("latency", 300))
+            shown = Shown(step, verdicts=on.times_so_far(so_far))
+        history.append(shown)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("sessions", "asked"),
+    [
+        ((100,), ["12"]),
+        ((150,), ["12", "12 more"]),  # a second session says the same
+        ((150, 100), ["12", "12 more", "24 more"]),  # it does not: more rounds decide
+        ((106,), ["12", "12 more", "24 more", "48 more"]),  # the interval holds what is allowed
+    ],
+)
+def test_a_time_that_seems_worse_is_looked_at_again(
+    sessions: tuple[float, ...], asked: list[str]
+) -> None:
+    on = earlier(calls_of(1, around("cuda_time", 100), around("latency", 300)), allowed=TIMES)
+    assert sampled(on, *sessions)[: len(asked)] == asked
+    assert (len(sampled(on, *sessions)) == 1) == (asked == ["12"])
+
+
+def test_a_time_of_the_host_that_seems_worse_has_a_second_look() -> None:
+    on = earlier(calls_of(1, around("latency", 100)), allowed=TIMES)
+    slow = calls_of(1, around("latency", 200))
+    assert [(one.metric, one.outcome) for one in on.times_so_far(slow)] == [("latency", "over")]
+    fast = replace(slow, second_look={"latency": around("latency", 100)})
+    assert [one.outcome for one in on.times_so_far(fast)] == ["undecided"]
+    found = verdict(on, fast)
+    assert (found.outcome, found.reason) == ("undecided", "second look")
+
+
+def test_times_that_fail_nothing_take_no_more_rounds() -> None:
+    on = earlier(calls_of(1, around("cuda_time", 100)))
+    assert on.times_so_far(calls_of(1, around("cuda_time", 200))) == ()
+
+
+def test_a_test_that_the_run_has_not_has_nothing_to_be_judged_by() -> None:
+    assert Earlier(Run((Test(ID, (calls_of(1),)),)), COUNTS).of("test_it.py::test_new") is None
