@@ -32,9 +32,11 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Device, float, str]]:
         asked.clear()
 
     @contextlib.contextmanager
-    def watch_while_held(device: Device, company: Company | None) -> Iterator[Watch]:
+    def watch_while_held(
+        device: Device, company: Company | None, *, at_work: int
+    ) -> Iterator[Watch]:
         assert asked, "nobody may be waited for while another process holds the GPU"
-        with watch(device, company) as watched:
+        with watch(device, company, at_work=at_work) as watched:
             yield watched
         assert asked, "the last sample is taken before the next process begins"
 
