@@ -21,7 +21,7 @@ INSTALLED := $(VENV)/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test suite example lint style types bench clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -33,19 +33,39 @@ demo: $(INSTALLED)
 # once for all workers. The tensors are small: more threads in each process would only wait for each
 # other. Inductor's C++ without vector instructions has the same kernels, and the first compiles in
 # 3 s, not in 18.
-test: export OMP_NUM_THREADS ?= 1
-test: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
-test: lint
+test suite example: export OMP_NUM_THREADS ?= 1
+test suite example: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
+
+# Where tests of the suite wait, and at its end, a core is idle: types and the example project are
+# checked beside it. Not on a GPU, which some tests disturb on purpose.
+ifeq ($(shell command -v nvidia-smi),)
+test: style
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	$(MAKE) --no-print-directory types example >"$$log" 2>&1 & beside=$$!; \
+	$(MAKE) --no-print-directory suite; suite=$$?; \
+	wait $$beside; beside=$$?; cat "$$log"; \
+	exit $$((suite || beside))
+else
+test: style types suite example
+endif
+
+suite: $(INSTALLED)
 	$(PY) -m coverage erase
 	$(PY) -m coverage run -m pytest tests -n $(WORKERS) --dist=worksteal --durations=10 $(ARGS)
 	@# Each worker leaves a data file of its own.
 	@ls .coverage.* >/dev/null 2>&1 && $(PY) -m coverage combine --append --quiet || true
 	$(PY) -m coverage report --skip-covered
-	$(PY) -m pytest example_project -n $(WORKERS) --dist=worksteal --durations=10
 
-lint: $(INSTALLED)
+example: $(INSTALLED)
+	$(PY) -m pytest example_project -n $$(($(WORKERS) / 2)) --dist=worksteal --durations=10
+
+lint: style types
+
+style: $(INSTALLED)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+
+types: $(INSTALLED)
 	$(PY) -m mypy
 
 # Each script prints its own table; see benchmarks/README.md.
