@@ -72,8 +72,9 @@ def test_work_that_goes_on_when_the_call_has_returned_is_no_pass(result: pytest.
     assert "passed" not in outcomes
     result.stdout.fnmatch_lines(
         [
-            "IncompleteProfile: profile incomplete (taken 3 times): *the call returned while "
-            "thread 'mine' had work to do; what it does is in no count: wait for it inside the *",
+            # Of an error or, where so much is seen that the limit is broken, of a failure.
+            "*the call returned while thread 'mine' had work to do; what it does is in no "
+            "count: wait for it inside the *",
         ]
     )
 
