@@ -1,0 +1,37 @@
+"""Which tests and results are of any concern to this plugin, and to whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.plugin.benchmark_there import BRIDGE
+from pytest_kernelprof.plugin.devices import asks_for_us
+from pytest_kernelprof.plugin.keys import SETTINGS
+from pytest_kernelprof.plugin.run_record import is_hooked
+from pytest_kernelprof.plugin.sheets import has_snapshot
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def concerns_us(item: pytest.Item) -> bool:
+    """Whether a test asks for us, by a fixture, a marker or its snapshot."""
+    return asks_for_us(item) or has_snapshot(item)
+
+
+def is_measured(config: pytest.Config, item: pytest.Item) -> bool:
+    """Whether a test is measured, because it asks for it or all are."""
+    return config.stash[SETTINGS].all or concerns_us(item)
+
+
+def is_reported(config: pytest.Config) -> bool:
+    """Whether anybody reads what tests took, beyond their verdicts."""
+    settings = config.stash[SETTINGS]
+    bridged = config.pluginmanager.hasplugin(BRIDGE)
+    compared = bool(settings.against or settings.compare)
+    return settings.report or compared or bridged or all_is_wanted(config)
+
+
+def all_is_wanted(config: pytest.Config) -> bool:
+    """Whether somebody reads all that tests took; a worker has no such reader itself."""
+    return bool(config.stash[SETTINGS].json) or is_hooked(config)

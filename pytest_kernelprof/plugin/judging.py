@@ -1,0 +1,176 @@
+"""The end of a call phase: what the test took is judged, and others hear of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_kernelprof.limits.marks import is_marked
+from pytest_kernelprof.plugin.benchmark_there import has_benchmark, timed_by_benchmark
+from pytest_kernelprof.plugin.concerns import is_reported
+from pytest_kernelprof.plugin.devices import device_of, device_to_look_at
+from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, TAKEN, TEST, WHOLE_CALL
+from pytest_kernelprof.plugin.marks import known_marks
+from pytest_kernelprof.plugin.pytest_fixtures import begin_test
+from pytest_kernelprof.plugin.sheets import is_judged
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.plugin.whole_call import WholeCall
+    from pytest_kernelprof.schema.run import Profile, Test
+
+
+def end_call(item: pytest.Item, raised: BaseException | None) -> None:
+    """Judge what the test took, and tell others of it. What they raise hides no failure, and is no
+    try of the test, which it may expect to fail."""
+    try:
+        _judge_call(item, raised)
+    except BaseException as verdict:
+        _tell_others(item, verdict)
+        raise
+    _tell_others(item, raised)
+
+
+def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
+    if SERVES in item.config.stash:  # of a reference nobody hears
+        return
+    try:
+        for profile in _untold(item):
+            item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
+    except Exception as error:
+        words = f"a hook pytest_kernelprof_profile raised {type(error).__name__}: {error}"
+        if failure is None:
+            from pytest_kernelprof.errors import IncompleteProfile
+
+            raise IncompleteProfile(words) from error
+        item.add_report_section("call", "kernelprof", words)
+
+
+def _untold(item: pytest.Item) -> tuple[Profile, ...]:
+    """The profiles that no hook of others has seen."""
+    return item.stash[TEST].ledger.untold() if TEST in item.stash else ()
+
+
+def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
+    """Judge what the test took, unless it has failed by itself: that wins over a limit."""
+    whole_call = item.stash.get(WHOLE_CALL, None)
+    if whole_call is not None:
+        del item.stash[WHOLE_CALL]
+    if raised is not None:
+        if whole_call is not None:
+            whole_call.abandon(raised)
+        _dismiss(item)
+        return
+    if whole_call is not None:
+        _end_whole_call(item, whole_call)
+    conclude_test(item)
+
+
+def whole_call_is_profiled(item: pytest.Item) -> bool:
+    """Whether the whole call phase is measured: of a test with a limit, or of each."""
+    settings = item.config.stash[SETTINGS]
+    if settings.disable or not (settings.all or is_judged(item)):
+        return False
+    return not timed_by_benchmark(item)
+
+
+def _dismiss(item: pytest.Item) -> None:
+    """The test's own failure wins over what it took: that is told, and not judged."""
+    _note_taken(item)
+    if TEST in item.stash:
+        item.stash[TEST].ledger.dismiss()
+
+
+def begin_whole_call(item: pytest.Item) -> WholeCall:
+    """Begin to profile the call phase: of a test with a limit as it asks, of others as far as they
+    do not notice."""
+    from pytest_kernelprof.plugin import whole_call
+
+    if is_judged(item):
+        device = device_of(item)
+        assert device is not None, "without a device nothing is laid out"
+        begun: WholeCall = whole_call.Judged(begin_test(item, device))
+    else:
+        begun = whole_call.look_at(begin_test(item, device_to_look_at(item), asked=False))
+    return begun
+
+
+def _end_whole_call(item: pytest.Item, whole_call: WholeCall) -> None:
+    try:
+        if has_benchmark(item):  # fetched as the test ran, where it could not be foreseen
+            whole_call.benchmarked()
+        else:
+            whole_call.finish()
+    except BaseException:
+        _dismiss(item)
+        raise
+
+
+def conclude_test(item: pytest.Item) -> None:
+    """Judge what the test took; raise or warn as that says."""
+    if TEST not in item.stash:
+        if is_marked(item):
+            _refuse_late_markers(item)
+        return
+    from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
+    from pytest_kernelprof.plugin.conclusion import conclude
+    from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+    test = item.stash[TEST]
+    test.ledger.mark(known_marks(item))  # the test may have added markers to itself
+    _note_taken(item)
+    settings = test.settings
+    found = conclude(test.ledger.records(disabled=settings.disable, warn_only=settings.warn_only))
+    for words in found.warnings:
+        item.warn(KernelprofWarning(words))
+    if found.failure:
+        raise LimitExceeded(found.failure, pytrace=False, place=found.place)
+    if found.error:
+        raise IncompleteProfile(found.error)
+    if found.skip:
+        pytest.skip(found.skip)
+
+
+def _refuse_late_markers(item: pytest.Item) -> None:
+    """A marked test that was not profiled, though nobody asked for that.
+
+    Raises:
+        IncompleteProfile: it got its limit when it ran already.
+        MarkerError: it got a limit that compares, which needs the fixture.
+    """
+    from pytest_kernelprof.errors import IncompleteProfile
+
+    if item.config.stash[SETTINGS].disable or timed_by_benchmark(item):
+        return
+    names = ", ".join(limit.name for limit in known_marks(item).limits)
+    if names:
+        raise IncompleteProfile(
+            f"{names} was not judged: its marker came when the test ran already; add it in a "
+            "fixture, or ask for the fixture kernel_profile"
+        )
+
+
+def _note_taken(item: pytest.Item) -> None:
+    """Keep what the test took for its report, where anybody reads it."""
+    if TEST not in item.stash:
+        return
+    taken = item.stash[TEST].ledger.report(item.nodeid)
+    if taken is not None and (is_reported(item.config) or _any_unjudged(taken)):
+        item.stash.setdefault(TAKEN, []).append(taken)
+
+
+def _any_unjudged(taken: Test) -> bool:
+    """Whether a limit says nothing of the device that was measured, which is always told."""
+    return any(
+        verdict.outcome == "not judged"
+        for profile in taken.profiles
+        for verdict in profile.verdicts
+    )
+
+
+def warn_of_unsaved(item: pytest.Item) -> None:
+    """Once the verdict is out, which a warning that is made an error would hide."""
+    from pytest_kernelprof.plugin.fixture import KernelprofWarning
+
+    for words in item.stash[TEST].ledger.unsaved:
+        item.warn(KernelprofWarning(words))

@@ -1,0 +1,113 @@
+"""What a run begins with: its settings, those who gather what tests take, those who remember."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import pytest
+
+from pytest_kernelprof.limits.marks import marker_lines
+from pytest_kernelprof.plugin.benchmark_there import BRIDGE, is_active
+from pytest_kernelprof.plugin.collect import Collector
+from pytest_kernelprof.plugin.concerns import is_measured
+from pytest_kernelprof.plugin.keys import COLLECTOR, SERVES, SETTINGS
+from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
+from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, read_settings
+
+
+def begin_run(config: pytest.Config) -> None:
+    """Read the settings, and register who takes part in the run.
+
+    Raises:
+        pytest.UsageError: an option asks for what cannot be had.
+    """
+    settings = read_settings(config)
+    if SERVES in config.stash:  # what is reported, and what fails, is the other run's
+        settings = of_a_reference(settings)
+    config.stash[SETTINGS] = settings
+    if settings.spread_workers and hasattr(config, "workerinput"):
+        from pytest_kernelprof.device.workers import spread_workers
+
+        spread_workers(config)
+    if is_active(config):
+        from pytest_kernelprof.plugin.benchmark import Bridge
+
+        config.pluginmanager.register(Bridge(settings), BRIDGE)
+    if settings.trace_dir:
+        # Relative to where pytest was started: tests may change their directory.
+        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
+        _refuse_unwritable(folder)
+        config.stash[SETTINGS] = settings._replace(trace_dir=folder)
+    config.stash[COLLECTOR] = collector = Collector()
+    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
+        config.pluginmanager.register(collector, "kernelprof-collector")
+    if SERVES not in config.stash:  # what a reference took is for its candidate
+        _begin_what_remembers(config, collector)
+    if settings.all and not settings.disable and settings.device != "cpu":
+        from pytest_kernelprof.plugin.whole_call import BringUp
+
+        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
+    for line in marker_lines(MARKER_LINE):
+        config.addinivalue_line("markers", line)
+    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
+    # profiler logs, and compiled CPU graphs that show their kernels.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
+    """Run documents, snapshots, and the run on a revision's code."""
+    settings = config.stash[SETTINGS]
+    if not hasattr(config, "workerinput"):
+        _register_readers_of_the_run(config, collector)
+    if not settings.disable:
+        from pytest_kernelprof.plugin.snapshot_keeper import begin
+
+        begin(config, settings, collector)
+    elif settings.against or settings.compare:
+        flag = "--kernelprof-against" if settings.against else "--kernelprof-compare"
+        raise pytest.UsageError(
+            f"{flag}: nothing is measured with --kernelprof-disable, so nothing would be compared; "
+            "drop one of the two"
+        )
+    if config.getoption("kernelprof_compare_fail_on", None) and not settings.compare:
+        raise pytest.UsageError(
+            "--kernelprof-compare-fail-on: says what fails by an earlier run, and none is named; "
+            "add --kernelprof-compare=RUN.json"
+        )
+    if settings.compare:
+        from pytest_kernelprof.plugin import earlier_run
+
+        earlier_run.begin(config, settings, collector)
+    if settings.against:
+        from pytest_kernelprof.plugin import against
+
+        against.begin(config, settings, partial(is_measured, config))
+
+
+def _register_readers_of_the_run(config: pytest.Config, collector: Collector) -> None:
+    """Those who want all of it as it ends."""
+    path = config.stash[SETTINGS].json
+    if path:
+        from pytest_kernelprof.plugin.run_document import RunDocument
+
+        config.pluginmanager.register(RunDocument(config, path), "kernelprof-run-document")
+    if is_hooked(config):
+        record = RunRecord(config, collector)
+        config.pluginmanager.register(record, "kernelprof-run-record")
+
+
+def _refuse_unwritable(folder: str) -> None:
+    """Say at the start that the traces would be lost, not at the first of them.
+
+    Raises:
+        pytest.UsageError: nothing can be written to the folder, with the reason.
+    """
+    from pytest_kernelprof.report.traces import why_unwritable
+
+    why = why_unwritable(folder)
+    if why:
+        raise pytest.UsageError(
+            f"--kernelprof-trace-dir: {folder!r} cannot be made, or not be written to ({why})"
+        )
