@@ -9,6 +9,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -490,6 +491,26 @@ def test_a_partner_that_holds_in_a_call_leaves_the_gpu_to_its_owner(process: Sta
     for one in (partner, other, owner):
         one.does(LEAVE)
     assert stranger.does(TAKE_NOW) == "None"
+
+
+def test_workers_that_take_turns_with_partners_of_their_own_do_not_wait_for_each_other(
+    process: Start,
+) -> None:
+    """Several workers of a run against a revision: each test is begun by the partner, which holds
+    while both take rounds in turn, and goes on while its owner waits for it."""
+
+    def run_tests(owner: Process, partner: Process) -> list[str]:
+        a_test = [(partner, JOIN), (partner, "lock.stop()"), (owner, JOIN)]
+        a_test += [(owner, TAKE), (owner, GIVE_BACK)]
+        a_test += [(partner, "lock.go_on(LONG, 'a test')"), (partner, LEAVE)]
+        a_test += [(partner, JOIN), (partner, LEAVE), (owner, LEAVE)]
+        return [one.does(line) for _ in range(20) for one, line in a_test]
+
+    owners = [process() for _ in range(3)]
+    partners = [process(token_of(owner)) for owner in owners]
+    with ThreadPoolExecutor() as workers:
+        for answers in workers.map(run_tests, owners, partners):
+            assert set(answers) == {"None"}
 
 
 def test_a_partner_waits_for_a_stranger_that_is_alone_while_its_owner_stands(
