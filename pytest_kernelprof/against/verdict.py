@@ -71,6 +71,9 @@ def _judged(
             test, "not compared", "no file of the revision is reached by the test: only tests are"
         )
     reference = answer.test.profiles if answer.test else ()
+    why = _unmeasured(candidate, "here") or _unmeasured(reference, "there")
+    if why:
+        return AgainstTest(test, "not compared", why)
     why = _another_work(candidate, reference)
     if why:
         return AgainstTest(test, "another work", why)
@@ -82,13 +85,21 @@ def _judged(
     return _result(test, tuple(_compare(old, new, call) for old, new, call in calls), other)
 
 
+def _unmeasured(profiles: Sequence[Profile], where: str) -> str:
+    """Why a side has no numbers at all; empty where it has."""
+    for profile in profiles:
+        if not profile.environment.device:
+            return f"nothing is measured {where}: {'; '.join(profile.integrity.problems)}"
+    return ""
+
+
 def _notes(candidate: Sequence[Profile], answer: Done) -> tuple[str, ...]:
     """What else a reader has to know."""
     notes = []
     reference = answer.test.profiles if answer.test else ()
     for old, new in zip(reference[:1], candidate[:1], strict=False):
         other = _other(old.environment, new.environment)
-        if other:
+        if other and old.environment.device and new.environment.device:
             notes.append(f"other software: {'; '.join(other)}")
     if answer.opened:
         notes.append(f"files of your folder were opened there: {_named(answer.opened)}")

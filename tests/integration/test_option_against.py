@@ -264,3 +264,27 @@ def test_a_run_that_measures_nothing_is_no_pass(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=1, deselected=result.parseoutcomes()["deselected"])
     result.stdout.fnmatch_lines(["against main (*): 0 compared, no test of this run is measured *"])
+
+
+PROFILES_ITSELF = """
+import torch
+def f(x):
+    with torch.profiler.profile():
+        return x @ x
+"""
+
+
+def test_a_test_that_has_a_number_there_and_none_here_is_told(
+    against: Run, pytester: pytest.Pytester
+) -> None:
+    """With --kernelprof-all a test may be beyond measuring; where the revision's is not, that is
+    no silence."""
+    made = Repository(pytester.path)
+    test = "import torch\nfrom pkg import m\ndef test_it(): m.f(torch.ones(8, 8))"
+    code = "def f(x): return x @ x"
+    ini = "[pytest]\npythonpath = ."
+    made.commit({"pytest.ini": ini, "pkg/__init__.py": "", "pkg/m.py": code, "test_it.py": test})
+    made.write({"pkg/m.py": PROFILES_ITSELF})
+    result = against("--kernelprof-all", given="HEAD")
+    result.stdout.fnmatch_lines(["1 test: nothing is measured here*", "against HEAD (*): 0 comp*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
