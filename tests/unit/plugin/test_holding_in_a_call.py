@@ -1,0 +1,60 @@
+"""The reference's side of turns: it holds in a call, and is at rest on the GPU as it does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_kernelprof.against.wire import Wire
+from pytest_kernelprof.device import lock, presence
+from pytest_kernelprof.device.filelocks import can_share
+from pytest_kernelprof.device.lock import lock_of
+from pytest_kernelprof.device.shared_lock import SharedLock
+from pytest_kernelprof.plugin.reference import Served
+from pytest_kernelprof.schema.against import FromReference, ToReference
+from pytest_kernelprof.schema.turns import At, Go
+
+pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
+
+UUID = "8d5e5e2a-7f0f-4a57-9b46-0c2f6b6f3a11"
+
+
+@pytest.fixture
+def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedLock]:
+    """A GPU's lock that this process shares, as in the call phase of a test."""
+    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
+    shared = lock_of(UUID)
+    assert isinstance(shared, SharedLock)
+    shared.join(10, "a test")
+    stretch = presence._Stretch("a test", 10)
+    stretch.locks[0] = shared
+    monkeypatch.setattr(presence, "_stretches", [stretch])
+    yield shared
+    shared.leave()
+
+
+def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: SharedLock) -> None:
+    (inward, to_it), (from_it, outward) = os.pipe(), os.pipe()
+    candidate = Wire(from_it, to_it, FromReference)
+    served = Served(Wire(inward, outward, ToReference), SimpleNamespace(), None)  # type: ignore[arg-type]
+    served._holds = True
+    more = SimpleNamespace(
+        work=lambda result: ("argument 1: float32 8, strides (1,), cuda:0",),
+        why_untimed=lambda: "",
+        series=lambda: SimpleNamespace(leave=lambda: None),
+    )
+    call: Any = SimpleNamespace(label="a", more=more, result=None)
+    assert seat._own.taken
+    with ThreadPoolExecutor(1) as thread:
+        held = thread.submit(served._after_call, SimpleNamespace(), call)  # type: ignore[arg-type]
+        at, sits = candidate.receive(10), seat._own.taken
+        candidate.send(Go(), 10)
+        held.result(10)
+    assert isinstance(at, At)
+    assert (sits, seat._own.taken) == (False, True)
