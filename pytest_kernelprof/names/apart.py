@@ -126,11 +126,13 @@ def _alike(told: Mapping[str, str]) -> list[list[str]]:
 
 
 def _add_difference(told: dict[str, str], evidence: Mapping[str, Sequence[str]]) -> None:
-    """Add to each what stands at the first place at which not all are the same."""
+    """Add to each what stands at the first place at which not all are the same, unless it is said
+    already."""
     for column in itertools.zip_longest(*evidence.values(), fillvalue=""):
         if len(set(column)) > 1:
             for name, said in zip(evidence, column, strict=True):
-                told[name] = f"{told[name]} {said}".rstrip()
+                if said not in told[name].split():
+                    told[name] = f"{told[name]} {said}".rstrip()
             return
 
 

@@ -13,7 +13,7 @@ _STAGES = re.compile(r"(\d+)x\d+")
 _LAYOUT = re.compile(r"[tnc]{2}", re.IGNORECASE)
 _TYPE = re.compile(r"(?:bf16|fp16|f16|tf32|f32|f64|fp8|e4m3|e5m2|s8|u8|i8)+")
 # splitK and what is fused to the product change the work.
-_KEPT = re.compile(r"splitK\w*|d?(?:relu|gelu|silu)|bias|bgrad\w*", re.IGNORECASE)
+_KEPT = re.compile(r"splitK\w*|d?(?:relu|gelu|silu)(?:bias)?|bias|bgrad\w*", re.IGNORECASE)
 _OPERATION = re.compile(r"([a-z]?)(\d*)(gemm|fprop|dgrad|wgrad)")
 
 

@@ -34,6 +34,7 @@ JET = "nvjet 256x128x64 TNT"
         ([unrolled(4), unrolled(8)], [f"{ADD} <4>", f"{ADD} <8>"]),
         ([COOP.format("A"), COOP.format("B")], [f"{JET} coopA", f"{JET} coopB"]),
         ([COOP.format("A"), COOP.format("A").replace("tst", "hsh")], [f"{JET} tst", f"{JET} hsh"]),
+        ([COOP.format("A"), COOP.format("A_odd")], [JET, f"{JET} odd"]),
         (
             [added("float"), unrolled(8), added("double")],
             [f"{ADD} float <4>", f"{ADD} float <8>", f"{ADD} double"],
