@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.ids import shortened
+from pytest_kernelprof.digest.marks import severity, told_of
+from pytest_kernelprof.digest.trust import integrity_line, trust_of
 from pytest_kernelprof.report.comparison import comparison_line, comparison_table
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.report.words import is_judged, judged_words, limits_of, place_words
@@ -14,16 +17,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.schema.run import (
-        Comparison,
-        Metric,
-        Outcome,
-        Profile,
-        Test,
-        TestOutcome,
-    )
-
-    Told = Outcome | TestOutcome
+    from pytest_kernelprof.digest.marks import Told
+    from pytest_kernelprof.schema.run import Comparison, Metric, Profile, Test
 
 _COLUMNS = (
     Column("test", shrinks=True, keeps="end"),
@@ -51,7 +46,6 @@ _TOLD: dict[Told, tuple[str, str]] = {
     "skipped": ("-", ""),
     "not judged": ("-", ""),
 }
-_WORST_FIRST = list(_TOLD)
 
 
 def write_report(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
@@ -71,11 +65,11 @@ def write_report(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> No
     for test, profile, _ in rows:
         if profile.outcome == "incomplete" and not profile.verdicts:
             problems = "; ".join(profile.integrity.problems)
-            terminal.write_line(f"{_without_folders(test)}: no number: {problems}")
+            terminal.write_line(f"{shortened(test)}: no number: {problems}")
     devices = [profile.environment for profile in profiles if profile.environment.device]
     for place in sorted(set(map(place_words, devices))):
         terminal.write_line(f"on {place}")
-    terminal.write_line(integrity_line(profiles))
+    terminal.write_line(integrity_line(trust_of(profiles)))
 
 
 def write_unjudged(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
@@ -97,7 +91,7 @@ def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) 
     terminal.section("comparisons")
     for test, outcome, lines in sorted(tables):
         ended = "" if outcome == "passed" else f" ({outcome})"
-        terminal.write_line(_without_folders(test) + ended)
+        terminal.write_line(shortened(test) + ended)
         for line in lines:
             terminal.write_line(f"  {line}")
 
@@ -122,54 +116,17 @@ def unjudged_line(tests: Sequence[Test]) -> str:
     ]
     where = f" in {len(concerned)} tests" if len(concerned) > 1 else ""
     words = judged_words([verdict for _, limits in concerned for verdict in limits], where)
-    return f"{words} ({_without_folders(concerned[0][0])})" if len(concerned) == 1 else words
-
-
-def integrity_line(profiles: Sequence[Profile]) -> str:
-    """How many profiles there were, and how many could not be trusted, at first or at all."""
-    integrities = [profile.integrity for profile in profiles]
-    conditions = [profile.conditions for profile in profiles]
-    always = [
-        f"{len(profiles)} profile{'s' if len(profiles) != 1 else ''}",
-        f"{sum(one.retakes > 0 for one in integrities)} taken again",
-        f"{sum(not one.complete for one in integrities)} incomplete",
-    ]
-    where_any = {
-        "cold": sum(bool(one.cold) or not one.settled for one in integrities),
-        "with unproven graph replays": sum(one.graph_replays == "unproven" for one in integrities),
-        "timed while other processes worked on the GPU": sum(one.contended for one in conditions),
-        "rounds discarded, since the GPU throttled": sum(
-            one.discarded_rounds for one in conditions
-        ),
-        "of CPU operators, which are no kernels": sum(
-            profile.environment.kind == "cpu" for profile in profiles
-        ),
-    }
-    return ", ".join([*always, *(f"{count} {what}" for what, count in where_any.items() if count)])
-
-
-def told_of(test: Test, profile: Profile) -> Told | None:
-    """What a row says: how its limits fared, unless its test ended otherwise than by them, since a
-    limit that was kept is no pass there; None where there is nothing to say."""
-    if test.outcome in ("skipped", "rerun"):
-        return test.outcome
-    by_limits = {"over", "incomplete"}
-    fared = profile.outcome
-    if test.outcome == "passed" or fared in by_limits | {"expected"}:
-        return fared
-    another_says_why = any(one.outcome in by_limits for one in test.profiles)
-    return fared if another_says_why else test.outcome
+    return f"{words} ({shortened(concerned[0][0])})" if len(concerned) == 1 else words
 
 
 def _worst_first(row: tuple[str, Profile, Told | None]) -> tuple[int, str, int, str]:
     """Then by test, and "profile 2" before "profile 10"."""
     test, profile, told = row
-    severity = len(_WORST_FIRST) if told is None else _WORST_FIRST.index(told)
-    return severity, test, len(profile.label), profile.label
+    return severity(told), test, len(profile.label), profile.label
 
 
 def _cells(test: str, profile: Profile, told: Told | None) -> list[str]:
-    name, metrics = _without_folders(test), profile.metrics
+    name, metrics = shortened(test), profile.metrics
     counts = [_count(metrics.get(key)) for key in ("kernels", "launches", "syncs", "memcpys")]
     return [
         f"{name} [{profile.label}]" if profile.label else name,
@@ -192,12 +149,6 @@ def _verdict_cell(profile: Profile, told: Told | None) -> str:
 
 def _word(told: Told) -> str:
     return f"{_TOLD[told][0]} {told}"
-
-
-def _without_folders(test: str) -> str:
-    """A test's node id from its file's name on; a slash in a parameter is no folder."""
-    path, separator, rest = test.partition("::")
-    return path.rsplit("/", 1)[-1] + separator + rest
 
 
 def _count(metric: Metric | None) -> str:

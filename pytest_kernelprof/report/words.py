@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.conditions import REASONS
+from pytest_kernelprof.digest.conditions import conditions_words as conditions_words
+from pytest_kernelprof.digest.conditions import doubt_words as doubt_words
+from pytest_kernelprof.digest.words import is_judged as is_judged
+from pytest_kernelprof.digest.words import limits_of as limits_of
+from pytest_kernelprof.digest.words import line_words as line_words
+from pytest_kernelprof.digest.words import pair_words
+from pytest_kernelprof.digest.words import place_words as place_words
+from pytest_kernelprof.digest.words import title as title
 from pytest_kernelprof.report.earlier import comparison_words
 from pytest_kernelprof.report.snapshots import finding_words
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import (
-        Conditions,
-        Environment,
         Mismatch,
         Origin,
-        Place,
         Profile,
         Verdict,
     )
 
 _MOST_HITS = 4
-_REASONS = {
-    "interval": "the interval holds the limit",
-    "alike": "neighbouring rounds are too alike",
-    "few": "too few rounds for an interval",
-    "second look": "the second look does not confirm it",
-    "disturbed": "the GPU was disturbed",
-}
 
 
 def verdict_line(verdict: Verdict, doubt: str = "") -> str:
@@ -56,22 +54,6 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
 
 
-def title(verdict: Verdict) -> str:
-    """A limit as it was written, for example ``max_memcpys(d2h)``."""
-    if not verdict.qualifier or verdict.limit == "forbid_kernels":
-        return verdict.limit
-    if verdict.limit == "max_kernels":
-        return f"max_kernels(match={verdict.qualifier!r})"
-    return f"{verdict.limit}({verdict.qualifier})"
-
-
-def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
-    """One verdict for each limit of a test, however many of its profiles it judges; what is kept
-    of it, or was before, is none."""
-    verdicts = [verdict for profile in profiles for verdict in profile.verdicts if verdict.of_limit]
-    return list({(one.limit, one.qualifier): one for one in verdicts}.values())
-
-
 def judged_words(limits: Sequence[Verdict], where: str = "") -> str:
     """How many limits were judged and which were not, for example ``1 of 3 limits judged:
     max_syncs, max_launches need a GPU``; empty where all were.
@@ -87,17 +69,12 @@ def judged_words(limits: Sequence[Verdict], where: str = "") -> str:
     return f"{judged} of {len(limits)} limits judged{where}: {', '.join(left)} {need} a GPU"
 
 
-def is_judged(verdict: Verdict) -> bool:
-    """Whether a limit says anything of the device that was measured."""
-    return verdict.outcome != "not judged"
-
-
 def undecided_words(verdict: Verdict, doubt: str = "") -> str:
     """What follows a verdict that was not reached; empty where it was."""
     if verdict.outcome != "undecided":
         return ""
     disturbed = doubt if verdict.reason == "disturbed" else ""
-    return f": UNDECIDED, {disturbed or _REASONS.get(verdict.reason, 'not told why')}"
+    return f": UNDECIDED, {disturbed or REASONS.get(verdict.reason, 'not told why')}"
 
 
 def beyond_words(verdict: Verdict) -> str:
@@ -126,13 +103,6 @@ def ratio_spread(low: float | None, high: float | None, pairs: int, block: int =
     return f"{sure}, {pairs} pairs" + (f" in blocks of {block}" if block > 1 else "")
 
 
-def place_words(environment: Environment) -> str:
-    """Device and versions, for example ``NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0``."""
-    versions = environment.versions
-    named = [f"{key} {versions[key]}" for key in ("torch", "triton") if key in versions]
-    return ", ".join([environment.device, *named])
-
-
 def origin_words(origin: Origin) -> str:
     """What a trace is one of, for example ``CUDA trace in the form of 2021; 2 processes, 8
     devices``."""
@@ -140,11 +110,6 @@ def origin_words(origin: Origin) -> str:
     counts = ((origin.processes, "process", "processes"), (origin.devices, "device", "devices"))
     told = ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
     return f"{origin.dialect} trace{form}; {told}"
-
-
-def line_words(place: Place) -> str:
-    """A line of a test file, for example ``test_mlp.py:31``."""
-    return f"{os.path.basename(place.file)}:{place.line}"
 
 
 def footing(profile: Profile) -> str:
@@ -214,82 +179,15 @@ def overhead_words(profile: Profile) -> list[str]:
     return lines
 
 
-def conditions_words(conditions: Conditions) -> str:
-    """What the GPU was like while it was timed; empty where nothing was looked at."""
-    if not conditions.blocks and not conditions.why_unknown:
-        return ""
-    parts = [_clock(conditions), _throttling(conditions), _power(conditions), _others(conditions)]
-    return "; ".join(part for part in parts if part)
-
-
-def doubt_words(conditions: Conditions) -> str:
-    """Why no timed verdict can stand on these rounds; empty where one can."""
-    if conditions.contended:
-        return _others(conditions)
-    if conditions.kept_throttled_rounds:
-        return f"the GPU throttled ({', '.join(conditions.throttle_reasons)}) in three tries"
-    return ""
-
-
-def _clock(conditions: Conditions) -> str:
-    if conditions.why_unknown:
-        return f"clock and throttling unknown: {conditions.why_unknown}"
-    low, high = conditions.sm_clock_mhz_low, conditions.sm_clock_mhz_high
-    if low is None or high is None:
-        return ""
-    clock = f"SM clock {low} MHz" if low == high else f"SM clock {low} to {high} MHz"
-    most = conditions.sm_clock_mhz_max
-    return f"{clock} of {most}" if most else clock
-
-
-def _throttling(conditions: Conditions) -> str:
-    if not conditions.throttled_blocks:
-        return ""
-    return (
-        f"THROTTLED ({', '.join(conditions.throttle_reasons)}) in {conditions.throttled_blocks} of "
-        f"{conditions.blocks} blocks, {conditions.discarded_rounds} rounds discarded"
-    )
-
-
-def _power(conditions: Conditions) -> str:
-    if not conditions.power_capped_blocks:
-        return ""
-    return f"at the power limit in {conditions.power_capped_blocks} of {conditions.blocks} blocks"
-
-
-def _others(conditions: Conditions) -> str:
-    told = []
-    if conditions.contenders:
-        named = ", ".join(f"pid {c.pid} up to {c.utilisation} %" for c in conditions.contenders)
-        told.append(f"other processes worked on this GPU ({named})")
-    if conditions.not_alone:
-        told.append(conditions.not_alone)
-    if told:
-        return f"CONTENDED: {'; '.join(told)}"
-    why = conditions.why_contention_unknown
-    return f"other processes unknown: {why}" if why and why != conditions.why_unknown else ""
-
-
 def _values(verdict: Verdict) -> str:
     """The value beside its limit, and how sure it is."""
     if verdict.measured is None or verdict.allowed is None:
         return "not measured"
-    value, allowed = _shown(verdict.unit, verdict.measured, verdict.allowed)
+    value, allowed = pair_words(verdict.unit, verdict.measured, verdict.allowed)
     spread = _spread(verdict) if verdict.unit == "us" else _stability(verdict)
     if verdict.outcome == "undecided":
         return f"{value}, limit {allowed}{spread}"
     return f"{value} {'<=' if verdict.outcome == 'kept' else '>'} {allowed}{spread}"
-
-
-def _shown(unit: str, value: float, allowed: float) -> tuple[str, str]:
-    if unit == "us":
-        return format_time(value), format_time(allowed)
-    if unit == "bytes":
-        pair = format_bytes(value), format_bytes(allowed)
-        if pair[0] != pair[1] or value == allowed:
-            return pair
-        return f"{value:.0f} B", f"{allowed:.0f} B"
-    return f"{value:.0f}", f"{allowed:.0f}"
 
 
 def _stability(verdict: Verdict) -> str:

@@ -32,7 +32,8 @@ STANDS_ON: dict[str, set[str]] = {
     "measure": {"schema", "stats", "trace", "analysis", "device", "capture"},
     "limits": {"schema", "stats"},
     "baseline": {"schema", "stats", "names"},
-    "report": {"schema", "stats", "names"},
+    "digest": {"schema", "stats", "names"},
+    "report": {"schema", "stats", "names", "digest"},
     "against": {"schema", "stats", "device", "measure", "baseline"},
 }
 BELOW = set(STANDS_ON)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from records import CPU, MLP, comparison, counted, mlp, profile, timed
 
+from pytest_kernelprof.digest.trust import integrity_line, trust_of
 from pytest_kernelprof.report.terminal import (
-    integrity_line,
     unjudged_line,
     write_comparisons,
     write_report,
@@ -247,11 +247,11 @@ def test_where_nothing_was_profiled_nothing_is_written() -> None:
     ],
 )
 def test_one_line_says_how_far_the_profiles_can_be_trusted(of: Profile, words: str) -> None:
-    assert integrity_line([of]).endswith(words)
+    assert integrity_line(trust_of([of])).endswith(words)
 
 
 def test_several_profiles_are_counted() -> None:
-    assert integrity_line([mlp(), mlp()]) == "2 profiles, 0 taken again, 0 incomplete"
+    assert integrity_line(trust_of([mlp(), mlp()])) == "2 profiles, 0 taken again, 0 incomplete"
 
 
 def test_comparisons_stand_under_the_tests_that_made_them() -> None:

@@ -1,0 +1,250 @@
+"""Why a row is marked: from what was before, if there is something, else from what ran."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.digest.cells import CELLS, gpu_us, value_of
+from pytest_kernelprof.digest.conditions import REASONS, doubt_words
+from pytest_kernelprof.digest.diff_causes import causes_of_diff, causes_of_finding
+from pytest_kernelprof.digest.kernel_groups import alike, times_words, with_chain
+from pytest_kernelprof.digest.records import Cause
+from pytest_kernelprof.digest.words import (
+    chain_words,
+    count_words,
+    pair_words,
+    source_place,
+    title,
+)
+from pytest_kernelprof.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_kernelprof.digest.marks import Told
+    from pytest_kernelprof.schema.against import Compared
+    from pytest_kernelprof.schema.run import Kernel, Profile, Verdict
+
+_MOST_KINDS = 3
+_BY_WHAT_LAUNCHED = {"kernels", "launches"}
+
+
+def causes_of(
+    profile: Profile, told: Told | None, against: Compared | None = None
+) -> tuple[Cause, ...]:
+    """Why a row is marked so; none where it is well.
+
+    Args:
+        against: how it compares with a revision.
+    """
+    if told == "incomplete":
+        return (_incomplete(profile),)
+    if told == "undecided":
+        return tuple(_undecided(one, profile) for one in profile.verdicts if _is(one, "undecided"))
+    worse = against if against is not None and against.is_worse else None
+    if told == "over" or (told == "failed" and worse is not None):
+        return _over(profile, worse)
+    if told in ("failed", "error"):
+        return (Cause("its test failed, though not by a limit"),)
+    return ()
+
+
+def _is(verdict: Verdict, outcome: Told) -> bool:
+    return verdict.outcome == outcome
+
+
+def _over(profile: Profile, against: Compared | None) -> tuple[Cause, ...]:
+    over = [one for one in profile.verdicts if _is(one, "over")]
+    changes = _changes(over, against)
+    named = {"snapshot", "compare"}
+    if changes:  # they say which kernels, so the limits on kernels need not
+        named |= {one.limit for one in over if one.metric in (*_BY_WHAT_LAUNCHED, "cuda_time")}
+    of_limits = (_limit_cause(one, profile) for one in over if one.limit not in named)
+    return (*changes, *of_limits)
+
+
+def _changes(over: Sequence[Verdict], against: Compared | None) -> tuple[Cause, ...]:
+    """Of what there is to compare with, the first that names kernels."""
+    for one in over:
+        if one.snapshot is not None and one.snapshot.changes:
+            return causes_of_finding(one.snapshot)
+    diffs = [one.comparison.diff for one in over if one.comparison is not None]
+    for diff in (*([against.diff] if against else []), *diffs):
+        found = causes_of_diff(diff) if diff is not None else ()
+        if found:
+            return found
+    return ()
+
+
+def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
+    """What a limit that is broken is about. What has no cell says its numbers, too."""
+    cause = _ABOUT.get(verdict.metric.split("_")[0] if verdict.metric else "", _no_more)(
+        verdict, profile
+    )
+    if verdict.metric in CELLS and not verdict.qualifier and cause.text:
+        return cause
+    words = f"{title(verdict)}: {_values(verdict)}"
+    return Cause(f"{words}; {cause.text}" if cause.text else words, cause.place)
+
+
+def _values(verdict: Verdict) -> str:
+    if verdict.measured is None or verdict.allowed is None:
+        return f"{verdict.measured or 0:.0f} kernels" if not verdict.metric else "not measured"
+    return " > ".join(pair_words(verdict.unit, verdict.measured, verdict.allowed))
+
+
+def _no_more(verdict: Verdict, profile: Profile) -> Cause:
+    return Cause("")
+
+
+def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
+    """The kernels by how many there are of each kind."""
+    kernels = _matching(profile.kernels, verdict.qualifier)
+    kinds = sorted(alike(kernels), key=lambda one: (-one.number, -one.us))
+    if not kinds:
+        return Cause("")
+    told = [one.words for one in kinds[:_MOST_KINDS]]
+    left = sum(one.number for one in kinds[_MOST_KINDS:])
+    more = [f"{left} more"] if left else []
+    return Cause("; ".join([*told, *more]), kinds[0].place)
+
+
+def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
+    """Those that ``max_kernels(match=...)`` counts, as ``limits.patterns`` says; all without a
+    pattern, and where it is none."""
+    try:
+        wanted = re.compile(pattern, re.IGNORECASE)
+    except re.error:  # of a file that somebody has written
+        return kernels
+    texts = ((one, (one.name, one.short_name, *one.operators)) for one in kernels)
+    return [one for one, named in texts if any(map(wanted.search, named))]
+
+
+def _what_takes_time(verdict: Verdict, profile: Profile) -> Cause:
+    kinds = sorted(alike(profile.kernels), key=lambda one: -one.us)
+    if not kinds or not gpu_us(profile):
+        return Cause(_spread(verdict))
+    most = kinds[0]
+    words = f"{times_words(most.name, most.number)} takes {format_time(most.us)}"
+    return Cause(with_chain(words, most.chain), most.place)
+
+
+def _what_waits(verdict: Verdict, profile: Profile) -> Cause:
+    return _most_of([(one.call, one.operators, one.source) for one in profile.waits])
+
+
+def _what_is_copied(verdict: Verdict, profile: Profile) -> Cause:
+    way = verdict.qualifier
+    copies = [one for one in profile.copies if not way or one.direction == way]
+    cause = _most_of([(one.name, one.operators, one.source) for one in copies])
+    size = sum(one.bytes for one in copies)
+    return Cause(f"{format_bytes(size)}: {cause.text}", cause.place) if copies else cause
+
+
+def _most_of(found: Sequence[tuple[str, tuple[str, ...], str]]) -> Cause:
+    """Copies or waits by how many there are of each kind: name, operators, line."""
+    kinds = Counter((name, chain_words(operators), source) for name, operators, source in found)
+    told = [
+        (with_chain(times_words(name, n), chain), source)
+        for (name, chain, source), n in kinds.most_common()
+    ]
+    if not told:
+        return Cause("")
+    left = sum(n for _, n in kinds.most_common()[_MOST_KINDS:])
+    words = [one for one, _ in told[:_MOST_KINDS]] + ([f"{left} more"] if left else [])
+    return Cause("; ".join(words), source_place(told[0][1]))
+
+
+def _where_the_overhead_is(verdict: Verdict, profile: Profile) -> Cause:
+    """How much of a call the GPU has nothing to do, and what a launch costs beside its kernel."""
+    overhead, latency = verdict.measured, value_of(profile, "latency")
+    launches, each = value_of(profile, "launches"), value_of(profile, "overhead_per_launch")
+    parts = []
+    if overhead is not None and latency:
+        parts.append(f"{overhead / latency:.0%} of a call the GPU has nothing to do")
+    if launches and each is not None:
+        each_us = gpu_us(profile) / max(1, profile.kernel_count)
+        parts.append(
+            f"{count_words(int(launches), 'launch', 'launches')} of {format_time(each)} each for "
+            f"kernels of {format_time(each_us)}"
+        )
+    return Cause(": ".join(parts))
+
+
+def _why_it_compiled(verdict: Verdict, profile: Profile) -> Cause:
+    metric = profile.metrics.get("recompiles")
+    return Cause(metric.why if metric is not None else "")
+
+
+def _how_sure(verdict: Verdict, profile: Profile) -> Cause:
+    return Cause(_spread(verdict))
+
+
+def _spread(verdict: Verdict) -> str:
+    if verdict.low is None or verdict.high is None:
+        return ""
+    low, high = format_time(verdict.low), format_time(verdict.high)
+    return f"99 % CI {low}..{high} by {count_words(verdict.rounds, 'round')}"
+
+
+def _what_matches(verdict: Verdict, profile: Profile) -> Cause:
+    """Of limits on kernel names, the kernels that are wrong."""
+    kernels = profile.kernels
+    if verdict.mismatch is not None:
+        at = verdict.mismatch.position
+        place = source_place(kernels[at - 1].source) if 0 < at <= len(kernels) else None
+        wanted = " or ".join(map(repr, verdict.mismatch.wanted)) or "no more"
+        if not at:
+            return Cause(f"nothing is left for {wanted}")
+        words = with_chain(verdict.mismatch.kernel, chain_words(verdict.mismatch.operators))
+        return Cause(f"kernel {at} is {words}; expected {wanted}", place)
+    hits = verdict.hits
+    if not hits:
+        return Cause("")
+    first = hits[0].position
+    known = kernels[first - 1] if 0 < first <= len(kernels) else None
+    place = source_place(known.source) if known else None
+    names = Counter(one.kernel for one in hits)
+    told = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
+    chain = chain_words(known.operators, known.name) if known and len(names) == 1 else ""
+    return Cause(f"forbidden: {with_chain(told, chain)}", place)
+
+
+_ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
+    "": _what_matches,
+    "kernels": _what_launched,
+    "launches": _what_launched,
+    "cuda": _what_takes_time,
+    "latency": _how_sure,
+    "launch": _where_the_overhead_is,
+    "syncs": _what_waits,
+    "memcpys": _what_is_copied,
+    "memcpy": _what_is_copied,
+    "recompiles": _why_it_compiled,
+}
+"""By the first word of the metric; of limits on names there is none."""
+
+
+def _incomplete(profile: Profile) -> Cause:
+    """What is missing, and how often it was tried."""
+    tries = profile.integrity.retakes + 1
+    tried = f", after {tries} tries" if tries > 1 else ""
+    if profile.integrity.problems:
+        return Cause(f"{'; '.join(profile.integrity.problems)}{tried}: nothing is proved")
+    lost = [one for one in profile.verdicts if _is(one, "incomplete")]
+    return Cause("; ".join(f"{title(one)}: {one.why}" for one in lost))
+
+
+def _undecided(verdict: Verdict, profile: Profile) -> Cause:
+    if verdict.allowed is None or verdict.measured is None:
+        return Cause(f"{title(verdict)}: {REASONS.get(verdict.reason, 'undecided')}")
+    value, limit = pair_words(verdict.unit, verdict.measured, verdict.allowed)
+    rounds = count_words(verdict.rounds, "round")
+    if verdict.reason == "interval" and verdict.low is not None and verdict.high is not None:
+        low, high = format_time(verdict.low), format_time(verdict.high)
+        return Cause(f"{title(verdict)} {limit} lies inside {low}..{high} after {rounds}")
+    why = doubt_words(profile.conditions) if verdict.reason == "disturbed" else ""
+    why = why or REASONS.get(verdict.reason, "not told why")
+    return Cause(f"{title(verdict)} {limit}, measured {value} in {rounds}: {why}")

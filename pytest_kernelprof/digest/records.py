@@ -1,0 +1,258 @@
+"""What a run says, as records: rows with their causes, counts, totals and advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.digest.marks import Told
+    from pytest_kernelprof.schema.metrics import Unit
+    from pytest_kernelprof.schema.run import Place, Profile, Verdict
+
+Sign = Literal["", "+", "-"]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A value beyond what is allowed, as it stands in the cell of its metric: ``16 > 14``.
+
+    Attributes:
+        metric: as in ``schema.metrics``. unit: of both values; times are in microseconds.
+        measured, allowed: the two values.
+        by: what allows it: a limit as it was written (``max_kernels``), or "snapshot", "compare",
+            "against".
+    """
+
+    metric: str
+    unit: Unit
+    measured: float
+    allowed: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a row is marked, in one line.
+
+    Attributes:
+        text: for example ``elementwise [copy] x2, from aten::copy_ < MmBackward0``.
+        place: the line of the user's code that did it, where known.
+        sign: "+" of a kernel that came, "-" of one that went.
+    """
+
+    text: str
+    place: Place | None = None
+    sign: Sign = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One profile of a test, or several that are told as one.
+
+    Attributes:
+        test: the node id. file: its file, as in the id. name: what follows it, with the parameters
+            in brackets and the profile's label, if it has one, in brackets after a space.
+        number: which of its test's profiles it is, from 0.
+        told: how it is marked; None where it has no limit and its test passed.
+        profile: the record.
+        broken: the cells that are beyond what is allowed, by metric.
+        causes: why it is marked, the most telling first; none where it is well.
+        others: the further rows that it stands for, where rows were folded.
+        least_us: of folded rows the smallest GPU time, where it is less than the largest by more
+            than 5 %; the row's own profile is the one with the largest.
+    """
+
+    test: str
+    file: str
+    name: str
+    number: int
+    told: Told | None
+    profile: Profile
+    broken: dict[str, Broken] = field(default_factory=dict)
+    causes: tuple[Cause, ...] = ()
+    others: tuple[Row, ...] = ()
+    least_us: float | None = None
+
+    @property
+    def count(self) -> int:
+        """How many profiles it stands for."""
+        return 1 + len(self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """The rows of one test file, in their order."""
+
+    file: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tests of a run there are of each kind; each test counts once, by its worst row.
+
+    Attributes:
+        tests: that have a profile.
+        limited: that have a limit, or something kept that they are held to.
+        told: how many are marked so.
+        on_cpu: whether every profile is of the CPU's operators.
+    """
+
+    tests: int
+    limited: int
+    told: dict[Told, int]
+    on_cpu: bool
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is marked that anybody should look at."""
+        return not any(self.told.get(one) for one in ("over", "incomplete", "failed", "error"))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of all profiles of a run together, one call of each; None where no profile could have it.
+
+    Attributes:
+        profiles: how many. kernels: of the GPU. operators: of the CPU.
+        gpu_us: what the kernels take, in microseconds.
+        launches, waits, copies, pageable: counts; pageable are the copies for which the host waits.
+        waiting_tests: in how many tests there are waits. most_waits: the row with most of them.
+        idle_us, span_us: from first to last kernel, the time without work, and all of it.
+        extra_kernels: how many kernels there are more than the snapshots have.
+    """
+
+    profiles: int
+    kernels: int = 0
+    operators: int = 0
+    gpu_us: float | None = None
+    launches: int | None = None
+    waits: int | None = None
+    waiting_tests: int = 0
+    most_waits: Row | None = None
+    copies: int | None = None
+    pageable: int | None = None
+    idle_us: float | None = None
+    span_us: float | None = None
+    extra_kernels: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HotKernel:
+    """Kernels of one name over all tests.
+
+    Attributes:
+        name: the short name that no other kernel of the run has. full: the full one.
+        calls: how many there are. us: what they take. share: of the GPU time of the run, 0 to 1.
+        tests: in how many tests they run.
+    """
+
+    name: str
+    full: str
+    calls: int
+    us: float
+    share: float
+    tests: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShortKernels:
+    """Kernels that are so short that launching them costs more than they do.
+
+    Attributes:
+        kernels: how many. tests: in how many tests. below_us: what counts as short.
+        worst: the row that would gain most. overhead_us, latency_us: of a call of it.
+    """
+
+    kernels: int
+    tests: int
+    below_us: float
+    worst: Row
+    overhead_us: float
+    latency_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A time that is kept, but within 3 % or one interval of its limit.
+
+    Attributes:
+        share: how much of the limit is left, 0 to 1.
+    """
+
+    row: Row
+    verdict: Verdict
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tighten:
+    """A limit that allows more than any profile of its test needs.
+
+    Attributes:
+        test: the node id. limit: as it was written, without its value.
+        allowed, seen: the limit, and the largest value that was seen.
+    """
+
+    test: str
+    limit: str
+    unit: Unit
+    allowed: float
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """Limits that were not judged, for one reason.
+
+    Attributes:
+        limits: their names. number: how many limits there are. tests: of which tests.
+        why: in words.
+    """
+
+    limits: tuple[str, ...]
+    number: int
+    tests: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far the profiles of a run can be trusted: how many there are of each kind.
+
+    Attributes:
+        noted: what else there is to know, by its words.
+    """
+
+    profiles: int
+    retaken: int
+    incomplete: int
+    noted: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """All that a run says.
+
+    Attributes:
+        sentence: the verdict, with the counts that are not zero.
+        rows: each profile, in the order in which they are told.
+        files: the same by file, folded where rows agree.
+        places: devices with their versions, in words.
+        unfinished: why tests may be missing.
+    """
+
+    counts: Counts
+    sentence: str
+    rows: tuple[Row, ...]
+    files: tuple[FileRows, ...]
+    totals: Totals
+    hottest: tuple[HotKernel, ...]
+    short: ShortKernels | None
+    near: tuple[Near, ...]
+    tighten: tuple[Tighten, ...]
+    unjudged: tuple[Unjudged, ...]
+    trust: Trust
+    places: tuple[str, ...]
+    unfinished: tuple[str, ...]

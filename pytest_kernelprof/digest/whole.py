@@ -1,0 +1,39 @@
+"""All that a run says, in one record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.digest.advice import loose_limits, near_limits, short_kernels
+from pytest_kernelprof.digest.folding import folded
+from pytest_kernelprof.digest.hottest import hottest_kernels
+from pytest_kernelprof.digest.records import Digest
+from pytest_kernelprof.digest.rows import by_file, rows_of
+from pytest_kernelprof.digest.totals import totals_of
+from pytest_kernelprof.digest.trust import places_of, trust_of, unjudged_limits
+from pytest_kernelprof.digest.verdict import counts_of, sentence_of
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.schema.run import Run
+
+
+def digest_of(run: Run) -> Digest:
+    """What a run says. Takes time in proportion to its profiles and their kernels."""
+    rows = rows_of(run)
+    profiles = [row.profile for row in rows]
+    counts, totals = counts_of(rows), totals_of(rows)
+    return Digest(
+        counts=counts,
+        sentence=sentence_of(counts),
+        rows=rows,
+        files=by_file(folded(rows)),
+        totals=totals,
+        hottest=hottest_kernels(rows, totals.gpu_us),
+        short=short_kernels(rows),
+        near=near_limits(rows),
+        tighten=loose_limits(rows),
+        unjudged=unjudged_limits(run.tests),
+        trust=trust_of(profiles),
+        places=places_of(profiles),
+        unfinished=run.unfinished,
+    )

@@ -1,0 +1,203 @@
+"""What a run says: rows, their order, causes and folding, the verdict, totals and advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from records import CPU, GEMM, MLP, MUL, around, counted, kernel, mlp, profile, timed
+
+from pytest_kernelprof.digest.records import Row
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.schema.run import (
+    Bound,
+    Integrity,
+    Outcome,
+    Profile,
+    Run,
+    Test,
+    TestOutcome,
+    Verdict,
+)
+
+
+def limit(outcome: Outcome = "kept", allowed: float = 5, measured: float = 5) -> Verdict:
+    return Verdict(
+        limit="max_kernels", outcome=outcome, metric="kernels", unit="count",
+        measured=measured, allowed=allowed,
+    )  # fmt: skip
+
+
+def judged(outcome: Outcome, us: float = 100.0) -> Profile:
+    return mlp(around("cuda_time", us), verdicts=(limit(outcome, 4 if outcome == "over" else 5),))
+
+
+def told(*tests: Test) -> list[tuple[str, str]]:
+    """File and name of each row, folded, in their order."""
+    return [(one.file, row.name) for one in digest_of(Run(tests)).files for row in one.rows]
+
+
+def row_of(test: Test) -> Row:
+    (row,) = digest_of(Run((test,))).rows
+    return row
+
+
+@pytest.mark.parametrize(
+    ("fared", "ended", "mark"),
+    [
+        ("kept", "passed", "kept"),
+        ("kept", "failed", "failed"),
+        ("kept", "error", "error"),
+        ("kept", "skipped", "skipped"),
+        ("kept", "xfailed", "xfailed"),
+        ("kept", "rerun", "rerun"),
+        ("over", "failed", "over"),
+        ("over", "rerun", "rerun"),
+        ("expected", "xfailed", "expected"),
+        ("incomplete", "error", "incomplete"),
+        ("undecided", "failed", "failed"),
+        ("not judged", "skipped", "skipped"),
+    ],
+)
+def test_a_limit_that_was_kept_is_no_pass_where_the_test_ended_otherwise(
+    fared: Outcome, ended: TestOutcome, mark: str
+) -> None:
+    assert row_of(Test("t.py::t", (judged(fared),), outcome=ended)).told == mark
+
+
+def test_files_come_by_their_worst_row_then_by_gpu_time() -> None:
+    tests = [
+        Test("a.py::test_a", (judged("kept", 100),)),
+        Test("b.py::test_b", (judged("kept", 300),)),
+        Test("c.py::test_10", (judged("kept", 10),)),
+        Test("c.py::test_2", (judged("kept", 10),)),
+        Test("c.py::test_over", (judged("over", 1),), outcome="failed"),
+    ]
+    assert told(*tests) == [
+        ("c.py", "test_over"),
+        ("c.py", "test_2"),
+        ("c.py", "test_10"),
+        ("b.py", "test_b"),
+        ("a.py", "test_a"),
+    ]
+
+
+def test_a_value_beyond_its_limit_stands_in_its_cell() -> None:
+    row = row_of(Test("t.py::t", (judged("over"),), outcome="failed"))
+    broken = row.broken["kernels"]
+    assert (broken.measured, broken.allowed, broken.by) == (5, 4, "max_kernels")
+
+
+def test_without_a_baseline_the_cause_is_what_ran() -> None:
+    kernels = [*MLP[:1], *[kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3]
+    over = profile(kernels, verdicts=(limit("over", 2, 4),))
+    (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
+    assert cause.text == (
+        "vectorized_elementwise [mul] x3, from aten::mul; "
+        "nvjet 256x128x64 TNT, from aten::mm < aten::linear"
+    )
+    assert cause.place is not None
+    assert (cause.place.file, cause.place.line) == ("model/mlp.py", 31)
+
+
+def test_what_is_incomplete_says_what_is_missing_and_how_often_it_was_tried() -> None:
+    lost = mlp(integrity=Integrity(("17 of 18 launches have their kernel",), retakes=2))
+    (cause,) = row_of(Test("t.py::t", (lost,), outcome="error")).causes
+    assert cause.text == "17 of 18 launches have their kernel, after 3 tries: nothing is proved"
+
+
+def folding(*of: tuple[str, Profile]) -> list[str]:
+    return [name for _, name in told(*(Test(f"t.py::test_it[{i}]", (p,)) for i, p in of))]
+
+
+def test_parameters_that_agree_fold_and_others_stand_alone() -> None:
+    same = [(name, judged("kept", 100 + i)) for i, name in enumerate("abc")]
+    other = ("d", profile(MLP[:4], verdicts=(limit(),)))
+    assert folding(*same, other) == ["test_it[x3]", "test_it[d]"]
+
+
+def test_what_the_parameters_share_stays() -> None:
+    assert folding(("geglu-fp16", judged("kept")), ("geglu-bf16", judged("kept"))) == [
+        "test_it[geglu-* x2]"
+    ]
+
+
+def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differs() -> None:
+    tests = [Test(f"t.py::t[{us}]", (judged("kept", us),)) for us in (100, 104, 50)]
+    (file,) = digest_of(Run(tuple(tests[:2]))).files
+    assert file.rows[0].least_us is None
+    (file,) = digest_of(Run(tuple(tests))).files
+    largest, smallest = file.rows[0].profile.metrics["cuda_time"].value, file.rows[0].least_us
+    assert (largest, smallest, file.rows[0].count) == (109.5, 55.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("tests", "sentence"),
+    [
+        (["kept", "kept"], "2 of 2 tests with a limit keep it."),
+        (["kept", "expected"], "1 of 1 test with a limit keeps it; 1 over as expected."),
+        (
+            ["over", "kept", "incomplete", "undecided"],
+            "1 of 4 tests breaks a limit; 1 incomplete, 1 undecided.",
+        ),
+    ],
+)
+def test_the_verdict_is_a_sentence_of_what_is_not_zero(tests: list[Any], sentence: str) -> None:
+    of = [Test(f"t.py::t{i}", (judged(one),)) for i, one in enumerate(tests)]
+    assert digest_of(Run(tuple(of))).sentence == sentence
+
+
+def test_without_limits_the_verdict_says_so_and_on_the_cpu_what_is_counted() -> None:
+    plain = Test("t.py::t", (profile(MLP, environment=CPU),))
+    assert digest_of(Run((plain,))).sentence == (
+        "No test has a limit. 1 test has a profile, on the CPU: operators, not kernels."
+    )
+
+
+def test_the_hottest_kernels_are_of_all_tests() -> None:
+    tests = [Test(f"t.py::t{i}", (mlp(timed("cuda_time", [50.0])),)) for i in range(2)]
+    hottest = digest_of(Run(tuple(tests))).hottest
+    assert [(one.full, one.calls, one.us, one.tests) for one in hottest][:1] == [(GEMM, 6, 60.0, 2)]
+    assert hottest[0].share == pytest.approx(0.6)
+
+
+def test_short_kernels_are_told_with_the_overhead_that_was_measured() -> None:
+    short = profile(
+        [kernel("k", us=2.0)] * 4,
+        [timed("launch_overhead", [80.0]), timed("latency", [96.0])],
+        bound=Bound("overhead", ""),
+    )
+    found = digest_of(Run((Test("t.py::t", (short,)),))).short
+    assert found is not None
+    assert (found.kernels, found.tests, found.overhead_us, found.latency_us) == (4, 1, 80.0, 96.0)
+
+
+def timed_limit(measured: float, allowed: float) -> Profile:
+    return mlp(
+        verdicts=(
+            Verdict(
+                limit="max_cuda_time", outcome="kept", metric="cuda_time", unit="us",
+                measured=measured, allowed=allowed, low=measured - 1, high=measured + 1,
+            ),
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("measured", "near", "loose"),
+    [(198.0, True, False), (150.0, False, False), (99.0, False, True)],
+)
+def test_times_near_their_limit_and_limits_that_are_loose(
+    measured: float, near: bool, loose: bool
+) -> None:
+    found = digest_of(Run((Test("t.py::t", (timed_limit(measured, 200.0),)),)))
+    assert (bool(found.near), bool(found.tighten)) == (near, loose)
+
+
+def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> None:
+    of = [
+        Test(f"t.py::t[{n}]", (mlp(counted("kernels", n), verdicts=(limit("kept", 12, n),)),))
+        for n in (7, 9)
+    ]
+    (found,) = digest_of(Run(tuple(of))).tighten
+    assert (found.limit, found.allowed, found.seen) == ("max_kernels", 12, 9)
