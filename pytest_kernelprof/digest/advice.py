@@ -86,7 +86,7 @@ def loose_limits(rows: Sequence[Row]) -> tuple[Tighten, ...]:
         seen.setdefault((stem, title(verdict), verdict.allowed), []).append((row, verdict))
     found = [_tightened(several) for several in seen.values()]
     loose = [one for one in found if one is not None]
-    return tuple(sorted(loose, key=lambda one: (one.seen / one.allowed, one.test)))
+    return tuple(sorted(loose, key=lambda one: (one.seen / one.allowed, one.file, one.name)))
 
 
 def _kept(rows: Iterable[Row]) -> Iterator[tuple[Row, Verdict]]:
@@ -108,4 +108,4 @@ def _tightened(several: Sequence[tuple[Row, Verdict]]) -> Tighten | None:
     timed = METRICS[first.metric].kind == "timed"
     if (timed and allowed <= _LOOSE * seen) or allowed <= seen:
         return None
-    return Tighten(row.test, title(first), unit, allowed, seen)
+    return Tighten(row.file, row.name.partition("[")[0], title(first), unit, allowed, seen)

@@ -85,13 +85,14 @@ def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     )
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
         return cause
-    words = f"{title(verdict)}: {_values(verdict)}"
-    return Cause(f"{words}; {cause.text}" if cause.text else words, cause.place)
+    told = "; ".join(filter(None, [_values(verdict), cause.text]))
+    return Cause(f"{title(verdict)}: {told}", cause.place)
 
 
 def _values(verdict: Verdict) -> str:
+    """The value and its limit; nothing of limits on kernel names."""
     if verdict.measured is None or verdict.allowed is None:
-        return f"{verdict.measured or 0:.0f} kernels" if not verdict.metric else "not measured"
+        return ""
     return " > ".join(pair_words(verdict.unit, verdict.measured, verdict.allowed))
 
 
@@ -100,9 +101,9 @@ def _no_more(verdict: Verdict, profile: Profile) -> Cause:
 
 
 def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
-    """The kernels by how many there are of each kind."""
+    """The kernels by how many there are of each kind, else in launch order."""
     kernels = _matching(profile.kernels, verdict.qualifier)
-    kinds = sorted(alike(kernels), key=lambda one: (-one.number, -one.us))
+    kinds = sorted(alike(kernels), key=lambda one: -one.number)
     if not kinds:
         return Cause("")
     told = [one.words for one in kinds[:_MOST_KINDS]]
@@ -163,7 +164,7 @@ def _where_the_overhead_is(verdict: Verdict, profile: Profile) -> Cause:
     launches, each = value_of(profile, "launches"), value_of(profile, "overhead_per_launch")
     parts = []
     if overhead is not None and latency:
-        parts.append(f"{overhead / latency:.0%} of a call the GPU has nothing to do")
+        parts.append(f"{overhead / latency * 100:.0f} % of a call the GPU has nothing to do")
     if launches and each is not None:
         each_us = gpu_us(profile) / max(1, profile.kernel_count)
         parts.append(
@@ -195,11 +196,12 @@ def _what_matches(verdict: Verdict, profile: Profile) -> Cause:
     if verdict.mismatch is not None:
         at = verdict.mismatch.position
         place = source_place(kernels[at - 1].source) if 0 < at <= len(kernels) else None
-        wanted = " or ".join(map(repr, verdict.mismatch.wanted)) or "no more"
+        wanted = " or ".join(map(repr, verdict.mismatch.wanted))
         if not at:
-            return Cause(f"nothing is left for {wanted}")
+            return Cause(f"{verdict.mismatch.kernels} kernels, and none is left for {wanted}")
         words = with_chain(verdict.mismatch.kernel, chain_words(verdict.mismatch.operators))
-        return Cause(f"kernel {at} is {words}; expected {wanted}", place)
+        is_to_be = f"is to be {wanted}, not" if wanted else "is one too many:"
+        return Cause(f"kernel {at} {is_to_be} {words}", place)
     hits = verdict.hits
     if not hits:
         return Cause("")
@@ -209,7 +211,7 @@ def _what_matches(verdict: Verdict, profile: Profile) -> Cause:
     names = Counter(one.kernel for one in hits)
     told = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
     chain = chain_words(known.operators, known.name) if known and len(names) == 1 else ""
-    return Cause(f"forbidden: {with_chain(told, chain)}", place)
+    return Cause(with_chain(told, chain), place)
 
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
@@ -232,7 +234,7 @@ def _incomplete(profile: Profile) -> Cause:
     tries = profile.integrity.retakes + 1
     tried = f", after {tries} tries" if tries > 1 else ""
     if profile.integrity.problems:
-        return Cause(f"{'; '.join(profile.integrity.problems)}{tried}: nothing is proved")
+        return Cause(f"no number: {'; '.join(profile.integrity.problems)}{tried}")
     lost = [one for one in profile.verdicts if _is(one, "incomplete")]
     return Cause("; ".join(f"{title(one)}: {one.why}" for one in lost))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.records import Row
 
 _ALIKE = 0.05
+_LONGEST_SHARED = 24
 _UNSTABLE = ("recompiles", "memsets")
 """Counts that keep no rows apart: of what ran before, and of what healthy traces miss some."""
 _COUNTS = tuple(
@@ -37,8 +38,8 @@ def folded(rows: Iterable[Row]) -> tuple[Row, ...]:
 def _what_agrees(row: Row) -> Any:
     profile = row.profile
     stem, parameters = parameters_of(_bare(row))
-    if not parameters:  # never across tests; several profiles of one are no parametrisation
-        return row.test, row.number
+    if not parameters:  # never across tests; several profiles or tries of one are no parameters
+        return id(row)
     counts = tuple(value_of(profile, name) for name in _COUNTS)
     broken = tuple((one.metric, one.allowed) for one in row.broken.values())
     causes = tuple(one.text for one in row.causes)
@@ -76,4 +77,10 @@ def _shared(parameters: Sequence[str]) -> str:
     columns = [set(column) for column in zip(*pieces, strict=True)]
     if all(len(column) > 1 for column in columns):
         return ""
-    return "-".join(next(iter(one)) if len(one) == 1 else "*" for one in columns) + " "
+    told = "-".join(next(iter(one)) if len(one) == 1 else "*" for one in columns)
+    return f"{told} " if len(told) <= _LONGEST_SHARED else ""
+
+
+def name_from(row: Row, least: str) -> str:
+    """The name of a folded row with the smallest GPU time: ``test_it[x3, from 98.2]``."""
+    return row.name.replace(f"x{row.count}]", f"x{row.count}, from {least}]", 1)

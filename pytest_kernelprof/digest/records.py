@@ -191,11 +191,13 @@ class Tighten:
     """A limit that allows more than any profile of its test needs.
 
     Attributes:
-        test: the node id. limit: as it was written, without its value.
+        file, name: of the test, without parameters, since its marker holds for all of them.
+        limit: as it was written, without its value.
         allowed, seen: the limit, and the largest value that was seen.
     """
 
-    test: str
+    file: str
+    name: str
     limit: str
     unit: Unit
     allowed: float

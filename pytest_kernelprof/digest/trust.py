@@ -17,6 +17,7 @@ def trust_of(profiles: Sequence[Profile]) -> Trust:
     """How many profiles there were, and how many could not be trusted, at first or at all."""
     integrities = [profile.integrity for profile in profiles]
     conditions = [profile.conditions for profile in profiles]
+    on_cpu = sum(profile.environment.kind == "cpu" for profile in profiles)  # all: the verdict's
     noted = {
         "cold": sum(bool(one.cold) or not one.settled for one in integrities),
         "with unproven graph replays": sum(one.graph_replays == "unproven" for one in integrities),
@@ -24,9 +25,7 @@ def trust_of(profiles: Sequence[Profile]) -> Trust:
         "rounds discarded, since the GPU throttled": sum(
             one.discarded_rounds for one in conditions
         ),
-        "of CPU operators, which are no kernels": sum(
-            profile.environment.kind == "cpu" for profile in profiles
-        ),
+        "of CPU operators, which are no kernels": 0 if on_cpu == len(profiles) else on_cpu,
     }
     return Trust(
         profiles=len(profiles),

@@ -48,6 +48,8 @@ def sentence_of(counts: Counts) -> str:
     over, kept = counts.told.get("over", 0), counts.told.get("kept", 0)
     more = [(counts.told.get(told, 0), words) for told, words in _AFTER.items()]
     after = ", ".join(f"{number} {words}" for number, words in more if number)
+    if not counts.limited:
+        after = after.replace("failed otherwise", "failed")
     expected = counts.told.get("expected", 0)  # they are told by themselves
     if not counts.limited:
         first = f"No test has a limit. {count_words(counts.tests, 'test')} " + (

@@ -71,7 +71,8 @@ def chain_words(operators: tuple[str, ...], own: str = "") -> str:
 def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     """A value and what is allowed, in words that differ where they do."""
     if unit == "us":
-        return format_time(value), format_time(allowed)
+        told = format_time(allowed)
+        return format_time(value), f"{allowed:g}us" if allowed and told == "0.0us" else told
     if unit == "bytes":
         pair = format_bytes(value), format_bytes(allowed)
         if pair[0] != pair[1] or value == allowed:

@@ -29,7 +29,13 @@ def is_reported(config: pytest.Config) -> bool:
     settings = config.stash[SETTINGS]
     bridged = config.pluginmanager.hasplugin(BRIDGE)
     compared = bool(settings.against or settings.compare)
-    return settings.report or compared or bridged or all_is_wanted(config)
+    return is_shown(config) or compared or bridged or all_is_wanted(config)
+
+
+def is_shown(config: pytest.Config) -> bool:
+    """Whether the report at the end was asked for."""
+    settings = config.stash[SETTINGS]
+    return settings.report or settings.report_all
 
 
 def all_is_wanted(config: pytest.Config) -> bool:

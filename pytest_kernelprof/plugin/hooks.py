@@ -34,7 +34,7 @@ from pytest_kernelprof.plugin.pytest_fixtures import (
 from pytest_kernelprof.plugin.pytest_fixtures import (
     kernelprof_device as kernelprof_device,
 )
-from pytest_kernelprof.plugin.reports import tell_more, tests_to_show
+from pytest_kernelprof.plugin.reports import show, tell_more
 from pytest_kernelprof.plugin.settings import OPTIONS_FORM, add_options, options_of
 from pytest_kernelprof.plugin.sheets import lay_out
 from pytest_kernelprof.plugin.start import begin_run
@@ -203,13 +203,4 @@ def pytest_terminal_summary(
     finally:  # after pytest-benchmark's table, also where its comparison fails the run
         taken = list(terminalreporter.config.stash[COLLECTOR].tests())
         if taken:
-            from pytest_kernelprof.report.terminal import (
-                write_comparisons,
-                write_report,
-                write_unjudged,
-            )
-
-            shown = tests_to_show(terminalreporter.config, taken)
-            write_report(terminalreporter, shown)
-            write_unjudged(terminalreporter, taken)
-            write_comparisons(terminalreporter, shown)
+            show(terminalreporter, taken)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Names of plugins that know how the run compares with what was before: ``comparison()``.
 AGAINST, COMPARE = "kernelprof-against", "kernelprof-compare"
 SNAPSHOT_KEEPER = "kernelprof-snapshot-keeper"
+RUN_RECORD = "kernelprof-run-record"
+"""The name of who gathers the run as a record, where anybody reads that."""
 
 # On the config.
 SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()

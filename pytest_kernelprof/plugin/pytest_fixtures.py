@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelprof.plugin.concerns import all_is_wanted
+from pytest_kernelprof.plugin.concerns import all_is_wanted, is_shown
 from pytest_kernelprof.plugin.devices import resolve_device
 from pytest_kernelprof.plugin.keys import AFTER_CALL, EARLIER, MEASURES, SETTINGS, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import known_marks
@@ -49,7 +49,7 @@ def begin_test(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> 
             earlier=_earlier_of(item),
         ),
         measuring=measuring(item.config, item.name),
-        everything=settings.report or bool(settings.compare) or all_is_wanted(item.config),
+        everything=is_shown(item.config) or bool(settings.compare) or all_is_wanted(item.config),
         keeps_timelines=all_is_wanted(item.config),
         after_call=item.config.stash.get(AFTER_CALL, None),
     )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE
-from pytest_kernelprof.plugin.concerns import all_is_wanted
-from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, SHEET, TAKEN, TEST
+from pytest_kernelprof.plugin.concerns import all_is_wanted, is_shown
+from pytest_kernelprof.plugin.keys import RUN_RECORD, SERVES, SETTINGS, SHEET, TAKEN, TEST
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_kernelprof.schema.run import Test
+    from pytest_kernelprof.schema.run import Run, Test
+
+_NO_GPU = ("Skipped: no GPU", "Skipped: not applicable on the CPU")
 
 
 def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
@@ -45,21 +48,44 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     file, line = item.location[:2]
     place = Place(file.replace(os.sep, "/"), (line or 0) + 1)
     whole = SERVES in item.config.stash or all_is_wanted(item.config)
-    reduced = bounded if whole else for_tables
+    one_by_one = item.config.get_verbosity() > 1
+    reduced = bounded if whole else partial(for_tables, kernels=one_by_one)
     attach(
         report, Test(item.nodeid, profiles, comparisons, place=place, snapshot=snapshot), reduced
     )
 
 
-def tests_to_show(config: pytest.Config, taken: list[Test]) -> list[Test]:
-    """All with --kernelprof-report; else those in pytest-benchmark's table, comparisons apart."""
-    if config.stash[SETTINGS].report:
-        return taken
-    bridge = config.pluginmanager.getplugin(BRIDGE)
-    if bridge is None or not bridge.shown:
-        return []
-    from pytest_kernelprof.schema.run import Test
+def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
+    """Write at the end what tests took, as far as that was asked for, and limits that were not
+    judged in any case."""
+    from pytest_kernelprof.report.comparisons import write_comparisons, write_unjudged
+    from pytest_kernelprof.report.terminal import write_report
 
-    return [
-        Test(one.id, one.profiles, outcome=one.outcome) for one in taken if one.id in bridge.shown
-    ]
+    run = _run_to_show(terminal.config, taken)
+    every_row = terminal.config.stash[SETTINGS].report_all
+    write_report(terminal, run, every_row=every_row, without_gpu=_without_gpu(terminal))
+    if not is_shown(terminal.config):
+        write_unjudged(terminal, taken)
+    write_comparisons(terminal, run.tests)
+
+
+def _run_to_show(config: pytest.Config, taken: list[Test]) -> Run:
+    """All with --kernelprof-report; else the tests in pytest-benchmark's table, comparisons
+    apart."""
+    from pytest_kernelprof.schema.run import Run, Test
+
+    record = config.pluginmanager.getplugin(RUN_RECORD)
+    if is_shown(config) and record is not None:
+        return record.run_of(taken)  # type: ignore[no-any-return]
+    bridge = config.pluginmanager.getplugin(BRIDGE)
+    shown = bridge.shown if bridge is not None else ()
+    return Run(
+        tuple(Test(one.id, one.profiles, outcome=one.outcome) for one in taken if one.id in shown)
+    )
+
+
+def _without_gpu(terminal: pytest.TerminalReporter) -> int:
+    """How many tests were skipped since they need a GPU."""
+    skipped = (report.longrepr for report in terminal.stats.get("skipped", ()))
+    reasons = (str(one[2]) for one in skipped if isinstance(one, tuple) and len(one) == 3)
+    return sum(one.startswith(_NO_GPU) for one in reasons)

@@ -12,10 +12,10 @@ from pytest_kernelprof.plugin.keys import AGAINST, COMPARE, SETTINGS, SNAPSHOT_K
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.run import Run, Test
 
 
 def is_hooked(config: pytest.Config) -> bool:
@@ -92,19 +92,21 @@ class RunRecord:
 
     def _record(self) -> Run:
         from pytest_kernelprof.plugin.portable import portable
+
+        return portable(self.run_of(self._collector.tests()), str(self._config.rootpath))
+
+    def run_of(self, tests: Iterable[Test]) -> Run:
+        """The run, of these tests."""
         from pytest_kernelprof.schema.run import Run
 
-        return portable(
-            Run(
-                tuple(self._collector.tests()),
-                began=self._began,
-                versions={name: version(name) for name in ("pytest", "pytest-kernelprof")},
-                unfinished=tuple(dict.fromkeys(self._unfinished)),
-                against=self._compared(AGAINST),
-                snapshots=self._compared(SNAPSHOT_KEEPER),
-                earlier=self._compared(COMPARE),
-            ),
-            str(self._config.rootpath),
+        return Run(
+            tuple(tests),
+            began=self._began,
+            versions={name: version(name) for name in ("pytest", "pytest-kernelprof")},
+            unfinished=tuple(dict.fromkeys(self._unfinished)),
+            against=self._compared(AGAINST),
+            snapshots=self._compared(SNAPSHOT_KEEPER),
+            earlier=self._compared(COMPARE),
         )
 
     def _compared(self, plugin: str) -> Any:

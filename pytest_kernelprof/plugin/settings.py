@@ -173,7 +173,8 @@ _MARGIN = Kind(
 )
 
 OPTIONS = (
-    Option("report", _FLAG, "print a table of all profiles at the end", default=False),
+    Option("report", _FLAG, "tell at the end what the tests launched", default=False),
+    Option("report_all", _FLAG, "the same with a row for each profile", default=False),
     Option("all", _FLAG, "profile the call phase of every test, no code changed", default=False),
     Option("only", _FLAG, "run only the tests that use pytest-kernelprof", default=False),
     Option(
@@ -372,6 +373,7 @@ class Settings(NamedTuple):
     means "not said"."""
 
     report: bool
+    report_all: bool
     all: bool
     only: bool
     disable: bool
@@ -441,7 +443,13 @@ def of_a_reference(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
     return settings._replace(
-        report=False, json=None, compare=None, trace_dir=None, only=False, undecided="pass"
+        report=False,
+        report_all=False,
+        json=None,
+        compare=None,
+        trace_dir=None,
+        only=False,
+        undecided="pass",
     )
 
 

@@ -10,8 +10,8 @@ import pytest
 from pytest_kernelprof.limits.marks import marker_lines
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE, is_active
 from pytest_kernelprof.plugin.collect import Collector
-from pytest_kernelprof.plugin.concerns import is_measured
-from pytest_kernelprof.plugin.keys import COLLECTOR, SERVES, SETTINGS
+from pytest_kernelprof.plugin.concerns import is_measured, is_shown
+from pytest_kernelprof.plugin.keys import COLLECTOR, RUN_RECORD, SERVES, SETTINGS
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
 from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, read_settings
 
@@ -93,9 +93,8 @@ def _register_readers_of_the_run(config: pytest.Config, collector: Collector) ->
         from pytest_kernelprof.plugin.run_document import RunDocument
 
         config.pluginmanager.register(RunDocument(config, path), "kernelprof-run-document")
-    if is_hooked(config):
-        record = RunRecord(config, collector)
-        config.pluginmanager.register(record, "kernelprof-run-record")
+    if is_hooked(config) or is_shown(config):
+        config.pluginmanager.register(RunRecord(config, collector), RUN_RECORD)
 
 
 def _refuse_unwritable(folder: str) -> None:

@@ -1,170 +1,167 @@
-"""The tables of ``--kernelprof-report`` and the integrity line."""
+"""``--kernelprof-report``: the verdict, the table of profiles, and what follows from them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.marks import severity, told_of
-from pytest_kernelprof.digest.trust import integrity_line, trust_of
-from pytest_kernelprof.report.comparison import comparison_line, comparison_table
-from pytest_kernelprof.report.tables import Column, render
-from pytest_kernelprof.report.words import is_judged, judged_words, limits_of, place_words
+from pytest_kernelprof.digest.listed import ASK, COSTLIEST, all_of, listed
+from pytest_kernelprof.digest.rows import by_file
+from pytest_kernelprof.digest.trust import integrity_line
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.report.row_table import tables
+from pytest_kernelprof.report.spans import Span, write_lines
+from pytest_kernelprof.report.style import style_of
+from pytest_kernelprof.report.totals import labelled, short_name_of, totals_lines
+from pytest_kernelprof.report.widths import wrapped
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     import pytest
 
-    from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.schema.run import Comparison, Metric, Profile, Test
+    from pytest_kernelprof.digest.listed import Listed
+    from pytest_kernelprof.digest.records import Digest, Unjudged
+    from pytest_kernelprof.report.spans import Colour, Line
+    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.schema.run import Run
 
-_COLUMNS = (
-    Column("test", shrinks=True, keeps="end"),
-    Column("kernels", number=True),
-    Column("launch", number=True),
-    Column("sync", number=True),
-    Column("copy", number=True),
-    Column("cuda time", number=True),
-    Column("overhead", number=True),
-    Column("bound"),
-    Column("verdict"),
-)
-# What a row may say, worst first: how its limits fared, or how its test ended; with a glyph and a
-# colour.
-_TOLD: dict[Told, tuple[str, str]] = {
-    "over": ("✗", "red"),
-    "incomplete": ("!", "red"),
-    "failed": ("✗", "red"),
-    "error": ("!", "red"),
-    "undecided": ("?", "yellow"),
-    "kept": ("✓", "green"),
-    "expected": ("x", ""),
-    "xfailed": ("x", ""),
-    "rerun": ("-", ""),
-    "skipped": ("-", ""),
-    "not judged": ("-", ""),
-}
+_ALL = "--kernelprof-report-all"
 
 
-def write_report(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
-    """Write the table of all profiles, worst first, as wide as the terminal; nothing without."""
-    rows = sorted(
-        ((test.id, profile, told_of(test, profile)) for test in tests for profile in test.profiles),
-        key=_worst_first,
-    )
-    if not rows:
-        return
-    profiles = [profile for _, profile, _ in rows]
-    terminal.section("kernel profiles")
-    lines = render(_COLUMNS, [_cells(*row) for row in rows], terminal._tw.fullwidth)
-    terminal.write_line(lines[0], bold=True)
-    for (_, _, told), line in zip(rows, lines[1:], strict=True):
-        terminal.write_line(line, **_markup(told))
-    for test, profile, _ in rows:
-        if profile.outcome == "incomplete" and not profile.verdicts:
-            problems = "; ".join(profile.integrity.problems)
-            terminal.write_line(f"{shortened(test)}: no number: {problems}")
-    devices = [profile.environment for profile in profiles if profile.environment.device]
-    for place in sorted(set(map(place_words, devices))):
-        terminal.write_line(f"on {place}")
-    terminal.write_line(integrity_line(trust_of(profiles)))
+def write_report(
+    terminal: pytest.TerminalReporter, run: Run, *, every_row: bool = False, without_gpu: int = 0
+) -> None:
+    """Write what a run says, as wide as the terminal; nothing where nothing was profiled.
+
+    Args:
+        every_row: list each profile.
+        without_gpu: how many tests were skipped for want of a GPU.
+    """
+    digest = digest_of(run)
+    if digest.rows:
+        terminal.section("kernel profiles")
+        style = style_of(terminal, every_row=every_row)
+        write_lines(terminal, report_lines(digest, style, without_gpu=without_gpu))
 
 
-def write_unjudged(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
-    """Write how many limits were not judged beside others that were; nothing without."""
-    line = unjudged_line(tests)
-    if line:
-        terminal.write_line(f"kernelprof: {line}", yellow=True)
-
-
-def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
-    """Write the tables of comparisons, each under the test that made it; nothing without."""
-    tables = [
-        (test.id, test.outcome, _comparison_lines(one))
-        for test in tests
-        for one in test.comparisons
+def report_lines(digest: Digest, style: Style, *, without_gpu: int = 0) -> list[Line]:
+    """The verdict, the rows that ask for a look or cost most, totals and advice, and how far all
+    of it can be trusted."""
+    if style.verbosity < 0:
+        return [*_verdict(digest, style), *_asking(digest, style), *_trust(digest, style)]
+    found = all_of(digest) if style.every_row else listed(digest, unfolded=style.verbosity > 0)
+    ten = found.costliest and len(digest.rows) > COSTLIEST
+    below = [
+        *labelled("not judged", _not_judged(digest, without_gpu), style),
+        *totals_lines(digest, style),
+        *labelled("next", _next(digest), style),
+        *labelled("again", _again(digest), style),
     ]
-    if not tables:
-        return
-    terminal.section("comparisons")
-    for test, outcome, lines in sorted(tables):
-        ended = "" if outcome == "passed" else f" ({outcome})"
-        terminal.write_line(shortened(test) + ended)
-        for line in lines:
-            terminal.write_line(f"  {line}")
-
-
-def _comparison_lines(comparison: Comparison) -> list[str]:
-    """The table, and below it what was asserted and how it fared."""
-    told = [
-        f"{_word(verdict.outcome)}: {comparison_line(comparison, verdict)}"
-        for verdict in comparison.verdicts
-    ]
-    return [*comparison_table(comparison), *told]
-
-
-def unjudged_line(tests: Sequence[Test]) -> str:
-    """How many limits were judged in tests of which others need a GPU; empty without such tests.
-    Those that have none but such skip, and say so themselves."""
-    concerned = [
-        (test.id, limits)
-        for test in tests
-        if any(map(is_judged, limits := limits_of(test.profiles)))
-        and not all(map(is_judged, limits))
-    ]
-    where = f" in {len(concerned)} tests" if len(concerned) > 1 else ""
-    words = judged_words([verdict for _, limits in concerned for verdict in limits], where)
-    return f"{words} ({shortened(concerned[0][0])})" if len(concerned) == 1 else words
-
-
-def _worst_first(row: tuple[str, Profile, Told | None]) -> tuple[int, str, int, str]:
-    """Then by test, and "profile 2" before "profile 10"."""
-    test, profile, told = row
-    return severity(told), test, len(profile.label), profile.label
-
-
-def _cells(test: str, profile: Profile, told: Told | None) -> list[str]:
-    name, metrics = shortened(test), profile.metrics
-    counts = [_count(metrics.get(key)) for key in ("kernels", "launches", "syncs", "memcpys")]
     return [
-        f"{name} [{profile.label}]" if profile.label else name,
-        *counts,
-        _time_and_spread(metrics.get("cuda_time")),
-        _time(metrics.get("launch_overhead")),
-        "-" if profile.bound.verdict == "unknown" else profile.bound.verdict,
-        _verdict_cell(profile, told),
+        *_verdict(digest, style, "The ten that cost the most:" if ten else ""),
+        *tables(found.files, style, marked=bool(digest.counts.limited)),
+        *_rest(found, style),
+        *([()] if below else []),
+        *below,
+        *_trust(digest, style),
     ]
 
 
-def _verdict_cell(profile: Profile, told: Told | None) -> str:
-    """What the row says, with how many of its limits were judged where not all were."""
-    if told is None:
-        return "-"
-    judged = [is_judged(verdict) for verdict in profile.verdicts]
-    some = any(judged) and not all(judged)
-    return f"{_word(told)} {sum(judged)} of {len(judged)}" if some else _word(told)
+def _asking(digest: Digest, style: Style) -> list[Line]:
+    """The rows that ask for a look."""
+    rows = [row for file in digest.files for row in file.rows if row.told in ASK]
+    return tables(by_file(rows), style, marked=bool(digest.counts.limited))
 
 
-def _word(told: Told) -> str:
-    return f"{_TOLD[told][0]} {told}"
+def _verdict(digest: Digest, style: Style, more: str = "") -> list[Line]:
+    counts = digest.counts
+    calm = counts.well and counts.limited and not counts.told.get("undecided")
+    colour: Colour = "green" if calm else "bold"
+    sentence = f"{digest.sentence} {more}".rstrip()
+    return [(Span(line, colour),) for line in wrapped(style.say(sentence), style.width)]
 
 
-def _count(metric: Metric | None) -> str:
-    return "-" if metric is None or metric.value is None else f"{metric.value:.0f}"
+def _rest(found: Listed, style: Style) -> Iterator[Line]:
+    """What is not listed, as numbers."""
+    kept, more = found.kept, found.unlimited
+    if kept.tests:
+        keep = "keep their limits" if kept.tests > 1 else "keeps its limits"
+        words = f"{count_words(kept.tests, 'more test')} in {count_words(kept.files, 'file')}"
+        yield from _sentence(f"{style.sign('kept')[0]} {words} {keep}", style)
+    expected = sum(found.expected.values())
+    if expected:
+        files = list(found.expected)
+        where = files[0] if len(files) == 1 else count_words(len(files), "file")
+        fail = "fails" if expected == 1 else "fail"
+        words = f"{count_words(expected, 'test')} {fail} as expected, in {where}"
+        yield from _sentence(f"{style.sign('expected')[0]} {words}", style)
+    if found.others:
+        words = f"{count_words(found.others, 'test')} not judged to the end"
+        yield from _sentence(f"{style.sign('skipped')[0]} {words}", style)
+    if more.tests and found.costliest:
+        told = f"{count_words(more.tests, 'more test')}: {count_words(more.kernels, 'kernel')}"
+        time = f", {format_time(more.us)}" if more.us else ""
+        silent = f"; {more.silent} launch nothing" if more.silent else ""
+        yield ()
+        yield from _sentence(f"{told}{time}{silent}. All of them: {_ALL}", style)
+    elif more.tests:
+        have = "has no limit" if more.tests == 1 else "have no limit"
+        yield ()
+        yield from _sentence(f"{more.tests:,} more {have}: {_ALL}", style)
 
 
-def _time(metric: Metric | None) -> str:
-    return "-" if metric is None or metric.value is None else format_time(metric.value)
+def _sentence(text: str, style: Style) -> Iterator[Line]:
+    return ((Span(line),) for line in wrapped(style.say(text), style.width))
 
 
-def _time_and_spread(metric: Metric | None) -> str:
-    if metric is None or metric.low is None or metric.high is None or not metric.value:
-        return _time(metric)
-    return f"{_time(metric)} ±{(metric.high - metric.low) / 2 / metric.value * 100:.1f}%"
+def _not_judged(digest: Digest, without_gpu: int) -> str:
+    """What no verdict was made of, with the option that makes that a failure."""
+    told = []
+    if without_gpu:
+        were = "was" if without_gpu == 1 else "were"
+        told.append(f"{count_words(without_gpu, 'test')} {were} skipped for want of a GPU")
+    told += map(_unjudged_words, digest.unjudged)
+    if not told:
+        return ""
+    remedy = " --kernelprof-require-gpu makes that a failure" if without_gpu else ""
+    return f"{'; '.join(told)}.{remedy}"
 
 
-def _markup(told: Told | None) -> dict[str, bool]:
-    colour = _TOLD[told][1] if told else ""
-    return {colour: True} if colour else {}
+def _unjudged_words(one: Unjudged) -> str:
+    """``23 limits (max_cuda_time, max_syncs) of 12 tests: not applicable on the CPU``."""
+    names = ", ".join(one.limits)
+    return (
+        f"{count_words(one.number, 'limit')} ({names}) of {count_words(len(one.tests), 'test')}: "
+        f"{one.why}"
+    )
+
+
+def _next(digest: Digest) -> str:
+    """How to hold what was seen, while nothing is held."""
+    row = max(digest.rows, key=lambda row: row.profile.kernel_count, default=None)
+    if digest.counts.limited or row is None or not row.profile.kernel_count:
+        return ""
+    mark = f"@pytest.mark.max_kernels({row.profile.kernel_count})"
+    return (
+        f"to hold a test: {mark} on {short_name_of(row)}, or pytest --kernelprof-update for a "
+        "snapshot of each that uses kernel_profile"
+    )
+
+
+def _again(digest: Digest) -> str:
+    over = digest.counts.told.get("over") or digest.counts.told.get("failed")
+    over = over if digest.counts.limited else 0
+    return "pytest --lf --kernelprof-report -vv shows the kernels of what failed" if over else ""
+
+
+def _trust(digest: Digest, style: Style) -> list[Line]:
+    """Devices and versions, and how complete the profiles are."""
+    missing = [
+        line
+        for why in digest.unfinished
+        for line in labelled("unfinished", f"tests may be missing: {why}", style)
+    ]
+    told = [*digest.places, integrity_line(digest.trust)]
+    return [*missing, *(line for words in told for line in _sentence(words, style))]

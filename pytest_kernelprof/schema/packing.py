@@ -84,14 +84,15 @@ def bounded(profile: Profile) -> Profile:
     return replace(
         profile,
         kernels=kept,
-        more_kernels=(*profile.more_kernels, *_groups(more)),
+        more_kernels=(*profile.more_kernels, *grouped(more)),
         variants=tuple(one[:MOST_KERNELS] for one in profile.variants),
         copies=profile.copies[:MOST_KERNELS],
         waits=profile.waits[:MOST_KERNELS],
     )
 
 
-def _groups(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
+def grouped(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
+    """Kernels by name, in the order of the first of each."""
     durations: dict[str, list[float]] = defaultdict(list)
     for kernel in kernels:
         durations[kernel.name].append(kernel.duration_us)

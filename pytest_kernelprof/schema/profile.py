@@ -159,9 +159,10 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kernel_count(self) -> int:
-        """Number of kernels of one call; the largest where rounds differ."""
-        value = self.metrics["kernels"].value
-        return 0 if value is None else int(value)
+        """Number of kernels of one call; the largest where rounds differ; 0 also where it could not
+        be had."""
+        metric = self.metrics.get("kernels")
+        return 0 if metric is None or metric.value is None else int(metric.value)
 
     @property
     def outcome(self) -> Outcome | None:

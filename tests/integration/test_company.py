@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from reported import rows_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -26,14 +27,6 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_profiler_runs() -> bool:
     return not torch.autograd.profiler._is_profiler_enabled
-
-
-def rows(result: pytest.RunResult) -> list[str]:
-    """The report's rows, the spaces between cells made one."""
-    lines = [" ".join(line.split()) for line in result.outlines]
-    start = next(i for i, line in enumerate(lines) if line.startswith("test kernels "))
-    end = next(i for i, line in enumerate(lines) if line.startswith("on CPU ("))
-    return lines[start + 1 : end]
 
 
 TOGETHER = """
@@ -88,19 +81,19 @@ def test_asyncio_timeout_and_randomly_together(run: Run) -> None:
         TOGETHER,
         *("-p", "asyncio", "-p", "timeout", "-p", "randomly"),
         *("-o", "asyncio_default_fixture_loop_scope=function"),
-        *("--kernelprof-all", "--kernelprof-report"),
+        *("--kernelprof-all", "--kernelprof-report-all"),
     )
     result.assert_outcomes(passed=4, failed=3)
     result.stdout.fnmatch_lines_random(
         ["Using --randomly-seed=*", "max_kernels: 3 > 2", "E *Failed: Timeout*0.2*"]
     )
-    assert sorted(row for row in rows(result) if "too_slow" not in row) == [
-        "test_it.py::test_async_kept 3 - - - - - - ✓ kept",
-        "test_it.py::test_async_nobody_limits 3 - - - - - - -",
-        "test_it.py::test_async_over 3 - - - - - - ✗ over",
-        "test_it.py::test_async_with_the_fixture 3 - - - - - - -",
-        "test_it.py::test_async_with_the_fixture [awaited] 3 - - - - - - -",
-        "test_it.py::test_quick_enough 3 - - - - - - ✓ kept",
+    assert sorted(row for row in rows_of(result) if "too_slow" not in row) == [
+        "3 test_async_nobody_limits",
+        "3 test_async_with_the_fixture",
+        "3 test_async_with_the_fixture [awaited]",
+        "✓ 3 test_async_kept",
+        "✓ 3 test_quick_enough",
+        "✗ 3 > 2 test_async_over",
     ]
     assert no_profiler_runs()
 
@@ -119,7 +112,7 @@ def test_it(kernel_profile):
     )
     assert result.parseoutcomes() == {"passed": 1, "rerun": 1}
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["test_it.py::test_it * 2 * kept"])
+    result.stdout.fnmatch_lines(["✓*2  test_it"])
 
 
 class Forks:
@@ -164,13 +157,13 @@ def test_kept(kernel_profile):
 def test_over():
     x.add(1)
 """,
-        "--kernelprof-report",
+        "--kernelprof-report-all",
         plugins=[Forks()],
     )
     result.assert_outcomes(passed=1, failed=1)
-    assert rows(result) == [
-        "test_it.py::test_over 1 - - - - - - ✗ over",
-        "test_it.py::test_kept 1 - - - - - - ✓ kept",
+    assert rows_of(result) == [
+        "✗ 1 > 0 test_over",
+        "✓ 1 test_kept",
     ]
 
 
@@ -198,7 +191,7 @@ def test_doctests_are_looked_at_and_fare_as_ever(run: Run) -> None:
     looked_at = run(DOCUMENTED, *options, "--kernelprof-all")
     bare.assert_outcomes(passed=1, failed=1)
     looked_at.assert_outcomes(passed=1, failed=1)
-    assert any(row.startswith("test_it.py::test_it.doubled ") for row in rows(looked_at))
+    assert any(row.endswith(" test_it.doubled") for row in rows_of(looked_at))
     assert failure_of(looked_at) == failure_of(bare)
 
 
@@ -293,7 +286,7 @@ def test_a_killed(kernel_profile):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*worker 'gw?' crashed while running *test_a_killed*"])
-    result.stdout.fnmatch_lines(["test_it.py::test_z_next * 3 * kept"])
+    result.stdout.fnmatch_lines(["✓*3  test_z_next"])
 
 
 def test_without_autoloading_it_is_loaded_by_name(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
+from reported import rows_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -42,19 +43,19 @@ class TestUnit(unittest.TestCase):
     def test_skips(self): three(); self.skipTest("mine")
 """
 ROWS = {
-    "TestEnds::test_other_row [r]": "✗ over",
-    "TestEnds::test_compares": "✗ failed",
-    "TestEnds::test_fails": "✗ failed",
-    "TestEnds::test_promise": "✗ failed",
-    "TestEnds::test_xpasses": "✗ failed",
-    "TestUnit::test_fails": "✗ failed",
-    "TestEnds::test_catches": "! error",
-    "TestEnds::test_ends_broken": "! error",
-    "TestEnds::test_other_row": "✓ kept",
-    "TestEnds::test_passes": "✓ kept",
-    "TestEnds::test_xfails": "x xfailed",
-    "TestEnds::test_skips": "- skipped",
-    "TestUnit::test_skips": "- skipped",
+    "TestEnds::test_other_row [r]": "✗",
+    "TestEnds::test_compares": "✗",
+    "TestEnds::test_fails": "✗",
+    "TestEnds::test_promise": "✗",
+    "TestEnds::test_xpasses": "✗",
+    "TestUnit::test_fails": "✗",
+    "TestEnds::test_catches": "!",
+    "TestEnds::test_ends_broken": "!",
+    "TestEnds::test_other_row": "✓",
+    "TestEnds::test_passes": "✓",
+    "TestEnds::test_xfails": "x",
+    "TestEnds::test_skips": "–",
+    "TestUnit::test_skips": "–",
 }
 
 
@@ -63,24 +64,20 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
 
 
-def rows_of(result: pytest.RunResult) -> list[tuple[str, str]]:
-    """Of each row of the report the profile and the last cell, in their order."""
-    lines = [" ".join(line.split()) for line in result.outlines]
-    start = next(i for i, line in enumerate(lines) if line.startswith("test kernels "))
-    end = next(i for i, line in enumerate(lines) if line.startswith("on CPU ("))
-    rows = [line.removeprefix("test_it.py::") for line in lines[start + 1 : end]]
-    found = [re.fullmatch(r"(.*?) \d+ - - - - - - (.*)", row) for row in rows]
-    return [(one[1], one[2]) for one in found if one]
+def ends_of(result: pytest.RunResult) -> list[tuple[str, str]]:
+    """Of each row of the report the profile and the sign, in their order."""
+    found = [re.fullmatch(r"(\S) (?:\d+(?: > \d+)? )*(.*)", row) for row in rows_of(result)]
+    return [(one[2], one[1]) for one in found if one]
 
 
-@pytest.mark.project(ENDS, "--kernelprof-report")
+@pytest.mark.project(ENDS, "--kernelprof-report-all")
 def test_a_row_says_how_its_test_ended_where_limits_did_not_end_it(
     result: pytest.RunResult,
 ) -> None:
-    assert rows_of(result) == list(ROWS.items())
+    assert ends_of(result) == list(ROWS.items())
 
 
-@pytest.mark.project(ENDS, "--kernelprof-report")
+@pytest.mark.project(ENDS, "--kernelprof-report-all")
 def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> None:
     result.stdout.fnmatch_lines(
         [
@@ -121,10 +118,13 @@ def test_limits_that_need_a_gpu_are_told_in_the_summary(result: pytest.RunResult
 
 
 @pytest.mark.project(MIXED, "--kernelprof-report")
-def test_they_are_told_in_the_row(result: pytest.RunResult) -> None:
-    lines = [line for line in result.outlines if line.startswith("test_it.py::test_kept")]
-    assert [line.endswith(" ✓ kept 1 of 4") for line in lines] == [True, True]
-    result.stdout.fnmatch_lines([f"kernelprof: {WORDS} (test_it.py::test_kept)"])
+def test_they_are_told_in_the_report(result: pytest.RunResult) -> None:
+    result.stdout.fnmatch_lines(
+        [
+            "not judged 3 limits (max_syncs, max_memcpys(d2h), max_cuda_time) of 1 test: *",
+        ]
+    )
+    result.stdout.no_fnmatch_line("kernelprof: *limits judged*")
 
 
 def test_they_are_told_in_the_reason_of_a_failure_and_once_for_all_tests(run: Run) -> None:
@@ -179,15 +179,15 @@ def test_no_number():
 
 def test_an_error_of_a_try_that_is_repeated_is_a_rerun(run: Run) -> None:
     pytest.importorskip("pytest_rerunfailures")
-    result = run(FLAKY, "-p", "rerunfailures", "--reruns=1", "--kernelprof-report", "-rR")
+    result = run(FLAKY, "-p", "rerunfailures", "--reruns=1", "--kernelprof-report-all", "-rR")
     assert result.parseoutcomes() == {"passed": 2, "failed": 1, "errors": 1, "rerun": 4}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert rows_of(result) == [
-        ("test_broken", "✗ over"),
-        ("test_no_number", "! incomplete"),
-        ("test_error", "✓ kept"),
-        ("test_failure", "✓ kept"),
-        *[(f"test_{name}", "- rerun") for name in ("broken", "error", "failure", "no_number")],
+    assert ends_of(result) == [
+        ("test_broken", "✗"),
+        ("test_no_number", "!"),
+        ("test_error", "✓"),
+        ("test_failure", "✓"),
+        *[(f"test_{name}", "–") for name in ("failure", "broken", "error", "no_number")],
     ]
 
 

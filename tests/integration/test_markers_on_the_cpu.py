@@ -24,7 +24,7 @@ CASES = {
     ),
     "max_latency": (
         'max_latency("100s")', "max_latency(us=0.001)",
-        ["max_latency: *s > 0.0us (x*, 99 % CI *..*us, * rounds*; a second look: *s)"],
+        ["max_latency: *s > 0.001us (x*, 99 % CI *..*us, * rounds*; a second look: *s)"],
     ),
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 import torch
+from reported import rows_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -13,7 +14,7 @@ Run = Callable[..., pytest.RunResult]
 @pytest.mark.project("def test_it():\n    three()\n", "--kernelprof-all", "--kernelprof-report")
 def test_a_plain_test_is_profiled_but_not_limited(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_it.py::test_it * 3 *", "1 profile, *"])
+    result.stdout.fnmatch_lines(["  * 3  test_it", "1 profile, *"])
 
 
 def test_fixtures_are_not_part_of_the_call_phase(run: Run) -> None:
@@ -28,7 +29,7 @@ def test_it(y):
         "--kernelprof-all",
         "--kernelprof-report",
     )
-    result.stdout.fnmatch_lines(["test_it.py::test_it * 1 *"])
+    result.stdout.fnmatch_lines(["  * 1  test_it"])
 
 
 def test_a_marked_test_keeps_its_limit(run: Run) -> None:
@@ -58,7 +59,7 @@ def test_without_a_gpu_a_plain_test_is_profiled_on_the_cpu(run: Run, no_gpu: Non
         "def test_it():\n    three()\n", "--kernelprof-all", "--kernelprof-report", device=None
     )
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_it.py::test_it * 3 *"])
+    result.stdout.fnmatch_lines(["  * 3  test_it"])
 
 
 HAPPENS = """
@@ -167,15 +168,19 @@ def test_it_changes_no_outcome_and_no_traceback(run: Run, style: str) -> None:
 def test_a_row_says_why_it_has_no_number(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     result = run(HAPPENS, "--kernelprof-all", "--kernelprof-report")
-    result.stdout.fnmatch_lines(
-        [*["test_it.py::test_[a-e]_* - * ! incomplete"] * 6, "*_f_* 3 *", "*_z_* 3 *"]
-    )
+    rows = rows_of(result)
+    assert [row[:7] for row in rows].count("! test_") == 6
+    assert {"3 test_z_is_profiled_as_ever"} <= set(rows)
     result.stdout.fnmatch_lines(
         [
-            "test_it.py::test_a_*: no number: another profiler was started*",
-            "test_it.py::test_c_*: no number: a torch profiler is already running*",
-            "test_it.py::test_d_*: no number: another profiler was started*",
-            "test_it.py::test_e_*: no number: a torch profiler is already running*",
+            "!*test_a_*",
+            "    no number: another profiler was started*",
+            "!*test_c_*",
+            "    no number: a torch profiler is already running*",
+            "!*test_d_*",
+            "    no number: another profiler was started*",
+            "!*test_e_*",
+            "    no number: a torch profiler is already running*",
         ]
     )
     assert result.stdout.str().count("no number:") == 6
@@ -200,7 +205,7 @@ def test_limited():
         "--kernelprof-report",
     )
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: OSError: *No space left*"])
+    result.stdout.fnmatch_lines(["    no number: OSError: *No space left*"])
     result.stdout.fnmatch_lines(["*1 passed*"])
 
 
@@ -230,9 +235,9 @@ def test_a_test_that_brings_cuda_up_has_no_number_and_says_so(
     code = "def test_it(monkeypatch):\n    torch.cuda.is_initialized = lambda: True\n"
     result = run(code, "--kernelprof-all", "--kernelprof-report", device=None)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["test_it.py::test_it: no number: CUDA came up *--kernelprof-device=cuda*"]
-    )
+    words = " ".join(str(result.stdout).split())
+    assert "! test_it no number: CUDA came up " in words
+    assert "--kernelprof-device=cuda" in words
 
 
 def test_what_a_fixture_puts_in_place_of_torch_is_told_in_the_row(run: Run) -> None:
@@ -247,7 +252,7 @@ def test_it(broken):
 """
     result = run(code, "--kernelprof-all", "--kernelprof-report", device=None)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: *"])
+    result.stdout.fnmatch_lines(["    no number: *"])
 
 
 def test_torch_is_not_imported_for_a_test_that_does_not(
@@ -270,8 +275,8 @@ def test_c_next():
         "--kernelprof-report",
     )
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["*::test_b_*: no number: torch was first imported inside *"])
-    result.stdout.fnmatch_lines(["*::test_c_* 3 *", "2 profiles, *"])
+    result.stdout.fnmatch_lines(["!*test_b_*", "    no number: torch was first imported inside *"])
+    result.stdout.fnmatch_lines(["*test_c_*", "2 profiles, *"])
 
 
 def test_the_profiler_comes_up_between_tests(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,4 +335,4 @@ def test_limited():
         "--kernelprof-report",
     )
     result.assert_outcomes(passed=1, errors=2)
-    result.stdout.fnmatch_lines(["test_it.py::test_it: no number: 2 kernels are missing"])
+    result.stdout.fnmatch_lines(["    no number: 2 kernels are missing"])

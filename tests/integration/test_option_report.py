@@ -1,10 +1,13 @@
-"""The option --kernelprof-report: a table of all profiles and one integrity line."""
+"""The options --kernelprof-report and --kernelprof-report-all: what a run launched, at its end."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from reported import rows_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -26,74 +29,135 @@ def test_plain():
 """
 
 
-def rows_of(result: pytest.RunResult) -> list[str]:
-    """The report's rows, the spaces between cells made one."""
-    lines = [" ".join(line.split()) for line in result.outlines]
-    start = next(i for i, line in enumerate(lines) if line.startswith("test kernels "))
-    end = next(i for i, line in enumerate(lines) if line.startswith("on CPU ("))
-    return lines[start + 1 : end]
+def section_of(result: pytest.RunResult) -> list[str]:
+    """The lines of the report."""
+    lines = result.outlines
+    begin = next(i for i, line in enumerate(lines) if " kernel profiles " in line)
+    end = next(i for i, line in enumerate(lines) if " taken again, " in line)
+    return lines[begin + 1 : end + 1]
 
 
-def test_every_profile_is_a_row_the_worst_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_the_verdict_stands_first_and_what_asks_for_a_look_next(run: Run) -> None:
     result = run(ONE_OF_EACH, "--kernelprof-report")
+    lines = section_of(result)
+    assert lines[0] == (
+        "1 of 3 tests breaks a limit; 1 incomplete, on the CPU: operators, not kernels."
+    )
+    assert rows_of(result) == ["✗ 3 > 2 test_b_broken", "! test_d_not_measured"]
+    assert "✓ 1 more test in 1 file keeps its limits" in lines
+    assert "1 more has no limit: --kernelprof-report-all" in lines
+    result.stdout.fnmatch_lines(
+        ["again *--lf*", "CPU (*), torch *", "4 profiles, 0 taken again, *"]
+    )
+
+
+@pytest.mark.parametrize("option", ["--kernelprof-report", "--kernelprof-report-all"])
+def test_all_of_it_lists_each_profile_the_worst_first(run: Run, option: str) -> None:
+    result = run(ONE_OF_EACH, "--kernelprof-report-all", option)
     assert rows_of(result) == [
-        "test_it.py::test_b_broken 3 - - - - - - ✗ over",
-        "test_it.py::test_d_not_measured 3 - - - - - - ! incomplete",
-        "test_it.py::test_a_kept 3 - - - - - - ✓ kept",
-        "test_it.py::test_c_without_limit 3 - - - - - - -",
+        "✗ 3 > 2 test_b_broken",
+        "! test_d_not_measured",
+        "✓ 3 test_a_kept",
+        "3 test_c_without_limit",
     ]
 
 
-def test_one_line_says_how_far_the_profiles_can_be_trusted(run: Run) -> None:
-    result = run(ONE_OF_EACH, "--kernelprof-report")
-    result.stdout.fnmatch_lines(
-        ["4 profiles, 0 taken again, 0 incomplete, 4 of CPU operators, which are no kernels"]
-    )
-
-
-def test_device_and_versions_are_named(run: Run) -> None:
-    run(ONE_OF_EACH, "--kernelprof-report").stdout.fnmatch_lines(["on CPU (*), torch *"])
-
-
-@pytest.mark.parametrize("columns", [80, 100, 200])
-def test_it_fits_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    name = "test_with_a_name_too_long_for_any_terminal_" + "x" * 200
-    result = run(
-        f"""
+@pytest.mark.project(
+    """
 @pytest.mark.max_kernels(3)
-def {name}(kernel_profile):
+@pytest.mark.parametrize("n", [1, 2, 10])
+def test_it(kernel_profile, n):
     kernel_profile(three)
 """,
-        "--kernelprof-report",
-    )
-    header = next(line for line in result.outlines if line.startswith("test  "))
-    row = next(line for line in result.outlines if line.endswith("✓ kept"))
-    assert columns - 10 <= max(len(header), len(row)) <= columns
+    "--kernelprof-report",
+)
+def test_parametrisations_that_agree_fold(result: pytest.RunResult) -> None:
+    assert rows_of(result) == ["✓ 3 test_it[x3]"]
+    result.stdout.fnmatch_lines(["3 of 3 tests with a limit keep it, on the CPU: operators, *"])
 
 
-def test_profiles_of_one_test_are_told_apart(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    result = run(
-        """
+@pytest.mark.project(
+    """
+@pytest.mark.max_kernels(2)
 def test_it(kernel_profile):
+    kernel_profile(three)
+""",
+    "--kernelprof-report",
+)
+def test_a_broken_row_says_what_ran_and_where(result: pytest.RunResult) -> None:
+    """What leaves a worker is enough for it."""
+    result.stdout.re_match_lines(
+        [r"    aten::mm, from aten::matmul; aten::gelu; aten::add +test_it\.py:\d+$"]
+    )
+
+
+def test_quiet_is_verdict_what_is_not_kept_and_integrity(run: Run) -> None:
+    lines = section_of(run(ONE_OF_EACH, "--kernelprof-report", "-q"))
+    assert not [line for line in lines if line.startswith(("✓", "again", "suite", "1 more"))]
+    assert [line[0] for line in lines if line.startswith(("✗", "!"))] == ["✗", "!"]
+
+
+def test_verbose_unfolds_and_very_verbose_has_the_kernels(run: Run) -> None:
+    rows = rows_of(run(ONE_OF_EACH, "--kernelprof-report", "-v"))
+    assert re.fullmatch(r"✓ 3 [0-9.]+ test_a_kept", rows[-1])  # with its latency
+    lines = section_of(run(ONE_OF_EACH, "--kernelprof-report", "-vv"))
+    at = next(i for i, line in enumerate(lines) if line.endswith("test_a_kept"))
+    assert lines[at + 1] == "    CPU time  in launch order"
+    assert [line.split()[1] for line in lines[at + 2 : at + 5]] == [
+        "aten::mm,",
+        "aten::gelu",
+        "aten::add",
+    ]
+
+
+LONG = f"""
+@pytest.mark.max_kernels(3)
+def test_with_a_name_too_long_for_any_terminal_{"of_so_many_columns_" * 12}(kernel_profile):
+    kernel_profile(three)
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 160, 200])
+def test_it_fits_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    result = run(LONG, "--kernelprof-report")
+    widest = max(map(len, section_of(result)))
+    assert widest <= max(60, min(columns, 160))
+    (row,) = rows_of(result)
+    assert row == f"✓ 3 {re.findall(r'def (.*)[(]', LONG)[0]}"
+
+
+def test_into_a_pipe_it_is_a_hundred_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert 90 < max(map(len, section_of(run(LONG, "--kernelprof-report")))) <= 100
+
+
+def test_colour_says_nothing_that_the_text_does_not(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = section_of(run(ONE_OF_EACH, "--kernelprof-report", "--color=no"))
+    coloured = run(ONE_OF_EACH, "--kernelprof-report", "--color=yes").outlines
+    told = [re.sub(r"\x1b\[\d+m", "", line) for line in coloured]
+    assert bare[0] in told
+    assert any("\x1b[31m✗" in line for line in coloured)
+    assert any("\x1b[31m  3 > 2\x1b[0m" in line or "3 > 2\x1b[0m" in line for line in coloured)
+
+
+@pytest.mark.project(
+    """
+def test_it(kernel_profile, kernelprof_device):
     kernel_profile(three)
     kernel_profile(lambda: x + 1)
     with kernel_profile.region("backward"):
         F.gelu(x) + 1
 """,
-        "--kernelprof-report",
-    )
-    assert rows_of(result) == [
-        "test_it.py::test_it 3 - - - - - - -",
-        "test_it.py::test_it [backward] 2 - - - - - - -",
-        "test_it.py::test_it [profile 2] 1 - - - - - - -",
-    ]
+    "--kernelprof-report",
+)
+def test_profiles_of_one_test_are_told_apart(result: pytest.RunResult) -> None:
+    assert rows_of(result) == ["3 test_it", "2 test_it [backward]", "1 test_it [profile 2]"]
 
 
-def test_a_slash_in_a_parameter_is_no_folder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_a_slash_in_a_parameter_is_no_folder(run: Run) -> None:
     result = run(
         """
 @pytest.mark.parametrize("n", ["a/b"])
@@ -102,7 +166,7 @@ def test_it(kernel_profile, n):
 """,
         "--kernelprof-report",
     )
-    assert rows_of(result) == ["test_it.py::test_it[a/b] 3 - - - - - - -"]
+    assert rows_of(result) == ["3 test_it[a/b]"]
 
 
 def test_nor_is_it_one_above_the_table_of_a_comparison(run: Run) -> None:
@@ -127,7 +191,30 @@ def test_it(kernel_profile):
 """,
         "--kernelprof-report",
     )
-    assert rows_of(result) == ["test_it.py::test_it 3 - - - - - - ✗ failed"]
+    assert rows_of(result) == ["✗ 3 test_it"]
+    result.stdout.fnmatch_lines(["    its test failed, though not by a limit"])
+
+
+def test_what_was_skipped_for_want_of_a_gpu_is_a_number(run: Run, no_gpu: None) -> None:
+    result = run(
+        """
+def test_gpu(kernel_profile):
+    kernel_profile(three)
+def test_cpu(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+""",
+        "--kernelprof-report",
+        device=None,
+    )
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(
+        ["not judged 1 test was skipped for want of a GPU. --kernelprof-require-gpu makes that a *"]
+    )
+
+
+def test_why_tests_are_missing_is_told(run: Run) -> None:
+    result = run(ONE_OF_EACH, "--kernelprof-report", "-x")
+    result.stdout.fnmatch_lines(["unfinished tests may be missing: stopping after 1 failures"])
 
 
 def test_without_it_nothing_is_printed(run: Run) -> None:
@@ -144,19 +231,26 @@ def test_a_path_after_it_is_not_swallowed(run: Run, pytester: pytest.Pytester) -
     result.assert_outcomes(passed=1)
 
 
-def test_the_profiles_of_one_test_stand_in_their_order(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+def test_the_profiles_of_one_test_stand_in_their_order(run: Run) -> None:
     result = run(
         """
 def test_it(kernel_profile, kernelprof_device):
     for _ in range(11):
         kernel_profile.run(three, rounds=1)
 """,
-        "--kernelprof-report",
+        "--kernelprof-report-all",
     )
-    rows = [line for line in result.outlines if "test_it.py::test_it" in line]
-    assert [line.partition("[")[2].partition("]")[0] for line in rows[1:]] == [
-        f"profile {i}" for i in range(2, 12)
-    ]
+    names = [row.partition("[")[2].partition("]")[0] for row in rows_of(result)]
+    assert names == ["", *(f"profile {i}" for i in range(2, 12))]
+
+
+def test_a_compared_run_tells_which_kernel_came(run: Run, tmp_path: Path) -> None:
+    """What was before says it better than what runs."""
+    code = "@pytest.mark.max_kernels({})\ndef test_it(kernel_profile):\n    kernel_profile({})\n"
+    run(code.format(9, "three"), f"--kernelprof-json={tmp_path}/old.json")
+    result = run(
+        code.format(9, "lambda: three().abs()"),
+        *(f"--kernelprof-compare={tmp_path}/old.json", "--kernelprof-report"),
+    )
+    assert rows_of(result) == ["✗ 4 > 3 test_it"]
+    result.stdout.re_match_lines([r"    \+ aten::abs +test_it\.py:\d+"])

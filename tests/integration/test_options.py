@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from reported import rows_of
 
 from pytest_kernelprof.api import Profile
 
+TITLE = "  operators  test"
 ONE_OF_EACH = """
 @pytest.mark.max_kernels(2)
 def test_broken(kernel_profile):
@@ -22,17 +24,6 @@ def test_plain():
 """
 
 
-def table_of(result: pytest.RunResult) -> list[str]:
-    """The rows of the report, without the columns of time."""
-    start = next(i for i, line in enumerate(result.outlines) if line.startswith("test  "))
-    rows = []
-    for line in result.outlines[start + 1 :]:
-        if line.startswith("on "):
-            break
-        rows.append(" ".join(line.split()))
-    return rows
-
-
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -45,16 +36,16 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
 ) -> None:
     result.assert_outcomes(passed=3, failed=1)
     assert result.ret == 1
-    assert table_of(result) == [
-        "test_it.py::test_broken 3 - - - - - - ✗ over",
-        "test_it.py::test_kept 3 - - - - - - ✓ kept",
-        "test_it.py::test_without_limit 3 - - - - - - -",
-    ]
+    assert rows_of(result) == ["✗ 3 > 2 test_broken"]
     result.stdout.fnmatch_lines(
         [
-            "test *kernels*launch*sync*copy*cuda time*overhead*bound*verdict",
-            "on CPU (*), torch *",
-            "3 profiles, 0 taken again, 0 incomplete, 3 of CPU operators, which are no kernels",
+            "1 of 2 tests breaks a limit, on the CPU: operators, not kernels.",
+            "  operators  test",
+            "    aten::mm, from aten::matmul; aten::gelu; aten::add*test_it.py:*",
+            "✓ 1 more test in 1 file keeps its limits",
+            "1 more has no limit: --kernelprof-report-all",
+            "CPU (*), torch *",
+            "3 profiles, 0 taken again, 0 incomplete",
         ]
     )
 
@@ -66,10 +57,9 @@ def test_the_report_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, colu
         "def test_with_a_name_that_is_rather_long_for_a_table_of_eighty_columns(kernel_profile):\n"
     )
     result = run(code + "    kernel_profile(three)\n", "--kernelprof-report")
-    first = next(i for i, line in enumerate(result.outlines) if line.startswith("test  "))
-    header, row = result.outlines[first : first + 2]
-    assert max(len(header), len(row)) <= columns
-    assert ("test_it.py::test_with_a_name" in row) == (columns > 140)
+    (row,) = rows_of(result)
+    assert row == f"3 {code[4:-18]}"  # whole, and wrapped under itself
+    assert max(map(len, result.outlines[result.outlines.index(TITLE) :])) <= columns
 
 
 def test_nothing_is_printed_without_the_report(run) -> None:
@@ -83,10 +73,10 @@ def test_report_prints_nothing_where_nothing_was_profiled(run) -> None:
     result.stdout.no_fnmatch_line("*kernel profiles*")
 
 
-@pytest.mark.project(ONE_OF_EACH, "--kernelprof-all", "--kernelprof-report")
+@pytest.mark.project("def test_plain():\n    three()\n", "--kernelprof-all", "--kernelprof-report")
 def test_all_profiles_every_call_phase_without_changing_code(result: pytest.RunResult) -> None:
-    result.assert_outcomes(passed=3, failed=1)
-    assert "test_it.py::test_plain 3 - - - - - - -" in table_of(result)
+    result.assert_outcomes(passed=1)
+    assert rows_of(result) == ["3 test_plain"]
 
 
 def test_only_runs_the_tests_that_use_the_plugin(run) -> None:

@@ -103,7 +103,7 @@ def test_without_a_baseline_the_cause_is_what_ran() -> None:
 def test_what_is_incomplete_says_what_is_missing_and_how_often_it_was_tried() -> None:
     lost = mlp(integrity=Integrity(("17 of 18 launches have their kernel",), retakes=2))
     (cause,) = row_of(Test("t.py::t", (lost,), outcome="error")).causes
-    assert cause.text == "17 of 18 launches have their kernel, after 3 tries: nothing is proved"
+    assert cause.text == "no number: 17 of 18 launches have their kernel, after 3 tries"
 
 
 def folding(*of: tuple[str, Profile]) -> list[str]:
@@ -114,6 +114,11 @@ def test_parameters_that_agree_fold_and_others_stand_alone() -> None:
     same = [(name, judged("kept", 100 + i)) for i, name in enumerate("abc")]
     other = ("d", profile(MLP[:4], verdicts=(limit(),)))
     assert folding(*same, other) == ["test_it[x3]", "test_it[d]"]
+
+
+def test_tries_of_a_test_and_its_profiles_are_no_parametrisation() -> None:
+    tries = [Test("t.py::t", (judged("kept"), judged("kept"))), Test("t.py::t", (judged("kept"),))]
+    assert [name for _, name in told(*tries)] == ["t", "t", "t"]
 
 
 def test_what_the_parameters_share_stays() -> None:

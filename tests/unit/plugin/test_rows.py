@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
-from records import mlp
+from records import LINEAR, kernel, mlp, profile, timed
 
+from pytest_kernelprof.digest.kernel_groups import groups_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
 from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
-from pytest_kernelprof.plugin.rows import for_tables, row_of
+from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES, for_tables, row_of
 from pytest_kernelprof.schema.run import Outcome, Place, Profile, Test
 
 
@@ -65,14 +66,52 @@ def test_a_report_of_a_test_that_took_nothing_is_left_alone() -> None:
     assert collected(pytest.TestReport("t", ("t", 1, "t"), {}, "passed", None, "call")) == []
 
 
-def test_kernels_and_rounds_stay_behind_values_and_verdicts_do_not() -> None:
+def test_rounds_stay_behind_and_kernels_are_told_by_name() -> None:
     (profile,) = row_of(
-        Test("t", (judged(record("mlp"), max_kernels=4),)), for_tables, expected=False
+        Test("t", (judged(record("mlp"), max_kernels=5),)), for_tables, expected=False
     ).profiles
     assert profile.kernels == ()
+    assert sum(one.count for one in profile.more_kernels) == 5
     assert profile.metrics["kernels"].rounds == ()
     assert profile.kernel_count == 5
-    assert profile.outcome == "over"
+    assert profile.outcome == "kept"
+
+
+def test_of_a_profile_over_its_limit_some_kernels_are_told_one_by_one() -> None:
+    long = kernel("k" * 100_000, *[f"aten::op{i}" for i in range(99)], us=1.0)
+    many = profile([long] * 100, [timed("cuda_time", [100.0])])
+    (found,) = row_of(
+        Test("t", (judged(many, max_kernels=4),)), for_tables, expected=False
+    ).profiles
+    assert len(found.kernels) == MOST_KERNELS
+    assert (found.kernels[0].operators[0], found.kernels[0].operators[-1]) == (
+        "aten::op0",
+        "aten::op98",
+    )
+    assert groups_of(found) == {"k" * LONGEST_NAME: (100, 100.0)}
+
+
+def test_of_very_many_names_the_cheapest_are_one_group() -> None:
+    kernels = [kernel(f"k{i}", us=float(i)) for i in range(100)]
+    (found,) = row_of(Test("t", (profile(kernels),)), for_tables, expected=False).profiles
+    assert len(found.more_kernels) == MOST_NAMES + 1
+    assert found.more_kernels[0].name == "k99"
+    assert (found.more_kernels[-1].name, found.more_kernels[-1].count) == ("", 100 - MOST_NAMES)
+
+
+def test_a_verbose_run_has_the_kernels_of_every_row() -> None:
+    assert len(for_tables(mlp(), kernels=True).kernels) == 5
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["kept", "over"])
+def test_a_row_is_a_few_kilobytes_however_much_was_launched(over: bool) -> None:
+    names = [
+        f"void at::native::vectorized_elementwise_kernel<{i}, Functor>(int)" for i in range(99)
+    ]
+    kernels = [kernel(name, *LINEAR, source="/home/user/project/model.py:31") for name in names]
+    many = profile(kernels * 50, [timed("cuda_time", [100.0])])
+    test = Test("t", (judged(many, max_kernels=1 if over else 9_999),))
+    assert len(getattr(report_of(test), ATTRIBUTE)) < (24_000 if over else 8_000)
 
 
 def test_what_could_not_be_had_is_left_out() -> None:

@@ -39,6 +39,7 @@ def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
 def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
     assert settings(pytester) == Settings(
         report=False,
+        report_all=False,
         all=False,
         only=False,
         disable=False,

@@ -1,270 +1,540 @@
-"""The tables at the end of a run, on a terminal that only notes what is written."""
+"""The report at the end of a run, rule by rule, on a terminal that only notes what is written."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from records import CPU, MLP, comparison, counted, mlp, profile, timed
+from records import CPU, GELU, MLP, MUL, counted, kernel, mlp, profile, timed
+from terminal_double import Terminal
 
-from pytest_kernelprof.digest.trust import integrity_line, trust_of
-from pytest_kernelprof.report.terminal import (
-    unjudged_line,
-    write_comparisons,
-    write_report,
-)
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.report.spans import plain
+from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.terminal import report_lines, write_report
+from pytest_kernelprof.report.widths import width_of
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import (
-    OUTCOMES,
     Bound,
-    Conditions,
     Integrity,
-    Neighbour,
+    KernelGroup,
+    Outcome,
     Profile,
+    Run,
+    Test,
     Verdict,
 )
 
 
-class Terminal:
-    """What is used of pytest's."""
-
-    def __init__(self, width: int = 120) -> None:
-        self._tw = SimpleNamespace(fullwidth=width)
-        self.sections: list[str] = []
-        self.lines: list[str] = []
-        self.markup: list[dict[str, bool]] = []
-
-    def section(self, title: str) -> None:
-        self.sections.append(title)
-
-    def write_line(self, line: str, **markup: bool) -> None:
-        self.lines.append(line)
-        self.markup.append(markup)
+def told(*tests: Test, width: int = 80, skipped: int = 0, **style: Any) -> list[str]:
+    lines = report_lines(digest_of(Run(tests)), Style(width, **style), without_gpu=skipped)
+    return [plain(line) for line in lines]
 
 
-def written(*tests: run.Test, width: int = 120) -> Any:
-    terminal: Any = Terminal(width)
-    write_report(terminal, tests)
-    return terminal
+def limit(
+    outcome: Outcome, name: str = "max_kernels", metric: str = "kernels", **facts: Any
+) -> Verdict:
+    facts.setdefault("unit", "count")
+    return Verdict(limit=name, outcome=outcome, metric=metric, **facts)
 
 
-def rows(terminal: Any) -> list[str]:
-    lines = [" ".join(line.split()) for line in terminal.lines]
-    return lines[1 : next(i for i, line in enumerate(lines) if line.startswith("on "))]
+def kernels_limit(outcome: Outcome = "kept", measured: int = 5, allowed: int = 5) -> Verdict:
+    return limit(outcome, measured=measured, allowed=allowed)
 
 
-def judged(outcome: Any) -> Profile:
-    return profile(MLP, verdicts=(Verdict(limit="max_kernels", outcome=outcome),))
+def time_limit(outcome: Outcome, measured: float, allowed: float, **facts: Any) -> Verdict:
+    facts = {"unit": "us", "low": measured - 1, "high": measured + 1, "rounds": 12, **facts}
+    return limit(outcome, "max_cuda_time", "cuda_time", measured=measured, allowed=allowed, **facts)
 
 
-FULL = mlp(
-    counted("syncs", 1),
-    counted("memcpys", 2),
-    timed("cuda_time", [99.0, 101.0] * 6),
-    timed("launch_overhead", [40.0]),
-    bound=Bound("overhead", "busy"),
-)
+def kept(us: float = 100.0, *metrics: run.Metric, **more: Any) -> Profile:
+    more.setdefault("verdicts", (kernels_limit(),))
+    return mlp(timed("cuda_time", [us]), *metrics, **more)
 
 
-def test_a_profile_is_a_row_of_counts_times_bound_and_outcome() -> None:
-    assert rows(written(run.Test("a/test_it.py::test_it", (FULL,)))) == [
-        "test_it.py::test_it 5 5 1 2 100.0us ±1.0% 40.0us overhead -"
-    ]
+def over(us: float = 50.0, **more: Any) -> Profile:
+    more.setdefault("verdicts", (kernels_limit("over", 5, 4),))
+    return mlp(timed("cuda_time", [us]), **more)
 
 
-def test_what_was_not_measured_is_a_dash() -> None:
-    assert rows(written(run.Test("test_it.py::test_it", (mlp(),)))) == [
-        "test_it.py::test_it 5 5 - - - - - -"
-    ]
+def of(name: str, *profiles: Profile, outcome: run.TestOutcome = "passed") -> Test:
+    return Test(f"tests/{name}", profiles, outcome=outcome)
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_an_outcome_is_told_by_its_own_word(outcome: str) -> None:
-    (row,) = rows(written(run.Test("test_it.py::test_it", (judged(outcome),))))
-    assert row.endswith(f" {outcome}")
+def rows(lines: Sequence[str]) -> list[str]:
+    """What stands between the titles and the totals, each line without needless spaces."""
+    begin = next(i for i, line in enumerate(lines) if line.endswith("  test"))
+    end = next((i for i, line in enumerate(lines[begin:], begin) if not line), len(lines))
+    return [" ".join(line.split()) for line in lines[begin:end]]
 
 
-def test_the_worst_come_first() -> None:
-    tests = [
-        run.Test(f"test_it.py::test_{letter}", (judged(outcome),))
-        for letter, outcome in zip("abcdef", reversed(OUTCOMES), strict=True)
-    ]
-    found = rows(written(run.Test("test_it.py::test_none", (mlp(),)), *tests))
-    assert [row.split()[0][-1] for row in found] == ["f", "e", "d", "c", "b", "a", "e"]
-    assert found[-1].startswith("test_it.py::test_none")
+# 1, 7 and 8: verdict first, what is listed, signs.
 
 
-@pytest.mark.parametrize(
-    ("outcome", "colour"),
-    [("over", "red"), ("incomplete", "red"), ("undecided", "yellow"), ("kept", "green")],
-)
-def test_rows_are_coloured_by_their_outcome(outcome: str, colour: str) -> None:
-    terminal = written(run.Test("test_it.py::test_it", (judged(outcome),)))
-    assert terminal.markup[1] == {colour: True}
-
-
-@pytest.mark.parametrize(
-    ("fared", "ended", "told"),
-    [
-        ("kept", "passed", "✓ kept"),
-        ("kept", "failed", "✗ failed"),
-        ("kept", "error", "! error"),
-        ("kept", "skipped", "- skipped"),
-        ("kept", "xfailed", "x xfailed"),
-        ("kept", "rerun", "- rerun"),
-        ("over", "failed", "✗ over"),
-        ("over", "skipped", "- skipped"),
-        ("over", "rerun", "- rerun"),
-        ("expected", "xfailed", "x expected"),
-        ("incomplete", "error", "! incomplete"),
-        ("undecided", "failed", "✗ failed"),
-        ("not judged", "skipped", "- skipped"),
-    ],
-)
-def test_a_limit_that_was_kept_is_no_pass_where_the_test_ended_otherwise(
-    fared: str, ended: Any, told: str
-) -> None:
-    (row,) = rows(written(run.Test("test_it.py::test_it", (judged(fared),), outcome=ended)))
-    assert row.endswith(f" {told}")
-
-
-def test_a_profile_without_limits_says_how_its_test_ended() -> None:
-    (row,) = rows(written(run.Test("test_it.py::test_it", (mlp(),), outcome="failed")))
-    assert row.endswith(" ✗ failed")
-
-
-def test_beside_the_row_that_failed_the_test_the_others_say_how_they_fared() -> None:
-    profiles = (judged("kept"), judged("over"))
-    found = rows(written(run.Test("test_it.py::test_it", profiles, outcome="failed")))
-    assert [row.rsplit("- ", 1)[-1] for row in found] == ["✗ over", "✓ kept"]
-
-
-def limits(*outcomes: Any) -> Profile:
-    """One limit each, of another name."""
-    names = ("max_kernels", "max_syncs", "max_launches", "max_memcpys")
-    verdicts = (Verdict(limit=n, outcome=o) for n, o in zip(names, outcomes, strict=False))
-    return profile(MLP, verdicts=tuple(verdicts), environment=CPU)
-
-
-def test_a_row_says_how_many_of_its_limits_were_judged_where_not_all_were() -> None:
-    (row,) = rows(written(run.Test("a", (limits("kept", "not judged", "not judged"),))))
-    assert row.endswith(" ✓ kept 1 of 3")
-
-
-@pytest.mark.parametrize(
-    ("tests", "line"),
-    [
-        ([limits("kept", "kept")], ""),
-        ([limits("not judged", "not judged")], ""),
-        ([limits("kept", "not judged")], "1 of 2 limits judged: max_syncs needs a GPU (t.py::t0)"),
-        (
-            [limits("kept", "not judged"), limits("kept"), limits("over", "kept", "not judged")],
-            "3 of 5 limits judged in 2 tests: max_syncs, max_launches need a GPU",
-        ),
-    ],
-    ids=["all", "none", "one test", "several"],
-)
-def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
-    tests: list[Profile], line: str
-) -> None:
-    of = [run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests)]
-    assert unjudged_line(of) == line
-
-
-def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
-    broken = Verdict(
-        limit="min_speedup", qualifier="2", outcome="over", unit="times", metric="cuda_time",
-        measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
-    )  # fmt: skip
-    terminal: Any = Terminal()
-    test = run.Test("t", (), (comparison(verdicts=(broken,)),), outcome="failed")
-    write_comparisons(terminal, [test])
-    assert terminal.lines[0] == "t (failed)"
-    assert terminal.lines[-1] == (
-        "  ✗ over: min_speedup(2): fused over eager, GPU time: 1.200 times as good "
-        "(99 % CI 1.100..1.300, 12 pairs)"
+def test_a_healthy_suite() -> None:
+    lines = told(
+        of("test_mlp.py::test_plain", kept(142.3)),
+        of("test_mlp.py::test_gated[4]", kept(938.6)),
+        of("test_linear.py::test_bias", kept(56.7)),
+        of("test_linear.py::test_no_limit", mlp(timed("cuda_time", [1.0]))),
     )
-
-
-def test_profiles_of_one_test_stand_in_their_order() -> None:
-    labels = ["profile 10", "profile 2", "", "backward"]
-    profiles = tuple(profile(MLP, label=label) for label in labels)
-    found = rows(written(run.Test("test_it.py::test_it", profiles)))
-    assert [row.partition(" 5 5 ")[0] for row in found] == [
-        "test_it.py::test_it",
-        "test_it.py::test_it [backward]",
-        "test_it.py::test_it [profile 2]",
-        "test_it.py::test_it [profile 10]",
+    assert lines == [
+        "3 of 3 tests with a limit keep it.",
+        "",
+        "  kernels  GPU us  test",
+        "tests/test_mlp.py",
+        "✓       5   938.6  test_gated[4]",
+        "✓       5   142.3  test_plain",
+        "tests/test_linear.py",
+        "✓       5    56.7  test_bias",
+        "",
+        "1 more has no limit: --kernelprof-report-all",
+        "",
+        "suite      20 kernels, 1.14ms on the GPU",
+        "hottest    nvjet 256x128x64 TNT            12 calls   120.0us   11 %",
+        "           vectorized_elementwise [gelu]    4 calls    40.0us    4 %",
+        "           vectorized_elementwise [mul]     4 calls    40.0us    4 %",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
+        "4 profiles, 0 taken again, 0 incomplete",
     ]
 
 
-def test_a_slash_in_a_parameter_is_no_folder() -> None:
-    (row,) = rows(written(run.Test("a/b/test_it.py::test_it[c/d]", (mlp(),))))
-    assert row.startswith("test_it.py::test_it[c/d] ")
-
-
-def test_each_place_is_named_once() -> None:
-    terminal = written(run.Test("a", (mlp(), mlp())), run.Test("b", (profile(environment=CPU),)))
-    assert terminal.lines[-3:-1] == [
-        "on CPU (x86_64), torch 2.11.0+cu130",
-        "on NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
+def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
+    lost = mlp(
+        verdicts=(limit("incomplete", why="lost"),),
+        integrity=Integrity(("17 of 18 launches have their kernel",), retakes=2),
+    )
+    undecided = kept(
+        199.4,
+        verdicts=(
+            time_limit(
+                "undecided", 199.4, 200.0, low=199.1, high=200.3, rounds=96, reason="interval"
+            ),
+        ),
+    )
+    kernels = [*MLP[:2], *[kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 2]
+    broken = profile(
+        kernels, [timed("cuda_time", [578.5])], verdicts=(kernels_limit("over", 4, 2),)
+    )
+    lines = told(
+        of("test_well.py::test_kept", kept()),
+        of("test_training.py::test_step", broken, outcome="failed"),
+        of("test_story.py::test_lost", lost, outcome="error"),
+        of("test_rows.py::test_near[gated-bf16]", undecided),
+        of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
+    )
+    assert lines[: lines.index("") + 1] == [
+        "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 xfailed.",
+        "",
     ]
+    assert lines[2:14] == [
+        "  kernels  GPU us        headroom  test",
+        "tests/test_training.py",
+        "✗   4 > 2   578.5                  test_step",
+        "    vectorized_elementwise [mul] x2, from aten::mul; nvjet 256x128x6…  mlp.py:31",
+        "tests/test_story.py",
+        "!                                  test_lost",
+        "    no number: 17 of 18 launches have their kernel, after 3 tries",
+        "tests/test_rows.py",
+        "?       5   199.4  0.3 % of 200us  test_near[gated-bf16]",
+        "    max_cuda_time 200.0us lies inside 199.1us..200.3us after 96 rounds",
+        "✓ 1 more test in 1 file keeps its limits",
+        "x 1 test fails as expected, in tests/test_rows.py",
+    ]
+    assert any(line.startswith("again ") for line in lines)
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
-def test_the_table_fits_the_terminal(width: int) -> None:
-    terminal = written(run.Test("test_it.py::test_" + "x" * 300, (FULL,)), width=width)
-    assert max(map(len, terminal.lines[:2])) == width
+def test_the_report_is_a_section_with_the_verdict_first() -> None:
+    terminal: Any = Terminal(80)
+    write_report(terminal, Run((of("a.py::t", kept()),)))
+    assert terminal.sections == ["kernel profiles"]
+    assert terminal.lines[0] == "1 of 1 test with a limit keeps it."
 
 
 def test_where_nothing_was_profiled_nothing_is_written() -> None:
-    terminal = written(run.Test("a", comparisons=(comparison(),)))
+    terminal: Any = Terminal()
+    write_report(terminal, Run((Test("a.py::t"),)))
     assert (terminal.sections, terminal.lines) == ([], [])
+
+
+def test_while_something_is_broken_what_is_kept_is_one_line_which_v_unfolds() -> None:
+    tests = [of(f"a.py::t{i}", kept()) for i in range(3)]
+    tests.append(of("b.py::bad", over(), outcome="failed"))
+    assert "✓ 3 more tests in 1 file keep their limits" in told(*tests)
+    assert len([line for line in told(*tests, verbosity=1) if line.startswith("✓")]) == 3
+
+
+def test_of_very_many_that_are_kept_the_costliest_are_listed() -> None:
+    tests = [of(f"a.py::test_{i}", kept(100.0 + i)) for i in range(60)]
+    lines = told(*tests)
+    assert len([line for line in lines if line.startswith("✓   ")]) == 50
+    assert "✓ 10 more tests in 1 file keep their limits" in lines
 
 
 @pytest.mark.parametrize(
-    ("of", "words"),
+    ("fared", "ended", "sign", "letter"),
     [
-        (mlp(), "1 profile, 0 taken again, 0 incomplete"),
-        (mlp(integrity=Integrity(retakes=1)), "1 profile, 1 taken again, 0 incomplete"),
-        (mlp(integrity=Integrity(("lost",))), "1 profile, 0 taken again, 1 incomplete"),
-        (mlp(integrity=Integrity(cold=("loading",))), "0 incomplete, 1 cold"),
-        (mlp(integrity=Integrity(settled=False)), "0 incomplete, 1 cold"),
-        (
-            mlp(integrity=Integrity(graph_replays="unproven")),
-            "0 incomplete, 1 with unproven graph replays",
-        ),
-        (
-            mlp(conditions=Conditions(1, contenders=(Neighbour(7, 9),))),
-            "0 incomplete, 1 timed while other processes worked on the GPU",
-        ),
-        (
-            mlp(conditions=Conditions(2, 1, 12)),
-            "0 incomplete, 12 rounds discarded, since the GPU throttled",
-        ),
-        (profile(environment=CPU), "0 incomplete, 1 of CPU operators, which are no kernels"),
+        ("over", "failed", "✗", "F"),
+        ("kept", "failed", "✗", "F"),
+        ("incomplete", "error", "!", "E"),
+        ("kept", "error", "!", "E"),
+        ("undecided", "passed", "?", "?"),
+        ("kept", "passed", "✓", "."),
+        ("kept", "xfailed", "x", "x"),
+        ("expected", "xfailed", "x", "x"),
+        ("kept", "skipped", "–", "s"),
+        ("over", "rerun", "–", "s"),
     ],
 )
-def test_one_line_says_how_far_the_profiles_can_be_trusted(of: Profile, words: str) -> None:
-    assert integrity_line(trust_of([of])).endswith(words)
+@pytest.mark.parametrize("encoding", ["utf-8", "cp437", "ascii", "no such encoding"])
+def test_a_mark_is_a_sign_or_pytests_letter_where_that_cannot_be_said(
+    fared: Outcome, ended: run.TestOutcome, sign: str, letter: str, encoding: str
+) -> None:
+    one = of("a.py::t", kept(verdicts=(kernels_limit(fared),)), outcome=ended)
+    lines = told(one, every_row=True, encoding=encoding)
+    row = next(line for line in lines if line.endswith(" t"))
+    assert row.startswith(f"{sign if encoding == 'utf-8' else letter} ")
 
 
-def test_several_profiles_are_counted() -> None:
-    assert integrity_line(trust_of([mlp(), mlp()])) == "2 profiles, 0 taken again, 0 incomplete"
+def test_what_an_encoding_cannot_say_is_escaped() -> None:
+    lines = told(of("a.py::test_é[✓→]", kept()), encoding="ascii")
+    assert any(line.endswith(r"test_\xe9[\u2713\u2192]") for line in lines)
+    assert all(line.isascii() for line in lines)
 
 
-def test_comparisons_stand_under_the_tests_that_made_them() -> None:
-    terminal: Any = Terminal()
-    tests = [run.Test("a/test_it.py::test_b[c/d]", comparisons=(comparison(),)), run.Test("x")]
-    write_comparisons(terminal, tests)
-    assert terminal.sections == ["comparisons"]
-    assert terminal.lines[0] == "test_it.py::test_b[c/d]"
-    assert terminal.lines[1].startswith("  callable")
-    assert len(terminal.lines) == 4
+# 2: numbers left, the name last and whole; which columns give way.
 
 
-def test_where_nothing_was_compared_nothing_is_written() -> None:
-    terminal: Any = Terminal()
-    write_comparisons(terminal, [run.Test("x", (mlp(),))])
-    assert (terminal.sections, terminal.lines) == ([], [])
+ALL = kept(
+    100.0,
+    counted("launches", 7),
+    counted("syncs", 1),
+    counted("memcpys", 2),
+    timed("launch_overhead", [40.0]),
+    verdicts=(kernels_limit(), time_limit("kept", 100.0, 200.0)),
+    bound=Bound("overhead", ""),
+)
+NAME = "test_" + "x" * 35  # of 40 columns
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (160, "kernels launches GPU us overhead us waits copies bound headroom test"),
+        (125, "kernels launches GPU us overhead us waits copies bound headroom test"),
+        (110, "kernels launches GPU us overhead us waits copies bound test"),
+        (100, "kernels launches GPU us overhead us waits copies test"),
+        (90, "kernels GPU us overhead us waits copies test"),
+        (80, "kernels GPU us overhead us waits test"),
+        (73, "kernels GPU us overhead us test"),
+        (60, "kernels GPU us test"),
+    ],
+)
+def test_columns_give_way_while_names_have_less_than_40_columns(width: int, titles: str) -> None:
+    lines = told(of(f"a.py::{NAME}", ALL), width=width)
+    assert rows(lines)[0] == titles
+    assert any(line.endswith(NAME) for line in lines)
+
+
+def test_what_is_broken_gives_way_last_and_is_told_below_then() -> None:
+    verdicts = (limit("over", "max_syncs", "syncs", measured=1, allowed=0),)
+    broken = kept(100.0, counted("syncs", 1), verdicts=verdicts)
+    assert "1 > 0" in told(of(f"a.py::{NAME}", broken), width=80)[4]
+    narrow = told(of(f"a.py::{NAME}", broken, outcome="failed"), width=60)
+    assert "    max_syncs: 1 > 0" in narrow
+
+
+def test_a_long_name_wraps_under_itself_at_its_joints() -> None:
+    name = "TestAdaptiveQuadInterp3d::test_conv_matches_iterative[cuda-float32]"
+    lines = told(of(f"a.py::{name}", kept()), width=64)
+    at = next(i for i, line in enumerate(lines) if "TestAdaptive" in line)
+    assert [line[19:] for line in lines[at : at + 2]] == [
+        "TestAdaptiveQuadInterp3d::",
+        "  test_conv_matches_iterative[cuda-float32]",
+    ]
+
+
+HOSTILE = [
+    "test_" + "x" * 100_000,
+    "test_" + "a_" * 50_000,
+    "test[" + "[" * 200 + "]",
+    "Test::" * 60 + "test_it",
+    "test_\x1b[31mred\x1b[0m\n\r\t\x00",
+    "test_\u202eright to left\u202c",
+    "test_😀😀😀[日本語" + "テスト" * 40 + "]",
+    "test_e\u0301" * 30,
+    "test_\ud800[<script>|`*]",
+    "",
+    " ",
+    "[]",
+    "test_it[a b  c" + " d" * 100 + "]",
+]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_line_is_wider_than_the_terminal_whatever_tests_are_called(
+    name: str, encoding: str
+) -> None:
+    kernels = [kernel(name, name, us=2.0, source=f"{name}:31")] * 3
+    bad = profile(
+        kernels,
+        [timed("cuda_time", [6.0]), timed("launch_overhead", [80.0]), timed("latency", [96.0])],
+        verdicts=(
+            kernels_limit("over", 3, 2),
+            limit("over", "forbid_kernels", "", hits=(run.Hit(1, name, name),)),
+        ),
+        bound=Bound("overhead", ""),
+        label=name,
+    )
+    tests = [
+        Test(f"{name}/test_a.py::{name}", (bad,), outcome="failed"),
+        Test(f"test_b.py::{name}[1]", (kept(),)),
+        Test(f"test_b.py::{name}[2]", (kept(),)),
+        Test(name, (mlp(),)),
+    ]
+    for width in range(60, 161, 4):
+        for line in told(*tests, width=width, encoding=encoding, verbosity=2):
+            file = "test_a.py" in line or line.startswith(("unfinished", "test_b"))
+            assert width_of(line) <= width or file, line[:200]
+            assert line.isprintable()
+
+
+# 3 and 4: columns that say something, in one unit.
+
+
+def test_a_column_of_zeros_or_of_what_is_not_known_is_none() -> None:
+    lines = told(of("a.py::t", kept(100.0, counted("syncs", 0))), of("a.py::u", kept()))
+    assert rows(lines)[0] == "kernels GPU us test"
+
+
+def test_what_is_the_same_in_every_row_is_a_word_in_the_totals() -> None:
+    same = [kept(100.0 + i, counted("syncs", 2), bound=Bound("gpu", "")) for i in range(3)]
+    lines = told(*[of(f"a.py::t{i}", one) for i, one in enumerate(same)], width=120)
+    assert rows(lines)[0] == "kernels GPU us test"
+    assert any(line.endswith("on the GPU; 2 waits in each; gpu-bound all") for line in lines)
+
+
+def test_what_could_not_be_had_is_an_empty_cell() -> None:
+    lines = told(of("a.py::t", kept(1.0, counted("syncs", 3))), of("a.py::u", mlp()))
+    assert rows(told(of("a.py::u", kept(2.0)), of("a.py::t", kept(1.0, counted("syncs", 3)))))[
+        2:
+    ] == ["✓ 5 2.0 u", "✓ 5 1.0 3 t"]
+    assert lines
+
+
+@pytest.mark.parametrize(
+    ("largest", "title", "cell", "other"),
+    [
+        (999.0, "GPU us", "999.0", "1.2"),
+        (1_234.5, "GPU us", "1234", "1"),
+        (99_000.0, "GPU us", "99000", "1"),
+        (123_456.0, "GPU ms", "123.46", "0.00"),
+    ],
+)
+def test_a_column_has_one_unit_and_one_number_of_decimals(
+    largest: float, title: str, cell: str, other: str
+) -> None:
+    told_rows = rows(told(of("a.py::t", kept(largest)), of("a.py::u", kept(1.2))))
+    assert told_rows[0] == f"kernels {title} test"
+    assert told_rows[2:4] == [f"✓ 5 {cell} t", f"✓ 5 {other} u"]
+
+
+# 5: a broken limit in its cell.
+
+
+@pytest.mark.parametrize(
+    ("verdict", "cell"),
+    [
+        (kernels_limit("over", 16, 14), "16 > 14"),
+        (time_limit("over", 578.5, 560.0), "578.5 > 560"),
+        (time_limit("over", 560.04, 560.0), "560.04 > 560"),
+        (time_limit("over", 12.0, 0.001), "12.0 > 0.001"),
+    ],
+)
+def test_a_broken_limit_stands_in_its_cell(verdict: Verdict, cell: str) -> None:
+    one = kept(verdict.measured or 0, verdicts=(verdict,))
+    assert f" {cell} " in told(of("a.py::t", one, outcome="failed"))[4]
+
+
+# 6: order and folding; also in test_whole.
+
+
+def test_parametrisations_fold_and_name_the_smallest_time() -> None:
+    tests = [of(f"a.py::t[{us}]", kept(us)) for us in (104.1, 199.4, 150.0)]
+    assert rows(told(*tests))[2:] == ["✓ 5 199.4 t[x3, from 104.1]"]
+    assert len(rows(told(*tests, every_row=True))) == 5
+
+
+def test_of_a_suite_without_limits_the_costliest_are_listed_and_the_rest_is_counted() -> None:
+    tests = [
+        of(f"a.py::test_{name}", mlp(timed("cuda_time", [100.0 + i])))
+        for i, name in enumerate("abcdefghijklmno")
+    ]
+    lines = told(*tests)
+    assert lines[0] == ("No test has a limit. 15 tests have a profile. The ten that cost the most:")
+    assert rows(lines)[2] == "5 114.0 test_o"
+    assert len(rows(lines)) == 12
+    assert "5 more tests: 25 kernels, 510.0us. All of them: --kernelprof-report-all" in lines
+    assert any(line.startswith("next       to hold a test: @pytest.mark.max_") for line in lines)
+
+
+def test_without_limits_there_are_no_signs_but_for_what_could_not_be_had() -> None:
+    lost = mlp(integrity=Integrity(("a kernel is lost",)))
+    lines = rows(told(of("a.py::t", mlp(), outcome="failed"), of("b.py::lost", lost)))
+    assert lines[1:] == [
+        "tests/b.py",
+        "! lost",
+        "no number: a kernel is lost",
+        "tests/a.py",
+        "5 t",
+    ]
+
+
+def test_a_word_of_names_that_stands_for_much_of_the_suite_is_told() -> None:
+    heavy = [of(f"a.py::test_gradcheck_{n}", mlp()) for n in "abcde"]
+    light = [of(f"a.py::test_{n}", profile(MLP[:1])) for n in ("one", "two", "three", "four", "x")]
+    lines = told(*heavy, *light, of("a.py::test_y", profile(MLP[:1])))
+    assert "5 tests named *gradcheck* launch 81 % of them" in " ".join(lines)
+
+
+# Causes: one line, the place at the right, which goes before the cause is cut.
+
+
+def test_the_place_stands_at_the_right() -> None:
+    kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3
+    bad = profile(kernels, verdicts=(kernels_limit("over", 3, 2),))
+    for width in (60, 80, 120):
+        line = told(of("a.py::t", bad, outcome="failed"), width=width)[5]
+        assert line.startswith("    vectorized_elementwise [mul] x3")
+        assert line.endswith("mlp.py:31")
+        assert len(line) == width
+
+
+# q, v, vv.
+
+
+def test_quiet_is_verdict_what_is_not_kept_and_integrity() -> None:
+    lines = told(of("a.py::t", kept()), of("a.py::bad", over(), outcome="failed"), verbosity=-1)
+    assert [line for line in lines if line] == [
+        "1 of 2 tests breaks a limit.",
+        "  kernels  GPU us  test",
+        "tests/a.py",
+        "✗   5 > 4    50.0  bad",
+        "    nvjet 256x128x64 TNT x3, from aten::mm < aten::linear; vectorized_elementwi…",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
+        "2 profiles, 0 taken again, 0 incomplete",
+    ]
+
+
+def test_very_verbose_has_the_kernels_under_each_row_neighbours_as_one() -> None:
+    kernels = [kernel(GELU, "aten::gelu", us=2.5)] * 3
+    one = profile(kernels, [timed("cuda_time", [7.5])], verdicts=(kernels_limit(),))
+    lines = told(of("a.py::t", one), verbosity=2)
+    assert lines[5:7] == [
+        "    GPU time  in launch order",
+        "       7.5us  vectorized_elementwise [gelu] x3, from aten::gelu",
+    ]
+
+
+def test_verbose_has_launches_and_ten_kernels() -> None:
+    kernels = [kernel(f"kernel_{n}", us=1.0) for n in "abcdefghijkl"]
+    one = profile(kernels, [timed("cuda_time", [12.0])], verdicts=(kernels_limit(),))
+    assert rows(told(of("a.py::t", one), verbosity=1))[0] == "kernels launches GPU us test"
+    assert len([x for x in told(of("a.py::t", one), verbosity=1) if " 1 call " in x]) == 10
+    assert len([x for x in told(of("a.py::t", one)) if " 1 call " in x]) == 3
+
+
+# The CPU.
+
+
+def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -> None:
+    verdicts = (
+        kernels_limit(),
+        limit("not judged", "max_syncs", "syncs", why="not applicable on the CPU"),
+    )
+    lines = told(
+        of("a.py::t", profile(MLP, environment=CPU, verdicts=verdicts)),
+        of("a.py::u", profile(MLP[:3], environment=CPU, verdicts=(kernels_limit(),))),
+        skipped=139,
+    )
+    assert lines[:6] == [
+        "2 of 2 tests with a limit keep it, on the CPU: operators, not kernels.",
+        "",
+        "  operators  test",
+        "tests/a.py",
+        "✓         5  t",
+        "✓         3  u",
+    ]
+    words = " ".join(" ".join(lines).split())
+    assert "not judged 139 tests were skipped for want of a GPU; 1 limit (max_syncs) of 1" in words
+    assert "--kernelprof-require-gpu" in words
+
+
+def test_a_run_on_both_has_two_tables_the_gpus_first() -> None:
+    lines = told(
+        of("a.py::cpu", profile(MLP, environment=CPU, verdicts=(kernels_limit(),))),
+        of("a.py::gpu", kept()),
+    )
+    titles = [line.split()[0] for line in lines if line.endswith("  test")]
+    assert titles == ["kernels", "operators"]
+
+
+# Advice and totals.
+
+
+def test_advice_names_the_number_that_it_rests_on() -> None:
+    short = profile(
+        [kernel("k", us=2.0)] * 4,
+        [timed("launch_overhead", [81.7]), timed("latency", [96.0])],
+        bound=Bound("overhead", ""),
+        verdicts=(kernels_limit("kept", 4, 12),),
+    )
+    near = kept(199.4, verdicts=(time_limit("kept", 199.4, 200.0),))
+    lines = told(of("a.py::test_short[1]", short), of("a.py::test_near", near), width=120)
+    assert (
+        "4 kernels in 1 test are shorter than 3us: fuse them or take a CUDA graph, first in "
+        "test_short[1] (81.7us of 96.0us)"
+    ) in " ".join(" ".join(lines).split())
+    assert "near       test_near: 199.4us of max_cuda_time 200.0us" in lines
+    assert "tighten    test_short: max_kernels 12 -> 4" in lines
+
+
+def test_of_many_pieces_of_advice_three_are_told() -> None:
+    loose = kept(verdicts=(kernels_limit("kept", 5, 12),))
+    lines = told(*(of(f"a.py::test_{i}", loose) for i in range(9)))
+    at = next(i for i, line in enumerate(lines) if line.startswith("tighten"))
+    assert lines[at + 3] == "           6 more"
+
+
+def test_why_tests_may_be_missing_is_told() -> None:
+    found = Run((of("a.py::t", kept()),), unfinished=("interrupted",))
+    lines = [plain(line) for line in report_lines(digest_of(found), Style())]
+    assert "unfinished tests may be missing: interrupted" in lines
+
+
+def test_kernels_beyond_those_one_by_one_count_among_the_hottest() -> None:
+    one = profile([], [timed("cuda_time", [90.0])], more_kernels=(KernelGroup("gemm", 9, 90.0),))
+    assert any("gemm   9 calls   90.0us   100 %" in line for line in told(of("a.py::t", one)))
+
+
+# 9: colour.
+
+
+def colours(*tests: Test) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for line in report_lines(digest_of(Run(tests)), Style()):
+        for span in line:
+            if span.colour and span.text.strip():
+                found.setdefault(span.colour, set()).add(span.text)
+    return found
+
+
+def test_green_is_the_verdict_alone_and_only_if_all_is_well() -> None:
+    assert colours(of("a.py::t", kept()))["green"] == {"1 of 1 test with a limit keeps it."}
+    assert "green" not in colours(of("a.py::t", over(), outcome="failed"))
+
+
+def test_red_is_the_mark_and_the_broken_cell() -> None:
+    assert colours(of("a.py::t", over(), outcome="failed"))["red"] == {"✗", "  5 > 4"}

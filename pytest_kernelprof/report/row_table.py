@@ -1,0 +1,157 @@
+"""The table of profiles: under each file its rows, numbers left, the name last, and why below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.digest.folding import name_from
+from pytest_kernelprof.digest.kernel_groups import alike
+from pytest_kernelprof.digest.records import Cause
+from pytest_kernelprof.digest.words import line_words, pair_words
+from pytest_kernelprof.report.cells import columns_of, unit_of
+from pytest_kernelprof.report.name_last import lay_out
+from pytest_kernelprof.report.spans import Span
+from pytest_kernelprof.report.widths import cut_end, right, width_of, wrapped
+from pytest_kernelprof.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_kernelprof.digest.kernel_groups import Alike
+    from pytest_kernelprof.digest.records import FileRows, Row
+    from pytest_kernelprof.report.spans import Colour, Line
+    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.schema.run import Kernel
+
+_INDENT = 4
+_MOST_CAUSES = 3
+_MOST_KERNELS = 40
+
+
+def tables(files: Sequence[FileRows], style: Style, *, marked: bool) -> list[Line]:
+    """A table of the rows that ran on a GPU, and one of those that ran on the CPU; each where
+    there are some.
+
+    Args:
+        marked: whether rows are told apart by signs, as they are where anything has a limit.
+    """
+    lines: list[Line] = []
+    for kind in ("cuda", "cpu"):
+        rows = [r for file in files for r in file.rows if r.profile.environment.kind == kind]
+        if rows:
+            lines += [(), *_table(rows, style, marked=marked)]
+    return lines
+
+
+def _table(rows: Sequence[Row], style: Style, *, marked: bool) -> Iterator[Line]:
+    unit = unit_of(rows, "cuda_time")
+    columns = columns_of(rows, verbose=style.verbosity > 0)
+    names = [
+        style.say(row.name if row.least_us is None else name_from(row, unit.words(row.least_us)))
+        for row in rows
+    ]
+    laid = lay_out(columns, names, style.width, name="test", cut=style.cut)
+    yield (Span(laid.title, "dim"),)
+    file = ""
+    for row, (cells, name) in zip(rows, laid.rows, strict=True):
+        if row.file != file:
+            file = row.file
+            yield from _file_lines(file, style)
+        marks = marked or row.told == "incomplete"
+        sign, colour = style.sign(row.told if marks else None)
+        spans = [Span(sign, colour), Span(" ")]
+        for cell in cells:
+            spans += [Span(cell, "red" if " > " in cell else ""), Span("  ")]
+        yield (*spans, *_name(name[0]))
+        yield from ((Span(" " * laid.indent + more),) for more in name[1:])
+        if marks:
+            yield from _causes(row, laid.gone, style)
+        if style.verbosity > 1:
+            yield from _kernels(row, style)
+
+
+def _file_lines(file: str, style: Style) -> Iterator[Line]:
+    told = style.say(file)
+    if width_of(told) > style.width:
+        yield from ((Span(line, "bold"),) for line in wrapped(told, style.width))
+        return
+    folder, slash, name = told.rpartition("/")
+    yield (Span(folder + slash, "dim"), Span(name, "bold"))
+
+
+def _name(name: str) -> Line:
+    """The name, what stands in brackets dim."""
+    stem, bracket, rest = name.partition("[")
+    return (Span(stem), Span(bracket + rest, "dim")) if bracket else (Span(name),)
+
+
+def _causes(row: Row, gone: frozenset[str], style: Style) -> Iterator[Line]:
+    """Why it is marked, broken values without a column first."""
+    if row.told in ("over", "failed"):
+        for one in row.broken.values():
+            if one.metric in gone:
+                told = " > ".join(pair_words(one.unit, one.measured, one.allowed))
+                yield cause_line(Cause(f"{one.by}: {told}"), style)
+    for cause in row.causes[:_MOST_CAUSES]:
+        if row.told in ("incomplete", "undecided"):  # a sentence that says what to do
+            lines = wrapped(style.say(cause.text), style.width - _INDENT)
+            yield from ((Span(" " * _INDENT + line),) for line in lines)
+        else:
+            yield cause_line(cause, style)
+    left = len(row.causes) - _MOST_CAUSES
+    if left > 0:
+        yield (Span(f"{' ' * _INDENT}and {left} more"),)
+
+
+def cause_line(cause: Cause, style: Style) -> Line:
+    """Why, and where at the right; the cause is cut where both do not fit, unless little would be
+    left of it: then the place goes."""
+    place = style.say(line_words(cause.place)) if cause.place is not None else ""
+    text = style.say(f"{cause.sign} {cause.text}".lstrip())
+    room = style.width - _INDENT
+    if place and width_of(place) + 2 > room // 2:
+        place = ""
+    told = _fitting(text, room - (width_of(place) + 2 if place else 0), style.cut)
+    at = right(place, room - width_of(told)) if place else ""
+    colour: Colour = "red" if cause.sign == "+" else ""
+    return (Span(" " * _INDENT), Span(told, colour), Span(at, "dim"))
+
+
+def _fitting(text: str, room: int, cut: str) -> str:
+    """A cause that fits: what is cut first are the outer operators, then all of them."""
+    for separator in (" < ", ", from "):
+        if width_of(text) > room and text.count(", from ") == 1:
+            text = text.rpartition(separator)[0] or text
+    return cut_end(text, room, cut)
+
+
+def _kernels(row: Row, style: Style) -> Iterator[Line]:
+    """The kernels of a row in launch order, equal neighbours as one."""
+    runs = _runs(row)
+    if not runs:
+        return
+    on_cpu = row.profile.environment.kind == "cpu"
+    yield (Span(f"{' ' * _INDENT}{'CPU' if on_cpu else 'GPU'} time  in launch order", "dim"),)
+    for run in runs[:_MOST_KERNELS]:
+        words = cut_end(style.say(run.words), style.width - _INDENT - 10, style.cut)
+        yield (Span(f"{' ' * _INDENT}{format_time(run.us):>8}  {words}"),)
+    left = row.profile.kernel_count - sum(run.number for run in runs[:_MOST_KERNELS])
+    if left > 0:
+        yield (Span(f"{' ' * _INDENT}{'':8}  and {left} more"),)
+
+
+def _runs(row: Row) -> list[Alike]:
+    """Neighbours that are alike, as one."""
+    kernels = row.profile.kernels
+    runs: list[Alike] = []
+    begin = 0
+    for at in range(1, len(kernels) + 1):
+        same = at < len(kernels) and _of(kernels[at]) == _of(kernels[begin])
+        if not same:
+            runs += alike(kernels[begin:at])
+            begin = at
+    return runs
+
+
+def _of(kernel: Kernel) -> tuple[str, tuple[str, ...], str]:
+    return kernel.short_name, kernel.operators, kernel.source
