@@ -220,11 +220,10 @@ def _changes(
     for hunk in sides.hunks(ordered=ordered):
         for change in hunk.changes:
             if change.old is not None:
-                found.append(LineChange("-", change.old.name, hunk.times))
+                found.append(LineChange("-", change.old.name, hunk.times, at=hunk.new_at))
             if change.new is not None:
-                found.append(
-                    LineChange("+", change.new.name, hunk.times, printable(change.new.source))
-                )
+                line, source = change.new.name, printable(change.new.source)
+                found.append(LineChange("+", line, hunk.times, source, hunk.new_at))
     return tuple(found)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.came import came_since
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import finding_lines
+from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines
 from pytest_kernelprof.report.words import (
     doubt_words,
     footing,
@@ -18,6 +19,7 @@ from pytest_kernelprof.report.words import (
 )
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.digest.came import Came
     from pytest_kernelprof.schema.run import Profile, Verdict
 
 _INDENT = "  "
@@ -34,19 +36,29 @@ def failure_message(profile: Profile) -> str:
     ]
     doubt = doubt_words(profile.conditions)
     unjudged = judged_words(limits_of([profile]))
-    snapshots = [line for one in told if one.snapshot for line in finding_lines(one.snapshot)]
-    diffs = [line for one in told if one.comparison for line in kernel_lines(one.comparison)]
+    came = came_since(profile)
     below = [
         *_origin(profile, told),
-        *snapshots,
-        *diffs,
+        *([] if came else _changes(told)),
         *filter(None, [unjudged]),
-        *_tables(profile),
+        *([f"+ and - against {came.since}"] if came else []),
+        *_tables(profile, came),
     ]
+    below += [ACCEPT] if any(one.snapshot for one in told) else []
     below.append(footing(profile))
-    return "\n".join(
-        [*(verdict_line(verdict, doubt) for verdict in told), *(_INDENT + line for line in below)]
-    )
+    verdicts = [verdict_line(verdict, doubt) for verdict in told]
+    over = sum(one.outcome == "over" for one in told)
+    if over > 1:  # a summary shows this line alone
+        are = "is" if over == 2 else "are"
+        verdicts[0] += f" ({over - 1} more {are} broken)"
+    return "\n".join([*verdicts, *(_INDENT + line for line in below)])
+
+
+def _changes(told: list[Verdict]) -> list[str]:
+    """What came and went, where it cannot be told in the table which of its kernels came."""
+    snapshots = [line for one in told if one.snapshot for line in finding_lines(one.snapshot)]
+    diffs = [line for one in told if one.comparison for line in kernel_lines(one.comparison)]
+    return [*snapshots, *diffs]
 
 
 def _origin(profile: Profile, told: list[Verdict]) -> list[str]:
@@ -61,11 +73,13 @@ def _origin(profile: Profile, told: list[Verdict]) -> list[str]:
     return [", ".join(parts)] if parts else []
 
 
-def _tables(profile: Profile) -> list[str]:
+def _tables(profile: Profile, came: Came | None) -> list[str]:
     """What ran, and what the violated limits are about."""
     width = WIDTH - len(_INDENT)
     over = {verdict.limit for verdict in profile.verdicts if verdict.outcome == "over"}
-    lines = kernel_table(profile, width) if profile.kernels else ["no kernels were launched"]
+    lines = (
+        kernel_table(profile, width, came=came) if profile.kernels else ["no kernels were launched"]
+    )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
         lines += copy_table(profile, width)
     if "max_syncs" in over:

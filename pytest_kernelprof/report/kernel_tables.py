@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.words import chain_words
 from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.digest.came import Came, Gone
+    from pytest_kernelprof.report.cells import Unit
     from pytest_kernelprof.schema.run import Profile
 
 WIDTH = 100
@@ -19,34 +26,128 @@ _NUMBER = Column("#", number=True)
 _CALLER = Column("called by", shrinks=True)
 _LINE = Column("line", shrinks=True, keeps="end")
 _LAST = 5
-"""So many kernels are left at the end of a table whose middle is cut out."""
+"""So many rows are left at the end of a table whose middle is cut out."""
 
 
-def kernel_table(profile: Profile, width: int = WIDTH, *, most: int = 40) -> list[str]:
-    """The lines of a profile's kernel table, the middle cut out where there are many."""
-    on_cpu = profile.environment.kind == "cpu"
+def kernel_table(
+    profile: Profile, width: int = WIDTH, *, most: int = 40, came: Came | None = None
+) -> list[str]:
+    """The lines of a profile's kernels in launch order, equal neighbours as one; of very many what
+    came, what takes most and both ends.
+
+    Args:
+        most: so many lines are told, and how many are left out between.
+        came: what is another since what was before: ``+`` and ``-`` stand at their lines then.
+    """
+    rows = _rows(profile, came)
+    unit = time_unit([row.us for row in rows if row.us is not None])
+    cells = _told(rows, most, unit, short=False)
+    columns = _columns(profile, unit, signed=any(row.sign for row in rows))
+    if sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True)) > width + 2:
+        cells = _told(rows, most, unit, short=True)
+    signed = len(columns) == len(cells[0]) if cells else False
+    return render(columns, cells if signed else [row[1:] for row in cells], width)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Kernels that are alike, next to each other; or one that is gone, without a number."""
+
+    sign: str
+    first: int
+    number: int
+    name: str
+    line: str
+    chain: tuple[str, ...]
+    us: float | None
+
+    @property
+    def at(self) -> str:
+        """``12``, or ``12..13``."""
+        last = self.first + self.number - 1
+        return f"{self.first}..{last}" if self.number > 1 else str(self.first)
+
+
+def _rows(profile: Profile, came: Came | None) -> list[_Row]:
     names = tell_apart(kernel.name for kernel in profile.kernels)
-    rows = [
-        [
-            str(i),
-            names[kernel.name],
-            _chain_words(kernel.operators[on_cpu:]),
-            _line_words(profile, kernel.source),
-            format_time(kernel.duration_us),
-        ]
-        for i, kernel in enumerate(profile.kernels, 1)
-    ]
-    if len(rows) > most:
-        left_out = len(rows) - most
-        rows[most - _LAST : -_LAST] = [["", f"... {left_out} more ...", "", "", ""]]
-    columns = (
-        _NUMBER,
-        Column("operator" if on_cpu else "kernel", shrinks=True, keeps="brackets"),
-        _CALLER if on_cpu else Column("launched by", shrinks=True),
-        _LINE,
-        Column("cpu time" if on_cpu else "cuda time", number=True),
+    positions, gone = (came.positions, came.gone) if came else (frozenset[int](), ())
+    rows: list[_Row] = []
+    for at, kernel in enumerate(profile.kernels):
+        rows += [_gone(one) for one in gone if one.before == at]
+        chain = _called(kernel.operators, kernel.name)
+        line = _line_words(profile, kernel.source)
+        sign = "+" if at in positions else ""
+        row = _Row(sign, at + 1, 1, names[kernel.name], line, chain, kernel.duration_us)
+        before = rows[-1] if rows else None
+        if before is not None and before.first and _is_alike(before, row):
+            us = (before.us or 0.0) + kernel.duration_us
+            rows[-1] = replace(before, number=before.number + 1, us=us)
+        else:
+            rows.append(row)
+    return [*rows, *(_gone(one) for one in gone if one.before is None)]
+
+
+def _is_alike(before: _Row, row: _Row) -> bool:
+    return (before.sign, before.name, before.line, before.chain) == (
+        *(row.sign, row.name, row.line, row.chain),
     )
-    return render(columns, rows, width)
+
+
+def _gone(one: Gone) -> _Row:
+    name = f"{one.name} x{one.times}" if one.times > 1 else one.name
+    return _Row("-", 0, 1, name, "", _called(one.chain, ""), one.us)
+
+
+def _told(rows: Sequence[_Row], most: int, unit: Unit, *, short: bool) -> list[list[str]]:
+    """The cells, with a line for what is left out; ``short``: of chains the innermost alone."""
+    told: list[list[str]] = []
+    kept, left = _kept(rows, most), 0
+    for at, row in enumerate(rows):
+        if at not in kept:
+            left += row.number
+            continue
+        if left:
+            told.append(["", "", "", f"... {left} more ...", "", ""])
+            left = 0
+        told.append(
+            [
+                row.sign,
+                row.at if row.first else "",
+                "" if row.us is None else unit.words(row.us),
+                f"{row.name} x{row.number}" if row.number > 1 else row.name,
+                row.line,
+                " < ".join(row.chain[:1] if short else row.chain) or "-",
+            ]
+        )
+    return told
+
+
+def _kept(rows: Sequence[_Row], most: int) -> set[int]:
+    """Of very many rows those that came or went with a neighbour, the costliest, and both ends."""
+    everything = range(len(rows))
+    if len(rows) <= most:
+        return set(everything)
+    signed = [at for at in everything if rows[at].sign][: most // 2]
+    kept = {near for at in signed for near in (at - 1, at, at + 1)} & set(everything)
+    kept |= set(sorted(everything, key=lambda at: -(rows[at].us or 0.0))[: most // 4])
+    kept |= set(everything[-_LAST:])
+    for at in everything:
+        if len(kept) >= most:
+            break
+        kept.add(at)
+    return kept
+
+
+def _columns(profile: Profile, unit: Unit, *, signed: bool) -> list[Column]:
+    on_cpu = profile.environment.kind == "cpu"
+    columns = [
+        Column("#", number=True),
+        Column(f"{'CPU' if on_cpu else 'GPU'} {unit.name}", number=True),
+        Column("operator" if on_cpu else "kernel", shrinks=True, keeps="brackets"),
+        _LINE,
+        _CALLER if on_cpu else Column("launched by", shrinks=True),
+    ]
+    return [Column(""), *columns] if signed else columns
 
 
 def copy_table(profile: Profile, width: int = WIDTH) -> list[str]:
@@ -82,10 +183,13 @@ def wait_table(profile: Profile, width: int = WIDTH) -> list[str]:
     return render((_NUMBER, Column("waits in", shrinks=True), _CALLER, _LINE), rows, width)
 
 
-def _chain_words(operators: tuple[str, ...]) -> str:
+def _called(operators: tuple[str, ...], own: str) -> tuple[str, ...]:
     """The innermost operator and the outermost, which is mostly the one that the user called."""
-    called = [name for name in operators if not name.startswith("autograd::engine::")]
-    return " < ".join(dict.fromkeys([called[0], called[-1]])) if called else "-"
+    return tuple(filter(None, chain_words(operators, own).split(" < ")))
+
+
+def _chain_words(operators: tuple[str, ...]) -> str:
+    return chain_words(operators) or "-"
 
 
 def _line_words(profile: Profile, source: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 40
 _COMMAND = "pytest --kernelprof-update"
+ACCEPT = f"if that is what you agreed on: {_COMMAND}"
 _SAID: tuple[tuple[TestState, str], ...] = (
     ("held", "held"),
     ("changed", "changed (stale)"),
@@ -36,7 +37,7 @@ def finding_words(finding: Finding) -> str:
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """Which kernels only one side has (``-`` the snapshot, ``+`` the test), and what to do."""
+    """Which kernels only one side has (``-`` the snapshot, ``+`` the test)."""
     rows = [
         (f"{one.sign} {one.kernel}{f'  x{one.times}' if one.times > 1 else ''}", one.source)
         for one in finding.changes
@@ -48,7 +49,7 @@ def finding_lines(finding: Finding) -> list[str]:
     ]
     if len(rows) > MOST_LINES:
         told.append(f"... and {len(rows) - MOST_LINES} more lines")
-    return [*map(printable, told), f"if that is what you agreed on: {_COMMAND}"]
+    return list(map(printable, told))
 
 
 def looser_words(test: str, label: str, changes: Iterable[CountChange]) -> str:

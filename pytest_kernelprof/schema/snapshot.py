@@ -61,12 +61,15 @@ class LineChange(msgspec.Struct, frozen=True, omit_defaults=True):
         kernel: as the snapshot has kernels.
         times: how often.
         source: ``file:line`` of the code that launched it, where known.
+        at: where in the profile the first kernel of its change stands, from 1; 0 where that has
+            none, or no order.
     """
 
     sign: Literal["-", "+"]
     kernel: str
     times: int = 1
     source: str = ""
+    at: int = 0
 
 
 class CountChange(msgspec.Struct, frozen=True):

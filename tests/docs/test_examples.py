@@ -75,7 +75,7 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
 OUTPUT = re.compile(r"^```\n((?:max_|\d+ of ).*?)```", re.DOTALL | re.MULTILINE)
 RESULTS = [
     " ".join(line.split())
-    for name in ("h200-failures.txt", "h200-report.txt")
+    for name in ("h200-messages.txt", "h200-report.txt")
     for line in (ROOT / "benchmarks" / "results" / name).read_text().splitlines()
 ]
 

@@ -32,9 +32,9 @@ def test_show_tells_what_the_test_saw(saved: Path, capsys: pytest.CaptureFixture
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
     lines.fnmatch_lines(
         [
-            "1  aten::mm *aten::matmul *",
-            "2  aten::gelu *",
-            "3  aten::add *",
+            "1 * aten::mm * aten::matmul",
+            "2 * aten::gelu *",
+            "3 * aten::add *",
             "kernels * 3",
             "CPU (*), torch *; complete: compute operators of the CPU, no kernels",
         ]

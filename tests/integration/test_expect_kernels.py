@@ -25,8 +25,8 @@ def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest
         [
             "expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
             "kernel 2 is aten::gelu (aten::gelu), not 'relu'",
-            "  #  operator    called by     line *cpu time",
-            "  1  aten::mm    aten::matmul  test_it.py:5*s",
+            "  #  CPU us  operator    line * called by",
+            "  1 * aten::mm    test_it.py:5 * aten::matmul",
         ]
     )
 

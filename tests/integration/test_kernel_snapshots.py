@@ -72,7 +72,8 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
         [
             "snapshot: kernels 4 > 3",
             "  at test_it.py:9",
-            "  + aten::mul  test_it.py:9",
+            "  + and - against the snapshot",
+            "  + * aten::mul * test_it.py:9 *",
             "  if that is what you agreed on: pytest --kernelprof-update",
         ]
     )

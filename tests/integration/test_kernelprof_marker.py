@@ -108,7 +108,7 @@ def test_it():
     three()
 """
     )
-    result.stdout.fnmatch_lines(["  1  aten::mm *test_it.py:*"])
+    result.stdout.fnmatch_lines(["  1 * aten::mm *test_it.py:*"])
 
 
 def test_alone_it_profiles_and_limits_nothing(run: Run) -> None:

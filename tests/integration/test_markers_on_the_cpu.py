@@ -57,10 +57,10 @@ def test_a_limit_passes_when_kept_and_fails_when_broken(
     result.stdout.fnmatch_lines(
         [
             *(line.replace("[", "[[]") for line in words),
-            "  #  operator    called by     line *cpu time",
-            "  1  aten::mm    aten::matmul  test_it.py:5*s",
-            "  2  aten::gelu  -             test_it.py:5*s",
-            "  3  aten::add   -             test_it.py:5*s",
+            "  #  CPU us  operator    line * called by",
+            "  1 * aten::mm    test_it.py:5 * aten::matmul",
+            "  2 * aten::gelu  test_it.py:5 * -",
+            "  3 * aten::add   test_it.py:5 * -",
             "  CPU (*), torch *; complete: compute operators of the CPU, no kernels",
         ]
     )
@@ -136,7 +136,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_kernels: 3 > 0",
+            "max_kernels: 3 > 0 (1 more is broken)",
             "forbid_kernels: 1 forbidden*",
             "max_kernels: 1 > 0",
         ]

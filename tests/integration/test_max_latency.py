@@ -25,8 +25,8 @@ def test_kept_it_passes_and_broken_it_fails_with_the_interval(result: pytest.Run
     result.stdout.fnmatch_lines(
         [
             "max_latency: *s > 1.00ms (*, 99 % CI *..*us, * rounds*; a second look: *s)",
-            "  #  operator    called by     line *cpu time",
-            "  1  aten::mm    aten::matmul  test_it.py:*s",
+            "  #  CPU us  operator    line * called by",
+            "  1 * aten::mm    test_it.py:* aten::matmul",
         ]
     )
 

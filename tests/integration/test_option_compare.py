@@ -74,7 +74,12 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     result = run(NEW, COMPARE, workers)
     result.assert_outcomes(failed=2, passed=1)
     result.stdout.fnmatch_lines(
-        ["compare: kernels 4 > 3", "  at test_it.py:*", "  3 -> 4 operators*", "  + aten::mul *"]
+        [
+            "compare: kernels 4 > 3",
+            "  at test_it.py:*",
+            "  + and - against the earlier run",
+            "  + * aten::mul *",
+        ]
     )
     result.stdout.fnmatch_lines(
         [

@@ -98,10 +98,10 @@ def test_backward(kernel_profile):
 """
     )
     lines = [line.split() for line in result.outlines if " aten::" in line]
-    assert [line[-2] for line in lines if line[1] == "aten::addmm"] == [
+    assert [line[3] for line in lines if line[2] == "aten::addmm"] == [
         "(test_it.py:10)",
         "test_it.py:17",
     ]
-    assert [line[-2] for line in lines if line[1] == "aten::gelu"] == ["(test_it.py:12)"]
-    assert [line[-2] for line in lines if line[1] == "aten::add"][-1] == "(test_it.py:14)"
+    assert [line[3] for line in lines if line[2] == "aten::gelu"] == ["(test_it.py:12)"]
+    assert [line[3] for line in lines if line[2] == "aten::add"][-1] == "(test_it.py:14)"
     result.stdout.no_fnmatch_line("*line unknown*")

@@ -100,7 +100,7 @@ def test_more_is_more_and_says_which_kernel_of_which_line() -> None:
         CountChange("launches", "count", 5, 6),
     )
     name = "vectorized_elementwise [mul] 5c31 | aten::mul"
-    assert finding.changes == (LineChange("+", name, 1, "mlp.py:31"),)
+    assert finding.changes == (LineChange("+", name, 1, "mlp.py:31", at=6),)
 
 
 def test_one_more_wait_is_more_also_beside_fewer_kernels() -> None:

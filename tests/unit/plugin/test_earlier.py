@@ -79,7 +79,12 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     new = judged(earlier(calls_of(2)), calls_of(3, around("cuda_time", 100)))
     lines = failure_message(new).splitlines()
     assert lines[0] == "compare: kernels 3 > 2, launches 3 > 2"
-    assert any(line.startswith("  + gelu") for line in lines)
+    rows = [" ".join(line.split()) for line in lines]
+    assert "+ and - against the earlier run" in rows
+    assert rows[-3:-1] == [
+        "1..2 20.0 gelu x2 line unknown aten::gelu",
+        "+ 3 10.0 gelu line unknown aten::gelu",
+    ]
 
 
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:

@@ -31,13 +31,19 @@ def message(of: Profile, place: Place | None = None, **limits: Any) -> list[str]
 def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
     kernels = [msgspec.structs.replace(one, source="src/mlp.py:31") for one in MLP]
     lines = message(profile(kernels), max_kernels=1, max_launches=4)
-    assert lines[0] == "max_kernels: 5 > 1"
+    assert lines[0] == "max_kernels: 5 > 1 (1 more is broken)"
     assert lines[1] == "max_launches: 5 > 4"
-    assert lines[2].split() == ["#", "kernel", "launched", "by", "line", "cuda", "time"]
+    assert lines[2].split() == ["#", "GPU", "us", "kernel", "line", "launched", "by"]
     assert all("mlp.py:31" in line for line in lines[3:8])
     place = "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0"
     assert lines[8] == f"  {place}; complete: 10/10 launches matched in 2 rounds"
     assert len(lines) == 9
+
+
+def test_the_first_line_says_how_many_more_are_broken_since_a_summary_shows_it_alone() -> None:
+    assert message(mlp(), max_kernels=1)[0] == "max_kernels: 5 > 1"
+    lines = message(mlp(), max_kernels=1, max_launches=4, forbid_kernels="gelu")
+    assert lines[0] == "max_kernels: 5 > 1 (2 more are broken)"
 
 
 def test_a_kept_limit_is_not_told() -> None:

@@ -6,8 +6,9 @@ import re
 
 import msgspec
 import pytest
-from records import CPU, MLP, kernel, mlp, profile
+from records import CPU, MLP, MUL, kernel, mlp, profile
 
+from pytest_kernelprof.digest.came import Came, Gone
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.schema.run import Copy, Place, Profile, Wait
 
@@ -22,8 +23,8 @@ def words(line: str) -> str:
 def test_a_kernel_is_told_with_caller_line_and_time() -> None:
     one = kernel("void ns::gelu<4>(int)", "aten::gelu", us=12.5, source="src/mlp.py:31")
     assert [words(line) for line in kernel_table(profile([one]))] == [
-        "# kernel launched by line cuda time",
-        "1 gelu aten::gelu mlp.py:31 12.5us",
+        "# GPU us kernel line launched by",
+        "1 12.5 gelu mlp.py:31 aten::gelu",
     ]
 
 
@@ -33,7 +34,7 @@ def test_a_chain_is_told_by_its_innermost_and_its_outermost_operator() -> None:
 
 def test_the_autograd_engine_called_nothing() -> None:
     one = kernel("k", "aten::mm", "autograd::engine::evaluate_function: MmBackward0")
-    assert words(kernel_table(profile([one]))[1]) == "1 k aten::mm line unknown 10.0us"
+    assert words(kernel_table(profile([one]))[1]) == "1 10.0 k line unknown aten::mm"
 
 
 def test_where_the_line_is_unknown_that_of_the_call_stands_in_parentheses() -> None:
@@ -51,29 +52,69 @@ def test_where_the_line_is_unknown_that_of_the_call_stands_in_parentheses() -> N
 
 
 def test_what_no_operator_launched_says_so() -> None:
-    assert words(kernel_table(profile([kernel("k")]))[1]) == "1 k - line unknown 10.0us"
+    assert words(kernel_table(profile([kernel("k")]))[1]) == "1 10.0 k line unknown -"
 
 
 def test_on_the_cpu_operators_are_told_with_what_called_them() -> None:
     one = kernel("aten::mm", "aten::mm", "aten::linear")
     assert [words(line) for line in kernel_table(profile([one], environment=CPU))] == [
-        "# operator called by line cpu time",
-        "1 aten::mm aten::linear line unknown 10.0us",
+        "# CPU us operator line called by",
+        "1 10.0 aten::mm line unknown aten::linear",
     ]
 
 
 def test_two_kernels_of_one_short_name_are_told_apart() -> None:
     kinds = [kernel(f"void at::native::reduce_kernel<{kind}>(int)") for kind in ("int", "long")]
-    names = [words(line).split(" - ")[0] for line in kernel_table(profile([*kinds, kinds[0]]))[1:]]
-    assert names == ["1 reduce int", "2 reduce long", "3 reduce int"]
+    rows = [words(line) for line in kernel_table(profile([*kinds, kinds[0]]))[1:]]
+    assert rows == [
+        f"{i} 10.0 reduce {k} line unknown -" for i, k in enumerate(["int", "long", "int"], 1)
+    ]
 
 
-def test_a_long_table_keeps_its_ends() -> None:
-    lines = kernel_table(profile([kernel(f"k{i}") for i in range(100)]), 100, most=20)
-    assert len(lines) == 1 + 20 + 1
-    assert [line.split()[1] for line in lines[1:16]] == [f"k{i}" for i in range(15)]
-    assert "... 80 more ..." in lines[16]
-    assert [line.split()[1] for line in lines[17:]] == [f"k{i}" for i in range(95, 100)]
+def test_equal_neighbours_are_one_row() -> None:
+    again = [kernel(MUL, "aten::mul", us=36.0)] * 2
+    rows = [words(line) for line in kernel_table(profile([*MLP[:2], *again]))[1:]]
+    assert rows[1:] == [
+        "2 10.0 vectorized_elementwise [gelu] line unknown aten::gelu",
+        "3..4 72.0 vectorized_elementwise [mul] x2 line unknown aten::mul",
+    ]
+
+
+def test_a_long_table_keeps_its_ends_and_what_takes_most() -> None:
+    kernels = [kernel(f"k{i}", us=500.0 if i == 50 else 1.0) for i in range(100)]
+    lines = kernel_table(profile(kernels), 100, most=20)
+    names = [words(line).split()[2] for line in lines[1:]]
+    assert names[0] == "k0"
+    assert "k50" in names
+    assert names[-5:] == [f"k{i}" for i in range(95, 100)]
+    left = [int(line.split("...")[1].split()[0]) for line in lines if "more ..." in line]
+    assert len(lines) - 1 - len(left) + sum(left) == 100
+    assert len(lines) - 1 - len(left) == 20
+
+
+def test_what_came_and_went_is_marked_at_its_line() -> None:
+    gone = Gone("gelu", ("aten::gelu",), before=3, us=5.0)
+    lost = Gone("silu", (), before=None, times=2)
+    came = Came("the snapshot", frozenset({3}), (gone, lost))
+    rows = [words(line) for line in kernel_table(mlp(), came=came)]
+    assert rows[0] == "# GPU us kernel line launched by"
+    assert rows[4:6] == [
+        "- 5.0 gelu aten::gelu",
+        "+ 4 10.0 vectorized_elementwise [mul] line unknown aten::mul",
+    ]
+    assert rows[-1] == "- silu x2 -"
+
+
+def test_of_a_long_table_what_came_stays_with_its_neighbours() -> None:
+    kernels = [kernel(f"k{i}") for i in range(100)]
+    came = Came("the snapshot", frozenset({60}))
+    names = [words(line) for line in kernel_table(profile(kernels), most=20, came=came)]
+    assert [any(f" k{i} " in name for name in names) for i in (59, 60, 61)] == [True] * 3
+
+
+def test_the_outer_operators_are_cut_first() -> None:
+    long = kernel("k" * 60, "aten::mm", "aten::a_rather_long_name_of_an_operator", source="a.py:1")
+    assert words(kernel_table(profile([long]))[1]).endswith("a.py:1 aten::mm")
 
 
 def test_a_copy_is_told_with_its_size() -> None:
