@@ -115,7 +115,8 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
             report.kernelprof_error = True  # type: ignore[attr-defined]
     if not isinstance(error, _OURS) or not report.failed:
         return
-    words = str(error) if isinstance(error, LimitExceeded) else f"{type(error).__name__}: {error}"
+    says_all = isinstance(error, LimitExceeded) or type(error) is IncompleteProfile
+    words = str(error) if says_all else f"{type(error).__name__}: {error}"
     if _by_a_hook(error):
         path, line = _place(item, error)
         crash = ReprFileLocation(path, line, words)

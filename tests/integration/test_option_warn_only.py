@@ -44,7 +44,7 @@ def test_broken_limits_are_warnings_and_the_rest_stays(
     text = result.stdout.str()
     assert text.count("KernelprofWarning: max_kernels: 3 > 1") == 3
     assert text.count("KernelprofWarning: min_speedup") == 1
-    assert "IncompleteProfile: max_kernels was not judged" in text
+    assert "max_kernels was not judged" in text
     run(TESTS).assert_outcomes(passed=1, failed=5, errors=2)
 
 
@@ -56,7 +56,7 @@ def test_a_broken_snapshot_is_told_at_the_end_too(run: Callable[..., pytest.RunR
     result.stdout.fnmatch_lines(
         [
             "*KernelprofWarning: snapshot: kernels 4 > 3",
-            "*+ aten::mul*test_it.py:6",
+            "*+ *aten::mul*test_it.py:6*",
             "snapshots: 1 over: pytest --kernelprof-update",
         ]
     )

@@ -100,7 +100,7 @@ def test_the_short_summary_begins_with_what_is_wrong(run: Run) -> None:
         [
             "FAILED test_it.py::test_of_a_rather_long_name - max_kernels: 3 > 1",
             "FAILED test_it.py::test_a_promise_of_a_long_name - min_speedup(1000): *",
-            "ERROR test_it.py::test_error_of_a_rather_long_name - IncompleteProfile: max_*",
+            "ERROR test_it.py::test_error_of_a_rather_long_name - max_*",
             "ERROR test_it.py::test_malformed_of_a_long_name - MarkerError: max_kernels: *",
             "ERROR test_it.py::test_unknown_of_a_long_name - MarkerError: unknown limit*",
         ]
@@ -122,7 +122,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
         [
             f"*crash */test_it.py:{line['over']}: max_kernels: 3 > 1",
             f"*crash */test_it.py:{line['promise']}: min_speedup(1000): *",
-            f"*crash */test_it.py:{line['error'] - 1}: IncompleteProfile: max_latency*",
+            f"*crash */test_it.py:{line['error'] - 1}: max_latency*",
             f"*crash */test_it.py:{line['error'] + 2}: MarkerError: max_kernels: *",
             f"*crash */test_it.py:{line['unknown']}: MarkerError: unknown limit 'max_kernel' "
             "(max_kernels was probably meant)*",
