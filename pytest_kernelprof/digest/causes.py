@@ -43,9 +43,8 @@ def causes_of(
         return (_incomplete(profile),)
     if told == "undecided":
         return tuple(_undecided(one, profile) for one in profile.verdicts if _is(one, "undecided"))
-    worse = against if against is not None and against.is_worse else None
-    if told == "over" or (told == "failed" and worse is not None):
-        return _over(profile, worse)
+    if told == "over":
+        return _over(profile, against if against is not None and against.is_worse else None)
     if told in ("failed", "error"):
         return (Cause("its test failed, though not by a limit"),)
     return ()
@@ -57,7 +56,7 @@ def _is(verdict: Verdict, outcome: Told) -> bool:
 
 def _over(profile: Profile, against: Compared | None) -> tuple[Cause, ...]:
     over = [one for one in profile.verdicts if _is(one, "over")]
-    changes = _changes(over, against)
+    changes = (*_changes(over, against), *_slower(against))
     named = {"snapshot", "compare"}
     if changes:  # they say which kernels, so the limits on kernels need not
         named |= {one.limit for one in over if one.metric in (*_BY_WHAT_LAUNCHED, "cuda_time")}
@@ -76,6 +75,16 @@ def _changes(over: Sequence[Verdict], against: Compared | None) -> tuple[Cause, 
         if found:
             return found
     return ()
+
+
+def _slower(against: Compared | None) -> tuple[Cause, ...]:
+    """How much longer it takes than in a revision, where that is what is worse."""
+    timing = against.timing if against is not None and against.is_timed("worse") else None
+    if timing is None:
+        return ()
+    times = f"{format_time(timing.old_us)} -> {format_time(timing.new_us)}"
+    pairs = f"{timing.agreeing} of {count_words(len(timing.pairs), 'pair')}"
+    return (Cause(f"GPU time {times}, {(timing.ratio - 1) * 100:+.1f} % in {pairs}"),)
 
 
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:

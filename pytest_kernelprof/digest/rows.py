@@ -33,7 +33,9 @@ def rows_of(run: Run) -> tuple[Row, ...]:
 def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> Iterable[Row]:
     file, name = parts_of(test.id)
     for number, profile in enumerate(test.profiles):
-        told, compared = told_of(test, profile), against.get((test.id, profile.label))
+        compared = against.get((test.id, profile.label))
+        worse = compared is not None and compared.is_worse and test.outcome == "failed"
+        told = "over" if worse else told_of(test, profile)
         yield Row(
             test=test.id,
             file=file,
@@ -41,7 +43,7 @@ def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> It
             number=number,
             told=told,
             profile=profile,
-            broken=broken_cells(profile, compared if told in ("over", "failed") else None),
+            broken=broken_cells(profile, compared if worse else None),
             causes=causes_of(profile, told, compared),
         )
 

@@ -35,7 +35,7 @@ def counts_of(rows: Sequence[Row]) -> Counts:
     for row in rows:
         if row.test not in worst or severity(row.told) < severity(worst[row.test]):
             worst[row.test] = row.told
-        if row.profile.verdicts or row.broken:
+        if row.profile.verdicts or row.told == "over":  # by a revision, too
             limited.add(row.test)
     told = Counter(one for one in worst.values() if one is not None)
     on_cpu = bool(rows) and all(row.profile.environment.kind == "cpu" for row in rows)

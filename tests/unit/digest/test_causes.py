@@ -30,6 +30,7 @@ from pytest_kernelprof.schema.run import (
     Test,
     Wait,
 )
+from pytest_kernelprof.schema.turns import TimedPair, Timing
 
 
 def broken(of: Profile, **limits: object) -> list[Cause]:
@@ -132,6 +133,20 @@ def test_a_revision_says_what_came_and_its_numbers_stand_in_the_cells() -> None:
         (6, 5, "against")
     ]
     assert [(one.sign, one.place) for one in row.causes] == [("+", Place("mlp.py", 43))]
+
+
+def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() -> None:
+    pair = TimedPair("candidate", 1.08, 4, 100.0, 108.0)
+    timing = Timing("worse", ratio=1.08, pairs=(pair,) * 4, agreeing=4, old_us=100.0, new_us=108.0)
+    compared = Compared("", diff_profiles(mlp(), mlp()), timing=timing)
+    found = RevisionComparison("main", tests=(AgainstTest("t.py::t", "worse", "", (compared,)),))
+    digest = digest_of(Run((Test("t.py::t", (mlp(),), outcome="failed"),), against=found))
+    (row,) = digest.rows
+    assert row.told == "over"
+    assert [one.text for one in row.causes] == [
+        "GPU time 100.0us -> 108.0us, +8.0 % in 4 of 4 pairs"
+    ]
+    assert digest.sentence == "1 of 1 test breaks a limit."
 
 
 @pytest.mark.parametrize("name", NAMES)
