@@ -52,6 +52,11 @@ class Kind(NamedTuple):
     read: Callable[[str], object] = str
 
 
+def flag_of(name: str) -> str:
+    """An option on the command line, by its name."""
+    return "--kernelprof-" + name.replace("_", "-")
+
+
 class Option(NamedTuple):
     """One option, an ini key wherever else it may be said.
 
@@ -81,7 +86,7 @@ class Option(NamedTuple):
     @property
     def flag(self) -> str:
         """The option on the command line."""
-        return "--kernelprof-" + self.name.replace("_", "-")
+        return flag_of(self.name)
 
     @property
     def key(self) -> str:
@@ -158,6 +163,7 @@ def _globs(value: object) -> tuple[str, ...]:
 
 _FLAG = Kind("bool", "true or false", _switch)
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
+_RUN_FILE = Kind("string", "a file", _path)
 _COUNT = Kind("int", whole_number_words(), whole_number, _digits)
 _GLOBS = Kind(
     "linelist", "globs below the root folder, one a line, for example src/*/_version.py", _globs
@@ -254,7 +260,7 @@ OPTIONS = (
     ),
     Option(
         "json",
-        Kind("string", "a file", _path),
+        _RUN_FILE,
         "write all that the run took into this file, as JSON",
         metavar="PATH",
     ),
@@ -361,6 +367,7 @@ OPTIONS = (
     ),
 )
 
+_RUN_FILES = tuple(option.name for option in OPTIONS if option.kind is _RUN_FILE)
 _MARKED = {option.name: option.marked for option in OPTIONS if option.marked}
 _EXAMPLES = (f"{option.name}={option.example}" for option in OPTIONS if option.marked)
 OPTIONS_FORM = f"{OPTIONS_MARKER}({', '.join(_EXAMPLES)})"
@@ -403,6 +410,11 @@ class Settings(NamedTuple):
     lock_timeout: float
     spread_workers: bool
 
+    @property
+    def run_files(self) -> dict[str, str]:
+        """The files that are made of the run as it ends: the path by the option that asks."""
+        return {name: getattr(self, name) for name in _RUN_FILES if getattr(self, name)}
+
 
 class Options(NamedTuple):
     """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
@@ -442,14 +454,9 @@ def read_settings(config: pytest.Config) -> Settings:
 def of_a_reference(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
+    files: dict[str, Any] = dict.fromkeys((*_RUN_FILES, "trace_dir"))
     return settings._replace(
-        report=False,
-        report_all=False,
-        json=None,
-        compare=None,
-        trace_dir=None,
-        only=False,
-        undecided="pass",
+        report=False, report_all=False, compare=None, only=False, undecided="pass", **files
     )
 
 

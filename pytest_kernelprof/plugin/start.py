@@ -88,11 +88,11 @@ def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
 
 def _register_readers_of_the_run(config: pytest.Config, collector: Collector) -> None:
     """Those who want all of it as it ends."""
-    path = config.stash[SETTINGS].json
-    if path:
-        from pytest_kernelprof.plugin.run_document import RunDocument
+    asked = config.stash[SETTINGS].run_files
+    if asked:
+        from pytest_kernelprof.plugin.run_files import RunFiles
 
-        config.pluginmanager.register(RunDocument(config, path), "kernelprof-run-document")
+        config.pluginmanager.register(RunFiles(config, asked), "kernelprof-run-files")
     if is_hooked(config) or is_shown(config):
         config.pluginmanager.register(RunRecord(config, collector), RUN_RECORD)
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import reprlib
+import stat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -123,9 +124,15 @@ def text(words: str) -> str:
 def why_no_target(path: str | os.PathLike[str]) -> str:
     """Why a file cannot be put there, as far as what is there tells; empty where it can."""
     where = os.path.realpath(path)
-    if os.path.isdir(where):
+    try:
+        mode = os.stat(where).st_mode
+    except FileNotFoundError:
+        return ""
+    except OSError as error:  # too long a name, a file in the place of a folder
+        return error.strerror or str(error)
+    if stat.S_ISDIR(mode):
         return "it is a folder"
-    return "it is no regular file" if os.path.exists(where) and not os.path.isfile(where) else ""
+    return "" if stat.S_ISREG(mode) else "it is no regular file"
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

@@ -1,0 +1,61 @@
+"""The files that a run is told as: one table, of which the options and the commands make use."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_kernelprof.report.traces import why_unwritable
+from pytest_kernelprof.schema import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_kernelprof.schema.run import Run
+
+
+class Content(NamedTuple):
+    """What is in a file, and a few words on how much that is."""
+
+    data: bytes
+    words: str
+
+
+# Each loads what it is made with when it is asked for: of most runs no file is made.
+def _json(run: Run) -> Content:
+    from pytest_kernelprof.schema.packing import pack
+
+    profiles = sum(len(test.profiles) for test in run.tests)
+    return Content(codec.encode(pack(run)), f"tests {len(run.tests)}, profiles {profiles}")
+
+
+FORMS: Mapping[str, Callable[[Run], Content]] = {"json": _json}
+"""How a run is made a file, by the name of the option that asks for it."""
+
+
+def why_no_file(path: str) -> str:
+    """Why nothing can be written to a path, as far as that can be known before; empty where it
+    can. Its folder is made if it is not there."""
+    if not os.path.basename(path):
+        return "it names a folder"
+    try:
+        return why_unwritable(os.path.dirname(os.path.realpath(path))) or codec.why_no_target(path)
+    except ValueError as error:  # a NUL
+        return str(error)
+
+
+def write_file(path: str, form: str, run: Run) -> str:
+    """Write a run as a file that is whole or not there.
+
+    Args:
+        form: a key of ``FORMS``.
+
+    Returns:
+        How much is in it, in words.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    content = FORMS[form](run)
+    codec.write_atomically(path, content.data)
+    return content.words

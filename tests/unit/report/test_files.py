@@ -1,0 +1,47 @@
+"""The files that a run is told as: what can be known of a path before, and what is written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelprof.report.files import why_no_file, write_file
+from pytest_kernelprof.schema.run import Run
+
+
+def test_a_path_in_a_new_folder_is_fine(tmp_path: Path) -> None:
+    assert why_no_file(str(tmp_path / "new" / "run.json")) == ""
+    assert (tmp_path / "new").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("folder", "it is a folder"),
+        ("folder/", "it names a folder"),
+        ("later/", "it names a folder"),
+        ("file/run.json", "File exists"),
+        ("x" * 300, "File name too long"),
+        ("nul\0.json", "null"),
+        ("to_nowhere", "Permission denied|No such file|Read-only|Operation not permitted"),
+        ("loop", "Too many levels of symbolic links"),
+    ],
+)
+def test_what_can_be_known_before_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").touch()
+    Path("to_nowhere").symlink_to("/proc/not_there/run.json")
+    Path("loop").symlink_to("loop")
+    assert re.search(why, why_no_file(path))
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    assert write_file(str(path), "json", Run()) == "tests 0, profiles 0"
+    assert path.read_bytes().startswith(b"{")
+    assert list(tmp_path.iterdir()) == [path]
