@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Metric, Place
+    from pytest_kernelprof.schema.run import Place
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
 
 _FIXTURE = "kernel_benchmark"
-_SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
 
 _clock = pytest.StashKey["Clock"]()
 
@@ -281,6 +280,7 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
     could not be had here. ``cupti_ratio`` is what an attached CUPTI costs the host's launches, as a
     ratio: host times hold that share, those of timer "wall" too.
     """
+    from pytest_kernelprof.report.benchmark_json import named_with_unit
     from pytest_kernelprof.report.words import place_words
 
     return {
@@ -288,19 +288,11 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
         "device_kind": profile.device_kind,
         "place": place_words(profile.environment),
         "complete": profile.integrity.complete,
-        **dict(_named_with_unit(metric) for metric in profile.metrics.values()),
+        **dict(named_with_unit(metric) for metric in profile.metrics.values()),
         "cupti_ratio": profile.record.cupti_ratio,
         "bound": profile.bound.verdict,
         "bound_reason": profile.bound.reason,
     }
-
-
-def _named_with_unit(metric: Metric) -> tuple[str, int | float | None]:
-    suffix = _SUFFIXES[metric.unit]
-    name = metric.name if metric.name.endswith(suffix) else metric.name + suffix
-    if metric.value is None:
-        return name, None
-    return name, float(metric.value) if metric.unit == "us" else int(metric.value)
 
 
 class Bridge:

@@ -1,4 +1,4 @@
-"""``--kernelprof-json`` and the other files that are made of the run as it ends, however it ends."""
+"""``--kernelprof-json`` and other files that are made of the run as it ends, however it ends."""
 
 from __future__ import annotations
 

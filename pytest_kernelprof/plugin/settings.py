@@ -265,6 +265,12 @@ OPTIONS = (
         metavar="PATH",
     ),
     Option(
+        "benchmark_json",
+        _RUN_FILE,
+        "write the times of the run into this file, in pytest-benchmark's JSON, for trackers",
+        metavar="PATH",
+    ),
+    Option(
         "against",
         Kind("string", "a revision or a folder", _path),
         "run each test on the code of a git revision (main, HEAD~1, merge-base:main) or of another "
@@ -394,6 +400,7 @@ class Settings(NamedTuple):
     warn_only: bool
     trace_dir: str | None
     json: str | None
+    benchmark_json: str | None
     against: str | None
     against_timeout: float
     against_exact: bool

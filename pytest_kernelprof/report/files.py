@@ -29,7 +29,19 @@ def _json(run: Run) -> Content:
     return Content(codec.encode(pack(run)), f"tests {len(run.tests)}, profiles {profiles}")
 
 
-FORMS: Mapping[str, Callable[[Run], Content]] = {"json": _json}
+def _benchmark_json(run: Run) -> Content:
+    import json
+
+    from pytest_kernelprof.report.benchmark_json import benchmarks_of
+
+    found = benchmarks_of(run)
+    counts = {"benchmarks": len(found.document["benchmarks"])}
+    counts.update({f"left out {why}": count for why, count in found.left_out.items()})
+    words = ", ".join(f"{what} {count}" for what, count in counts.items())
+    return Content(json.dumps(found.document, indent=1, allow_nan=False).encode(), words)
+
+
+FORMS: Mapping[str, Callable[[Run], Content]] = {"json": _json, "benchmark_json": _benchmark_json}
 """How a run is made a file, by the name of the option that asks for it."""
 
 
