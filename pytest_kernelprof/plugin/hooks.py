@@ -25,6 +25,7 @@ from pytest_kernelprof.plugin.marks import (
     note_defaults,
     refuse_marks_in_vain,
 )
+from pytest_kernelprof.plugin.properties import forget_properties
 from pytest_kernelprof.plugin.pytest_fixtures import (
     kernel_benchmark as kernel_benchmark,  # where pytest looks for them
 )
@@ -109,6 +110,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         del item.stash[TEST]
     if SHEET in item.stash:
         del item.stash[SHEET]
+    forget_properties(item)
     if not concerns_us(item):
         return
     # A malformed marker is an error of this test, before its fixtures run.

@@ -12,6 +12,7 @@ from pytest_kernelprof.plugin.concerns import is_reported
 from pytest_kernelprof.plugin.devices import device_of, device_to_look_at
 from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, TAKEN, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import known_marks
+from pytest_kernelprof.plugin.properties import tell_properties
 from pytest_kernelprof.plugin.pytest_fixtures import begin_test
 from pytest_kernelprof.plugin.sheets import is_judged
 
@@ -154,6 +155,7 @@ def _note_taken(item: pytest.Item) -> None:
     """Keep what the test took for its report, where anybody reads it."""
     if TEST not in item.stash:
         return
+    tell_properties(item, item.stash[TEST].ledger.judged())
     taken = item.stash[TEST].ledger.report(item.nodeid)
     if taken is not None and (is_reported(item.config) or _any_unjudged(taken)):
         item.stash.setdefault(TAKEN, []).append(taken)

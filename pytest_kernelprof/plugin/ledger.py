@@ -359,6 +359,10 @@ class Ledger:
         profiles = tuple(self._judged(entry) for entry in new)
         return run.Test(test, profiles, tuple(record() for record in comparisons))
 
+    def judged(self) -> tuple[run.Profile, ...]:
+        """All that were taken, with their verdicts."""
+        return tuple(map(self._judged, self._entries))
+
     def _unmeasured(self, asked: Asked) -> Unmeasured:
         limits = [*self._limits_with(asked.own), *(self.comparing if asked.compares else ())]
         names = (asked.instead,) if asked.instead else _names(limits)

@@ -1,0 +1,50 @@
+"""What JUnit files say of a test, as properties: flat, few, and none that is not known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.schema.run import OUTCOMES
+from pytest_kernelprof.units import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_kernelprof.schema.run import Profile
+
+# Of each property the metric, and what several profiles make of it.
+_NUMBERS: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
+    "kernels": ("kernels", sum),
+    "cuda_time_us": ("cuda_time", sum),
+    "latency_us": ("latency", sum),
+    "syncs": ("syncs", sum),
+    "peak_memory_bytes": ("peak_memory", max),
+}
+
+
+def properties_of(profiles: Sequence[Profile]) -> list[tuple[str, str | int | float]]:
+    """Names and values, eight at most: the worst outcome of all limits, then numbers of the test's
+    profiles together, one call of each. A number that one of them does not have is not there."""
+    if not profiles:
+        return []
+    devices = dict.fromkeys(profile.environment.device for profile in profiles)
+    found: dict[str, str | int | float] = {"verdict": _verdict(profiles)}
+    for name, (metric, together) in _NUMBERS.items():
+        values = [_value(profile, metric) for profile in profiles]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            number = together(known)
+            found[name] = round(number, 3) if name.endswith("_us") else int(number)
+    found["profiles"] = len(profiles)
+    found["device"] = printable(", ".join(devices))
+    return list(found.items())
+
+
+def _verdict(profiles: Sequence[Profile]) -> str:
+    outcomes = {profile.outcome for profile in profiles}
+    return next((outcome for outcome in OUTCOMES if outcome in outcomes), "no limit")
+
+
+def _value(profile: Profile, metric: str) -> float | None:
+    found = profile.metrics.get(metric)
+    return None if found is None or not profile.integrity.complete else found.value
