@@ -265,6 +265,12 @@ OPTIONS = (
         metavar="PATH",
     ),
     Option(
+        "markdown",
+        _RUN_FILE,
+        "write what the run says into this file, as Markdown for a pull request",
+        metavar="PATH",
+    ),
+    Option(
         "benchmark_json",
         _RUN_FILE,
         "write the times of the run into this file, in pytest-benchmark's JSON, for trackers",
@@ -400,6 +406,7 @@ class Settings(NamedTuple):
     warn_only: bool
     trace_dir: str | None
     json: str | None
+    markdown: str | None
     benchmark_json: str | None
     against: str | None
     against_timeout: float

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.report.traces import why_unwritable
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +42,18 @@ def _benchmark_json(run: Run) -> Content:
     return Content(json.dumps(found.document, indent=1, allow_nan=False).encode(), words)
 
 
-FORMS: Mapping[str, Callable[[Run], Content]] = {"json": _json, "benchmark_json": _benchmark_json}
+def _markdown(run: Run) -> Content:
+    from pytest_kernelprof.report.markdown import markdown_of
+
+    data = markdown_of(run).encode()
+    return Content(data, format_bytes(len(data)))
+
+
+FORMS: Mapping[str, Callable[[Run], Content]] = {
+    "json": _json,
+    "markdown": _markdown,
+    "benchmark_json": _benchmark_json,
+}
 """How a run is made a file, by the name of the option that asks for it."""
 
 

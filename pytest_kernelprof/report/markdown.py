@@ -1,0 +1,271 @@
+"""A run as GitHub's Markdown: the verdict, what is broken and why, what changed; details folded."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_kernelprof.digest.changes import changes_of, percent_words
+from pytest_kernelprof.digest.findings import Found, findings_of, wrong_with
+from pytest_kernelprof.digest.ids import parts_of
+from pytest_kernelprof.digest.marks import severity
+from pytest_kernelprof.digest.trust import integrity_line
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.digest.words import count_words, line_words
+from pytest_kernelprof.report.against import timing_words
+from pytest_kernelprof.report.comparison import comparison_line
+from pytest_kernelprof.report.diff import diff_lines
+from pytest_kernelprof.report.gfm import code, details, fence, row, tag_text, text
+from pytest_kernelprof.report.kernel_tables import kernel_table
+from pytest_kernelprof.report.runs import kernel_lines
+from pytest_kernelprof.report.snapshots import finding_lines, last_line
+from pytest_kernelprof.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.digest.changes import Change, Changes
+    from pytest_kernelprof.digest.marks import Told
+    from pytest_kernelprof.digest.records import Digest, Row
+    from pytest_kernelprof.schema.against import Compared
+    from pytest_kernelprof.schema.run import Profile, Run
+    from pytest_kernelprof.schema.runs import ProfileComparison
+    from pytest_kernelprof.schema.snapshot import Finding
+
+LIMIT = 200_000
+"""So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
+
+_BROKEN, _DOUBTED, _WELL = "❌", "⚠️", "✅"
+_MARKS: Mapping[Told, str] = {
+    **dict.fromkeys(("over", "failed", "error"), _BROKEN),
+    **dict.fromkeys(("incomplete", "undecided"), _DOUBTED),
+}
+_MOST_CAUSES = 3
+_FOR_THE_CUT = 400
+_TITLES = [row("", "test", "limit", "measured", "allowed", "cause"), "|:-:|---|---|--:|--:|---|"]
+_CHANGE_TITLES = [row("test", "kernels", "GPU time", "by pairs"), "|---|--:|--:|--:|"]
+
+
+class _Body(NamedTuple):
+    """What can be cut, each from its end, in the order of their weight.
+
+    Attributes:
+        rows: lines of the table. worse, others: of the table of changes.
+        details: what makes the lines of each.
+    """
+
+    rows: list[str]
+    worse: list[str]
+    details: list[Callable[[], list[str]]]
+    others: list[str]
+
+
+def markdown_of(run: Run, limit: int = LIMIT) -> str:
+    """The whole file; where nothing is broken and nothing changed, two lines.
+
+    Args:
+        limit: so many bytes at most. What matters least is cut: of what changed, what did not get
+            worse, then details and rows from the least bad upward. A line says how much.
+    """
+    digest, changes = digest_of(run), changes_of(run)
+    marked = _marked(digest)
+    compared = _of_comparisons(run)
+    marks = [_MARKS[one.told] for one in marked if one.told] + [mark for mark, _ in compared]
+    foot = f"<sub>{' · '.join(map(text, (*digest.places, integrity_line(digest.trust))))}</sub>"
+    head = [f"### {_worst(marks, digest)} {text(digest.sentence.removesuffix('.'))}", ""]
+    first = " ".join(_sentences(run, digest, changes))
+    if not marks and not (changes and changes.rows) and not digest.unfinished:
+        return "\n".join([*head, f"{first} {foot}", ""])
+    changed = changes.rows if changes is not None else ()
+    body = _Body(
+        rows=[*(line for one in marked for line in _rows(one)), *(line for _, line in compared)],
+        worse=[_change_row(one) for one in changed if one.result == "worse"],
+        details=_details(marked, run),
+        others=[_change_row(one) for one in changed if one.result != "worse"],
+    )
+    head += [first, ""]
+    room = limit - sum(map(_size, (*head, foot))) - _FOR_THE_CUT
+    return "\n".join([*head, *_fitted(body, changes, room), foot, ""])
+
+
+def _marked(digest: Digest) -> list[Row]:
+    """The rows that somebody should look at, in the order of the terminal, but worst first over
+    all files."""
+    rows = [one for file in digest.files for one in file.rows if one.told in _MARKS]
+    return sorted(rows, key=lambda one: severity(one.told))
+
+
+def _worst(marks: Sequence[str], digest: Digest) -> str:
+    if _BROKEN in marks:
+        return _BROKEN
+    return _DOUBTED if marks or digest.unfinished or not digest.rows else _WELL
+
+
+def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[str]:
+    """What there is in all, what changed, and what is not as it should be."""
+    totals = digest.totals
+    told = []
+    if totals.kernels or not totals.operators:
+        told.append(count_words(totals.kernels, "kernel"))
+    if totals.operators:
+        told.append(f"{count_words(totals.operators, 'operator')} on the CPU")
+    if totals.gpu_us is not None:
+        told.append(f"{format_time(totals.gpu_us)} on the GPU")
+    yield f"{', '.join(told)}."
+    if changes is not None:
+        base, found = code(changes.base), text(f"{changes.words}; together {changes.together}")
+        yield f"Against {base}: {found}."
+    snapshots = last_line([one.snapshot for one in run.tests if one.snapshot], _unused(run))
+    if snapshots:
+        yield f"{text(snapshots)}."
+    if digest.unfinished:
+        yield f"**This is not the whole run:** {text('; '.join(digest.unfinished))}."
+
+
+def _unused(run: Run) -> int:
+    return len(run.snapshots.unused) if run.snapshots is not None else 0
+
+
+def _of_comparisons(run: Run) -> list[tuple[str, str]]:
+    """Mark and row of each comparison of callables that is not as it was asserted."""
+    found = []
+    for test in run.tests:
+        file, name = parts_of(test.id)
+        for comparison in test.comparisons:
+            for verdict in comparison.verdicts:
+                for one in wrong_with([verdict]):
+                    cause = text(comparison_line(comparison, verdict))
+                    mark = _MARKS[one.told]
+                    found.append((mark, _row(mark, _named(file, name), one, cause)))
+    return sorted(found, key=lambda one: one[0] != _BROKEN)
+
+
+def _rows(one: Row) -> Iterator[str]:
+    """A line for each limit that is broken; why stands in the first."""
+    cause, named = _cause(one), _named(one.file, one.name)
+    for found in findings_of(one):
+        yield _row(_MARKS.get(found.told, _DOUBTED), named, found, cause)
+        cause = ""
+
+
+def _row(mark: str, named: str, found: Found, cause: str) -> str:
+    limit, measured, allowed = map(text, (found.limit, found.measured, found.allowed))
+    return row(mark, named, limit, measured, allowed, cause)
+
+
+def _named(file: str, name: str) -> str:
+    return " ".join(filter(None, [code(os.path.basename(file)), f"**{text(name)}**"]))
+
+
+def _cause(one: Row) -> str:
+    told = [
+        f"{cause.sign}{cause.text}" + (f", {line_words(cause.place)}" if cause.place else "")
+        for cause in one.causes[:_MOST_CAUSES]
+    ]
+    left = len(one.causes) - len(told)
+    return text("; ".join([*told, *([f"{left} more"] if left else [])]))
+
+
+def _details(marked: Sequence[Row], run: Run) -> list[Callable[[], list[str]]]:
+    """What unfolds, of rows whose cause does not say all."""
+    tests = run.against.tests if run.against is not None else ()
+    against = {(test.id, one.label): one for test in tests for one in test.profiles}
+    found: list[Callable[[], list[str]]] = []
+    for one in marked:
+        inside = _inside(one, against.get((one.test, one.profile.label)))
+        if inside is not None:
+            found.append(partial(_detail, one, inside))
+    return found
+
+
+def _detail(one: Row, inside: Callable[[], list[str]]) -> list[str]:
+    words = "; ".join(found.words for found in findings_of(one))
+    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside())
+
+
+def _inside(one: Row, against: Compared | None) -> Callable[[], list[str]] | None:
+    """The kernels that came and went, where there is something to compare with; else those that
+    there are."""
+    if against is not None and against.is_worse:
+        return partial(_against_lines, against)
+    over = [verdict for verdict in one.profile.verdicts if verdict.outcome == "over"]
+    for verdict in over:
+        if verdict.snapshot is not None:
+            return partial(_snapshot_lines, verdict.snapshot)
+        if verdict.comparison is not None and verdict.comparison.diff is not None:
+            return partial(_comparison_lines, verdict.comparison)
+    return partial(_kernel_lines, one.profile) if over and one.profile.kernels else None
+
+
+def _against_lines(found: Compared) -> list[str]:
+    times = timing_words(found.timing) if found.timing is not None else ""
+    return [*fence(diff_lines(found.diff), "diff"), *(["", text(times)] if times else [])]
+
+
+def _snapshot_lines(found: Finding) -> list[str]:
+    return fence(finding_lines(found), "diff")
+
+
+def _comparison_lines(found: ProfileComparison) -> list[str]:
+    return fence(kernel_lines(found), "diff")
+
+
+def _kernel_lines(profile: Profile) -> list[str]:
+    return fence(kernel_table(profile), "text")
+
+
+def _change_row(one: Change) -> str:
+    file, name = parts_of(f"{one.test} [{one.label}]" if one.label else one.test)
+    old, new = one.old_kernels, one.new_kernels
+    kernels = "" if new is None else str(new) if old == new else f"{old} → {new}"
+    time = "" if one.ratio is None else percent_words(one.ratio)
+    pairs = ""
+    if one.pairs > 1 and one.low is not None and one.high is not None:
+        pairs = f"{percent_words(one.low)} to {percent_words(one.high)}, {one.pairs} pairs"
+    if one.result not in ("worse", "better"):
+        pairs = "; ".join(filter(None, [pairs, one.result, one.why]))
+    return row(_named(file, name), kernels, time, text(pairs))
+
+
+def _fitted(body: _Body, changes: Changes | None, room: int) -> Iterator[str]:
+    """As much as there is room for, the weightiest first."""
+    folded: list[str] = []
+    if changes is not None and changes.rows:
+        summary = f"What changed against {tag_text(changes.base)}: {tag_text(changes.words)}"
+        folded = details(summary, _CHANGE_TITLES)
+    room -= sum(map(_size, (*_TITLES, *folded)))
+    rows, room = _as_many(([one] for one in body.rows), room)
+    worse, room = _as_many(([one] for one in body.worse), room)
+    unfolding, room = _as_many((make() for make in body.details), room)
+    others, room = _as_many(([one] for one in body.others), room)
+    if rows:
+        yield from (*_TITLES, *chain(*rows), "")
+    yield from chain(*unfolding)
+    if worse or others:
+        yield from (*folded[:-3], *chain(*worse, *others), *folded[-3:])
+    left = {
+        "row": len(body.rows) - len(rows),
+        "detail": len(body.details) - len(unfolding),
+        "change": len(body.worse) + len(body.others) - len(worse) - len(others),
+    }
+    if told := ", ".join(count_words(n, what) for what, n in left.items() if n):
+        yield from (f"and {told} more, left out for their size.", "")
+
+
+def _as_many(blocks: Iterable[list[str]], room: int) -> tuple[list[list[str]], int]:
+    """The first blocks that there is room for, and what is left of it: nothing once one did not
+    fit."""
+    kept: list[list[str]] = []
+    for block in blocks:
+        size = sum(map(_size, block))
+        if size > room:
+            return kept, 0
+        kept.append(block)
+        room -= size
+    return kept, room
+
+
+def _size(line: str) -> int:
+    return len(line.encode()) + 1

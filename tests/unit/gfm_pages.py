@@ -1,0 +1,119 @@
+"""What a reader of Markdown sees on GitHub: by its own parser, as tags, tables and texts."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import cmarkgfm
+from cmarkgfm.cmark import Options
+
+_VOID = {"br", "hr", "img", "input"}
+# Where GitHub looks for no name and no number.
+_NOT_READ = {"code", "pre", "a", "tt", "script", "style"}
+_NOTIFIES = re.compile(r"(?<![\w/])@\w|(?<!&)#\d|\bGH-\d|(?<!:):[\w+-]+:(?!:)")
+
+HOSTILE = [
+    "plain",
+    "test__init__ and _x_ and a_b",
+    "a|b",
+    "a\\|b",
+    "a\\\\|b",
+    "`tick` ``two``",
+    "`",
+    "``` fence",
+    "*bold* **b** ~~gone~~",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</details></summary></code></td>",
+    "&lt; &amp; &#65;",
+    "[link](javascript:alert(1)) ![i](x)",
+    "http://evil.example/x www.evil.example a@evil.example ftp://x.example",
+    "@someone and @org/team, #1, owner/repo#2, GH-3",
+    ":tada: TestA::test_b::c",
+    "$\\alpha$ $$x$$",
+    "line\nbreak\r\nand\ttab",
+    "\x1b[31mred\x1b[0m\x07\0",
+    "\u202eltr\u202c \u2066x\u2069",
+    "😀 héé 中文",
+    "\ud800 lone",
+    "--- | ---",
+    "# heading",
+    "- item",
+    " spaces ",
+    "",
+    "-->",
+    "<!--",
+    "]]>",
+]
+"""Names that would do something in Markdown, in HTML or in a terminal."""
+
+
+def rendered(markdown: str) -> Page:
+    """A page as GitHub renders it, HTML included, before it takes tags out that it does not allow:
+    what is harmless here is harmless there."""
+    markdown.encode()  # a lone surrogate is no text
+    return Page(cmarkgfm.github_flavored_markdown_to_html(markdown, Options.CMARK_OPT_UNSAFE))
+
+
+class Page(HTMLParser):
+    """HTML taken apart.
+
+    Attributes:
+        tags: of all elements. tables: of each the texts of its rows' cells. text: all of it.
+        notified: what GitHub would make a link of that notifies, or a picture.
+        unclosed: tags that are open at the end, or closed where they are not open.
+    """
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: set[str] = set()
+        self.tables: list[list[list[str]]] = []
+        self.text = ""
+        self.notified: list[str] = []
+        self.unclosed: list[str] = []
+        self._open: list[str] = []
+        self._texts: list[tuple[str, list[str]]] = []
+        self._opened: list[int] = []
+        self.feed(source)
+        self.close()
+        self.unclosed += self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        self._texts.append((tag, []))
+        if tag not in _VOID:
+            self._open.append(tag)
+            self._opened.append(len(self._texts) - 1)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._open or self._open[-1] != tag:
+            self.unclosed.append(tag)
+            return
+        self._open.pop()
+        at = self._opened.pop()
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append(_seen("".join(self._texts[at][1])))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        for at in self._opened:
+            self._texts[at][1].append(data)
+        if not _NOT_READ & set(self._open):
+            self.notified += _NOTIFIES.findall(data)
+
+    def raw_texts(self, tag: str) -> list[str]:
+        """What is inside of each element of a tag."""
+        return ["".join(told) for name, told in self._texts if name == tag]
+
+    def texts(self, tag: str) -> list[str]:
+        """The same as it is seen."""
+        return [_seen(told) for told in self.raw_texts(tag)]
+
+
+def _seen(told: str) -> str:
+    return re.sub(r"\s+", " ", told.replace("\u200c", "")).strip()

@@ -1,0 +1,262 @@
+"""The Markdown of a run, as GitHub renders it: tables, details, what is cut; hostile names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from gfm_pages import HOSTILE, Page, rendered
+from records import CPU, GELU, GEMM, LINEAR, MUL, calls_of, kernel, mlp, profile, timed
+
+from pytest_kernelprof.report.gfm import line
+from pytest_kernelprof.report.markdown import LIMIT, markdown_of
+from pytest_kernelprof.schema.against import AgainstTest, Compared
+from pytest_kernelprof.schema.before import RevisionComparison
+from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
+from pytest_kernelprof.schema.run import Integrity, Profile, Run, Test, Verdict
+from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange
+from pytest_kernelprof.schema.turns import TimedPair, Timing
+
+NEW = kernel(MUL, "aten::mul", source="src/mlp.py:42")
+ALLOWED_TAGS = {
+    *("h3", "p", "table", "thead", "tbody", "tr", "th", "td", "strong", "code", "span", "sub"),
+    *("details", "summary", "b", "pre"),
+}
+
+
+def over(found: int = 5, allowed: int = 4, **more: object) -> Verdict:
+    return Verdict(
+        limit="max_kernels",
+        outcome="over",
+        metric="kernels",
+        unit="count",
+        measured=found,
+        allowed=allowed,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+KEPT = Verdict(
+    limit="max_kernels", outcome="kept", metric="kernels", unit="count", measured=5, allowed=5
+)
+UNDECIDED = Verdict(
+    limit="max_cuda_time",
+    outcome="undecided",
+    reason="interval",
+    metric="cuda_time",
+    unit="us",
+    measured=199.4,
+    allowed=200.0,
+    low=199.1,
+    high=200.3,
+    rounds=96,
+)
+LOST = Verdict(limit="max_kernels", outcome="incomplete", why="17 of 18 launches have their kernel")
+SNAPSHOT = Verdict(
+    limit="snapshot",
+    outcome="over",
+    snapshot=Finding(
+        state="more",
+        kernels=5,
+        changes=(LineChange("+", "vectorized_elementwise [mul] | aten::mul", 1, "mlp.py:42"),),
+        counts=(CountChange("kernels", "count", 4, 5),),
+    ),
+)
+
+
+def broken(name: str = "test_mlp.py::test_broken", **more: object) -> Test:
+    return Test(name, (mlp(timed("cuda_time", [234.9]), verdicts=(over(), *more.get("also", ()))),))  # type: ignore[misc]
+
+
+def page_of(*tests: Test, **more: object) -> Page:
+    return rendered(markdown_of(Run(tests, **more)))  # type: ignore[arg-type]
+
+
+def against(*tests: AgainstTest, **counts: int) -> RevisionComparison:
+    return RevisionComparison("main (abc1234)", (), counts, tests)  # type: ignore[arg-type]
+
+
+def compared(old: int, new: int, ratio: float = 1.0, label: str = "") -> Compared:
+    worse = ("kernels",) if new > old else ()
+    pairs = tuple(TimedPair(None, ratio + i / 1000, 12, 100.0, 100.0 * ratio) for i in range(4))
+    diff = ProfileDiff(
+        old_kernels=old,
+        new_kernels=new,
+        old_us=100.0,
+        new_us=100.0 * ratio,
+        hunks=(Hunk((Change("added", None, NEW, 0.0, 9.2),)),) if new > old else (),
+        metrics=(MetricChange("kernels", "exact", "count", old, new),) if new != old else (),
+    )
+    timing = Timing("held", ratio=ratio, pairs=pairs, old_us=100.0, new_us=100.0 * ratio)
+    return Compared(label, diff, worse, ("kernels",) if new < old else (), timing=timing)
+
+
+def test_all_well_is_two_lines() -> None:
+    well = mlp(timed("cuda_time", [100]), verdicts=(KEPT,))
+    found = markdown_of(Run((Test("t.py::test_it", (well,)),)))
+    heading, empty, _, end = found.split("\n")
+    assert heading == "### ✅ 1 of 1 test with a limit keeps it"
+    assert (empty, end) == ("", "")
+    page = rendered(found)
+    assert page.texts("p") == [
+        "5 kernels, 100.0us on the GPU. NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 1 profile, "
+        "0 taken again, 0 incomplete"
+    ]
+    assert page.tables == []
+
+
+def test_a_run_without_profiles_is_no_success() -> None:
+    assert markdown_of(Run()).startswith("### ⚠️ ")
+
+
+def test_a_run_that_was_ended_says_so() -> None:
+    well = Test("t.py::test_it", (mlp(verdicts=(KEPT,)),))
+    page = page_of(well, unfinished=("interrupted: @me <b>",))
+    assert page.text.startswith("⚠️ ")
+    assert "This is not the whole run: interrupted: @\u200cme <b>." in page.text
+
+
+def test_one_row_for_each_limit_worst_first() -> None:
+    page = page_of(
+        Test("b/test_b.py::test_undecided", (mlp(verdicts=(KEPT, UNDECIDED)),)),
+        Test(
+            "b/test_b.py::test_lost",
+            (calls_of(1, verdicts=(LOST,), integrity=Integrity(problems=("17 of 18",))),),
+            outcome="error",
+        ),
+        Test("a/test_a.py::test_kept", (mlp(verdicts=(KEPT,)),)),
+        broken("a/test_a.py::TestIt::test_broken[a-1]"),
+        Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
+    )
+    (table,) = page.tables
+    assert table[0] == ["", "test", "limit", "measured", "allowed", "cause"]
+    assert [cells[:5] for cells in table[1:]] == [
+        ["❌", "test_a.py TestIt::test_broken[a-1]", "max_kernels", "5", "4"],
+        ["⚠️", "test_b.py test_lost", "max_kernels", "", ""],
+        ["❌", "test_a.py test_fails", "", "", ""],
+        ["⚠️", "test_b.py test_undecided", "max_cuda_time", "199.4us", "200.0us"],
+    ]
+    assert all(cells[5] for cells in table[1:])
+    assert page.texts("h3")[0].startswith("❌ 1 of ")
+
+
+def test_details_unfold_with_the_kernels() -> None:
+    page = page_of(broken())
+    assert page.texts("summary") == ["test_broken: max_kernels: 5 > 4"]
+    (block,) = page.raw_texts("pre")
+    assert len(block.splitlines()) == 6
+    assert page.unclosed == []
+
+
+def test_of_a_snapshot_the_details_are_a_diff() -> None:
+    test = Test("t.py::test_it", (mlp(verdicts=(SNAPSHOT,)),), outcome="failed")
+    found = markdown_of(Run((test,)))
+    assert "```diff\n+ vectorized_elementwise [mul] | aten::mul  mlp.py:42\n" in found
+    assert rendered(found).tables[0][1][2:5] == ["snapshot: kernels", "5", "4"]
+
+
+def test_what_changed_against_a_revision() -> None:
+    found = against(
+        AgainstTest("t.py::test_same", "same", profiles=(compared(5, 5),)),
+        AgainstTest("t.py::test_better", "better", profiles=(compared(5, 3, 0.89),)),
+        AgainstTest("t.py::test_new", "cannot run", why="no such test @there"),
+        AgainstTest("t.py::test_broken", "worse", profiles=(compared(4, 5, 1.039),)),
+        **{"same": 1, "better": 1, "cannot run": 1, "worse": 1},
+    )
+    failed = Test("t.py::test_broken", (mlp(verdicts=(over(),)),), outcome="failed")
+    page = page_of(failed, against=found)
+    assert (
+        "Against main (abc1234): 1 worse, 1 that it cannot run, 1 better, 1 the same; " in page.text
+    )
+    assert "together 1 kernel fewer, GPU time -2.4 %." in page.text
+    assert page.tables[1] == [
+        ["test", "kernels", "GPU time", "by pairs"],
+        ["t.py test_broken", "4 → 5", "+3.9 %", "+3.9 % to +4.2 %, 4 pairs"],
+        ["t.py test_new", "", "", "cannot run; no such test @there"],
+        ["t.py test_better", "5 → 3", "-11.0 %", "-11.0 % to -10.7 %, 4 pairs"],
+    ]
+    assert page.texts("summary")[1].startswith("What changed against main (abc1234): 1 worse")
+    (diff,) = page.raw_texts("pre")
+    assert "+ vectorized_elementwise [mul]" in diff
+
+
+def test_where_only_something_got_better_the_change_is_told() -> None:
+    found = against(AgainstTest("t.py::test_it", "better", profiles=(compared(5, 3),)), better=1)
+    page = page_of(Test("t.py::test_it", (mlp(verdicts=(KEPT,)),)), against=found)
+    assert page.text.startswith("✅")
+    assert len(page.tables) == 1
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
+    odd = kernel(f"{name} {GELU}", name, us=5.0, source=f"{name}.py:3")
+    bad: Profile = profile(
+        [kernel(GEMM, *LINEAR), odd], label=name, verdicts=(over(2, 1, qualifier=name),)
+    )
+    changed = Compared(
+        name,
+        ProfileDiff(
+            old_kernels=1,
+            new_kernels=2,
+            old_us=1,
+            new_us=2,
+            hunks=(Hunk((Change("added", None, odd, 0.0, 9.2),)),),
+        ),
+        worse=("kernels",),
+    )
+    id = f"{name}.py::test_it[{name}]"
+    base = RevisionComparison(name, (), {"worse": 1}, (AgainstTest(id, "worse", "", (changed,)),))
+    page = page_of(Test(id, (bad,), outcome="failed"), against=base, unfinished=(name,))
+    assert page.tags <= ALLOWED_TAGS
+    assert page.unclosed == []
+    assert not page.notified
+    first, second = page.tables
+    assert [len(cells) for cells in first] == [6] * len(first)
+    assert [len(cells) for cells in second] == [4, 4]
+    assert line(f"test_it[{name}]") in first[1][1] or len(name) > 20
+
+
+def test_names_of_100_kb_are_bounded() -> None:
+    long = "x<|`" * 25_000
+    test = Test(f"{long}.py::test_{long}", (mlp(label=long, verdicts=(over(qualifier=long),)),))
+    found = markdown_of(Run((test,)))
+    assert len(found.encode()) < 40_000
+    assert rendered(found).unclosed == []
+
+
+@dataclass
+class Many:
+    """Tests enough that not all have room."""
+
+    tests: int = 3000
+
+    def run(self) -> Run:
+        tests = [broken(f"t.py::test_{i:04}") for i in range(self.tests)]
+        rows = [
+            *(AgainstTest(t.id, "worse", profiles=(compared(4, 5),)) for t in tests[:50]),
+            *(AgainstTest(t.id, "better", profiles=(compared(5, 4),)) for t in tests[50:]),
+        ]
+        base = against(*rows, worse=50, better=self.tests - 50)
+        return Run(tuple(tests), against=base)
+
+
+@pytest.mark.parametrize(
+    ("tests", "limit"), [(3000, LIMIT), (300, LIMIT), (300, 20_000), (3, 1500)]
+)
+def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
+    found = markdown_of(Many(tests).run(), limit)
+    assert len(found.encode()) <= limit
+    page = rendered(found)
+    assert page.unclosed == []
+    (told,) = [text for text in page.texts("p") if text.startswith("and ")]
+    assert told.endswith("left out for their size.")
+    if " row" in told:  # then nothing that matters less is there
+        assert len(page.tables) == 1
+        assert page.texts("summary") == []
+    shown = [cells[1] for cells in page.tables[0][1:]]
+    assert shown == sorted(shown)
+
+
+def test_on_the_cpu_there_are_operators() -> None:
+    page = page_of(Test("t.py::test_it", (calls_of(2, environment=CPU, verdicts=(KEPT,)),)))
+    assert "2 operators on the CPU." in page.text
