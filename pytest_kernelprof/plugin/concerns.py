@@ -40,4 +40,5 @@ def is_shown(config: pytest.Config) -> bool:
 
 def all_is_wanted(config: pytest.Config) -> bool:
     """Whether somebody reads all that tests took; a worker has no such reader itself."""
-    return bool(config.stash[SETTINGS].run_files) or is_hooked(config)
+    settings = config.stash[SETTINGS]
+    return bool(settings.run_files) or settings.github or is_hooked(config)

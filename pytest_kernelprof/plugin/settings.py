@@ -271,6 +271,12 @@ OPTIONS = (
         metavar="PATH",
     ),
     Option(
+        "github",
+        _FLAG,
+        "in GitHub Actions: append what the run says to the summary of the step, annotate lines",
+        default=False,
+    ),
+    Option(
         "benchmark_json",
         _RUN_FILE,
         "write the times of the run into this file, in pytest-benchmark's JSON, for trackers",
@@ -407,6 +413,7 @@ class Settings(NamedTuple):
     trace_dir: str | None
     json: str | None
     markdown: str | None
+    github: bool
     benchmark_json: str | None
     against: str | None
     against_timeout: float
@@ -470,7 +477,13 @@ def of_a_reference(settings: Settings) -> Settings:
     what would fail here fails nothing."""
     files: dict[str, Any] = dict.fromkeys((*_RUN_FILES, "trace_dir"))
     return settings._replace(
-        report=False, report_all=False, compare=None, only=False, undecided="pass", **files
+        **files,
+        report=False,
+        report_all=False,
+        github=False,
+        only=False,
+        compare=None,
+        undecided="pass",
     )
 
 

@@ -93,6 +93,10 @@ def _register_readers_of_the_run(config: pytest.Config, collector: Collector) ->
         from pytest_kernelprof.plugin.run_files import RunFiles
 
         config.pluginmanager.register(RunFiles(config, asked), "kernelprof-run-files")
+    if config.stash[SETTINGS].github:
+        from pytest_kernelprof.plugin.github import GitHub
+
+        config.pluginmanager.register(GitHub(config), "kernelprof-github")
     if is_hooked(config) or is_shown(config):
         config.pluginmanager.register(RunRecord(config, collector), RUN_RECORD)
 

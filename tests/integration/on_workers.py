@@ -24,7 +24,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     (),
     (
         *("--kernelprof-stacks", "--kernelprof-trace-dir=traces", "--kernelprof-report"),
-        *("--kernelprof-report-all", "--kernelprof-json=run.json"),
+        *("--kernelprof-report-all", "--kernelprof-json=run.json", "--kernelprof-github"),
     ),
     ("--kernelprof-all", "--kernelprof-report", "kernelprof_rounds = 5"),
     ("--kernelprof-only", "--kernelprof-rounds=4"),

@@ -54,6 +54,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         trace_dir=None,
         json=None,
         markdown=None,
+        github=False,
         benchmark_json=None,
         against=None,
         against_timeout=600.0,

@@ -1,0 +1,135 @@
+"""A run as annotations of GitHub: commands in the log of a step, shown at lines of the code."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_kernelprof.digest.findings import findings_of, wrong_with
+from pytest_kernelprof.digest.ids import parts_of
+from pytest_kernelprof.digest.marks import severity
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.report.comparison import comparison_line
+from pytest_kernelprof.report.gfm import line
+from pytest_kernelprof.units import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_kernelprof.digest.records import Row
+    from pytest_kernelprof.schema.run import Place, Run, Test
+
+MOST = 10
+"""GitHub shows so many errors, and as many warnings, of a step."""
+_MOST_CAUSES = 5
+_LONGEST_TITLE, _LONGEST_LINE = 200, 500
+_LOOKED_AT = {"over", "incomplete", "undecided", "failed", "error"}
+_FAILED = {"failed", "error"}
+
+
+class Annotation(NamedTuple):
+    """What is told at one line.
+
+    Attributes:
+        failed: whether its test has failed: an error, else a warning.
+        warned: whether pytest has warned of it.
+        places: where it may stand, the best first.
+        title, lines: in words.
+    """
+
+    failed: bool
+    warned: bool
+    places: tuple[Place, ...]
+    title: str
+    lines: tuple[str, ...]
+
+
+def annotations_of(run: Run) -> list[Annotation]:
+    """One for each test that somebody should look at, worst first; rows that are told as one have
+    one together."""
+    tests = {test.id: test for test in run.tests}
+    rows = [row for file in digest_of(run).files for row in file.rows if row.told in _LOOKED_AT]
+    worst: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda one: severity(one.told)):
+        worst.setdefault(row.test, row)
+    found = [
+        *(_of_row(row, tests[id]) for id, row in worst.items()),
+        *(one for test in run.tests if test.id not in worst for one in _of_comparisons(test)),
+        *(one for test in run.tests if test.id not in worst for one in _of_stale(test)),
+    ]
+    return sorted(found, key=lambda one: not one.failed)
+
+
+def commands(
+    found: Sequence[Annotation], file_of: Callable[[Place], str], most: int = MOST
+) -> list[str]:
+    """The lines that tell GitHub.
+
+    Args:
+        found: the worst first.
+        file_of: the file of a place as seen from the root of the repository; empty outside of it.
+        most: so many at most; the last says how many more there are.
+    """
+    told = list(found[:most])
+    left = len(found) - len(told)
+    if left > 0:
+        told[-1] = told[-1]._replace(lines=(*told[-1].lines, f"and {left} more tests"))
+    return [_command(one, file_of) for one in told]
+
+
+def _of_row(row: Row, test: Test) -> Annotation:
+    places = [cause.place for cause in row.causes if cause.place and cause.sign != "-"]
+    title = "; ".join(one.words for one in findings_of(row)[:2])
+    causes = [f"{cause.sign}{cause.text}" for cause in row.causes]
+    left = len(causes) - _MOST_CAUSES
+    lines = [f"{row.name}: {next(iter(causes), title)}", *causes[1:_MOST_CAUSES]]
+    lines += [f"and {left} more"] if left > 0 else []
+    if any(one.snapshot is not None and one.outcome == "over" for one in row.profile.verdicts):
+        lines.append(f"if that is what you agreed on: {_update(test.id)}")
+    known = [place for place in (*places, row.profile.place, test.place) if place is not None]
+    failed = test.outcome in _FAILED
+    return Annotation(failed, not failed, tuple(known), title, tuple(lines))
+
+
+def _of_comparisons(test: Test) -> Iterator[Annotation]:
+    name, failed = parts_of(test.id)[1], test.outcome in _FAILED
+    for comparison in test.comparisons:
+        for verdict in comparison.verdicts:
+            for one in wrong_with([verdict]):
+                known = tuple(place for place in (verdict.place, test.place) if place is not None)
+                words = f"{name}: {comparison_line(comparison, verdict)}"
+                yield Annotation(failed, not failed, known, one.words, (words,))
+                return
+
+
+def _of_stale(test: Test) -> Iterator[Annotation]:
+    if test.snapshot is not None and test.snapshot.state == "changed":
+        lines = (
+            f"{parts_of(test.id)[1]}: its kernels are others than those that were agreed on, and "
+            "no more of them",
+            _update(test.id),
+        )
+        known = (test.place,) if test.place is not None else ()
+        yield Annotation(False, False, known, "snapshot: changed (stale)", lines)
+
+
+def _update(test: str) -> str:
+    return f"pytest --kernelprof-update {shlex.quote(test)}"
+
+
+def _command(one: Annotation, file_of: Callable[[Place], str]) -> str:
+    known = ((file_of(place), place.line) for place in one.places)
+    file, number = next(((file, line) for file, line in known if file), ("", 0))
+    where = {"file": printable(file), "line": str(number)} if file else {}
+    properties = {**where, "title": line(one.title, _LONGEST_TITLE)}
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    data = "\n".join(line(words, _LONGEST_LINE) for words in one.lines)
+    return f"::{'error' if one.failed else 'warning'} {told}::{_data(data)}"
+
+
+def _data(words: str) -> str:
+    return words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(words: str) -> str:
+    return _data(words).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,186 @@
+"""Annotations of GitHub: which tests, in which order, at which line, and hostile text in them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from gfm_pages import HOSTILE
+from records import GELU, calls_of, comparison, kernel, mlp, profile, timed
+
+from pytest_kernelprof.report.annotations import annotations_of, commands
+from pytest_kernelprof.report.github import (
+    MOST_BYTES,
+    append_summary,
+    files_in_the_repository,
+)
+from pytest_kernelprof.schema.run import Integrity, Place, Run, Test, Verdict
+from pytest_kernelprof.schema.snapshot import Finding, LineChange, Taken
+
+CALL = Place("tests/test_mlp.py", 31)
+OVER = Verdict(
+    limit="max_kernels", outcome="over", metric="kernels", unit="count", measured=5, allowed=4
+)
+TIME = Verdict(
+    limit="max_cuda_time",
+    outcome="over",
+    metric="cuda_time",
+    unit="us",
+    measured=234.9,
+    allowed=200,
+)
+UNDECIDED = Verdict(
+    limit="max_latency",
+    outcome="undecided",
+    reason="few",
+    metric="latency",
+    unit="us",
+    measured=199.4,
+    allowed=200.0,
+)
+COMMAND = re.compile(r"::(error|warning) (?:file=([^,:]*),line=(\d+),)?title=([^,:]*)::(.*)")
+
+
+def told(*tests: Test, most: int = 10) -> list[tuple[str, ...]]:
+    """Level, file, line, title and data of each command."""
+    found = commands(annotations_of(Run(tests)), lambda place: place.file, most)
+    matched = [COMMAND.fullmatch(one) for one in found]
+    assert all(matched), found
+    return [one.groups("") for one in matched if one]
+
+
+def failing(name: str = "test_it", *verdicts: Verdict, **more: object) -> Test:
+    taken = mlp(timed("cuda_time", [234.9]), verdicts=verdicts or (OVER,), place=CALL, **more)
+    return Test(f"tests/test_mlp.py::{name}", (taken,), outcome="failed", place=Place("t.py", 3))
+
+
+def test_one_for_a_test_however_many_limits() -> None:
+    ((level, file, line, title, data),) = told(failing("test_it[1]", OVER, TIME))
+    assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
+    assert title == "max_kernels%3A 5 > 4; max_cuda_time%3A 234.9us > 200.0us"
+    assert data.startswith("test_it[1]: ")
+
+
+def test_the_line_is_that_of_the_kernel_that_came() -> None:
+    changes = (
+        LineChange("-", "gemm | aten::mm", source="gone.py:1"),
+        LineChange("+", "mul | aten::mul", source="src/mlp.py:42"),
+    )
+    kept = Finding(state="more", kernels=5, changes=changes)
+    verdict = Verdict(limit="snapshot", outcome="over", snapshot=kept)
+    ((_, file, line, _, data),) = told(failing("test_it[a b]", verdict))
+    assert (file, line) == ("src/mlp.py", "42")
+    assert data.endswith("%0Aif that is what you agreed on: pytest --kernelprof-update "
+                         "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
+
+
+def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
+    doubted = Test("t.py::doubted", (mlp(verdicts=(UNDECIDED,), place=CALL),))
+    only_warned = Test("t.py::warned", (mlp(verdicts=(OVER,), place=CALL),))
+    lost = calls_of(1, integrity=Integrity(problems=("17 of 18",)), place=CALL)
+    taken = Taken(test="t.py::stale", folder="", file="t.py", device="H", key="k", state="changed")
+    stale = Test("t.py::stale", (mlp(),), place=Place("t.py", 9), snapshot=taken)
+    well = Test("t.py::well", (mlp(),))
+    found = told(doubted, only_warned, Test("t.py::lost", (lost,)), stale, well, failing())
+    assert [(one[0], one[4].partition(":")[0]) for one in found] == [
+        ("error", "test_it"),
+        ("warning", "warned"),
+        ("warning", "lost"),
+        ("warning", "doubted"),
+        ("warning", "stale"),
+    ]
+
+
+def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
+    verdict = Verdict(
+        limit="min_speedup",
+        outcome="over",
+        unit="times",
+        metric="speedup",
+        measured=1.203,
+        allowed=1.5,
+        candidate="fused",
+        place=CALL,
+    )
+    test = Test("t.py::test_c", comparisons=(comparison(verdicts=(verdict,)),), outcome="failed")
+    ((level, file, line, title, _),) = told(test)
+    assert (level, file, line) == ("error", "tests/test_mlp.py", "31")
+    assert title == "min_speedup%3A 1.203 times < 1.500 times"
+
+
+def test_there_are_ten_at_most_and_the_last_says_how_many_more() -> None:
+    found = told(*(failing(f"test_{i}") for i in range(17)))
+    assert len(found) == 10
+    assert found[-1][4].endswith("%0Aand 7 more tests")
+    assert not any("more tests" in one[4] for one in found[:-1])
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000, "a%0Ab", "::error::x", "a,b:c=d"])
+def test_hostile_text_is_one_command(name: str) -> None:
+    place = Place(f"{name}.py", 3)
+    odd = kernel(f"{name} {GELU}", name, source=f"{name}.py:3")
+    bad = profile([odd], label=name, verdicts=(OVER,), place=place)
+    test = Test(f"{name}.py::test_it[{name}]", (bad,), outcome="failed", place=place)
+    (one,) = commands(annotations_of(Run((test,))), lambda place: place.file)
+    assert one.isprintable()
+    assert len(one) < 10_000 or len(name) > 1000
+    one.encode()
+    assert COMMAND.fullmatch(one)
+    # A per cent sign is one of ours or a code.
+    assert re.fullmatch(r"(?:[^%]|%(?:25|0A|0D|3A|2C))*", one)
+
+
+def test_files_are_as_seen_from_the_repository(tmp_path: Path) -> None:
+    root = tmp_path / "repo" / "package"
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    root.mkdir()
+    for variables in ({}, {"GITHUB_WORKSPACE": str(tmp_path / "repo")}):
+        file_of = files_in_the_repository(str(root), variables)
+        assert file_of(Place("tests/t.py", 1)) == "package/tests/t.py"
+        assert file_of(Place(str(tmp_path / "repo" / "x.py"), 1)) == "x.py"
+        assert file_of(Place("/usr/lib/x.py", 1)) == ""
+        assert file_of(Place("../../x.py", 1)) == ""
+        assert file_of(Place("lib/site-packages/x.py", 1)) == ""
+        assert file_of(Place("nul\0.py", 1)) == ""
+
+
+def test_outside_of_the_repository_the_next_place_is_told() -> None:
+    found = annotations_of(Run((failing(),)))
+    (one,) = commands(found, lambda place: place.file if place.file == "t.py" else "")
+    assert one.startswith("::error file=t.py,line=3,title=")
+    (one,) = commands(found, lambda place: "")
+    assert one.startswith("::error title=")
+
+
+def test_the_summary_is_appended_to_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "summary"
+    variables = {"GITHUB_STEP_SUMMARY": str(path)}
+    run = Run((failing(),))
+    assert append_summary(run, variables) == ""
+    first = path.read_text()
+    assert append_summary(run, variables) == ""
+    assert path.read_text() == f"{first}\n{first}"
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [(MOST_BYTES - 50_000, True), (MOST_BYTES - 1000, False), (MOST_BYTES + 1, False)],
+)
+def test_the_summary_stays_below_what_github_takes(tmp_path: Path, there: int, told: bool) -> None:
+    path = tmp_path / "summary"
+    path.write_bytes(b"x" * there)
+    run = Run(tuple(failing(f"test_{i}") for i in range(1000)))
+    why = append_summary(run, {"GITHUB_STEP_SUMMARY": str(path)})
+    assert (why == "") == told
+    if not told:
+        assert why == f"the step summary is full: {there} of 1048576 bytes"
+    assert path.stat().st_size <= max(there, MOST_BYTES)
+    assert (path.stat().st_size > there) == told
+
+
+def test_where_there_is_no_summary_it_is_said(tmp_path: Path) -> None:
+    assert append_summary(Run(), {}) == "there is no step summary: GITHUB_STEP_SUMMARY is not set"
+    for path in (tmp_path, tmp_path / "no" / "such", "nul\0"):
+        why = append_summary(Run(), {"GITHUB_STEP_SUMMARY": str(path)})
+        assert "cannot be written" in why
