@@ -17,7 +17,7 @@ from pytest_kernelprof.digest.words import count_words, line_words
 from pytest_kernelprof.report.against import timing_words
 from pytest_kernelprof.report.comparison import comparison_line
 from pytest_kernelprof.report.diff import diff_lines
-from pytest_kernelprof.report.gfm import code, details, fence, row, tag_text, text
+from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
 from pytest_kernelprof.report.kernel_tables import kernel_table
 from pytest_kernelprof.report.runs import kernel_lines
 from pytest_kernelprof.report.snapshots import finding_lines, last_line
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.digest.changes import Change, Changes
     from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.digest.records import Digest, Row
+    from pytest_kernelprof.digest.records import Cause, Digest, Row
     from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.run import Profile, Run
     from pytest_kernelprof.schema.runs import ProfileComparison
@@ -42,7 +42,7 @@ _MARKS: Mapping[Told, str] = {
     **dict.fromkeys(("over", "failed", "error"), _BROKEN),
     **dict.fromkeys(("incomplete", "undecided"), _DOUBTED),
 }
-_MOST_CAUSES = 3
+_MOST_CAUSES, _LONGEST_CAUSE = 3, 240
 _FOR_THE_CUT = 400
 _TITLES = [row("", "test", "limit", "measured", "allowed", "cause"), "|:-:|---|---|--:|--:|---|"]
 _CHANGE_TITLES = [row("test", "kernels", "GPU time", "by pairs"), "|---|--:|--:|--:|"]
@@ -80,7 +80,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
         return "\n".join([*head, f"{first} {foot}", ""])
     changed = changes.rows if changes is not None else ()
     body = _Body(
-        rows=[*(line for one in marked for line in _rows(one)), *(line for _, line in compared)],
+        rows=[*(told for one in marked for told in _rows(one)), *(told for _, told in compared)],
         worse=[_change_row(one) for one in changed if one.result == "worse"],
         details=_details(marked, run),
         others=[_change_row(one) for one in changed if one.result != "worse"],
@@ -119,7 +119,7 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
         yield f"Against {base}: {found}."
     snapshots = last_line([one.snapshot for one in run.tests if one.snapshot], _unused(run))
     if snapshots:
-        yield f"{text(snapshots)}."
+        yield f"{text(snapshots[0].upper() + snapshots[1:])}."
     if digest.unfinished:
         yield f"**This is not the whole run:** {text('; '.join(digest.unfinished))}."
 
@@ -143,11 +143,36 @@ def _of_comparisons(run: Run) -> list[tuple[str, str]]:
 
 
 def _rows(one: Row) -> Iterator[str]:
-    """A line for each limit that is broken; why stands in the first."""
-    cause, named = _cause(one), _named(one.file, one.name)
-    for found in findings_of(one):
-        yield _row(_MARKS.get(found.told, _DOUBTED), named, found, cause)
-        cause = ""
+    """A line for each limit that is broken, each with its causes; what is of none stands in the
+    first."""
+    findings, named = findings_of(one), _named(one.file, one.name)
+    causes: dict[int, list[Cause]] = {}
+    for cause in one.causes:
+        of = (i for i, found in enumerate(findings) if _is_about(cause, found))
+        causes.setdefault(next(of, 0), []).append(cause)
+    for i, found in enumerate(findings):
+        mark, told = _MARKS.get(found.told, _DOUBTED), _causes(causes.get(i, []), found)
+        yield _row(mark, named, found, told)
+
+
+def _is_about(cause: Cause, found: Found) -> bool:
+    """A cause that no cell of the terminal's table tells says its limit first."""
+    return bool(found.limit) and cause.text.startswith(f"{found.limit}: ")
+
+
+def _causes(causes: Sequence[Cause], found: Found) -> str:
+    """Without what stands in the cells beside them."""
+    told = []
+    for cause in causes[:_MOST_CAUSES]:
+        words = cause.text.removeprefix(found.words).removeprefix("; ")
+        if _is_about(cause, found):
+            words = words.removeprefix(f"{found.limit}: ")
+        place = line_words(cause.place) if cause.place else ""
+        whole = ", ".join(filter(None, [f"{cause.sign}{words}", place]))
+        told.append(line(whole, _LONGEST_CAUSE))
+    left = len(causes) - len(told)
+    told += [f"{left} more"] if left > 0 else []
+    return text("; ".join(filter(None, told)), 2 * _MOST_CAUSES * _LONGEST_CAUSE)
 
 
 def _row(mark: str, named: str, found: Found, cause: str) -> str:
@@ -157,15 +182,6 @@ def _row(mark: str, named: str, found: Found, cause: str) -> str:
 
 def _named(file: str, name: str) -> str:
     return " ".join(filter(None, [code(os.path.basename(file)), f"**{text(name)}**"]))
-
-
-def _cause(one: Row) -> str:
-    told = [
-        f"{cause.sign}{cause.text}" + (f", {line_words(cause.place)}" if cause.place else "")
-        for cause in one.causes[:_MOST_CAUSES]
-    ]
-    left = len(one.causes) - len(told)
-    return text("; ".join([*told, *([f"{left} more"] if left else [])]))
 
 
 def _details(marked: Sequence[Row], run: Run) -> list[Callable[[], list[str]]]:
@@ -267,5 +283,5 @@ def _as_many(blocks: Iterable[list[str]], room: int) -> tuple[list[list[str]], i
     return kept, room
 
 
-def _size(line: str) -> int:
-    return len(line.encode()) + 1
+def _size(told: str) -> int:
+    return len(told.encode()) + 1

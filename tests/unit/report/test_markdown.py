@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from gfm_pages import HOSTILE, Page, rendered
 from records import CPU, GELU, GEMM, LINEAR, MUL, calls_of, kernel, mlp, profile, timed
@@ -13,7 +14,7 @@ from pytest_kernelprof.report.markdown import LIMIT, markdown_of
 from pytest_kernelprof.schema.against import AgainstTest, Compared
 from pytest_kernelprof.schema.before import RevisionComparison
 from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
-from pytest_kernelprof.schema.run import Integrity, Profile, Run, Test, Verdict
+from pytest_kernelprof.schema.run import Integrity, Mismatch, Profile, Run, Test, Verdict
 from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange
 from pytest_kernelprof.schema.turns import TimedPair, Timing
 
@@ -138,6 +139,35 @@ def test_one_row_for_each_limit_worst_first() -> None:
     ]
     assert all(cells[5] for cells in table[1:])
     assert page.texts("h3")[0].startswith("❌ 1 of ")
+
+
+def test_each_limit_has_its_causes_beside_it_once() -> None:
+    names = Verdict(
+        limit="expect_kernels",
+        outcome="over",
+        measured=5,
+        mismatch=Mismatch(5, 5, "mul", ("aten::mul",), ("gelu",)),
+    )
+    asked_anew = over(1, 0)
+    asked_anew = msgspec.structs.replace(asked_anew, limit="max_allocations", metric="allocations")
+    page = page_of(broken(also=(names, asked_anew)))
+    (table,) = page.tables
+    assert [cells[2] for cells in table[1:]] == ["max_kernels", "expect_kernels", "max_allocations"]
+    assert "kernel 5 is mul, from aten::mul; expected 'gelu'" in table[2][5]
+    assert "expect_kernels" not in table[2][5] + table[1][5]
+    assert table[3][3:] == ["1", "0", ""]
+
+
+def test_a_launch_more_for_each_kernel_more_is_no_row_of_its_own() -> None:
+    found = SNAPSHOT.snapshot
+    assert found is not None
+    for launches, rows in ((5, 1), (6, 2)):
+        counts = (*found.counts, CountChange("launches", "count", 4, launches))
+        verdict = msgspec.structs.replace(
+            SNAPSHOT, snapshot=msgspec.structs.replace(found, counts=counts)
+        )
+        page = page_of(Test("t.py::test_it", (mlp(verdicts=(verdict,)),), outcome="failed"))
+        assert len(page.tables[0]) == 1 + rows
 
 
 def test_details_unfold_with_the_kernels() -> None:
