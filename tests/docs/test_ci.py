@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+import jsonschema
 import pytest
+from ruamel.yaml import YAML
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
@@ -18,8 +22,24 @@ from pytest_kernelprof.cli.main import main
 RunApart = Callable[..., pytest.RunResult]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
-STEPS = re.findall(r"^ *- run: (.*)$", PAGE, re.MULTILINE)
+STEPS = re.findall(r"^ *- (?:run: )?(?=pytest |kernelprof |test !)(.*)$", PAGE, re.MULTILINE)
 PYTEST_STEPS = [shlex.split(step)[1:] for step in STEPS if step.startswith("pytest ")]
+FILES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+ON_GITHUB = [file for file in FILES if file.startswith("on:")]
+# By what each question is asked: steps that ask the same differ in where they are run.
+AGAINST, SNAPSHOTS = "--kernelprof-against", "--kernelprof-require-snapshots"
+TELLS = ("--kernelprof-github", "--kernelprof-markdown", "--kernelprof-json", "--junitxml")
+WHERE = ("--kernelprof-device=cpu", "--kernelprof-require-gpu")
+
+
+def those_with(option: str) -> list[list[str]]:
+    return [step for step in PYTEST_STEPS if option in " ".join(step)]
+
+
+def asked(step: list[str]) -> list[str]:
+    """What a step asks, but for where it runs and how it tells."""
+    return [one for one in step if not one.startswith((*TELLS, *WHERE))]
+
 
 INI = "[pytest]\npythonpath = .\n"
 CODE = "import torch\ndef f(x): return torch.relu(x @ x)\n"
@@ -50,24 +70,52 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Repos
     return clone
 
 
-def test_every_job_runs_pytest_and_one_compares_documents() -> None:
-    assert len(PYTEST_STEPS) == PAGE.count("```yaml")
+def test_every_file_runs_pytest_and_one_job_compares_documents() -> None:
+    assert all("pytest --kernelprof" in file for file in FILES)
     assert sum("kernelprof compare" in step for step in STEPS) == 1
 
 
-def test_a_pull_request_that_launches_more_fails(project: Repository, run_apart: RunApart) -> None:
-    steps = [step for step in PYTEST_STEPS if "--kernelprof-against" in " ".join(step)]
-    with_gpu, without = (sorted(on_the_cpu(step)) for step in steps)
-    assert with_gpu == without  # but for the device, so that one run shows both
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_is_as_its_system_says(file: str) -> None:
+    """By the schemas that SchemaStore publishes of GitHub's workflows, and GitLab of its own."""
+    name = "github-workflows" if file in ON_GITHUB else "gitlab-ci"
+    found = find_spec("check_jsonschema")
+    assert found is not None
+    assert found.origin is not None
+    folder = Path(found.origin).parent / "builtin_schemas" / "vendor"
+    schema = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    read = YAML(typ="safe", pure=True).load(file)
+    jsonschema.Draft7Validator(schema).validate(read)
+    with pytest.raises(jsonschema.ValidationError):  # which says no, too
+        jsonschema.Draft7Validator(schema).validate({**read, "jobs": 5, "variables": 5})
+
+
+def test_every_option_is_one(pytester: pytest.Pytester) -> None:
+    for step in PYTEST_STEPS:
+        pytester.parseconfig(*step)
+
+
+def test_a_pull_request_that_launches_more_fails(
+    project: Repository, run_apart: RunApart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, *others = those_with(AGAINST)
+    base = "--kernelprof-against=$CI_MERGE_REQUEST_DIFF_BASE_SHA"
+    assert [asked(one) for one in others] == [asked(first), [base], [base]]
+    summary = project.folder.parent / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     project.commit({"mlp.py": GROWN})
-    result = run_apart(*without)
+    result = run_apart(*on_the_cpu(first), *(one for one in others[1] if one.startswith(TELLS)))
     result.stdout.fnmatch_lines(["against merge-base:origin/main (*): 1 compared, 1 worse"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "1 worse" in summary.read_text()
+    assert "1 worse" in (project.folder / "kernels.md").read_text()
+    assert "kernels: 3 &gt; 2" in (project.folder / "junit.xml").read_text()
 
 
 @pytest.mark.usefixtures("project")
 def test_snapshots_are_required_once_they_are_written(run_apart: RunApart) -> None:
-    (step,) = (step for step in PYTEST_STEPS if "--kernelprof-require-snapshots" in step)
+    step, of_two_models = those_with(SNAPSHOTS)
+    assert asked(of_two_models) == asked(step)
     assert run_apart(*step, "--kernelprof-all").ret == pytest.ExitCode.TESTS_FAILED
     (update,) = re.findall(r"^pytest (.*--kernelprof-update)$", PAGE, re.MULTILINE)
     assert run_apart(*update.split()).ret == pytest.ExitCode.OK
@@ -77,7 +125,7 @@ def test_snapshots_are_required_once_they_are_written(run_apart: RunApart) -> No
 def test_a_night_is_compared_with_the_last(
     project: Repository, run_apart: RunApart, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (step,) = (step for step in PYTEST_STEPS if "--kernelprof-json=run.json" in step)
+    (step,) = (step for step in those_with("--kernelprof-json=run.json") if not asked(step))
     assert run_apart(*on_the_cpu(step)).ret == pytest.ExitCode.OK
     (project.folder / "run.json").rename("last-night.json")
     project.commit({"mlp.py": GROWN})
