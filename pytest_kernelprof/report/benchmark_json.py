@@ -82,7 +82,7 @@ def _benchmark(fullname: str, profile: Profile) -> dict[str, Any]:
     return {
         # By default pytest-benchmark compares within a group.
         "group": f"{time} ({profile.environment.device})",
-        "name": fullname.rpartition("::")[2] or fullname,
+        "name": _function_of(fullname),
         "fullname": fullname,
         "params": None,
         "param": None,
@@ -90,6 +90,12 @@ def _benchmark(fullname: str, profile: Profile) -> dict[str, Any]:
         "options": {"timer": f"kernelprof: {time}", "warmup": not profile.one_shot},
         "stats": stats_of([us / 1e6 for us in _rounds(profile)]),
     }
+
+
+def _function_of(fullname: str) -> str:
+    """The function with its parameters, which may hold colons."""
+    path, bracket, parameters = fullname.partition("[")
+    return path.rpartition("::")[2] + bracket + parameters
 
 
 def _facts(profile: Profile, time: str) -> dict[str, Any]:

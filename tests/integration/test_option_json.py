@@ -139,12 +139,14 @@ def test_a_dead_worker_is_named_and_the_others_tests_are_kept(
     old = Run((Test("test_it.py::test_it", (calls_of(2, environment=CPU),)),))
     (pytester.path / "old.json").write_bytes(codec.encode(pack(old)))
     code = f"{ONE}def test_dies():\n    import os\n    os._exit(3)\n"
-    run(code, JSON, "-n2", "--max-worker-restart=0", "--kernelprof-compare=old.json")
+    told = ("--kernelprof-compare=old.json", "--kernelprof-markdown=run.md")
+    run(code, JSON, "-n2", "--max-worker-restart=0", *told)
     found = document(pytester.path)
     assert found.earlier is not None
     assert found.earlier.comparison.compared == 1
     assert "test_it" in by_name(found)
     assert any(one.startswith("worker gw") for one in found.unfinished)
+    assert "**This is not the whole run:** worker gw" in (pytester.path / "run.md").read_text()
 
 
 def test_a_folder_in_its_place_is_a_usage_error(run: RunIt, pytester: pytest.Pytester) -> None:

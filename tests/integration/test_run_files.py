@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +53,58 @@ def test_two_options_do_not_write_one_file(run: RunIt, pytester: pytest.Pytester
     result.stderr.fnmatch_lines(
         ["ERROR: --kernelprof-json, --kernelprof-benchmark-json: both are to write *; name two *"]
     )
+
+
+def test_a_full_disk_is_told_and_costs_no_test(
+    run: RunIt, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.codec, "write_atomically", is_full)
+    result = run(ONE, "--kernelprof-markdown=run.md")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["kernelprof: --kernelprof-markdown: *run.md cannot be written (No space left on device)"]
+    )
+    assert not (pytester.path / "run.md").exists()
+
+
+def test_after_ctrl_c_each_says_what_it_had(run: RunIt, pytester: pytest.Pytester) -> None:
+    options = ("--kernelprof-markdown=run.md", "--kernelprof-benchmark-json=bench.json")
+    with pytest.raises(KeyboardInterrupt):
+        run(f"{ONE}def test_ends(): raise KeyboardInterrupt\n", *options)
+    assert "**This is not the whole run:** interrupted." in (pytester.path / "run.md").read_text()
+    (one,) = json.loads((pytester.path / "bench.json").read_text())["benchmarks"]
+    assert one["name"] == "test_it"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a file system that takes such names")
+def test_hostile_names_of_a_real_run_come_through_everything(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    code = """
+import pytest, torch
+@pytest.mark.max_kernels(0)
+@pytest.mark.parametrize("p", [0], ids=['</details>|`@me #1 <script>alert(1)</script>\\\\|::"\\n'])
+def test_it(kernel_profile, p):
+    kernel_profile(lambda: torch.ones(2) + 1)
+"""
+    name = "test_a|b`<b>,%0A::error::x"
+    (pytester.path / f"{name}.py").write_text(code)
+    (pytester.path / "test_it.py").unlink(missing_ok=True)
+    result = run(
+        "",
+        *("--kernelprof-markdown=run.md", "--kernelprof-benchmark-json=bench.json"),
+        *("--kernelprof-json=run.json", "--kernelprof-github", "--junitxml=junit.xml"),
+    )
+    result.assert_outcomes(failed=1)
+    told = Path("run.md").read_text()
+    assert "<script" not in told
+    assert "</details>|" not in told
+    (one,) = json.loads(Path("bench.json").read_text())["benchmarks"]
+    assert one["fullname"].startswith(name)
+    (command,) = [line for line in result.outlines if line.startswith("::")]
+    assert command.startswith("::error file=")
+    assert "%3A%3Aerror%3A%3Ax.py,line=" in command

@@ -48,6 +48,11 @@ def test_rounds_are_seconds_and_counts_stand_beside_them() -> None:
     assert one["group"] == "cuda_time (NVIDIA H200)"
 
 
+def test_a_name_is_the_function_with_its_parameters() -> None:
+    (one,) = document(Test("a/t.py::TestIt::test_it[a::b[0]]", (on_gpu(1),)))["benchmarks"]
+    assert one["name"] == "test_it[a::b[0]]"
+
+
 def test_on_the_cpu_it_is_the_latency() -> None:
     cpu = calls_of(2, timed("latency", [3, 4, 5]), environment=CPU)
     (one,) = document(Test("test_x.py::test_it", (cpu,)))["benchmarks"]
