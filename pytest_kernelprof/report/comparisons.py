@@ -28,16 +28,21 @@ def write_unjudged(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> 
 
 def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
     """Write the tables of comparisons, each under the test that made it; nothing without."""
-    if not any(test.comparisons for test in tests):
-        return
-    terminal.section("comparisons")
-    style = style_of(terminal)
+    lines = comparison_lines(tests, style_of(terminal))
+    if lines:
+        terminal.section("comparisons")
+        for line in lines:
+            terminal.write_line(line)
+
+
+def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
+    """The tables of comparisons, each under the test that made it."""
+    lines = []
     for test in sorted(tests, key=lambda test: test.id):
         ended = "" if test.outcome == "passed" else f" ({test.outcome})"
         for one in test.comparisons:
-            lines = [shortened(test.id) + ended, *(f"  {line}" for line in _told(one, style))]
-            for line in lines:
-                terminal.write_line(style.say(line))
+            lines += [shortened(test.id) + ended, *(f"  {line}" for line in _told(one, style))]
+    return [style.say(line) for line in lines]
 
 
 def _told(comparison: Comparison, style: Style) -> list[str]:

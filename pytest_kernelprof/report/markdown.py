@@ -121,7 +121,7 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
     if snapshots:
         yield f"{text(snapshots[0].upper() + snapshots[1:])}."
     if digest.unfinished:
-        yield f"**This is not the whole run:** {text('; '.join(digest.unfinished))}."
+        yield f"**Unfinished:** tests may be missing: {text('; '.join(digest.unfinished))}."
 
 
 def _unused(run: Run) -> int:

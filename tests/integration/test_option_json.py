@@ -146,7 +146,9 @@ def test_a_dead_worker_is_named_and_the_others_tests_are_kept(
     assert found.earlier.comparison.compared == 1
     assert "test_it" in by_name(found)
     assert any(one.startswith("worker gw") for one in found.unfinished)
-    assert "**This is not the whole run:** worker gw" in (pytester.path / "run.md").read_text()
+    assert (
+        "**Unfinished:** tests may be missing: worker gw" in (pytester.path / "run.md").read_text()
+    )
 
 
 def test_a_folder_in_its_place_is_a_usage_error(run: RunIt, pytester: pytest.Pytester) -> None:

@@ -114,7 +114,7 @@ def test_a_run_that_was_ended_says_so() -> None:
     well = Test("t.py::test_it", (mlp(verdicts=(KEPT,)),))
     page = page_of(well, unfinished=("interrupted: @me <b>",))
     assert page.text.startswith("⚠️ ")
-    assert "This is not the whole run: interrupted: @\u200cme <b>." in page.text
+    assert "Unfinished: tests may be missing: interrupted: @\u200cme <b>." in page.text
 
 
 def test_one_row_for_each_limit_worst_first() -> None:
@@ -153,7 +153,7 @@ def test_each_limit_has_its_causes_beside_it_once() -> None:
     page = page_of(broken(also=(names, asked_anew)))
     (table,) = page.tables
     assert [cells[2] for cells in table[1:]] == ["max_kernels", "expect_kernels", "max_allocations"]
-    assert "kernel 5 is mul, from aten::mul; expected 'gelu'" in table[2][5]
+    assert "kernel 5 is to be 'gelu', not mul, from aten::mul" in table[2][5]
     assert "expect_kernels" not in table[2][5] + table[1][5]
     assert table[3][3:] == ["1", "0", ""]
 

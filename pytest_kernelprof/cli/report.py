@@ -1,0 +1,151 @@
+"""``kernelprof report``: run documents told again, as pytest tells a run at its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.errors import RunFileError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+    from pytest_kernelprof.schema.run import Run
+
+HELP = "what a run says, of its document: as text, Markdown, for trackers, for GitHub"
+
+_NARROWEST, _WIDEST = 60, 160
+_FORMS = {
+    "markdown": "Markdown for a pull request",
+    "benchmark_json": "its times, in pytest-benchmark's JSON",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The documents, and how they are told."""
+    parser.add_argument("runs", nargs="+", metavar="RUN.json", help="of pytest --kernelprof-json")
+    for form, words in _FORMS.items():
+        flag = f"--{form.replace('_', '-')}"
+        parser.add_argument(flag, dest=form, metavar="PATH", help=f"write {words} into this file")
+    parser.add_argument(
+        "--github",
+        action="store_true",
+        help="append it to the summary of this step of GitHub Actions, and annotate lines",
+    )
+    parser.add_argument(
+        "--all", action="store_true", dest="every_row", help="as text: list each profile"
+    )
+    parser.epilog = (
+        "without --github and a file it is printed as text; several documents are told as one, as "
+        "kernelprof merge makes it; exit status: 0 it is told, 2 a document is unreadable or a "
+        "file cannot be written"
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Tell what the documents say.
+
+    Raises:
+        RunFileError: a file is no run document, or one cannot be written.
+    """
+    asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form)}
+    _refuse_unwritable(asked, chosen.runs)
+    found = _read(chosen.runs)
+    if not asked and not chosen.github:
+        _print_text(found, every_row=chosen.every_row)
+    problems = [why for form, path in asked.items() if (why := _written(form, path, found))]
+    if chosen.github:
+        _tell_github(found)
+    if problems:
+        raise RunFileError("; ".join(problems))
+    return 0
+
+
+def _read(paths: list[str]) -> Run:
+    from pytest_kernelprof.baseline.merge import merge_runs
+    from pytest_kernelprof.documents import read_run
+    from pytest_kernelprof.units import printable
+
+    if len(paths) == 1:
+        return read_run(paths[0])
+    merged, twice = merge_runs({path: read_run(path) for path in paths})
+    for test in twice:
+        print(printable(f"{test}: in several, kept of the last"), file=sys.stderr)
+    return merged
+
+
+def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
+    """Before anything is read, which may take a while.
+
+    Raises:
+        RunFileError: nothing can be written there.
+    """
+    from pytest_kernelprof.report.files import why_no_file
+
+    taken = {os.path.realpath(path): "it is a document to be read" for path in documents}
+    for form, path in asked.items():
+        flag = f"--{form.replace('_', '-')}"
+        why = why_no_file(path) or taken.get(os.path.realpath(path), "")
+        if why:
+            raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")
+        taken[os.path.realpath(path)] = f"{flag} is to write it"
+
+
+def _written(form: str, path: str, found: Run) -> str:
+    """Write a file; hands back why that failed, empty if it did not."""
+    from pytest_kernelprof.report.files import write_file
+    from pytest_kernelprof.units import printable
+
+    try:
+        print(printable(f"{path}: {write_file(path, form, found)}"))
+    except OSError as error:
+        return f"{path}: it cannot be written ({error.strerror or error})"
+    return ""
+
+
+def _tell_github(found: Run) -> None:
+    """Places in a document are as seen from pytest's root folder, which has to be this one."""
+    from pytest_kernelprof.report.annotations import annotations_of, commands
+    from pytest_kernelprof.report.github import append_summary, files_in_the_repository
+    from pytest_kernelprof.units import printable
+
+    problem = append_summary(found, os.environ)
+    if problem:
+        print(printable(f"kernelprof: {problem}"), file=sys.stderr)
+    file_of = files_in_the_repository(os.getcwd(), os.environ)
+    for command in commands(annotations_of(found), file_of):
+        print(command)
+
+
+def _print_text(found: Run, *, every_row: bool) -> None:
+    from pytest_kernelprof.digest.whole import digest_of
+    from pytest_kernelprof.report.comparisons import comparison_lines
+    from pytest_kernelprof.report.spans import plain
+    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.report.terminal import report_lines
+
+    width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((100, 24)).columns))
+    style = Style(width, sys.stdout.encoding or "utf-8", every_row=every_row)
+    for line in report_lines(digest_of(found), style):
+        print(plain(line).rstrip())
+    for words in comparison_lines(found.tests, style):
+        print(words.rstrip())
+    for words in _last_lines(found):
+        print(style.say(words))
+
+
+def _last_lines(found: Run) -> Iterator[str]:
+    """What else the run was compared with."""
+    from pytest_kernelprof.digest.changes import changes_of
+    from pytest_kernelprof.report.snapshots import last_line
+
+    changes = changes_of(found)
+    if changes is not None:
+        yield f"against {changes.base}: {changes.words}; together {changes.together}"
+    unused = len(found.snapshots.unused) if found.snapshots is not None else 0
+    snapshots = last_line([one.snapshot for one in found.tests if one.snapshot], unused)
+    if snapshots:
+        yield snapshots
