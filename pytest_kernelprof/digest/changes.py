@@ -78,7 +78,7 @@ class Changes:
         rows: what is not the same, worst first.
         counts: tests (of "compare": profiles) by their result, worst first.
         more_kernels: how many kernels there are more (fewer below zero), over all that compare.
-        ratio: of the GPU times of those whose times compare; None where there are none.
+        ratio: of the GPU times of all that were timed on both sides; None where none were.
     """
 
     base: str
@@ -108,13 +108,15 @@ def changes_of(run: Run) -> Changes | None:
     if run.against is not None:
         rows = [row for test in run.against.tests for row in _of_test(test)]
         counts: dict[Came, int] = {result: run.against.counts.get(result, 0) for result in RESULTS}
-        return _changes(run.against.name, "against", rows, counts)
+        return _changes(run.against.name, "against", rows, counts, _ratio(rows))
     if run.earlier is not None:
         rows = list(_of_earlier(run))
         counts = {result: sum(one.result == result for one in rows) for result in ORDER}
         counts["same"] += max(0, run.earlier.comparison.compared - len(rows))
         counts["not compared"] += len(run.earlier.comparison.uncompared)
-        return _changes(f"{run.earlier.path} ({run.earlier.began})", "compare", rows, counts)
+        base = f"{run.earlier.path} ({run.earlier.began})"
+        # Of what takes as long as before the times are not in it: there is no sum to be had.
+        return _changes(base, "compare", rows, counts, None)
     return None
 
 
@@ -128,18 +130,25 @@ def _changes(
     how: Literal["against", "compare"],
     rows: Sequence[Change],
     counts: dict[Came, int],
+    ratio: float | None,
 ) -> Changes:
     kernels = [(one.old_kernels, one.new_kernels) for one in rows if one.old_kernels is not None]
-    times = [(one.old_us, one.new_us) for one in rows if one.ratio is not None]
-    old, new = (sum(pair[i] or 0.0 for pair in times) for i in (0, 1))
     return Changes(
         base,
         how,
         tuple(sorted((one for one in rows if one.result != "same"), key=_worst_first)),
         counts,
         sum((new or 0) - (old or 0) for old, new in kernels),
-        new / old if old else None,
+        ratio,
     )
+
+
+def _ratio(rows: Sequence[Change]) -> float | None:
+    """Of the GPU times of all that were timed, together."""
+    timed = [one for one in rows if one.ratio is not None]
+    old = sum(one.old_us or 0.0 for one in timed)
+    new = sum(one.new_us or 0.0 for one in timed)
+    return new / old if old else None
 
 
 def _worst_first(one: Change) -> tuple[int, int, float, tuple[tuple[str, int], ...]]:
