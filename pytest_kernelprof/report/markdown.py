@@ -74,7 +74,8 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     compared = _of_comparisons(run)
     marks = [_MARKS[one.told] for one in marked if one.told] + [mark for mark, _ in compared]
     foot = f"<sub>{' · '.join(map(text, (*digest.places, integrity_line(digest.trust))))}</sub>"
-    head = [f"### {_worst(marks, digest)} {text(digest.sentence.removesuffix('.'))}", ""]
+    mark = _worst(marks, digest, changes)
+    head = [" ".join(filter(None, ["###", mark, text(digest.sentence.removesuffix("."))])), ""]
     first = " ".join(_sentences(run, digest, changes))
     if not marks and not (changes and changes.rows) and not digest.unfinished:
         return "\n".join([*head, f"{first} {foot}", ""])
@@ -97,10 +98,13 @@ def _marked(digest: Digest) -> list[Row]:
     return sorted(rows, key=lambda one: severity(one.told))
 
 
-def _worst(marks: Sequence[str], digest: Digest) -> str:
+def _worst(marks: Sequence[str], digest: Digest, changes: Changes | None) -> str:
+    """The mark of all; none where nothing was judged, which is no success."""
     if _BROKEN in marks:
         return _BROKEN
-    return _DOUBTED if marks or digest.unfinished or not digest.rows else _WELL
+    if marks or digest.unfinished or not digest.rows:
+        return _DOUBTED
+    return _WELL if digest.counts.limited or changes is not None else ""
 
 
 def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[str]:

@@ -110,6 +110,13 @@ def test_a_run_without_profiles_is_no_success() -> None:
     assert markdown_of(Run()).startswith("### ⚠️ ")
 
 
+def test_where_nothing_was_judged_nothing_is_well() -> None:
+    tests = (Test("t.py::test_it", (mlp(),)),)
+    assert markdown_of(Run(tests)).startswith("### No test has a limit. 1 test has a profile\n")
+    base = against(AgainstTest("t.py::test_it", "same", profiles=(compared(5, 5),)), same=1)
+    assert markdown_of(Run(tests, against=base)).startswith("### ✅ ")
+
+
 def test_a_run_that_was_ended_says_so() -> None:
     well = Test("t.py::test_it", (mlp(verdicts=(KEPT,)),))
     page = page_of(well, unfinished=("interrupted: @me <b>",))
