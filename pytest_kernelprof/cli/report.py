@@ -139,7 +139,7 @@ def _print_text(found: Run, *, every_row: bool) -> None:
 
 def _last_lines(found: Run) -> Iterator[str]:
     """What else the run was compared with."""
-    from pytest_kernelprof.digest.changes import changes_of
+    from pytest_kernelprof.digest.base import changes_of
     from pytest_kernelprof.report.snapshots import last_line
 
     changes = changes_of(found)

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.digest.changes import changes_of, percent_words
+from pytest_kernelprof.digest.base import changes_of, percent_words
 from pytest_kernelprof.digest.findings import Found, findings_of, wrong_with
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import severity
@@ -26,7 +26,7 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.changes import Change, Changes
+    from pytest_kernelprof.digest.base import Change, Changes
     from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.digest.records import Cause, Digest, Row
     from pytest_kernelprof.schema.against import Compared

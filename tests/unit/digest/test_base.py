@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from records import mlp, timed
 
-from pytest_kernelprof.digest.changes import changes_of
+from pytest_kernelprof.digest.base import changes_of
 from pytest_kernelprof.schema.against import AgainstTest, Compared
 from pytest_kernelprof.schema.before import EarlierComparison, RevisionComparison
 from pytest_kernelprof.schema.diff import ProfileDiff
