@@ -12,7 +12,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ruamel.yaml import YAML
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
@@ -80,11 +79,12 @@ def test_every_file_is_as_its_system_says(file: str) -> None:
     """By the schemas that SchemaStore publishes of GitHub's workflows, and GitLab of its own."""
     name = "github-workflows" if file in ON_GITHUB else "gitlab-ci"
     found = find_spec("check_jsonschema")
-    assert found is not None
-    assert found.origin is not None
+    if found is None or found.origin is None:
+        pytest.skip("needs check-jsonschema, which has the schemas")
+    yaml = pytest.importorskip("ruamel.yaml")
     folder = Path(found.origin).parent / "builtin_schemas" / "vendor"
     schema = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    read = YAML(typ="safe", pure=True).load(file)
+    read = yaml.YAML(typ="safe", pure=True).load(file)
     jsonschema.Draft7Validator(schema).validate(read)
     with pytest.raises(jsonschema.ValidationError):  # which says no, too
         jsonschema.Draft7Validator(schema).validate({**read, "jobs": 5, "variables": 5})
