@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.digest.base import changes_of, percent_words
+from pytest_kernelprof.digest.came import came_since
 from pytest_kernelprof.digest.findings import Found, findings_of, wrong_with
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import severity
@@ -20,7 +21,7 @@ from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
 from pytest_kernelprof.report.kernel_tables import kernel_table
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import finding_lines, last_line
+from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines, last_line
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.digest.records import Cause, Digest, Row
     from pytest_kernelprof.schema.against import Compared
-    from pytest_kernelprof.schema.run import Profile, Run
-    from pytest_kernelprof.schema.runs import ProfileComparison
-    from pytest_kernelprof.schema.snapshot import Finding
+    from pytest_kernelprof.schema.run import Profile, Run, Verdict
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
@@ -211,12 +210,8 @@ def _inside(one: Row, against: Compared | None) -> Callable[[], list[str]] | Non
     if against is not None and against.is_worse:
         return partial(_against_lines, against)
     over = [verdict for verdict in one.profile.verdicts if verdict.outcome == "over"]
-    for verdict in over:
-        if verdict.snapshot is not None:
-            return partial(_snapshot_lines, verdict.snapshot)
-        if verdict.comparison is not None and verdict.comparison.diff is not None:
-            return partial(_comparison_lines, verdict.comparison)
-    return partial(_kernel_lines, one.profile) if over and one.profile.kernels else None
+    known = one.profile.kernels or any(verdict.snapshot or verdict.comparison for verdict in over)
+    return partial(_kernel_lines, one.profile, over) if over and known else None
 
 
 def _against_lines(found: Compared) -> list[str]:
@@ -224,15 +219,23 @@ def _against_lines(found: Compared) -> list[str]:
     return [*fence(diff_lines(found.diff), "diff"), *(["", text(times)] if times else [])]
 
 
-def _snapshot_lines(found: Finding) -> list[str]:
-    return fence(finding_lines(found), "diff")
+def _kernel_lines(profile: Profile, over: Sequence[Verdict]) -> list[str]:
+    accept = ["", text(ACCEPT)] if any(one.snapshot for one in over) else []
+    return [*_kernels(profile, over), *accept]
 
 
-def _comparison_lines(found: ProfileComparison) -> list[str]:
-    return fence(kernel_lines(found), "diff")
-
-
-def _kernel_lines(profile: Profile) -> list[str]:
+def _kernels(profile: Profile, over: Sequence[Verdict]) -> list[str]:
+    """The table of the failure's message; where it cannot say which of its kernels came, what came
+    and went alone."""
+    came = came_since(profile)
+    if came is not None and profile.kernels:
+        told = [f"  against {came.since}", *kernel_table(profile, came=came)]
+        return fence(told, "diff")
+    for verdict in over:
+        if verdict.snapshot is not None:
+            return fence(finding_lines(verdict.snapshot), "diff")
+        if verdict.comparison is not None and verdict.comparison.diff is not None:
+            return fence(kernel_lines(verdict.comparison), "diff")
     return fence(kernel_table(profile), "text")
 
 

@@ -9,6 +9,7 @@ import pytest
 from gfm_pages import HOSTILE, Page, rendered
 from records import CPU, GELU, GEMM, LINEAR, MUL, calls_of, kernel, mlp, profile, timed
 
+from pytest_kernelprof.names.apart import kept_name
 from pytest_kernelprof.report.gfm import line
 from pytest_kernelprof.report.markdown import LIMIT, markdown_of
 from pytest_kernelprof.schema.against import AgainstTest, Compared
@@ -59,7 +60,7 @@ SNAPSHOT = Verdict(
     snapshot=Finding(
         state="more",
         kernels=5,
-        changes=(LineChange("+", "vectorized_elementwise [mul] | aten::mul", 1, "mlp.py:42"),),
+        changes=(LineChange("+", f"{kept_name(MUL)} | aten::mul", 1, "mlp.py:42"),),
         counts=(CountChange("kernels", "count", 4, 5),),
     ),
 )
@@ -186,10 +187,20 @@ def test_details_unfold_with_the_kernels() -> None:
 
 
 def test_of_a_snapshot_the_details_are_a_diff() -> None:
-    test = Test("t.py::test_it", (mlp(verdicts=(SNAPSHOT,)),), outcome="failed")
-    found = markdown_of(Run((test,)))
-    assert "```diff\n+ vectorized_elementwise [mul] | aten::mul  mlp.py:42\n" in found
-    assert rendered(found).tables[0][1][2:5] == ["snapshot: kernels", "5", "4"]
+    kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
+    page = page_of(Test("t.py::test_it", (profile(kernels, verdicts=(SNAPSHOT,)),)))
+    assert page.tables[0][1][2:5] == ["snapshot: kernels", "5", "4"]
+    (block,) = page.raw_texts("pre")
+    assert block.splitlines()[0] == "  against the snapshot"
+    (new,) = [line for line in block.splitlines() if line.startswith("+")]
+    assert "vectorized_elementwise [mul]" in new
+    assert any("pytest --kernelprof-update" in words for words in page.texts("p"))
+
+
+def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
+    test = Test("t.py::test_it", (calls_of(0, verdicts=(SNAPSHOT,)),), outcome="failed")
+    (block,) = page_of(test).raw_texts("pre")
+    assert block.startswith(f"+ {kept_name(MUL)} | aten::mul  mlp.py:42\n")
 
 
 def test_what_changed_against_a_revision() -> None:
