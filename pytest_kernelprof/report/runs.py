@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import re
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from pytest_kernelprof.report.diff import diff_lines
+from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -25,6 +24,7 @@ _MOST_TESTS = 5
 _MOST_DIFFS = 10
 _MOST_ROWS = 200
 _DIFF_LINES = 12
+_LONGEST_NOTE = 2000
 _ORDER = {"worse": 0, "undecided": 1, "better": 2}
 FORMS = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
 
@@ -84,24 +84,16 @@ def text_lines(found: RunsComparison, width: int) -> list[str]:
 
 def markdown_lines(found: RunsComparison) -> list[str]:
     """The same as GitHub shows it: a table, diffs that unfold, one line of all above."""
-    lines = [f"**{_cell(summary(found))}**", ""]
+    lines = [f"**{text(summary(found))}**", ""]
     rows = _rows(found)
     if rows:
         lines += ["| | test | metric | before | now | change |", "|---|---|---|--:|--:|--:|"]
-        lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+        lines += [row(*map(text, cells)) for cells in rows]
         lines.append("")
     for one in _with_diffs(found):
-        diff = [printable(line) for line in kernel_lines(one)]
-        fence = "`" * max(3, 1 + max(len(run) for line in diff for run in _ticks(line)))
-        title = html.escape(printable(_title(one)))
-        lines += [f"<details><summary>{title}</summary>", "", f"{fence}diff", *diff, fence, ""]
-        lines += ["</details>", ""]
-    lines += [f"- {_cell(line)}" for line in notes(found)]
+        lines += details(tag_text(_title(one)), fence(kernel_lines(one), "diff"))
+    lines += [f"- {text(line, _LONGEST_NOTE)}" for line in notes(found)]
     return lines
-
-
-def _ticks(line: str) -> list[str]:
-    return re.findall("`+", line) or [""]
 
 
 def _rows(found: RunsComparison) -> list[_Row]:
@@ -203,9 +195,3 @@ def summary(found: RunsComparison) -> str:
 
 def _plural(words: str, n: int) -> str:
     return f"{words}s" if n != 1 and words in ("regression", "profile") else words
-
-
-def _cell(text: str) -> str:
-    """Text that a table of Markdown holds as it is."""
-    told = printable(text).replace("&", "&amp;").replace("@", "&#64;")
-    return re.sub(r"([\\|<>*_`~$\[\]])", r"\\\1", told)

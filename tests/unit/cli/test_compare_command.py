@@ -96,7 +96,7 @@ def test_as_markdown_names_stand_as_they_are(
     ]
     assert main(["compare", *odd, "--format=markdown"]) == 0
     out = capsys.readouterr().out
-    assert r"t.py::test\_a\[\|\<b\>\`\*\_\]" in out
+    assert r"t.py::test_a\[\|&lt;b>\`\*\_\]" in out
     assert "<summary>t.py::test_a[|&lt;b&gt;`*_]: kernels</summary>" in out
     assert "\n````diff\n" in out
 

@@ -1,0 +1,37 @@
+"""The Markdown of ``kernelprof compare``, as GitHub renders it: hostile names do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gfm_pages import HOSTILE, rendered
+from records import calls_of
+
+from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.report.gfm import line
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.packing import pack
+from pytest_kernelprof.schema.run import Run, Test
+
+TAGS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "span"}
+DETAILS = {"details", "summary", "pre", "code"}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_seen_as_they_are_and_notify_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    id = f"t.py::test_it[{name}]"
+    for file, tests in (
+        ("old", (Test(id, (calls_of(4),)), Test(f"t.py::gone[{name}]", (calls_of(4),)))),
+        ("new", (Test(id, (calls_of(5),)),)),
+    ):
+        (tmp_path / file).write_bytes(codec.encode(pack(Run(tests, "2026-11-22T08:50:00Z"))))
+    main(["compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format=markdown"])
+    page = rendered(capsys.readouterr().out)
+    told = codec.text(id)
+    assert page.tables[0][1][1] == line(told)
+    assert page.tags <= TAGS | DETAILS
+    assert page.unclosed == []
+    assert not page.notified
