@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Verdict
 
 _WRONG = ("over", "incomplete", "undecided")
+_SLOWER = "against: cuda_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,10 @@ class Found:
         """``max_kernels: 16 > 14``, for titles."""
         if not self.limit:
             return f"test {self.told}"
-        if self.told != "over" or not self.measured:
-            return f"{self.limit}: {self.told if self.told != 'over' else 'broken'}"
+        if self.told != "over":
+            return f"{self.limit}: {self.told}"
+        if not self.measured:
+            return f"{self.limit}: {'worse' if self.limit == _SLOWER else 'broken'}"
         sign = "<" if self.limit.startswith("min_") else ">"
         return f"{self.limit}: {self.measured} {sign} {self.allowed}"
 
@@ -47,8 +50,8 @@ class Found:
 def findings_of(row: Row) -> tuple[Found, ...]:
     """All that is wrong with a row, limits first; of one that is marked at least one."""
     found = [*_by_verdicts(row.profile.verdicts), *_by_what_was_before(row)]
-    if not found and row.told is not None:
-        found = [Found(row.told)]
+    if not found and row.told is not None:  # over, but of no count: of times in turn
+        found = [Found(row.told, _SLOWER if row.told == "over" else "")]
     return tuple(found)
 
 

@@ -228,6 +228,20 @@ def test_what_changed_against_a_revision() -> None:
     assert "+ vectorized_elementwise [mul]" in diff
 
 
+def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
+    pairs = tuple(TimedPair(None, 1.1, 12, 100.0, 110.0) for _ in range(4))
+    slower = Timing("worse", ratio=1.1, pairs=pairs, agreeing=4, old_us=100.0, new_us=110.0)
+    diff = ProfileDiff(old_kernels=5, new_kernels=5, old_us=100.0, new_us=110.0)
+    found = against(
+        AgainstTest("t.py::test_it", "worse", profiles=(Compared("", diff, timing=slower),)),
+        worse=1,
+    )
+    page = page_of(Test("t.py::test_it", (mlp(),), outcome="failed"), against=found)
+    assert page.tables[0][1][2] == "against: cuda_time"
+    assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][5]
+    assert page.texts("summary")[0] == "test_it: against: cuda_time: worse"
+
+
 def test_where_only_something_got_better_the_change_is_told() -> None:
     found = against(AgainstTest("t.py::test_it", "better", profiles=(compared(5, 3),)), better=1)
     page = page_of(Test("t.py::test_it", (mlp(verdicts=(KEPT,)),)), against=found)
