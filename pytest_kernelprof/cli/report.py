@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Run
 
-HELP = "what a run says, of its document: as text, Markdown, for trackers, for GitHub"
+HELP = "what a run says, of its document: as text, a page, Markdown, for trackers, for GitHub"
 
 _NARROWEST, _WIDEST = 60, 160
 _FORMS = {
+    "html": "a page for a browser",
     "markdown": "Markdown for a pull request",
     "benchmark_json": "its times, in pytest-benchmark's JSON",
 }
@@ -53,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
     """
     asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form)}
     _refuse_unwritable(asked, chosen.runs)
-    found = _read(chosen.runs)
+    found = _read(chosen.runs, with_timelines="html" in asked)
     if not asked and not chosen.github:
         _print_text(found, every_row=chosen.every_row)
     problems = [why for form, path in asked.items() if (why := _written(form, path, found))]
@@ -64,14 +65,15 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _read(paths: list[str]) -> Run:
+def _read(paths: list[str], *, with_timelines: bool) -> Run:
     from pytest_kernelprof.baseline.merge import merge_runs
-    from pytest_kernelprof.documents import read_run
+    from pytest_kernelprof.documents import read_run, read_whole_run
     from pytest_kernelprof.units import printable
 
+    read = read_whole_run if with_timelines else read_run
     if len(paths) == 1:
-        return read_run(paths[0])
-    merged, twice = merge_runs({path: read_run(path) for path in paths})
+        return read(paths[0])
+    merged, twice = merge_runs({path: read(path) for path in paths})
     for test in twice:
         print(printable(f"{test}: in several, kept of the last"), file=sys.stderr)
     return merged
@@ -81,13 +83,15 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
     """Before anything is read, which may take a while.
 
     Raises:
-        RunFileError: nothing can be written there.
+        RunFileError: nothing can be written there, or what makes it is not installed.
     """
-    from pytest_kernelprof.report.files import why_no_file
+    from pytest_kernelprof.report.files import why_no_file, why_no_form
 
     taken = {os.path.realpath(path): "it is a document to be read" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
+        if why := why_no_form(form):
+            raise RunFileError(f"{flag}: {why}")
         why = why_no_file(path) or taken.get(os.path.realpath(path), "")
         if why:
             raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from pytest_kernelprof.plugin.settings import flag_of
-from pytest_kernelprof.report.files import why_no_file, write_file
+from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class RunFiles:
             pytest was started.
 
     Raises:
-        pytest.UsageError: nothing can be written to one of them, or two are the same.
+        pytest.UsageError: nothing can be written to one of them, two are the same, or what makes
+            one is not installed.
     """
 
     def __init__(self, config: pytest.Config, asked: Mapping[str, str]) -> None:
@@ -41,6 +42,8 @@ class RunFiles:
         self._failures: list[str] = []
         self._unfinished: tuple[str, ...] = ()
         for form, path in asked.items():
+            if why := why_no_form(form):
+                raise pytest.UsageError(f"{flag_of(form)}: {why}")
             if why := why_no_file(os.path.join(here, path)):
                 raise pytest.UsageError(f"{flag_of(form)}: {path!r} cannot be written ({why})")
         _refuse_same(self._files)

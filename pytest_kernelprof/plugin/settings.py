@@ -265,6 +265,12 @@ OPTIONS = (
         metavar="PATH",
     ),
     Option(
+        "html",
+        _RUN_FILE,
+        "write what the run says into this file, as a page for a browser",
+        metavar="PATH",
+    ),
+    Option(
         "markdown",
         _RUN_FILE,
         "write what the run says into this file, as Markdown for a pull request",
@@ -412,6 +418,7 @@ class Settings(NamedTuple):
     warn_only: bool
     trace_dir: str | None
     json: str | None
+    html: str | None
     markdown: str | None
     github: bool
     benchmark_json: str | None

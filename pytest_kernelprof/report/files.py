@@ -49,12 +49,33 @@ def _markdown(run: Run) -> Content:
     return Content(data, format_bytes(len(data)))
 
 
+def _html(run: Run) -> Content:
+    from pytest_kernelprof.report.html.page import html_of
+
+    data = html_of(run).encode()
+    return Content(data, format_bytes(len(data)))
+
+
 FORMS: Mapping[str, Callable[[Run], Content]] = {
     "json": _json,
+    "html": _html,
     "markdown": _markdown,
     "benchmark_json": _benchmark_json,
 }
 """How a run is made a file, by the name of the option that asks for it."""
+
+
+def why_no_form(form: str) -> str:
+    """Why a run cannot be told in a form here, and what to install; empty where it can.
+
+    Args:
+        form: a key of ``FORMS``.
+    """
+    if form != "html":
+        return ""
+    from pytest_kernelprof.report.html.page import why_no_html
+
+    return why_no_html()
 
 
 def why_no_file(path: str) -> str:

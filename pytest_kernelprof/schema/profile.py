@@ -56,6 +56,11 @@ class Bound(msgspec.Struct, frozen=True):
     reason: str
 
 
+QUEUED_US = 10.0
+"""What a device takes at most to begin work that is queued: 0.3 to 3 us were seen, 5 us across
+streams."""
+
+
 class RoundGaps(msgspec.Struct, frozen=True, gc=False):
     """The gaps of one round in microseconds; their sum is the round's ``gpu_idle``.
 

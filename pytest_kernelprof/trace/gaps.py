@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.schema.profile import QUEUED_US
 from pytest_kernelprof.schema.run import Gaps, RoundGaps
 from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.timeline import timeline_of
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.arrays import Bools
     from pytest_kernelprof.trace.reading import Reading
 
-# What the device takes to begin queued work: 0.3 to 3 us were seen, 5 us across streams.
-_SHORT_NS = 10_000
+_SHORT_NS = int(QUEUED_US * 1e3)
 
 
 def gaps_of(reading: Reading) -> Gaps:

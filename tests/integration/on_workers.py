@@ -25,6 +25,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     (
         *("--kernelprof-stacks", "--kernelprof-trace-dir=traces", "--kernelprof-report"),
         *("--kernelprof-report-all", "--kernelprof-json=run.json", "--kernelprof-github"),
+        "--kernelprof-html=out/run.html",
     ),
     ("--kernelprof-all", "--kernelprof-report", "kernelprof_rounds = 5"),
     ("--kernelprof-only", "--kernelprof-rounds=4"),

@@ -82,8 +82,9 @@ def test_extras_bring_what_a_part_needs_and_test_brings_them_all(metadata: Any) 
     extras = metadata["project"]["optional-dependencies"]
     assert list(needed(extras["benchmark"])) == ["pytest-benchmark"]
     assert list(needed(extras["example"])) == ["triton"]
+    assert list(needed(extras["html"])) == ["jinja2"]
     own = needed(extras["test"])["pytest-kernelprof"]
-    assert own.extras == {"benchmark", "example"}
+    assert own.extras == {"benchmark", "example", "html"}
 
 
 def test_a_missing_pytest_benchmark_is_an_error_that_names_the_extra(
@@ -110,6 +111,13 @@ def test_the_mark_of_a_typed_package_goes_along(metadata: Any) -> None:
     (name,) = metadata["tool"]["setuptools"]["package-data"]["pytest_kernelprof"]
     assert (ROOT / "pytest_kernelprof" / name).is_file()
     assert name == "py.typed"
+
+
+def test_what_the_page_is_made_of_goes_along(metadata: Any) -> None:
+    patterns = metadata["tool"]["setuptools"]["package-data"]["pytest_kernelprof.report.html"]
+    folder = ROOT / "pytest_kernelprof" / "report" / "html"
+    taken = {path for pattern in patterns for path in folder.glob(pattern)}
+    assert taken == {path for path in folder.iterdir() if path.suffix not in (".py", "")}
 
 
 def test_the_source_distribution_holds_what_its_tests_read() -> None:

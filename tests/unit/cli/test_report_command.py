@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from gfm_pages import rendered
 from records import comparison, mlp, timed
+from rounds import profile_of
 
+from pytest_kernelprof import documents
 from pytest_kernelprof.cli.main import main
+from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document
@@ -152,3 +155,21 @@ def test_it_needs_no_torch(document: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_as_a_page_it_has_the_timelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = written(tmp_path / "run.json", Test("t.py::test_it", (profile_of(4),)))
+    assert main(["report", document, "--html=run.html"]) == 0
+    found = Path("run.html").read_text(encoding="utf-8")
+    assert "stream 7" in found
+    assert html_of(documents.read_whole_run(document)) == found
+
+
+def test_without_jinja2_a_page_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["report", "not_there.json", "--html=run.html"]) == 2
+    assert "--html: it needs Jinja2" in capsys.readouterr().err

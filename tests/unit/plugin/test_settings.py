@@ -53,6 +53,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         warn_only=False,
         trace_dir=None,
         json=None,
+        html=None,
         markdown=None,
         github=False,
         benchmark_json=None,

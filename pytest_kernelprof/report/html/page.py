@@ -1,0 +1,329 @@
+"""The page: what the digest says, each profile in detail, styles and script in the one file."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.digest.base import changes_of, percent_words
+from pytest_kernelprof.digest.ids import parts_of, with_label
+from pytest_kernelprof.digest.rows import worst_first
+from pytest_kernelprof.digest.trust import integrity_line
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.digest.words import count_words, is_judged
+from pytest_kernelprof.errors import KernelprofError
+from pytest_kernelprof.report.html.cases import ALL, LESS, Before, case_of
+from pytest_kernelprof.report.html.families import family_of
+from pytest_kernelprof.report.html.full_names import FullNames, cut
+from pytest_kernelprof.report.html.marks import NEEDS_A_LOOK, all_marks, mark_of
+from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
+from pytest_kernelprof.units import format_bytes, format_time, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import jinja2
+
+    from pytest_kernelprof.digest.base import Change, Changes
+    from pytest_kernelprof.digest.records import Digest, Row
+    from pytest_kernelprof.report.html.script_data import ScriptData
+    from pytest_kernelprof.schema.run import Run
+
+MOST_BYTES_OF_DETAILS = 12_000_000
+"""Details of so much text are on a page, the worst first; the others are rows of its table."""
+_FEW = 100
+"""Of so few profiles all is told, of more only of those that need a look."""
+_MOST_HOT = 12
+_MOST_ADVISED = 20
+_MOST_CHANGED = 100
+_LONGEST = 400
+_LONGEST_OF_ALL = 2_000
+
+
+class NoTemplatesError(KernelprofError):
+    """Jinja2 is not installed, without which no page can be made."""
+
+
+def html_of(run: Run) -> str:
+    """The run as one HTML page, which loads nothing from anywhere.
+
+    Raises:
+        NoTemplatesError: Jinja2 is not installed.
+    """
+    templates = _templates()
+    from pytest_kernelprof.report.html.script_data import ScriptData
+
+    digest = digest_of(run)
+    rows = sorted(digest.rows, key=worst_first)
+    names, data = FullNames(), ScriptData()
+    details = _details(run, rows, templates, names, data)
+    places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
+    changes = changes_of(run)
+    title, _, lede = digest.sentence.partition("; ")
+    looks, more_looks = to_look_at(rows, places)
+    return templates.get_template("page.html.j2").render(
+        title=title.rstrip("."),
+        lede=lede[:1].upper() + lede[1:],
+        digest=digest,
+        run=run,
+        style=_asset("style.css"),
+        style_hash=_hash("style.css"),
+        script=_asset("script.js"),
+        script_hash=_hash("script.js"),
+        bar_parts=_bar(digest),
+        looks=looks,
+        more_looks=more_looks,
+        facts=list(_facts(digest, run)),
+        changes=changes,
+        changed=_changed(changes, rows, places) if changes is not None else [],
+        most_changed=_MOST_CHANGED,
+        rows=table_rows(rows, places),
+        chips=_chips(rows),
+        details=details,
+        without_details=len(rows) - len(details),
+        hottest=list(_hottest(digest, names)),
+        more_hot=max(0, len(digest.hottest) - _MOST_HOT),
+        advised=list(_advised(digest)),
+        comparisons=list(_comparisons(run)),
+        integrity=integrity_line(digest.trust),
+        full_names=names.all(),
+        data=data.block(),
+    )
+
+
+def why_no_html() -> str:
+    """Why no page can be made, and what to install; empty where it can."""
+    try:
+        import jinja2  # noqa: F401
+    except ImportError as error:
+        return f"it needs Jinja2 ({error}); pip install 'pytest-kernelprof[html]'"
+    return ""
+
+
+@functools.cache
+def _templates() -> jinja2.Environment:
+    if why := why_no_html():
+        raise NoTemplatesError(f"no HTML page can be made: {why}")
+    import jinja2
+
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader("pytest_kernelprof.report.html", ""),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(
+        time=format_time,
+        size=format_bytes,
+        counted=count_words,
+        breakable=_breakable,
+        percent=percent_words,
+    )
+    return found
+
+
+def _harmless(value: Any) -> Any:
+    """Text in which nothing is left that a browser does not show (control characters, marks that
+    turn the direction of writing), without the middle of what nobody reads to its end. What is
+    markup in it is escaped later."""
+    return printable(cut(value, _LONGEST_OF_ALL)) if type(value) is str else value
+
+
+def _breakable(words: str) -> Any:
+    """A long name that may go on in the next line after each underscore."""
+    from markupsafe import Markup, escape
+
+    return Markup("_<wbr>").join(map(escape, str(_harmless(words)).split("_")))
+
+
+@functools.cache
+def _text(name: str) -> str:
+    file = resources.files("pytest_kernelprof.report.html") / name
+    return file.read_text(encoding="utf-8").strip()
+
+
+def _asset(name: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(_text(name))
+
+
+def _hash(name: str) -> Any:
+    """What the page's policy knows a style or script by."""
+    from markupsafe import Markup
+
+    digest = hashlib.sha256(_text(name).encode()).digest()
+    return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")
+
+
+def _details(
+    run: Run,
+    rows: Sequence[Row],
+    templates: jinja2.Environment,
+    names: FullNames,
+    data: ScriptData,
+) -> list[Any]:
+    """The details of rows from the first, as far as they go on a page."""
+    from markupsafe import Markup
+
+    against = {
+        (test.id, one.label): one
+        for test in (run.against.tests if run.against else ())
+        for one in test.profiles
+    }
+    name = run.against.name if run.against else ""
+    is_short = len(rows) <= _FEW
+    template = templates.get_template("case.html.j2")
+    found: list[Any] = []
+    size = 0
+    for i, row in enumerate(rows):
+        before = Before(name, against.get((row.test, row.profile.label)))
+        amount = ALL if is_short or row.told in NEEDS_A_LOOK else LESS
+        case = case_of(row, f"p{i}", before, amount, names, data)
+        found.append(Markup(template.render(case=case, is_open=i == 0 and case.mark.tone == "bad")))
+        size += len(found[-1]) + (case.round.data_bytes if case.round else 0)
+        if size > MOST_BYTES_OF_DETAILS:
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of the bar: how many tests, where it lies in 1,000."""
+
+    tone: str
+    word: str
+    number: int
+    left: float
+    width: float
+
+
+def _bar(digest: Digest) -> list[_Part]:
+    """The tests by how they fared, worst first."""
+    told = {mark: digest.counts.told.get(mark, 0) for mark in all_marks() if mark is not None}
+    numbers = {mark_of(mark): number for mark, number in told.items()}
+    numbers[mark_of(None)] = digest.counts.tests - sum(told.values())
+    left, parts = 0.0, []
+    for mark, number in numbers.items():
+        if number:
+            width = number / digest.counts.tests * 1000
+            parts.append(_Part(mark.tone, mark.word, number, round(left, 1), round(width, 1)))
+            left += width
+    return parts
+
+
+def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
+    """What the table can be filtered by: sign, word, tone, number of rows."""
+    return [
+        (mark.sign, mark.word, mark.tone, number)
+        for told, mark in all_marks().items()
+        if (number := sum(row.told == told for row in rows))
+    ]
+
+
+def _facts(digest: Digest, run: Run) -> Iterator[tuple[str, str]]:
+    totals, trust = digest.totals, digest.trust
+    again = f", {trust.retaken} taken again" if trust.retaken else ""
+    yield "Profiles", f"{trust.profiles:,}{again}"
+    if totals.kernels:
+        more = f", {totals.extra_kernels} more than kept" if totals.extra_kernels else ""
+        yield "Kernels", f"{totals.kernels:,}{more}"
+    if totals.operators:
+        yield "CPU operators", f"{totals.operators:,}"
+    if totals.gpu_us is not None:
+        yield "GPU time", format_time(totals.gpu_us)
+    if totals.waits:
+        tests = count_words(totals.waiting_tests, "test")
+        yield "Waits for the GPU", f"{totals.waits:,} in {tests}"
+    if totals.pageable:
+        yield "Copies from pageable memory", f"{totals.pageable:,}"
+    if totals.idle_us is not None and totals.span_us:
+        yield "GPU idle inside calls", f"{totals.idle_us / totals.span_us:.0%}, profiled"
+    if digest.short is not None:
+        tests = count_words(digest.short.tests, "test")
+        what = f"Kernels shorter than {digest.short.below_us:g}us"
+        yield what, f"{digest.short.kernels:,} in {tests}"
+    if trust.incomplete:
+        yield "Incomplete", str(trust.incomplete)
+    for what, number in trust.noted.items():
+        yield what[:1].upper() + what[1:], f"{number:,}"
+    if run.snapshots is not None and run.snapshots.counts:
+        counts = run.snapshots.counts.items()
+        yield "Snapshots", ", ".join(f"{number} {state}" for state, number in counts if number)
+
+
+def _changed(
+    changes: Changes, rows: Sequence[Row], places: Sequence[str]
+) -> list[tuple[Change, str, str]]:
+    """What is not as it was, with the name of its profile and where that stands on the page."""
+    of = {(row.test, row.profile.label): place for row, place in zip(rows, places, strict=True)}
+    return [
+        (
+            one,
+            cut(with_label(parts_of(one.test)[1], one.label), _LONGEST),
+            of.get((one.test, one.label), ""),
+        )
+        for one in changes.rows[:_MOST_CHANGED]
+    ]
+
+
+def _hottest(digest: Digest, names: FullNames) -> Iterator[dict[str, Any]]:
+    most = digest.hottest[0].us if digest.hottest else 0.0
+    for one in digest.hottest[:_MOST_HOT]:
+        yield {
+            "kernel": one,
+            "full": names.place_of(one.full) if one.full != one.name else 0,
+            "family": family_of(one.full),
+            "bar": round(max(one.us / most * 56, 0.8), 1) if most else 0.0,
+        }
+
+
+def _advised(digest: Digest) -> Iterator[tuple[str, str, str]]:
+    """Limits worth a look: test, limit, what of it."""
+    for near in digest.near[:_MOST_ADVISED]:
+        limit, value = near.verdict, near.verdict.measured or 0.0
+        words = f"{format_time(value)}, {near.share:.1%} left of {format_time(limit.allowed or 0)}"
+        yield cut(near.row.name, _LONGEST), limit.limit, words
+    for loose in digest.tighten[:_MOST_ADVISED]:
+        seen, allowed = (_amount(loose.unit, one) for one in (loose.seen, loose.allowed))
+        yield (
+            cut(loose.name, _LONGEST),
+            cut(loose.limit, _LONGEST),
+            f"allows {allowed}, needs {seen}",
+        )
+    for unjudged in digest.unjudged[:_MOST_ADVISED]:
+        tests = count_words(len(unjudged.tests), "test")
+        limits = cut(", ".join(unjudged.limits), _LONGEST)
+        yield tests, limits, f"not judged: {cut(unjudged.why, _LONGEST)}"
+
+
+def _amount(unit: str, value: float) -> str:
+    if unit == "us":
+        return format_time(value)
+    return format_bytes(value) if unit == "bytes" else f"{value:.0f}"
+
+
+def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
+    """Callables that tests measured in turn, each with its interval on one scale."""
+    from pytest_kernelprof.report.comparison import comparison_line
+
+    for test in run.tests:
+        for one in test.comparisons:
+            top = max((c.high or c.value for c in one.contestants), default=0.0) * 1.05 or 1.0
+            yield {
+                "test": cut(test.id.rpartition("::")[2], _LONGEST),
+                "comparison": one,
+                "form": format_bytes if one.metric == "peak_memory" else format_time,
+                "top": top,
+                "said": [
+                    (mark_of(v.outcome), cut(comparison_line(one, v), _LONGEST))
+                    for v in one.verdicts
+                    if is_judged(v)
+                ],
+            }

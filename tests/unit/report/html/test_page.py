@@ -1,0 +1,145 @@
+"""The page as text: whole, valid, without anything from elsewhere, whatever names are in it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from corpus import NAMES, record
+from msgspec.structs import replace
+from rounds import kept, many, over, profile_of, run_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hostile import hostile_run
+
+from pytest_kernelprof.report.html import page
+from pytest_kernelprof.report.html.page import html_of
+from pytest_kernelprof.schema.run import Run, Test
+
+ONE = run_of(
+    Test("tests/test_mlp.py::test_worse[a-1]", (profile_of(5, over(5, 4)),), outcome="failed"),
+    Test("tests/test_mlp.py::test_well", (profile_of(4, kept(n=4)),)),
+)
+
+
+@pytest.fixture(scope="module")
+def one() -> str:
+    return html_of(ONE)
+
+
+@pytest.fixture(scope="module")
+def hostile() -> str:
+    return html_of(hostile_run())
+
+
+def text_of(found: str) -> str:
+    """What a reader sees, more or less."""
+    body = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", found, flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]+>", "", body))
+
+
+def test_it_says_what_happened_first(one: str) -> None:
+    words = text_of(one)
+    assert words.index("1 of 2 tests breaks a limit") < words.index("What needs a look")
+    assert words.index("What needs a look") < words.index("+1 kernel") < words.index("Details")
+    for told in ("nvjet 256x128x64 TNT", "aten::mm < aten::linear", "reference_mlp.py:40"):
+        assert told in words
+
+
+def test_equal_runs_are_equal_pages(one: str) -> None:
+    assert html_of(ONE) == one
+
+
+def test_its_policy_allows_its_own_style_and_script_and_nothing_else(one: str) -> None:
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', one)
+    rules = dict(rule.split(" ", 1) for rule in html.unescape(policy).split("; "))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    for name, tag in (("style-src", "style"), ("script-src", "script")):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", one, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert rules[name] == f"'sha256-{digest}'"
+    assert set(rules) == {"default-src", "style-src", "script-src", "base-uri", "form-action"}
+
+
+@pytest.mark.parametrize("name", ["one", "hostile"])
+def test_nothing_in_it_comes_from_elsewhere_or_runs(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    found = request.getfixturevalue(name)
+    tags = re.findall(r"<([a-z0-9]+)((?:\s[^<>]*)?)>", found)
+    assert {tag for tag, _ in tags}.isdisjoint(
+        {"link", "iframe", "img", "object", "embed", "form", "base", "audio", "video"}
+    )
+    assert sum(tag == "script" for tag, _ in tags) == 2
+    for _, attributes in tags:
+        assert not re.search(r"\s(on\w+|style|src)=", re.sub(r'"[^"]*"', '""', attributes))
+    assert all(one.startswith("#") for one in re.findall(r'href="([^"]*)"', found))
+
+
+def test_hostile_names_stay_text(hostile: str) -> None:
+    assert "<script>window" not in hostile
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", hostile)
+    assert "\\x1b[31mred" in hostile
+    hostile.encode()  # without surrogates
+    data = re.findall(r'<script type="application/json" id="data">(.*?)</script>', hostile)
+    assert any(name.startswith("<script>") for name in json.loads(data[0])["names"])
+
+
+def test_names_of_100_000_characters_are_cut(hostile: str) -> None:
+    assert len(hostile) < 1_000_000
+    assert "99,600 characters" in hostile
+
+
+@pytest.mark.parametrize("name", ["one", "hostile"])
+def test_it_is_valid(name: str, request: pytest.FixtureRequest) -> None:
+    justhtml = pytest.importorskip("justhtml")
+    justhtml.JustHTML(request.getfixturevalue(name), strict=True)
+
+
+def test_ids_are_unique_and_links_lead_to_them(one: str) -> None:
+    ids = re.findall(r'\sid="([^"]+)"', one)
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in re.findall(r'href="([^"]*)"', one)} <= set(ids)
+
+
+def test_every_recorded_trace_is_a_page() -> None:
+    tests = [Test(f"test_it.py::test_{name}", (record(name),)) for name in NAMES]
+    assert html_of(run_of(*tests)).count('class="case"') == len(NAMES)
+
+
+def test_a_run_without_profiles_is_a_page() -> None:
+    assert "No test has a profile" in html_of(Run())
+    broken = replace(ONE, unfinished=("interrupted",))
+    assert "That is not the whole run" in html_of(broken)
+
+
+def test_500_profiles_of_20_kernels_are_below_5_mb() -> None:
+    assert len(html_of(many(500))) < 5_000_000
+
+
+def test_what_does_not_fit_stands_in_the_table_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page, "MOST_BYTES_OF_DETAILS", 20_000)
+    found = html_of(many(60))
+    shown = found.count('class="case"')
+    assert 0 < shown < 10
+    assert found.count("<tr data-word") == 60
+    assert f"{60 - shown} profiles of 60 stand in the table alone" in found
+    assert "over a limit" in found[found.index('class="case"') :][:200]  # the worst first
+
+
+def test_without_jinja2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    page._templates.cache_clear()
+    try:
+        with pytest.raises(page.NoTemplatesError, match=r"pip install 'pytest-kernelprof\[html\]'"):
+            html_of(ONE)
+    finally:
+        page._templates.cache_clear()
