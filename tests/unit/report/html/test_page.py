@@ -13,14 +13,19 @@ from pathlib import Path
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
+from records import comparison
 from rounds import kept, many, over, profile_of, run_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import hostile_run
 
+from pytest_kernelprof.baseline.diff import diff_profiles
 from pytest_kernelprof.report.html import page
 from pytest_kernelprof.report.html.page import html_of
+from pytest_kernelprof.schema.against import AgainstTest, Compared
+from pytest_kernelprof.schema.before import RevisionComparison
 from pytest_kernelprof.schema.run import Run, Test
+from pytest_kernelprof.schema.turns import TimedPair, Timing
 
 ONE = run_of(
     Test("tests/test_mlp.py::test_worse[a-1]", (profile_of(5, over(5, 4)),), outcome="failed"),
@@ -117,6 +122,44 @@ def test_a_run_without_profiles_is_a_page() -> None:
     assert "No test has a profile" in html_of(Run())
     broken = replace(ONE, unfinished=("interrupted",))
     assert "That is not the whole run" in html_of(broken)
+
+
+def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
+    old, new = profile_of(4), profile_of(5)
+    timing = Timing(
+        "worse",
+        ratio=1.078,
+        pairs=tuple(
+            TimedPair("candidate", r, 24, 233.1, 251.3) for r in (1.07, 1.08, 1.075, 1.081)
+        ),
+        agreeing=4,
+        margin=0.05,
+        old_us=233.1,
+        new_us=251.3,
+    )
+    compared = Compared("", diff_profiles(old, new), worse=("kernels",), timing=timing)
+    against = RevisionComparison(
+        "main (abc1234)",
+        counts={"worse": 1},
+        tests=(AgainstTest("t.py::test_it", "worse", profiles=(compared,)),),
+    )
+    found = html_of(run_of(Test("t.py::test_it", (new,), outcome="failed"), against=against))
+    words = text_of(found)
+    for told in (
+        *("What changed against main (abc1234)", "1 worse; together 1 kernel more"),
+        *("4 → 5", "233.1us → 251.3us", "4 of 4 pairs"),
+        *("Kernels against main (abc1234)", "4 kernels, the same", "Look at what is new"),
+        "233.1us with main (abc1234), 251.3us now: +7.8 % by 4 pairs of processes, margin 5 %",
+    ):
+        assert told in words
+    assert found.count("<tr class=new>") == 1
+
+
+def test_callables_that_were_compared_stand_on_one_scale() -> None:
+    test = Test("t.py::test_it", (profile_of(4),), (comparison(),))
+    words = text_of(html_of(run_of(test)))
+    assert "callables measured in turn" in words
+    assert re.search(r"fused\s*1\s*100.0us\s*1.203\s*1.190 to 1.215", words)
 
 
 def test_500_profiles_of_20_kernels_are_below_5_mb() -> None:

@@ -1,0 +1,118 @@
+"""What to do about a profile: each advice names the number that it rests on."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from records import CPU, MLP, around, calls_of, counted, kernel, mlp, profile, timed
+
+from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.digest.remedies import remedies_of
+from pytest_kernelprof.schema.run import (
+    Bound,
+    Copy,
+    Gaps,
+    Integrity,
+    Profile,
+    RoundGaps,
+    Verdict,
+    Wait,
+)
+
+OVERHEAD = Bound("overhead", "")
+
+
+def told(found: Profile, was: Profile | None = None) -> list[str]:
+    diff = None if was is None else diff_profiles(was, found)
+    return [f"{one.what} {one.why}" for one in remedies_of(found, diff)]
+
+
+def test_of_a_profile_that_is_well_there_is_nothing_to_do() -> None:
+    assert told(mlp()) == []
+    assert told(mlp(), mlp()) == []
+
+
+def test_new_kernels_with_their_time_their_share_and_their_line() -> None:
+    extra = kernel("extra", "aten::mul", us=9.0, source="src/mlp.py:31")
+    new = profile((*MLP, extra), [timed("cuda_time", [90.0])])
+    (one,) = told(new, mlp())
+    assert one == (
+        "Look at what is new at mlp.py:31. 1 new kernel of 9.0us, 10.0% of the call's: "
+        "extra, launched by aten::mul at mlp.py:31."
+    )
+
+
+def test_other_kernels_at_equal_counts_are_no_more_to_do() -> None:
+    other = profile((*MLP[:-1], kernel("extra", "aten::mul")))
+    assert told(other, mlp()) == []
+
+
+def test_on_the_cpu_what_is_new_are_operators() -> None:
+    new = profile((*MLP, kernel("aten::mul", "aten::mul")), environment=CPU)
+    (one,) = told(new, mlp(environment=CPU))
+    assert "1 new operator of 10.0us" in one
+
+
+@pytest.mark.parametrize(
+    ("launches", "advice"),
+    [
+        (
+            5,
+            "Launch less often. 5 launches with 13.1us of overhead each, for kernels of 2.0us.",
+        ),
+        (
+            1,
+            "Give a call more to do. 1 launch with 13.1us of overhead each, for kernels of 10.0us.",
+        ),
+    ],
+)
+def test_overhead_by_launch_beside_the_kernels(launches: int, advice: str) -> None:
+    metrics = [
+        *(counted("launches", launches), timed("cuda_time", [10.0])),
+        timed("overhead_per_launch", [13.1]),
+    ]
+    (one,) = told(calls_of(launches, *metrics, bound=OVERHEAD))
+    assert one.startswith(advice)
+    assert told(calls_of(launches, *metrics, bound=Bound("gpu", ""))) == []
+
+
+def test_waits_with_their_operators_and_lines() -> None:
+    waits = (Wait("cudaStreamSynchronize", ("aten::item",), "src/mlp.py:7"),) * 2
+    (one,) = told(mlp(waits=waits, bound=Bound("sync", "")))
+    assert one == (
+        "Keep values on the GPU. The host waits 2 times for the device in one call, in "
+        "aten::item at mlp.py:7."
+    )
+
+
+def test_pageable_copies_with_their_size() -> None:
+    copies = (Copy("Memcpy HtoD (Pageable -> Device)", "h2d", 4_000_000, 1.0, (), "mlp.py:7"),)
+    (one,) = told(mlp(counted("memcpys_pageable", 1), copies=copies))
+    assert one.startswith("Pin the host's memory. 1 copy of 4 MB from or to pageable memory at mlp")
+
+
+def test_a_gpu_that_waits_for_the_host_much_of_its_span() -> None:
+    def idle(us: float) -> Profile:
+        return mlp(around("gpu_span", 100), gaps=Gaps((RoundGaps(us, 1.0, 0.0),)))
+
+    (one,) = told(idle(50))
+    assert "waited 50.0us of 105.5us for the next launch" in one
+    assert told(idle(5)) == []
+
+
+def test_compilations_cold_code_and_rounds_that_do_not_tell() -> None:
+    (one,) = told(mlp(counted("recompiles", 2, why="a new shape")))
+    assert "2 compilations in calls that were warm: a new shape." in one
+    integrity = Integrity(launches=5, matched=5, cold=("lazy module loading",))
+    (one,) = told(mlp(integrity=integrity))
+    assert one.startswith("Profile a call that is warm. lazy module loading")
+    verdict = Verdict(limit="max_cuda_time", outcome="undecided", reason="interval", rounds=96)
+    (one,) = told(mlp(verdicts=(verdict,)))
+    assert "96 rounds do not tell max_cuda_time from its limit; --kernelprof-rounds=192" in one
+
+
+def test_of_an_incomplete_profile_that_alone_is_told() -> None:
+    lost = Integrity(problems=("1 of 5 launches has no kernel",), retakes=2)
+    bad = replace(mlp(counted("recompiles", 2)), integrity=lost)
+    (one,) = told(bad)
+    assert one.startswith("Run the test alone. 1 of 5 launches has no kernel, by 3 tries.")
