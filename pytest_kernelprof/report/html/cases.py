@@ -14,7 +14,9 @@ from pytest_kernelprof.report.html.drawing import Drawing, drawn
 from pytest_kernelprof.report.html.families import WORDS
 from pytest_kernelprof.report.html.full_names import FullNames, cut
 from pytest_kernelprof.report.html.kernel_rows import (
+    FEWER_KINDS,
     FEWER_ROWS,
+    MOST_KINDS,
     MOST_ROWS,
     KernelTable,
     table_of,
@@ -55,15 +57,17 @@ _IDLE = (
 
 
 class Amount(NamedTuple):
-    """How much is told of a profile: kernels one by one, lines of operators, plots of times."""
+    """How much is told of a profile: kernels one by one, kinds of them, lines of operators, plots
+    of times."""
 
     kernels: int
+    kinds: int
     operators: int
     plots: int
 
 
-ALL = Amount(MOST_ROWS, 60, 2)
-LESS = Amount(FEWER_ROWS, 24, 1)
+ALL = Amount(MOST_ROWS, MOST_KINDS, 60, 2)
+LESS = Amount(FEWER_ROWS, FEWER_KINDS, 24, 1)
 """Of a profile that is well, on a page with many: nobody looks for one kernel there."""
 
 
@@ -179,7 +183,7 @@ def case_of(
         limits=tuple(_limit_row(one, profile) for one in profile.verdicts if one.of_limit),
         diffs=tuple(_diffs(profile, compared, before.name)),
         round=_round(profile, scene, place, data) if scene is not None else None,
-        kernels=table_of(profile, names, fresh, amount.kernels),
+        kernels=table_of(profile, names, fresh, amount.kernels, amount.kinds),
         plots=tuple(_plots(profile, compared, before.name, amount.plots)),
         tree=tree_of(profile.timeline, amount.operators),
         remedies=remedies_of(profile, diff),

@@ -36,7 +36,7 @@ _RULES: tuple[tuple[Family, re.Pattern[str]], ...] = (
     ("gemm", re.compile(r"^aten::(mm|addmm|bmm|baddbmm|linear|addmv|mv|dot|_scaled_mm)(\.|$)")),
     ("copy", re.compile(r"\[(copy|fill|cat)|memcpy|memset|catarray|gather|index")),
     ("copy", re.compile(r"^aten::(copy_|clone|cat|stack|fill_|zero_|_to_copy|embedding)(\.|$)")),
-    ("reduce", re.compile(r"reduce|norm|softmax|\bcub\b|scan|sort|topk|welford")),
+    ("reduce", re.compile(r"reduce|norm(?!al)|softmax|\bcub\b|scan|sort|topk|welford")),
     ("reduce", re.compile(r"^aten::(sum|mean|amax|amin|max|min|argmax|var|std|cumsum)(\.|$)")),
     ("elementwise", re.compile(r"elementwise")),
     ("elementwise", re.compile(rf"^aten::({'|'.join(_POINTWISE)})(_|_backward)?(\.|$)")),

@@ -21,7 +21,8 @@ MOST_ROWS = 200
 """Kernels that are told one by one; of a profile that has more, those that are alike are a row."""
 FEWER_ROWS = 12
 """The same of a profile of less interest."""
-_MOST_KINDS = 100
+MOST_KINDS, FEWER_KINDS = 100, 30
+"""Rows of kernels that are alike; the others are counted."""
 _BAR = 56
 _LONGEST = 160
 _NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ")
@@ -76,7 +77,11 @@ class KernelTable:
 
 
 def table_of(
-    profile: Profile, names: FullNames, fresh: Collection[int] = (), most: int = MOST_ROWS
+    profile: Profile,
+    names: FullNames,
+    fresh: Collection[int] = (),
+    most: int = MOST_ROWS,
+    most_kinds: int = MOST_KINDS,
 ) -> KernelTable:
     """The kernels of one call.
 
@@ -84,13 +89,14 @@ def table_of(
         names: which gets the full names.
         fresh: the new ones, by their place in launch order, from 0.
         most: of more kernels than that, those that are alike are one row.
+        most_kinds: so many of these rows.
     """
     groups = groups_of(profile)
     number = sum(count for count, _ in groups.values())
     us = sum(time for _, time in groups.values())
     folded = bool(profile.more_kernels) or len(profile.kernels) > most
     if folded:
-        rows, left = _folded(profile, us, names)
+        rows, left = _folded(profile, us, names, most_kinds)
     else:
         rows, left = _one_by_one(profile.kernels, us, names, fresh), 0
     lines, sizes = any(row.line for row in rows), any(row.size for row in rows)
@@ -130,7 +136,9 @@ def _row(
     )
 
 
-def _folded(profile: Profile, us: float, names: FullNames) -> tuple[tuple[KernelRow, ...], int]:
+def _folded(
+    profile: Profile, us: float, names: FullNames, most_kinds: int
+) -> tuple[tuple[KernelRow, ...], int]:
     """Kernels of one name, launched by one operator at one line, together; by their time."""
     groups: dict[tuple[str, str, str, str], tuple[int, float]] = {}
     for kernel in profile.kernels:
@@ -143,7 +151,7 @@ def _folded(profile: Profile, us: float, names: FullNames) -> tuple[tuple[Kernel
     most = sorted(groups.items(), key=lambda one: (-one[1][1], one[0]))
     longest = most[0][1][1] if most else 0.0
     rows = []
-    for (name, inner, outer, line), (count, time) in most[:_MOST_KINDS]:
+    for (name, inner, outer, line), (count, time) in most[:most_kinds]:
         short = short_name(name)
         rows.append(
             KernelRow(
@@ -160,7 +168,7 @@ def _folded(profile: Profile, us: float, names: FullNames) -> tuple[tuple[Kernel
                 line=cut(line, _LONGEST),
             )
         )
-    return tuple(rows), max(0, len(groups) - _MOST_KINDS)
+    return tuple(rows), max(0, len(groups) - most_kinds)
 
 
 def callers_of(kernel: Kernel) -> tuple[str, str]:

@@ -64,7 +64,9 @@ def html_of(run: Run) -> str:
     places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
     changes = changes_of(run)
     title, _, lede = digest.sentence.partition("; ")
-    looks, more_looks = to_look_at(rows, places)
+    of_place = {(row.test, row.number): place for row, place in zip(rows, places, strict=True)}
+    folded = sorted((row for file in digest.files for row in file.rows), key=worst_first)
+    looks, more_looks = to_look_at(folded, [of_place[row.test, row.number] for row in folded])
     return templates.get_template("page.html.j2").render(
         title=title.rstrip("."),
         lede=lede[:1].upper() + lede[1:],

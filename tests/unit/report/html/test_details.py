@@ -73,6 +73,8 @@ def test_long_names_lose_their_middle_and_say_how_much() -> None:
         ("aten::add.Tensor", "elementwise"),
         ("aten::_softmax", "reduce"),
         ("aten::addmm", "gemm"),
+        ("void at::native::distribution_elementwise_kernel<normal_kernel>()", "elementwise"),
+        ("void layer_norm_kernel()", "reduce"),
         ("my_own_kernel", "other"),
         ("", "other"),
     ],
