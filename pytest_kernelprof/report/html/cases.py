@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.digest.came import came_since
 from pytest_kernelprof.digest.remedies import Remedy, remedies_of
 from pytest_kernelprof.digest.words import count_words, line_words, pair_words, title
 from pytest_kernelprof.report.html import side_by_side
@@ -167,7 +168,7 @@ def case_of(
     if profile.timeline is not None:
         profile = replace(profile, timeline=longest_of(profile.timeline))
     diff = _diff_of(profile, compared)
-    fresh = _fresh(profile, diff)
+    fresh = _fresh(profile, compared)
     scene = scene_of(profile, fresh)
     return Case(
         place=place,
@@ -230,17 +231,12 @@ def _limit_row(verdict: Verdict, profile: Profile) -> LimitRow:
     )
 
 
-def _fresh(profile: Profile, diff: ProfileDiff | None) -> frozenset[int]:
+def _fresh(profile: Profile, compared: Compared | None) -> frozenset[int]:
     """The kernels that are new, by what is known of before."""
-    if diff is not None:
-        return side_by_side.fresh_in(profile.kernels, diff)
-    findings = (one.snapshot for one in profile.verdicts if one.snapshot is not None)
-    finding = next(findings, None)
-    return (
-        side_by_side.fresh_by_snapshot(profile.kernels, finding)
-        if finding is not None
-        else frozenset()
-    )
+    if compared is not None:
+        return side_by_side.fresh_in(profile.kernels, compared.diff)
+    came = came_since(profile)
+    return came.positions if came is not None else frozenset()
 
 
 def _diff_of(profile: Profile, compared: Compared | None) -> ProfileDiff | None:

@@ -17,7 +17,7 @@ WORDS: dict[str, str] = {
     "reduce": "reduction",
     "copy": "copy, fill",
     "elementwise": "elementwise",
-    "other": "other kernels",
+    "other": "other work",
 }
 """What a legend says, in its order."""
 

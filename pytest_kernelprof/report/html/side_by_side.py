@@ -106,22 +106,6 @@ def fresh_in(kernels: Sequence[Kernel], diff: ProfileDiff) -> frozenset[int]:
     return frozenset(found)
 
 
-def fresh_by_snapshot(kernels: Sequence[Kernel], finding: Finding) -> frozenset[int]:
-    """The same by a snapshot, of kernels all of which it does not have: a name there may say more
-    than the short one."""
-    found: set[int] = set()
-    for change in finding.changes:
-        name, _, by = change.kernel.partition(" | ")
-        alike = [
-            i
-            for i, kernel in enumerate(kernels)
-            if name.startswith(kernel.short_name) and callers_of(kernel)[0] == by
-        ]
-        if change.sign == "+" and len(alike) == change.times:
-            found |= set(alike)
-    return frozenset(found)
-
-
 def _notes(diff: ProfileDiff) -> Iterator[str]:
     if not diff.complete:
         yield "one side is incomplete: what is missing there may be lost, not gone"

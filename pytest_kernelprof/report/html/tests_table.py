@@ -110,7 +110,10 @@ def _closest(row: Row) -> tuple[str, float, str]:
         return "; ".join(one.text for one in row.causes), -1.0, ""
     limits = [(one, _used(one)) for one in row.profile.verdicts if one.of_limit]
     known = [(one, used) for one, used in limits if used is not None]
-    if known:
+    by_before = row.told in ("over", "failed") and not any(
+        one.outcome == "over" for one, _ in limits
+    )
+    if known and not (by_before and row.broken):
         worst = {"over": 3, "expected": 3, "undecided": 2}
         one, used = max(known, key=lambda pair: (worst.get(pair[0].outcome, 0), pair[1]))
         value, allowed = pair_words(one.unit, one.measured or 0.0, one.allowed or 0.0)

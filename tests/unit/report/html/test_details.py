@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from records import GELU, GEMM, kernel
-from rounds import Recording, kernels_of, profile_of
+from rounds import Recording, kept, kernels_of, profile_of, run_of
 
 from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.digest.rows import rows_of
 from pytest_kernelprof.report.html import side_by_side
 from pytest_kernelprof.report.html.families import family_of
 from pytest_kernelprof.report.html.full_names import FullNames, cut
 from pytest_kernelprof.report.html.kernel_rows import MOST_ROWS, table_of
 from pytest_kernelprof.report.html.operator_tree import tree_of
 from pytest_kernelprof.report.html.pictures import Rounds, scale_of, strip_of
-from pytest_kernelprof.schema.run import KernelGroup, Timeline
+from pytest_kernelprof.report.html.tests_table import table_rows
+from pytest_kernelprof.schema.run import KernelGroup, Test, Timeline, Verdict
 from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange
 
 
@@ -132,7 +134,6 @@ def test_a_snapshot_stands_beside_what_ran() -> None:
     assert second.old is None
     assert same.same == 3
     assert found.notes == ("the same kernels come in another order",)
-    assert side_by_side.fresh_by_snapshot(kernels_of(4), finding) == {3}
 
 
 def test_the_tree_has_what_launches_and_counts_the_rest() -> None:
@@ -193,3 +194,11 @@ def test_equal_rounds_and_very_many_are_a_strip() -> None:
     assert many is not None
     assert len(many.rows[0].dots) < 10_000
     assert strip_of([Rounds("this run", (5.0,), 5.0)]) is None
+
+
+def test_a_row_that_only_a_snapshot_breaks_shows_that_beside_limits_that_are_kept() -> None:
+    finding = Finding(state="more", kernels=5, counts=(CountChange("kernels", "count", 4, 5),))
+    verdict = Verdict(limit="snapshot", outcome="over", snapshot=finding)
+    test = Test("t.py::test_it", (profile_of(5, kept(n=5), verdict),), outcome="failed")
+    (row,) = table_rows(rows_of(run_of(test)), ["p0"])
+    assert (row.closest, row.more, row.over) == ("snapshot: kernels 5 of 4", 1, True)
