@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_kernelprof.cli import compare, diff, doctor, merge, noise, report, show, update
+from pytest_kernelprof.cli import open as open_
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import printable
 
 _DESCRIPTION = "Looks at recorded traces, runs and this machine, without pytest."
 _COMMANDS = {
     "show": show,
+    "open": open_,
     "diff": diff,
     "compare": compare,
     "merge": merge,
