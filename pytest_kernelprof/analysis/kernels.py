@@ -107,7 +107,7 @@ def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
 
 def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     """For each operator its name and those around it; our own annotations are left out."""
-    names, users = reading.trace.operators.name, _users(reading)
+    names, users = reading.trace.operators.name, users_of(reading)
     above = users[np.append(reading.links.parent, NO_ID)]
     at = users[np.array(operators, np.int64)]
     # The chains so far as a tree: of each its last name, and which one it goes on from.
@@ -141,7 +141,7 @@ def _chain(
     return tuple(reversed(found))
 
 
-def _users(reading: Reading) -> Ints:
+def users_of(reading: Reading) -> Ints:
     """For each operator itself or, of an annotation of ours, the next one around it that is none;
     at the end that of ``NO_ID``."""
     ops = reading.trace.operators
@@ -155,7 +155,7 @@ class Sequences:
 
     def __init__(self, reading: Reading) -> None:
         # NO_ID points to the last.
-        self._users = _users(reading)
+        self._users = users_of(reading)
         self._above = self._users[np.append(reading.links.parent, NO_ID)]
         self._code = np.append(reading.trace.operators.name.codes, NO_ID)
 

@@ -1,48 +1,199 @@
-"""``kernelprof show``: the kernels, metrics and completeness of a recorded trace."""
+"""``kernelprof show``: the kernels of a recorded trace, or several ranks side by side."""
 
 from __future__ import annotations
 
-import shutil
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.cli.trace_files import add_max_size, max_bytes
+from pytest_kernelprof.errors import TraceError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-HELP = "kernels, metrics and completeness of a trace"
+    from pytest_kernelprof.analysis.profile import SessionFacts
+    from pytest_kernelprof.digest.ranks import Rank
+    from pytest_kernelprof.report.spans import Line
+    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.schema.diff import ProfileDiff
+    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.trace.model import Trace
+    from pytest_kernelprof.trace.reading import Reading
+
+HELP = "kernels and completeness of a trace, or of several ranks"
+_SORTS = ("name", "calls", "each", "total", "order")
+_RANK = re.compile(r"rank[-_ ]?(\d{1,6})", re.IGNORECASE)
+_ENDINGS = (".json", ".json.gz")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The trace."""
-    parser.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
+    """The traces, and how they are told."""
+    parser.add_argument(
+        "traces",
+        nargs="+",
+        metavar="TRACE",
+        help="a Chrome trace of torch.profiler, plain or .gz; several, or a folder, of ranks",
+    )
+    parser.add_argument(
+        "--sort",
+        choices=_SORTS,
+        help="by name, in this order; or each kernel in launch order (order). Without: launch "
+        "order of 50 kernels or fewer, else total time",
+    )
+    parser.add_argument("--top", type=int, metavar="N", help="so many rows")
+    parser.add_argument("--all", action="store_true", help="every row, nothing folded")
+    parser.add_argument(
+        "--operators", action="store_true", help="the operators of one round as a tree"
+    )
     parser.add_argument("--json", action="store_true", help="print the profile's record instead")
     add_max_size(parser)
-    parser.epilog = "exit status: 0 the profile is complete, 1 it is not, 2 the trace is unreadable"
+    parser.epilog = "exit status: 0 all is complete, 1 it is not, 2 a trace is unreadable"
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the profile; 1 if it is incomplete, else 0.
+    """Print what there is; 1 if it is incomplete, else 0.
 
     Raises:
-        TraceError: the file is no trace that can be read, or the size is none.
+        TraceError: a file is no trace that can be read, or an option's value is none.
     """
-    from pytest_kernelprof.api import Profile
-    from pytest_kernelprof.report.words import footing, origin_words
-    from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.units import format_bytes, format_time, printable
+    from pytest_kernelprof.trace.processes import of_each_process
+    from pytest_kernelprof.trace.reader import read_trace
 
+    if chosen.top is not None and chosen.top < 1:
+        raise TraceError(f"--top: {chosen.top} is no number of rows; give 1 or more")
     largest = max_bytes(chosen)
-    profile = Profile.from_trace(chosen.trace, max_bytes=largest)
+    if len(chosen.traces) > 1 or Path(chosen.traces[0]).is_dir():
+        return _show_ranks(chosen, largest)
+    trace = read_trace(chosen.traces[0], max_bytes=largest)
+    processes = of_each_process(trace) if not (chosen.json or chosen.operators) else [trace]
+    if len(processes) > 1:
+        ranks = [_rank(one, str(at), chosen.traces[0]) for at, one in enumerate(processes)]
+        return _print_ranks(ranks, {})
+    return _show_one(chosen, trace)
+
+
+def _show_one(chosen: argparse.Namespace, trace: Trace) -> int:
+    from pytest_kernelprof.analysis.profile import profile_of, session_facts
+    from pytest_kernelprof.cli.printing import print_lines, style_here
+    from pytest_kernelprof.report.show import Wanted, trace_lines
+    from pytest_kernelprof.schema.codec import encode
+    from pytest_kernelprof.trace.dialect import origin_of
+    from pytest_kernelprof.trace.reading import reading_of
+
+    reading = reading_of(trace)
+    facts = session_facts(reading)
+    profile = profile_of(facts, trace.recording)
     if chosen.json:
-        print(encode(profile.record).decode())
-        return 0 if profile.integrity.complete else 1
-    print(profile.table(shutil.get_terminal_size((100, 24)).columns))
-    shown = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
-    for metric in profile.metrics.values():
-        if metric.value is not None:
-            print(f"{metric.name:24} {shown[metric.unit](metric.value)}")
-    if profile.origin is not None:
-        print(printable(origin_words(profile.origin)))
-    print(printable(footing(profile.record)))
+        print(encode(profile).decode())
+    elif chosen.operators:
+        print_lines(_operators(chosen, reading, facts, profile, style_here()))
+    else:
+        wanted = Wanted(chosen.sort, chosen.top, chosen.all)
+        print_lines(trace_lines(profile, origin_of(trace), wanted, style_here()))
     return 0 if profile.integrity.complete else 1
+
+
+def _operators(
+    chosen: argparse.Namespace,
+    reading: Reading,
+    facts: SessionFacts,
+    profile: Profile,
+    style: Style,
+) -> list[Line]:
+    from pytest_kernelprof.analysis.operator_tree import operator_tree
+    from pytest_kernelprof.report.operator_tree import tree_lines
+    from pytest_kernelprof.report.show import verdict_lines
+
+    tree = tree_lines(
+        operator_tree(reading, facts.fullest),
+        style,
+        on_cpu=profile.environment.kind == "cpu",
+        top=chosen.top,
+        everything=chosen.all,
+    )
+    return [*verdict_lines(profile, style), (), *tree]
+
+
+def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
+    """A row for each process of each file; what cannot be read is told in a folder, and an error
+    where it was named."""
+    from pytest_kernelprof.trace.processes import of_each_process
+    from pytest_kernelprof.trace.reader import read_trace
+
+    for option in ("json", "operators", "sort"):
+        if getattr(chosen, option):
+            raise TraceError(f"--{option} takes one trace, and {len(chosen.traces)} were given")
+    unread: dict[str, str] = {}
+    ranks: list[Rank] = []
+    files = [file for one in chosen.traces for file in _files(Path(one))]
+    for file in files:
+        try:
+            processes = of_each_process(read_trace(file, max_bytes=largest))
+        except TraceError as error:
+            if str(file) in chosen.traces:
+                raise
+            unread[file.name] = str(error).removeprefix(f"{file}: ")
+            continue
+        names = _names(file, len(processes))
+        ranks += [_rank(one, name, str(file)) for one, name in zip(processes, names, strict=True)]
+    if not ranks:
+        raise TraceError(f"{chosen.traces[0]}: none of its {len(files)} files is a trace")
+    return _print_ranks(_in_order(ranks), unread)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.iterdir() if one.name.endswith(_ENDINGS))
+    if not found:
+        raise TraceError(f"{path}: a folder without a trace (*.json, *.json.gz)")
+    return found
+
+
+def _names(file: Path, processes: int) -> list[str]:
+    """What a file calls its ranks: by its number, else by its own name."""
+    numbered = _RANK.search(file.name)
+    name = numbered[1] if numbered else file.name.partition(".")[0]
+    return [name] if processes == 1 else [f"{name}.{at}" for at in range(processes)]
+
+
+def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
+    """By number; those of one name by their files' names instead."""
+    from dataclasses import replace
+
+    from pytest_kernelprof.digest.ids import natural
+
+    if len({one.name for one in ranks}) < len(ranks):
+        ranks = [replace(one, name=f"{one.name} ({one.file})") for one in ranks]
+    return sorted(ranks, key=lambda one: natural(one.name))
+
+
+def _rank(trace: Trace, name: str, file: str) -> Rank:
+    from pytest_kernelprof.analysis.communication import communication_of
+    from pytest_kernelprof.analysis.profile import profile_of, session_facts
+    from pytest_kernelprof.digest.ranks import Rank
+    from pytest_kernelprof.trace.reading import reading_of
+
+    reading = reading_of(trace)
+    facts = session_facts(reading)
+    profile = profile_of(facts, trace.recording)
+    if profile.environment.kind == "cpu":
+        return Rank(name, file, profile)
+    spent = communication_of(reading, facts.fullest)
+    return Rank(name, file, profile, spent.us, spent.exposed_us)
+
+
+def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
+    from pytest_kernelprof.baseline.diff import diff_profiles
+    from pytest_kernelprof.cli.printing import print_lines, style_here
+    from pytest_kernelprof.digest.ranks import odd_ones
+    from pytest_kernelprof.report.ranks import rank_lines
+
+    diffs: dict[str, ProfileDiff] = {
+        one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)
+    }
+    print_lines(rank_lines(ranks, unread, diffs, style_here()))
+    complete = all(one.profile.integrity.complete for one in ranks)
+    return 0 if complete and not unread else 1

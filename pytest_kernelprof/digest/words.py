@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Environment, Profile, Verdict
 
-_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ")
+_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#")
 
 
 def title(verdict: Verdict) -> str:

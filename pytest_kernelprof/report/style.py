@@ -73,6 +73,11 @@ def style_of(terminal: pytest.TerminalReporter, *, every_row: bool = False) -> S
     """The style of pytest's terminal; of a pipe, which has no width, one of 100 columns."""
     writer = terminal._tw
     piped = not getattr(terminal, "isatty", False) and not os.environ.get("COLUMNS")
-    width = _PIPED if piped else max(_NARROWEST, min(_WIDEST, writer.fullwidth))
+    width = text_width(None if piped else writer.fullwidth)
     encoding = getattr(getattr(writer, "_file", None), "encoding", None) or "utf-8"
     return Style(width, encoding, terminal.verbosity, every_row)
+
+
+def text_width(columns: int | None) -> int:
+    """How wide text is on a terminal of so many columns; None of a pipe, which has no width."""
+    return _PIPED if columns is None else max(_NARROWEST, min(_WIDEST, columns))

@@ -1,0 +1,177 @@
+"""Several ranks side by side: the odd one first, then a row each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.digest.cells import value_of
+from pytest_kernelprof.digest.diff_causes import causes_of_diff
+from pytest_kernelprof.digest.ranks import alike_neighbours, odd_ones
+from pytest_kernelprof.digest.words import count_words, line_words, place_words
+from pytest_kernelprof.report.cells import time_unit
+from pytest_kernelprof.report.spans import Span
+from pytest_kernelprof.report.widths import left, right, width_of, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.digest.ranks import Odd, Rank
+    from pytest_kernelprof.report.spans import Line
+    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.schema.diff import ProfileDiff
+
+    Value = Callable[[Rank], float | None]
+
+_GAP = "  "
+_MOST_ODD = 3
+_MOST_CAUSES = 6
+_WORDS = {
+    "kernels": ("kernel", "kernels"),
+    "memcpys": ("copy", "copies"),
+    "syncs": ("wait", "waits"),
+}
+
+
+def rank_lines(
+    ranks: Sequence[Rank], unread: Mapping[str, str], diffs: Mapping[str, ProfileDiff], style: Style
+) -> list[Line]:
+    """What they come to and which one is the odd one, a row each, and what that one does.
+
+    Args:
+        unread: why a file is no trace, by its name.
+        diffs: of ranks that are not as most are, by name, how they differ from one that is.
+    """
+    odd = odd_ones(ranks)
+    lines = [*_verdict(ranks, unread, odd, style), *_places(ranks, style), ()]
+    lines += _table(ranks, odd, style)
+    for one in odd:
+        lines += _why(one, diffs, _what(ranks), style)
+    for one in odd[:1]:
+        if one.like.file != one.rank.file:
+            words = f"kernelprof diff {one.like.file} {one.rank.file}"
+            lines += [(), (Span(style.say(words), "dim"),)]
+    return lines
+
+
+def _what(ranks: Sequence[Rank]) -> str:
+    """Files that no number of a rank is found in the names of are traces."""
+    return "rank" if all(one.name.partition(".")[0].isdigit() for one in ranks) else "trace"
+
+
+def _verdict(
+    ranks: Sequence[Rank], unread: Mapping[str, str], odd: Sequence[Odd], style: Style
+) -> Iterator[Line]:
+    lost = [one for one in ranks if not one.profile.integrity.complete]
+    what = _what(ranks)
+    told = [f"{what} {one.name}: {one.profile.integrity.problems[0]}" for one in lost]
+    told += [f"{name} is not read: {why}" for name, why in unread.items()]
+    if told:
+        yield from _sentence(f"INCOMPLETE: {told[0]}", style, "red")
+        for one in told[1:]:
+            yield from _sentence(one, style, "red")
+    kernels = sum(one.profile.kernel_count for one in ranks)
+    words = f"{count_words(len(ranks), what)}, {count_words(kernels, 'kernel')}"
+    words += "." if told else "; complete."
+    yield from _sentence(
+        " ".join([words, *(_odd_words(one, what) for one in odd[:_MOST_ODD])]), style, "bold"
+    )
+
+
+def _sentence(text: str, style: Style, colour: str) -> Iterator[Line]:
+    yield from ((Span(one, colour),) for one in wrapped(style.say(text), style.width))  # type: ignore[arg-type]
+
+
+def _odd_words(odd: Odd, what: str) -> str:
+    """For example ``Rank 3 differs: 2 kernels and 2 waits more, 16 % more GPU time.``"""
+    told = []
+    for sign, word in ((1, "more"), (-1, "fewer")):
+        several = [
+            count_words(abs(int(by)), *_WORDS[name])
+            for name, by in odd.counts.items()
+            if by * sign > 0
+        ]
+        if several:
+            told.append(f"{' and '.join(several)} {word}")
+    if odd.slower:
+        told.append(
+            f"{abs(odd.slower) * 100:.0f} % {'more' if odd.slower > 0 else 'less'} GPU time"
+        )
+    return f"{what.capitalize()} {odd.rank.name} differs: {', '.join(told)}."
+
+
+def _places(ranks: Sequence[Rank], style: Style) -> Iterator[Line]:
+    places = dict.fromkeys(place_words(one.profile.environment) for one in ranks)
+    yield from _sentence("; ".join(places), style, "dim")
+
+
+def _table(ranks: Sequence[Rank], odd: Sequence[Odd], style: Style) -> Iterator[Line]:
+    groups = alike_neighbours(ranks, odd)
+    apart = {one.rank.name for one in odd}
+    columns = [(_what(ranks), [_names(group) for group in groups])]
+    for title, value, timed in _VALUES:
+        cells = _cells(groups, ranks, value, timed=timed)
+        if cells is not None:
+            unit, told = cells
+            columns.append((f"{title} {unit}".rstrip(), told))
+    widths = [max(width_of(cell) for cell in (title, *cells)) for title, cells in columns]
+    aligned = [left, *([right] * (len(columns) - 1))]
+    titles = [
+        put(title, wide) for put, (title, _), wide in zip(aligned, columns, widths, strict=True)
+    ]
+    yield (Span(style.say(_GAP.join(titles)), "dim"),)
+    for at, group in enumerate(groups):
+        told = [put(c[at], w) for put, (_, c), w in zip(aligned, columns, widths, strict=True)]
+        differs = group[0].name in apart
+        yield (Span(style.say(_GAP.join(told)), "yellow" if differs else ""),) + (
+            (Span("  <- differs"),) if differs else ()
+        )
+
+
+def _names(group: Sequence[Rank]) -> str:
+    return group[0].name if len(group) == 1 else f"{group[0].name}..{group[-1].name}"
+
+
+_VALUES: tuple[tuple[str, Value, bool], ...] = (
+    ("kernels", lambda one: float(one.profile.kernel_count), False),
+    ("GPU", lambda one: one.own_us, True),
+    ("comm", lambda one: one.comm_us, True),
+    ("exposed", lambda one: one.exposed_us, True),
+    ("idle", lambda one: value_of(one.profile, "gpu_idle"), True),
+    ("waits", lambda one: value_of(one.profile, "syncs"), False),
+    ("copies", lambda one: value_of(one.profile, "memcpys"), False),
+)
+
+
+def _cells(
+    groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank], value: Value, *, timed: bool
+) -> tuple[str, list[str]] | None:
+    """The unit and a cell for each group; None where every rank has none, or zero."""
+    values = [value(one) for one in ranks]
+    if not any(values):
+        return None
+    unit = time_unit([one or 0.0 for one in values])
+    told = []
+    for group in groups:
+        there = [one for one in map(value, group) if one is not None]
+        words = (
+            [unit.words(one) if timed else f"{one:.0f}" for one in (min(there), max(there))]
+            if there
+            else [""]
+        )
+        told.append("..".join(dict.fromkeys(words)))
+    return (unit.name if timed else ""), told
+
+
+def _why(odd: Odd, diffs: Mapping[str, ProfileDiff], what: str, style: Style) -> Iterator[Line]:
+    """What it launches that the others do not."""
+    found = causes_of_diff(diffs[odd.rank.name]) if odd.rank.name in diffs else ()
+    if not found:
+        return
+    yield ()
+    head = f"{what} {odd.rank.name} "
+    for at, cause in enumerate(found[:_MOST_CAUSES]):
+        where = f"  {line_words(cause.place)}" if cause.place else ""
+        words = style.say(f"{cause.sign or '~'} {cause.text}{where}")
+        yield (Span(left(head if not at else "", len(head)) + words),)
+    if len(found) > _MOST_CAUSES:
+        yield (Span(" " * len(head) + f"{len(found) - _MOST_CAUSES} more changes"),)

@@ -1,0 +1,282 @@
+"""``kernelprof show``: what a newcomer sees of a trace, of a long one, of several ranks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_kernelprof.cli.main import main
+
+TRACES = Path(__file__).parents[2] / "traces"
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> list[str]:
+    assert main(["show", *map(str, arguments)]) == status
+    return capsys.readouterr().out.splitlines()
+
+
+def of_layers(folder: Path, layers: int, sizes: int = 3) -> Path:
+    """A trace of many kernels: layers of the same ones, and a first and a last."""
+    names = ["first"] + ["gemm", "norm", *["add"] * sizes, "gelu"] * layers + ["last"]
+    events: list[dict[str, Any]] = []
+    for i, name in enumerate(names, 1):
+        ids = {"correlation": i, "External id": i}
+        place = {"ph": "X", "tid": 1, "pid": 1, "ts": 10.0 * i}
+        events += [
+            {**place, "cat": "cpu_op", "name": f"aten::{name}", "dur": 8, "args": {}},
+            {**place, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 1, "args": ids},
+            {**place, "cat": "kernel", "name": name, "dur": 9, "tid": 7, "args": ids},
+        ]
+    path = folder / "layers.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_a_few_kernels_stand_in_launch_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, TRACES / "mlp.json.gz") == [
+        "5 kernels in 5 launches, 231.3us on the GPU; complete.",
+        "median of 2 rounds, below is one of them; NVIDIA H200, torch 2.11.0+cu130,",
+        "triton 3.6.0",
+        "",
+        "#  GPU us  kernel                         grid, block  launched by",
+        "1    55.7  nvjet 256x128x64 TNT           2x66, 384    aten::mm < aten::linear",
+        "2    31.9  vectorized_elementwise [gelu]  24576, 128   aten::gelu",
+        "3    55.5  nvjet 256x128x64 TNT           2x66, 384    aten::mm < aten::linear",
+        "4    37.2  vectorized_elementwise [mul]   24576, 128   aten::mul",
+        "5    51.0  nvjet 192x128x64 TNT           2x66, 384    aten::mm < aten::linear",
+        "",
+        "idle       212.1us of 444.9us between the first activity and the last, under the",
+        "           profiler",
+        "also       2 memsets, peak memory 151 MB",
+        "checked    10/10 launches matched in 2 rounds",
+    ]
+
+
+def test_what_the_how_to_shows_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    told = "\n".join(shown(capsys, TRACES / "mlp.json.gz"))
+    how_to = (TRACES.parents[1] / "docs" / "how-to.md").read_text()
+    assert f"```\n{told}\n```" in how_to
+
+
+def test_many_stand_by_name_and_then_in_order_with_repeats_folded(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert shown(capsys, of_layers(tmp_path, 48)) == [
+        "290 kernels in 290 launches, 2.61ms on the GPU; complete.",
+        "unknown device",
+        "",
+        "calls  GPU us  share  each us  kernel",
+        "  144    1296   50 %      9.0  add",
+        "   48     432   17 %      9.0  gelu",
+        "   48     432   17 %      9.0  gemm",
+        "   48     432   17 %      9.0  norm",
+        "    2      18    1 %      9.0  2 other kernels",
+        "",
+        "in launch order, repeats folded:",
+        "  1      first",
+        "  6 x48  gemm, norm, add x3, gelu",
+        "  1      last",
+        "",
+        "idle       289.0us of 2.90ms between the first activity and the last",
+        "short      290 of 290 kernels are shorter than 10us; they take 100 % of the time",
+        "more       --all --operators --sort=name|calls|each|total|order --top=N --json",
+        "checked    290/290 launches matched",
+    ]
+
+
+def test_the_options_choose_rows_and_order(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    many = of_layers(tmp_path, 48)
+    rows = shown(capsys, many, "--sort=calls", "--top=2")[4:7]
+    assert [row.split()[0] for row in rows] == ["144", "48", "98"]
+    assert shown(capsys, many, "--sort=name", "--all")[4].endswith(" add")
+    first = shown(capsys, many, "--sort=order", "--top=2")
+    assert [row.split()[2] for row in first[4:6]] == ["first", "gemm"]
+    assert first[6] == "288 more kernels: --all"
+    assert sum(" gemm " in row for row in shown(capsys, many, "--sort=order", "--all")) == 48
+    by_name = shown(capsys, TRACES / "mlp.json.gz", "--sort=total")
+    assert by_name[5].split()[:2] == ["2", "111.2"]
+
+
+def test_equal_repeats_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    graph = TRACES / "graph_twice_a_round.json.gz"
+    told = shown(capsys, graph)
+    assert told[0] == "10 kernels in 2 launches, 460.9us on the GPU; complete."
+    assert told[1].startswith("2 equal repeats of 5 kernels, below is one on average;")
+    assert "5    50.7  nvjet 192x128x64 TNT           2x66, 384" in told
+    assert sum("nvjet" in row for row in shown(capsys, graph, "--all")) == 6
+
+
+def test_the_tree_shows_who_launches_and_who_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, TRACES / "mlp.json.gz", "--operators")[2:] == [
+        "calls  kernels  GPU us  operator",
+        "    3        3   162.3  aten::linear",
+        "    3        3   162.3    aten::matmul",
+        "    3        3   162.3      aten::mm",
+        "    3                     nothing from aten::t x3",
+        "    1        1    31.9  aten::gelu",
+        "    1        1    37.2  aten::mul",
+    ]
+    whole = shown(capsys, TRACES / "mlp.json.gz", "--operators", "--all")
+    assert "    3                         aten::as_strided" in whole
+    short = shown(capsys, TRACES / "mlp.json.gz", "--operators", "--top=2")
+    assert short[-1] == "4 more lines, whose kernels take less: --all"
+
+
+def test_a_trace_without_a_device_tells_its_operators(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    import torch
+
+    from pytest_kernelprof import profile
+
+    x = torch.ones(64, 64)
+    profile(lambda: ((x @ x) @ x).t() * x, device="cpu", rounds=2).save_trace(tmp_path / "c.json")
+    told = shown(capsys, tmp_path / "c.json")
+    assert told[0].startswith("3 operators on the CPU, ")
+    assert told[0].endswith("; complete.")
+    assert "no device in this trace, so no kernels" in " ".join(told[1:3])
+    assert any(row.split()[:1] == ["2"] and "aten::mm" in row for row in told)
+    assert not any(row.startswith("checked") for row in told)
+    tree = shown(capsys, tmp_path / "c.json", "--operators")
+    assert "calls  computing  CPU us  operator" in tree
+    assert "    1                     nothing from aten::t" in tree
+
+
+def test_incomplete_is_the_first_word(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = of_layers(tmp_path, 1)
+    whole = json.loads(path.read_text())
+    whole["traceEvents"] = [
+        e for e in whole["traceEvents"] if e["name"] != "last" or e["cat"] != "kernel"
+    ]
+    path.write_text(json.dumps(whole))
+    told = shown(capsys, path, status=1)
+    assert told[0].startswith("INCOMPLETE: ")
+    assert "What is there: 7 kernels in 7 launches, 63.0us on the GPU." in told
+
+
+def ranks(folder: Path, *names: str) -> Path:
+    for number, name in enumerate(names):
+        shutil.copy(TRACES / f"{name}.json.gz", folder / f"rank{number}.json.gz")
+    return folder
+
+
+def test_a_folder_of_ranks_names_the_odd_one_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = ranks(tmp_path, "mlp", "mlp", "backward", *["mlp"] * 8)
+    told = shown(capsys, folder)
+    assert told[0].startswith("11 ranks, 66 kernels; complete. Rank 2 differs: 11 kernels more, ")
+    table = told[told.index("") + 1 :]
+    assert table[:4] == [
+        "rank   kernels  GPU us  idle us",
+        "0..1         5   231.3    212.1",
+        "2           16   577.4    766.5  <- differs",
+        "3..10        5   231.3    212.1",
+    ]
+    assert any(row.startswith("rank 2 + ") for row in table)
+    assert told[-1] == f"kernelprof diff {folder}/rank0.json.gz {folder}/rank2.json.gz"
+
+
+def test_several_files_are_ranks_too_and_two_that_differ_are_none_the_odd_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = shown(capsys, TRACES / "mlp.json.gz", TRACES / "compiled.json.gz")
+    assert told[0] == "2 traces, 9 kernels; complete."
+    assert [row.split()[0] for row in told[-2:]] == ["compiled", "mlp"]
+
+
+def test_what_is_no_trace_in_a_folder_makes_it_incomplete(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = ranks(tmp_path, "mlp", "mlp")
+    (folder / "notes.json").write_text("{}")
+    told = shown(capsys, folder, status=1)
+    assert told[0].startswith("INCOMPLETE: notes.json is not read: ")
+    assert any(row.startswith("2 ranks, 10 kernels.") for row in told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["empty"], "a folder without a trace"),
+        (["bad"], "none of its 1 files is a trace"),
+        (["mlp", "missing.json"], "missing.json: cannot be read"),
+        (["mlp", "mlp", "--json"], "--json takes one trace"),
+        (["mlp", "mlp", "--operators"], "--operators takes one trace"),
+        (["mlp", "--top=0"], "--top: 0 is no number of rows"),
+    ],
+)
+def test_bad_use_is_said_in_a_line(
+    arguments: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.json").write_text("[")
+    given = [str(TRACES / "mlp.json.gz") if one == "mlp" else one for one in arguments]
+    assert main(["show", *given]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_name_that_does_things_to_a_terminal_is_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with gzip.open(TRACES / "mlp.json.gz", "rt") as file:
+        text = file.read()
+    hostile = r"aten::\u001b[2J\u202e\r\n" + "n" * 100_000
+    (tmp_path / "rank0.json").write_text(text.replace("aten::gelu", hostile))
+    (tmp_path / "rank1.json").write_text(text)
+    (tmp_path / "rank2.json").write_text(text)
+    for arguments in ([], ["--operators"], ["--sort=name"]):
+        told = shown(capsys, tmp_path / "rank0.json", *arguments)
+        assert all(row.isprintable() for row in told)
+        assert len(told) < 40
+    assert all(row.isprintable() for row in shown(capsys, tmp_path))
+
+
+@pytest.mark.parametrize("width", ["20", "60", "97", "160", "400"])
+def test_no_line_is_wider_than_the_terminal(
+    width: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    most = max(60, min(160, int(width)))
+    for arguments in (
+        [TRACES / "backward.json.gz"],
+        [TRACES / "syncs.json.gz"],
+        [TRACES / "backward.json.gz", "--operators"],
+        [of_layers(tmp_path, 60, sizes=9)],
+    ):
+        told = shown(capsys, *arguments)
+        assert max(map(len, told)) <= most
+
+
+def test_colours_are_for_terminals_that_want_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    assert "\x1b" not in "".join(shown(capsys, TRACES / "mlp.json.gz"))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[1m5 kernels" in shown(capsys, TRACES / "mlp.json.gz")[0]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in "".join(shown(capsys, TRACES / "mlp.json.gz"))

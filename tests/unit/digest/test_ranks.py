@@ -1,0 +1,38 @@
+"""Which of several ranks are the odd ones."""
+
+from __future__ import annotations
+
+import pytest
+from records import calls_of, timed
+
+from pytest_kernelprof.digest.ranks import Rank, alike_neighbours, odd_ones
+
+
+def rank(name: str, kernels: int = 5, us: float = 100, comm_us: float = 0) -> Rank:
+    one = calls_of(kernels, timed("cuda_time", [us + comm_us]))
+    return Rank(name, f"rank{name}.json", one, comm_us, comm_us)
+
+
+def test_who_has_other_counts_than_most_is_odd() -> None:
+    (found,) = odd_ones([rank("0"), rank("1"), rank("2", 7), rank("3")])
+    assert (found.rank.name, found.like.name, found.counts) == ("2", "0", {"kernels": 2.0})
+    assert found.slower == 0
+
+
+def test_who_computes_longer_is_odd_and_who_waits_for_it_is_not() -> None:
+    ranks = [rank("0", comm_us=50), rank("1", comm_us=50), rank("2", us=150), rank("3", comm_us=50)]
+    (found,) = odd_ones(ranks)
+    assert (found.rank.name, found.counts, found.slower) == ("2", {}, pytest.approx(0.5))
+
+
+@pytest.mark.parametrize(
+    "kernels", [[5], [5, 5], [5, 7], [5, 6, 7], [5, 5, 7, 7]], ids=lambda one: str(one)
+)
+def test_without_a_majority_nobody_is(kernels: list[int]) -> None:
+    assert odd_ones([rank(str(i), number) for i, number in enumerate(kernels)]) == ()
+
+
+def test_neighbours_that_are_alike_are_one_row_and_the_odd_one_stands_alone() -> None:
+    ranks = [rank("0"), rank("1"), rank("2", us=150), rank("3"), rank("4", 9)]
+    found = alike_neighbours(ranks, odd_ones(ranks))
+    assert [[one.name for one in group] for group in found] == [["0", "1"], ["2"], ["3"], ["4"]]
