@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import RunFileError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.schema.run import Run
 
 HELP = "what a run has more of than earlier ones"
 
@@ -37,8 +40,9 @@ def run(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
     from pytest_kernelprof.baseline.runs import compare_runs
+    from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.runs import markdown_lines, text_lines
+    from pytest_kernelprof.report.runs import markdown_lines, run_lines
     from pytest_kernelprof.schema.codec import encode
 
     if len(chosen.runs) < 2:
@@ -53,7 +57,15 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.format == "json":
         print(encode(found).decode())
     elif chosen.format == "markdown":
-        print("\n".join(markdown_lines(found)))
+        print("\n".join(markdown_lines(found, _than(chosen.runs, olds))))
     else:
-        print("\n".join(text_lines(found, shutil.get_terminal_size((100, 24)).columns)))
+        than = _than(chosen.runs, olds)
+        print_lines(run_lines(found, than, style_here(), ends="exit status 1"))
     return 0 if found.passed else 1
+
+
+def _than(paths: Sequence[str], olds: Sequence[Run]) -> str:
+    """What the last run is compared with: the newest of the others by its name and day."""
+    day = olds[-1].began.partition("T")[0]
+    named = f"{Path(paths[-2]).name} of {day}" if day else Path(paths[-2]).name
+    return f"{named} and {len(olds) - 1} before it" if len(olds) > 1 else named

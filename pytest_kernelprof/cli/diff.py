@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=40,
         metavar="N",
-        help="lines of changes that are told (default: %(default)s)",
+        help="rows that are told; of more, the changes alone (default: %(default)s)",
     )
     add_max_size(parser)
     parser.epilog = "exit status: 0 whatever differs, since it judges nothing; 2 a bad trace"
@@ -40,7 +40,10 @@ def run(chosen: argparse.Namespace) -> int:
         TraceError: a file is no trace that can be read, or an option's value is none.
     """
     from pytest_kernelprof.baseline.diff import diff_profiles
-    from pytest_kernelprof.report.diff import diffs_lines
+    from pytest_kernelprof.baseline.side_by_side import side_by_side
+    from pytest_kernelprof.cli.printing import print_lines, style_here
+    from pytest_kernelprof.report.diff import processes_words
+    from pytest_kernelprof.report.side_by_side import side_by_side_lines
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.schema.diff import ProfileDiffs
 
@@ -48,14 +51,18 @@ def run(chosen: argparse.Namespace) -> int:
         raise TraceError(f"--lines: {chosen.lines} is no number of lines; give 0 or more")
     largest = max_bytes(chosen)
     old, new = _profiles(chosen.old, largest), _profiles(chosen.new, largest)
-    pairs = zip(old, new, strict=False)
-    found = ProfileDiffs(
-        tuple(diff_profiles(one, other) for one, other in pairs), len(old), len(new)
-    )
+    pairs = list(zip(old, new, strict=False))
+    found = ProfileDiffs(tuple(diff_profiles(*pair) for pair in pairs), len(old), len(new))
     if chosen.format == "json":
         print(encode(found).decode())
-    else:
-        print("\n".join(diffs_lines(found, most=chosen.lines)))
+        return 0
+    style = style_here()
+    for number, (pair, diff) in enumerate(zip(pairs, found.processes, strict=True), 1):
+        if max(len(old), len(new)) > 1:
+            print(f"process {number}:")
+        print_lines(side_by_side_lines(diff, side_by_side(*pair), style, most=chosen.lines))
+    if processes_words(found):
+        print(processes_words(found))
     return 0
 
 

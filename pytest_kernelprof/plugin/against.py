@@ -27,12 +27,13 @@ from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory
+from pytest_kernelprof.digest.changes_verdict import is_failed
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
 from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
 from pytest_kernelprof.plugin.sheets import has_snapshot
 from pytest_kernelprof.plugin.turns import Turns
-from pytest_kernelprof.report.against import failure_words, is_failed, write_against
+from pytest_kernelprof.report.against import failure_words, write_against
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.against import AgainstTest, Done, Laid, Launch, Launches
 from pytest_kernelprof.schema.before import RevisionComparison
@@ -92,6 +93,7 @@ class AgainstRun:
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
         self.found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
         settings = config.stash[SETTINGS]
+        self._warn_only = settings.warn_only
         started_in = str(config.invocation_params.dir)
         folders.sweep()
         try:
@@ -140,8 +142,7 @@ class AgainstRun:
         """A run of which nothing was compared has failed."""
         if session.config.getoption("collectonly", False):
             return
-        warn_only = session.config.stash[SETTINGS].warn_only
-        failed = is_failed(list(self.found.values()), warn_only=warn_only)
+        failed = is_failed(list(self.found.values()), warn_only=self._warn_only)
         if failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -157,7 +158,12 @@ class AgainstRun:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
-        write_against(terminalreporter, self.launches.reference.laid, list(self.found.values()))
+        write_against(
+            terminalreporter,
+            self.launches.reference.laid,
+            list(self.found.values()),
+            warn_only=self._warn_only,
+        )
 
 
 def _prepare(config: pytest.Config, command: str, launch: Launch, mapping: Mapping) -> None:

@@ -146,4 +146,5 @@ class EarlierRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
         if not self._refused:
-            write_compared(terminalreporter, self._path, self.found())
+            found, warn_only = self.found(), self._warn_only
+            write_compared(terminalreporter, self._path, found, warn_only=warn_only)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.changes import changes_against
+from pytest_kernelprof.digest.changes_verdict import (
+    against_sentence,
+    is_failed,
+    notes_of,
+    short_revision,
+    turns_words,
+    why_not_compared,
+)
+from pytest_kernelprof.digest.ids import shortened
+from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.diff import diff_lines
-from pytest_kernelprof.report.tables import Column, render
+from pytest_kernelprof.report.spans import Span, write_lines
+from pytest_kernelprof.report.style import style_of
+from pytest_kernelprof.report.widths import left, wrapped
 from pytest_kernelprof.report.words import doubt_words
-from pytest_kernelprof.schema.against import RESULTS
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -17,35 +29,14 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.schema.against import AgainstTest, Compared, Laid, Result
+    from pytest_kernelprof.report.spans import Colour, Line
+    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.schema.against import AgainstTest, Compared, Laid
     from pytest_kernelprof.schema.turns import Timing, TimingOutcome
 
-_COLUMNS = (
-    Column("test", shrinks=True, keeps="end"),
-    Column("kernels", number=True),
-    Column("verdict"),
-    Column("what", shrinks=True),
-)
-_COLOURS: dict[Result, str] = {
-    "worse": "red",
-    "cannot run": "yellow",
-    "not compared": "yellow",
-    "another work": "yellow",
-    "undecided": "yellow",
-    "accepted": "yellow",
-    "better": "green",
-}
-_WORDS: dict[Result, str] = {
-    "worse": "worse",
-    "accepted": "accepted by their snapshots",
-    "better": "better",
-    "undecided": "undecided",
-    "cannot run": "that {name} cannot run",
-    "not compared": "not compared",
-    "another work": "not the same work",
-}
-_COMPARED: tuple[Result, ...] = ("worse", "undecided", "accepted", "better", "same")
 _OUTCOMES: dict[TimingOutcome, str] = {"worse": "worse", "better": "better"}
+_LABEL = 14
+_MOST_NAMED = 3
 
 
 def failure_words(found: AgainstTest, name: str) -> str:
@@ -96,77 +87,61 @@ def _values(one: Compared, metric: str) -> tuple[str, str]:
 
 
 def write_against(
-    terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest]
+    terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest], *, warn_only: bool
 ) -> None:
-    """Write what is not as it was, worst first, and one line of all."""
-    told = sorted(
-        (test for test in tests if test.result != "same"),
-        key=lambda test: (RESULTS.index(test.result), test.id),
-    )
+    """Write what is not as it was, worst first, and what fails by it."""
+    style = style_of(terminal)
     terminal.section(printable(f"against {laid.name}"))
-    if told:
-        lines = render(_COLUMNS, [_cells(test) for test in told], terminal._tw.fullwidth)
-        terminal.write_line(lines[0], bold=True)
-        for test, line in zip(told, lines[1:], strict=True):
-            terminal.write_line(line, **{_COLOURS[test.result]: True})
-    for note in laid.notes:
-        terminal.write_line(printable(note), yellow=True)
-    for why, count in {**_reasons(tests), **_notes(tests)}.items():
-        terminal.write_line(printable(f"{count}: {why}"), yellow=True)
-    colour = "red" if is_failed(tests) else "green"
-    terminal.write_line(printable(against_line(laid, tests)), **{colour: True})
+    write_lines(terminal, against_lines(laid, tests, style, warn_only=warn_only))
 
 
-def _reasons(tests: Sequence[AgainstTest]) -> dict[str, str]:
-    """Each reason why tests were not compared, whole, and how many it holds for."""
-    found = Counter(test.why for test in tests if test.result in ("cannot run", "not compared"))
-    found.pop("", None)
-    return _counted(found)
+def against_lines(
+    laid: Laid, tests: Sequence[AgainstTest], style: Style, *, warn_only: bool = False
+) -> list[Line]:
+    """The verdict, only the rows that changed, what was not compared and why, and last what fails
+    by it.
+
+    Args:
+        warn_only: whether what is worse fails nothing.
+    """
+    failed = is_failed(tests, warn_only=warn_only)
+    worse = is_failed(tests)
+    colour: Colour = "red" if worse else "green"
+    lines: list[Line] = [
+        (Span(one, colour),)
+        for one in wrapped(style.say(against_sentence(laid.name, tests)), style.width)
+    ]
+    table = changed_lines(changes_against(tests), style)
+    lines += [(), *table, ()] if table else [()]
+    lines += _listed("not compared", _with_tests(why_not_compared(tests)), style)
+    lines += _listed("note", [*_with_tests(notes_of(tests)), *laid.notes], style)
+    turns = turns_words(tests)
+    if turns:
+        lines.append((Span(turns, "dim"),))
+    short = short_revision(laid.name)
+    number = sum(test.result == "worse" for test in tests)
+    if number:
+        told = f"{count_words(number, 'test')} {'is' if number == 1 else 'are'} worse than {short}"
+        last = f"the run fails: {told}" if failed else f"warned of only: {told}"
+    else:
+        last = "the run fails: nothing could be compared" if failed else "nothing fails by it"
+    return [*lines, (Span(style.say(last), "red" if failed else ""),)]
 
 
-def _notes(tests: Sequence[AgainstTest]) -> dict[str, str]:
-    """What else is to be said, and of how many tests."""
-    return _counted(Counter(note for test in tests for note in test.notes))
+def _with_tests(reasons: dict[str, tuple[str, ...]]) -> list[str]:
+    return [f"{_named(ids)}: {words}" for words, ids in reasons.items()]
 
 
-def _counted(found: Counter[str]) -> dict[str, str]:
-    return {why: f"{n} test{'s' if n > 1 else ''}" for why, n in found.most_common()}
+def _listed(label: str, texts: Sequence[str], style: Style) -> Iterator[Line]:
+    """Sentences beside a label."""
+    for at, text in enumerate(texts):
+        for number, piece in enumerate(wrapped(style.say(text), style.width - _LABEL)):
+            head = left(label if not at and not number else "", _LABEL)
+            yield (Span(head, "dim"), Span(piece))
 
 
-def against_line(laid: Laid, tests: Sequence[AgainstTest]) -> str:
-    """``against main (abc1234): 212 compared, 1 worse, 3 better, 4 that main cannot run``."""
-    counts = Counter(test.result for test in tests)
-    short = laid.name.partition(" (")[0]
-    told = [f"{sum(counts[one] for one in _COMPARED)} compared"]
-    if not tests:
-        told.append("no test of this run is measured (--kernelprof-all measures each)")
-    for result, words in _WORDS.items():
-        if counts[result]:
-            told.append(f"{counts[result]} {words.format(name=short)}")
-    return f"against {laid.name}: {', '.join(told)}"
-
-
-def is_failed(tests: Sequence[AgainstTest], *, warn_only: bool = False) -> bool:
-    """Whether the run has failed by it: something is worse, unless that is only warned of, or
-    nothing could be compared."""
-    results = {test.result for test in tests}
-    return ("worse" in results and not warn_only) or not results & set(_COMPARED)
-
-
-def _what(test: AgainstTest) -> Iterator[str]:
-    """What is another, in words."""
-    for one in test.profiles:
-        for metric in (*one.worse, *one.accepted, *one.better):
-            yield f"{metric} {' -> '.join(_values(one, metric))}"
-        if one.timing is not None and one.timing.outcome in ("worse", "undecided", "better"):
-            yield timing_words(one.timing)
-
-
-def _cells(test: AgainstTest) -> list[str]:
-    file, separator, rest = test.id.partition("::")
-    counts = {(one.diff.old_kernels, one.diff.new_kernels) for one in test.profiles}
-    kernels = " ".join(str(new) if old == new else f"{old} -> {new}" for old, new in sorted(counts))
-    what = ", ".join(dict.fromkeys(_what(test)))
-    if test.why:
-        what = f"{what}; {test.why}" if test.result == "accepted" else test.why
-    return [file.rpartition("/")[2] + separator + rest, kernels or "-", test.result, what]
+def _named(tests: Sequence[str]) -> str:
+    """A few tests by name, more as a number."""
+    if len(tests) > _MOST_NAMED:
+        return count_words(len(tests), "test")
+    return ", ".join(one.rpartition("::")[2] if "[" not in one else shortened(one) for one in tests)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 40
 _SHORTEST_NAME = 24
-_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ")
+_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#")
 
 
 def diff_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:
@@ -34,33 +36,41 @@ def diff_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:
     Args:
         most: so many lines of changes are told, and how many are left out.
     """
-    names = tell_apart(kernel.name for kernel in _kernels(diff))
-    changed = [line for hunk in diff.hunks for line in _hunk_lines(hunk, names)]
-    paced = [line for pace in diff.paces for line in _pace_lines(pace, names)]
-    told = _aligned([*changed, *paced])
-    left = len(told) - most
     return [
         _verdict(diff),
-        *_notes(diff),
-        *told[:most],
-        *([f"... and {left} more lines"] if left > 0 else []),
-        *filter(None, map(_metric_line, diff.metrics)),
+        *note_lines(diff),
+        *change_lines(diff, most=most),
+        *metric_lines(diff),
     ]
 
 
-def diffs_lines(diffs: ProfileDiffs, *, most: int = MOST_LINES) -> list[str]:
-    """The lines of each process, under its number where there are several."""
-    several = max(diffs.old_processes, diffs.new_processes) > 1
-    found: list[str] = []
-    for number, diff in enumerate(diffs.processes, 1):
-        lines = diff_lines(diff, most=most)
-        found += [f"process {number}: {lines[0]}", *lines[1:]] if several else lines
-    if diffs.old_processes != diffs.new_processes:
-        found.append(
-            f"{diffs.old_processes} -> {diffs.new_processes} processes: compared are the first "
-            f"{len(diffs.processes)}"
-        )
-    return found
+def change_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:
+    """One line a change, ``most`` at most, and how many are left out."""
+    names = tell_apart(kernel.name for kernel in _kernels(diff))
+    changed = [line for hunk in diff.hunks for line in _hunk_lines(hunk, names)]
+    told = _aligned([*changed, *(line for one in diff.paces for line in _pace_lines(one, names))])
+    left = len(told) - most
+    return [*told[:most], *([f"... and {left} more lines"] if left > 0 else [])]
+
+
+def pace_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:
+    """The same of kernels that both sides have and that take another time."""
+    return change_lines(structs.replace(diff, hunks=()), most=most)
+
+
+def metric_lines(diff: ProfileDiff) -> list[str]:
+    """One line for each metric that differs and that both sides have."""
+    return list(filter(None, map(_metric_line, diff.metrics)))
+
+
+def processes_words(diffs: ProfileDiffs) -> str:
+    """That one side has more processes than the other; empty where both have as many."""
+    if diffs.old_processes == diffs.new_processes:
+        return ""
+    return (
+        f"{diffs.old_processes} -> {diffs.new_processes} processes: compared are the first "
+        f"{len(diffs.processes)}"
+    )
 
 
 def _verdict(diff: ProfileDiff) -> str:
@@ -76,7 +86,8 @@ def _verdict(diff: ProfileDiff) -> str:
     return f"{counts}; {format_time(diff.old_us)} -> {format_time(diff.new_us)}{change}"
 
 
-def _notes(diff: ProfileDiff) -> list[str]:
+def note_lines(diff: ProfileDiff) -> list[str]:
+    """What keeps it from being the whole comparison."""
     found = []
     if not diff.complete:
         found.append("INCOMPLETE: what is missing on one side may be lost, not gone")

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.runs import FORMS, change_words, notes, summary, table
+from pytest_kernelprof.report.runs import FORMS, change_words, run_lines
+from pytest_kernelprof.report.spans import write_lines
+from pytest_kernelprof.report.style import style_of
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     import pytest
 
     from pytest_kernelprof.schema.runs import MetricComparison, ProfileComparison, RunsComparison
-
-_COLOURS = {"WORSE": "red", "worse": "yellow", "undecided": "yellow", "better": "green"}
 
 
 def comparison_words(found: ProfileComparison) -> str:
@@ -37,14 +37,11 @@ def _more_words(one: MetricComparison) -> str:
     return f"{words} ({change_words(one)}{sure})"
 
 
-def write_compared(terminal: pytest.TerminalReporter, path: str, found: RunsComparison) -> None:
-    """Write what is another than in an earlier run, worst first, and one line of all."""
+def write_compared(
+    terminal: pytest.TerminalReporter, path: str, found: RunsComparison, *, warn_only: bool
+) -> None:
+    """Write what is another than in an earlier run, worst first, and what fails by it."""
     terminal.section(printable(f"compared with {path}"))
-    for verdict, line in table(found, terminal._tw.fullwidth):
-        colour = _COLOURS.get(verdict)
-        terminal.write_line(line, **({colour: True} if colour else {"bold": True}))
-    for note in notes(found):
-        terminal.write_line(printable(note), yellow=True)
-    colour = "green" if found.passed else "red"
-    line = summary(found) if found.compared else "no profile of this run was compared"
-    terminal.write_line(printable(f"compared with {path}: {line}"), **{colour: True})
+    ends = "warned of only" if warn_only else "the run fails"
+    lines = run_lines(found, path, style_of(terminal), ends=ends)
+    write_lines(terminal, lines)

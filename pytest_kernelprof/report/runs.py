@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from pytest_kernelprof.digest.changes import changes_of_runs
+from pytest_kernelprof.digest.changes_verdict import runs_sentence, why_runs_fail
+from pytest_kernelprof.report.changed_rows import HEADINGS, changed_lines
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
-from pytest_kernelprof.report.tables import Column, render
-from pytest_kernelprof.units import format_bytes, format_time, printable
+from pytest_kernelprof.report.spans import Span
+from pytest_kernelprof.report.widths import wrapped
+from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from pytest_kernelprof.report.spans import Colour, Line
+    from pytest_kernelprof.report.style import Style
     from pytest_kernelprof.schema.runs import (
         MetricComparison,
         ProfileComparison,
@@ -28,63 +32,34 @@ _LONGEST_NOTE = 2000
 _ORDER = {"worse": 0, "undecided": 1, "better": 2}
 FORMS = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
 
-_COLUMNS = (
-    Column("verdict"),
-    Column("test", shrinks=True, keeps="end"),
-    Column("metric"),
-    Column("before", number=True),
-    Column("now", number=True),
-    Column("change", number=True),
-)
-_TEST, _NARROWEST_TEST = 1, 20
-
 _Row = tuple[str, str, str, str, str, str]
 """Verdict, test, metric, before, now, change."""
 
 
-def table(found: RunsComparison, width: int) -> list[tuple[str, str]]:
-    """What is another, worst first, under a line of titles, each line after its verdict; nothing
-    where nothing is. Where a table is too wide, the test has a line of its own."""
-    rows = _rows(found)
-    if not rows:
-        return []
-    others = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS)) if i != _TEST]
-    if sum(others) + len(others) + _NARROWEST_TEST > width:
-        return _list(rows, width)
-    return list(zip(("", *(row[0] for row in rows)), render(_COLUMNS, rows, width), strict=True))
+def run_lines(found: RunsComparison, than: str, style: Style, *, ends: str) -> list[Line]:
+    """The verdict, only the rows that changed, what was not compared and why, and last what fails
+    by it.
+
+    Args:
+        than: what it was compared with. ends: how what fails is said: ``exit status 1``.
+    """
+    changes = changes_of_runs(found)
+    colour: Colour = "green" if found.passed else "red"
+    sentence = style.say(runs_sentence(found, changes, than))
+    lines: list[Line] = [(Span(one, colour),) for one in wrapped(sentence, style.width)]
+    table = changed_lines(changes, style)
+    lines += [(), *table] if table else []
+    told = [line for note in notes(found) for line in wrapped(style.say(note), style.width)]
+    lines += [(), *((Span(line),) for line in told)] if told else []
+    why = why_runs_fail(found)
+    last = f"{ends}: {why}" if why else "nothing that is judged is worse"
+    return [*lines, (), *((Span(one),) for one in wrapped(style.say(last), style.width))]
 
 
-def _list(rows: Sequence[_Row], width: int) -> list[tuple[str, str]]:
-    """The rows under their tests, in two lines where one is too long."""
-    lines = []
-    test = ""
-    for verdict, of, metric, before, now, change in rows:
-        if of != test:
-            lines.append(("", of if len(of) <= width else "…" + of[1 - width :]))
-        test = of
-        what, values = f"  {verdict} {metric} {change}", f"{before} -> {now}" if now else ""
-        if len(what) + len(values) + 2 <= width:
-            lines.append((verdict, f"{what}  {values}".rstrip()))
-        else:
-            lines += [(verdict, what), (verdict, f"    {values}")]
-    return [(verdict, printable(line)) for verdict, line in lines]
-
-
-def text_lines(found: RunsComparison, width: int) -> list[str]:
-    """The table, the kernels of what became worse, and one line of all."""
-    told = [line for _, line in table(found, width)]
-    diffs = [
-        line
-        for one in _with_diffs(found)
-        for line in ("", printable(_title(one)), *(f"  {line}" for line in kernel_lines(one)))
-    ]
-    noted = [printable(line) for line in notes(found)]
-    return [*told, *diffs, *([""] if told or diffs else []), *noted, summary(found)]
-
-
-def markdown_lines(found: RunsComparison) -> list[str]:
+def markdown_lines(found: RunsComparison, than: str) -> list[str]:
     """The same as GitHub shows it: a table, diffs that unfold, one line of all above."""
-    lines = [f"**{text(summary(found))}**", ""]
+    sentence = runs_sentence(found, changes_of_runs(found), than)
+    lines = [f"**{text(sentence)}**", ""]
     rows = _rows(found)
     if rows:
         lines += ["| | test | metric | before | now | change |", "|---|---|---|--:|--:|--:|"]
@@ -92,8 +67,12 @@ def markdown_lines(found: RunsComparison) -> list[str]:
         lines.append("")
     for one in _with_diffs(found):
         lines += details(tag_text(_title(one)), fence(kernel_lines(one), "diff"))
+    left = sum(one.diff is not None and bool(one.diff.hunks) for one in found.profiles)
+    if left > _MOST_DIFFS:
+        lines.append(f"- kernels of {left - _MOST_DIFFS} more profiles are others, too")
     lines += [f"- {text(line, _LONGEST_NOTE)}" for line in notes(found)]
-    return lines
+    why = why_runs_fail(found)
+    return [*lines, *([f"- {text(f'fails: {why}', _LONGEST_NOTE)}"] if why else [])]
 
 
 def _rows(found: RunsComparison) -> list[_Row]:
@@ -104,7 +83,7 @@ def _rows(found: RunsComparison) -> list[_Row]:
         for metric in profile.metrics
     ]
     told += [
-        ((1, True, _test(profile)), ("changed", _test(profile), "kernels", "", "", "others"))
+        ((1, True, _test(profile)), (HEADINGS["changed"], _test(profile), "kernels", "", "", ""))
         for profile in found.profiles
         if profile.diff is not None and not profile.metrics
     ]
@@ -117,7 +96,8 @@ def _rows(found: RunsComparison) -> list[_Row]:
 def _row(profile: ProfileComparison, metric: MetricComparison) -> _Row:
     form = FORMS[metric.unit]
     before = " ".join("-" if old is None else form(old) for old in metric.olds)
-    verdict = "WORSE" if metric.verdict == "worse" and metric.judged else metric.verdict
+    looked_at = metric.verdict == "worse" and not metric.judged
+    verdict = HEADINGS["not judged" if looked_at else metric.verdict]
     return (verdict, _test(profile), metric.name, before, form(metric.new), change_words(metric))
 
 
@@ -154,13 +134,11 @@ def notes(found: RunsComparison) -> list[str]:
     """What was not compared, and why."""
     told = [f"times not compared of {n}: {why}" for why, n in found.untimed.items()]
     told += [f"no baseline, so nothing fails, of {n}: {why}" for why, n in found.other.items()]
-    told += [f"not there any more in {n}: {name}" for name, n in found.lost.items()]
     lists = (
         (
             "incomplete, of another kind of device, or a block here and a call there, not compared",
             found.uncompared,
         ),
-        ("named by fail-on, and in no profile", found.nowhere),
         ("only in the earlier run", found.gone),
         ("only in this run", found.fresh),
         ("not a whole run", found.unfinished),
@@ -169,29 +147,4 @@ def notes(found: RunsComparison) -> list[str]:
         if several:
             more = f" and {len(several) - _MOST_TESTS} more" if len(several) > _MOST_TESTS else ""
             told.append(f"{words}: {', '.join(several[:_MOST_TESTS])}{more}")
-    left = sum(one.diff is not None and bool(one.diff.hunks) for one in found.profiles)
-    if left > _MOST_DIFFS:
-        told.append(f"kernels of {left - _MOST_DIFFS} more profiles are others, too")
     return told
-
-
-def summary(found: RunsComparison) -> str:
-    """``212 profiles compared: 1 regression, 2 worse, 3 better, 206 as before``."""
-    verdicts = [{one.verdict for one in profile.metrics} for profile in found.profiles]
-    counts = {
-        "regression": sum(profile.regressed for profile in found.profiles),
-        "worse, which nothing judges": sum(
-            "worse" in seen and not profile.regressed
-            for profile, seen in zip(found.profiles, verdicts, strict=True)
-        ),
-        "undecided": sum(seen == {"undecided"} for seen in verdicts),
-        "better": sum("better" in seen and "worse" not in seen for seen in verdicts),
-        "other kernels at the same counts": sum(not seen for seen in verdicts),
-    }
-    told = [f"{n} {_plural(words, n)}" for words, n in counts.items() if n]
-    told.append(f"{found.compared - len(found.profiles)} as before")
-    return f"{found.compared} {_plural('profile', found.compared)} compared: {', '.join(told)}"
-
-
-def _plural(words: str, n: int) -> str:
-    return f"{words}s" if n != 1 and words in ("regression", "profile") else words

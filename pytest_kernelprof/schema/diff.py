@@ -81,6 +81,13 @@ class MetricChange(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
+class Beside(msgspec.Struct, frozen=True, gc=False):
+    """A kernel on both sides of a diff; None on the side that has it not."""
+
+    old: Kernel | None
+    new: Kernel | None
+
+
 class ProfileDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is another in the second of two profiles.
 

@@ -105,7 +105,7 @@ def test_a_pull_request_that_launches_more_fails(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     project.commit({"mlp.py": GROWN})
     result = run_apart(*on_the_cpu(first), *(one for one in others[1] if one.startswith(TELLS)))
-    result.stdout.fnmatch_lines(["against merge-base:origin/main (*): 1 compared, 1 worse"])
+    result.stdout.fnmatch_lines(["1 of 1 test is worse than merge-base:origin/main."])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "1 worse" in summary.read_text()
     assert "1 worse" in (project.folder / "kernels.md").read_text()

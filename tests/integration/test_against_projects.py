@@ -102,22 +102,24 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
     result = against()
     result.assert_outcomes(failed=1, passed=4)
     lines = told(result)
-    assert lines[1:4] == [
-        "test_it.py::test_not_in_its_snapshot 1 -> 2 worse kernels 1 -> 2",
-        *(
-            f"test_it.py::{name} 1 -> 2 accepted kernels 1 -> 2; accepted by its snapshot"
-            for name in entries
-        ),
-    ]
-    assert {
-        "kernelprof_against_copy: pkg/*.missing is no file here",
-        "1 test: files of your folder were opened there: data.txt",
-        "1 test: all lines that launch anything are of today's tests, which lie over the "
-        "revision: tests/model.py",
-    } < set(lines)
-    assert any(
-        line.endswith("): 5 compared, 1 worse, 2 accepted by their snapshots") for line in lines
+    words = " ".join(lines)
+    assert words.startswith(
+        "1 of 5 tests is worse than main; 2 accepted by their snapshots, 2 the same. "
     )
+    row = lines.index("✗ 1 -> 2 test_it.py::test_not_in_its_snapshot")
+    accepted = lines.index("accepted by their snapshots")
+    assert lines[row - 1] == "worse"
+    assert row < accepted
+    assert [one for one in lines[accepted:] if "test_accepted" in one] == [
+        f"1 -> 2 test_it.py::{name}" for name in entries
+    ]
+    for note in (
+        "kernelprof_against_copy: pkg/*.missing is no file here",
+        "note test_reads: files of your folder were opened there: data.txt",
+        "test_among_the_tests: all lines that launch anything are of today's tests, which lie "
+        "over the revision: tests/model.py",
+    ):
+        assert note in words
 
 
 def test_a_command_that_fails_is_a_usage_error(
@@ -240,7 +242,7 @@ def test_packages_of_each_layout_are_the_revisions(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     result = against("-c", "lib/pytest.ini", "--rootdir=lib", "lib")
     result.assert_outcomes(failed=len(PACKAGES) + 1)
-    assert told(result)[1 + len(PACKAGES) + 1].endswith("): 7 compared, 7 worse")
+    assert told(result)[0] == "7 of 7 tests are worse than main."
     assert everything(root) == before
 
 
@@ -268,8 +270,8 @@ def test_by_another_environments_python_its_copy_is_the_revision(
     option = f"--kernelprof-against-python={folder}/bin/python"
     result = against(option)
     result.assert_outcomes(failed=1)
-    assert told(result)[1] == "test_it.py::test_it 1 -> 2 worse kernels 1 -> 2"
-    assert told(result)[2].endswith("): 1 compared, 1 worse")
+    assert told(result)[0] == "1 of 1 test is worse than main."
+    assert "✗ 1 -> 2 test_it.py::test_it" in told(result)
 
 
 def test_a_python_that_cannot_be_used_is_a_usage_error(

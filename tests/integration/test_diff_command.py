@@ -17,23 +17,56 @@ TRACES = Path(__file__).parents[1] / "traces"
 MLP, COMPILED = str(TRACES / "mlp.json.gz"), str(TRACES / "compiled.json.gz")
 
 
-def test_what_came_and_went_is_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_sides_stand_in_one_list_in_launch_order(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["diff", COMPILED, MLP]) == 0
-    lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
-    lines.fnmatch_lines(
-        [
-            "4 -> 5 kernels; 200.7us -> 231.4us (+15.3 %)",
-            "+ vectorized_elementwise [[]gelu] *31.9us  aten::gelu",
-            "- triton_poi_fused [[]gelu, mul] *",
-            "+ vectorized_elementwise [[]mul] *",
-            "launches: 4 -> 5",
-        ]
-    )
+    assert capsys.readouterr().out.splitlines() == [
+        "4 kernels -> 5, GPU time 200.7us -> 231.4us (+15.3 %).",
+        "",
+        "  old    new  kernel                           launched by",
+        " 55.5   55.7    nvjet 256x128x64 TNT           aten::mm < aten::linear",
+        "        31.9  + vectorized_elementwise [gelu]  aten::gelu",
+        " 57.6   55.5    nvjet 256x128x64 TNT           aten::mm < aten::linear",
+        " 36.7         - triton_poi_fused [gelu, mul]   Torch-Compiled Region: 0/0",
+        "        37.2  + vectorized_elementwise [mul]   aten::mul",
+        " 50.9   51.0    nvjet 192x128x64 TNT           aten::mm < aten::linear",
+        "200.7  231.4    us in all",
+        "",
+        "triton_poi_fused [gelu, mul] is now gelu + mul: 36.7us -> 69.2us",
+        "launches: 4 -> 5",
+        "gpu_busy: 203.4us -> 232.7us (+14.4 %)",
+        "peak_memory: 101 MB -> 151 MB",
+        "one trace of each says nothing of noise",
+    ]
+
+
+def test_of_a_long_run_that_both_have_the_ends_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", MLP, str(TRACES / "backward.json.gz")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[3:7]] == [
+        *(["55.7", "55.5"], ["(3", "the"], ["51.0", "50.6"], ["7.8", "+"])
+    ]
+
+
+def test_what_repeats_in_each_of_many_layers_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer = ["gemm", "norm", "add", "gelu"]
+    old = steps(tmp_path / "old.json", [layer * 48])
+    new = steps(tmp_path / "new.json", [[*layer, "copy"] * 48])
+    assert main(["diff", old, new]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "192 kernels -> 240, GPU time 960.0us -> 1.20ms (+25.0 %)."
+    assert [line.split()[:3] for line in lines if line[:1] == "+"] == [["+", "copy", "x48"]]
 
 
 def test_a_trace_differs_in_nothing_from_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", MLP, MLP]) == 0
-    assert capsys.readouterr().out == "5 kernels, the same; 231.4us -> 231.4us (+0.0 %)\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "5 kernels, the same, GPU time 231.4us -> 231.4us (+0.0 %).",
+    ]
 
 
 def test_as_json_it_is_the_record_with_full_names(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,9 +111,9 @@ def test_traces_of_another_number_of_steps_are_compared_by_one(
     new = steps(tmp_path / "new.json", [["a", "b", "c"]] * 5)
     assert main(["diff", old, new]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "2 -> 3 kernels; 10.0us -> 15.0us (+50.0 %)"
+    assert lines[0] == "2 kernels -> 3, GPU time 10.0us -> 15.0us (+50.0 %)."
     assert "of 3 and 5 steps, one of the most frequent kind each" in lines
-    assert [line.split()[1] for line in lines if line[0] in "+-"] == ["c"]
+    assert [line.split() for line in lines if "+ " in line] == [["5.0", "+", "c"]]
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -121,7 +154,10 @@ def test_it_needs_no_torch() -> None:
     assert done.returncode == 0
 
 
-def test_what_the_how_to_shows_is_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_how_to_shows_is_what_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["diff", COMPILED, MLP]) == 0
     how_to = (TRACES.parents[1] / "docs" / "how-to.md").read_text()
     assert f"```\n{capsys.readouterr().out}```" in how_to

@@ -148,9 +148,11 @@ def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, AgainstTest]:
     """What came of each test, by its name."""
     seen: dict[str, AgainstTest] = {}
 
-    def note(terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest]) -> None:
+    def note(
+        terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest], **more: bool
+    ) -> None:
         seen.update({test.id.rpartition("test_")[2]: test for test in tests})
-        write_against(terminal, laid, tests)
+        write_against(terminal, laid, tests, **more)
 
     monkeypatch.setattr(plugin, "write_against", note)
     return seen
@@ -183,7 +185,10 @@ def test_one_pair_clears_what_is_not_slower(against: Run, found: dict[str, Again
         "the result is float32 4x8, strides (1, 4), cpu here, "
     )
     result.stdout.fnmatch_lines(
-        ["against main (*): 5 compared, 1 not compared, 2 not the same work"]
+        [
+            "None of 5 tests is worse than main; 5 the same, 1 not compared, 2 not the same work.",
+            "nothing fails by it",
+        ]
     )
 
 
@@ -203,7 +208,19 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, Agains
         assert timing.outcome == found[name].result == outcome
         firsts = ["reference", "candidate", "reference", "candidate"]
         assert sorted(str(pair.first) for pair in timing.pairs) == sorted(firsts)
-    result.stdout.fnmatch_lines(["against main (*): 3 compared, 1 worse, 1 better"])
+    result.stdout.fnmatch_lines(
+        [
+            "1 of 3 tests is worse than main; 1 better, 1 the same.",
+            "*kernels *GPU time *by pairs *test",
+            "worse",
+            "✗ *1 *+[78].? % *+?.?..+?.? % *::test_slow",
+            "*slower in 4 of 4 pairs",
+            "better",
+            "* *1 *-*.? % *::test_quick",
+            "3 calls timed in turn, margin 5 %, 2 of them in 4 pairs*",
+            "the run fails: 1 test is worse than main",
+        ]
+    )
 
 
 def test_counts_alone_and_only_warned_of(against: Run, found: dict[str, AgainstTest]) -> None:
@@ -215,7 +232,12 @@ def test_counts_alone_and_only_warned_of(against: Run, found: dict[str, AgainstT
     assert timings(found["several"]) == [None] * 4
     assert (found["several"].result, found["more"].result) == ("same", "worse")
     result.stdout.fnmatch_lines(["*KernelprofWarning: kernels: 2 > 1 of main (*)"])
-    result.stdout.fnmatch_lines(["against main (*): 2 compared, 1 worse"])
+    result.stdout.fnmatch_lines(
+        [
+            "1 of 2 tests is worse than main; 1 the same.",
+            "warned of only: 1 test is worse than main",
+        ]
+    )
 
 
 def test_a_margin_below_what_pairs_can_tell_is_a_usage_error(against: Run) -> None:

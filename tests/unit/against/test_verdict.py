@@ -10,7 +10,10 @@ from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profil
 
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
-from pytest_kernelprof.report.against import _cells, against_line, failure_words, is_failed
+from pytest_kernelprof.digest.changes_verdict import against_sentence, is_failed
+from pytest_kernelprof.report.against import against_lines, failure_words
+from pytest_kernelprof.report.spans import plain
+from pytest_kernelprof.report.style import Style
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.against import AgainstTest, Done, Laid
 from pytest_kernelprof.schema.run import (
@@ -146,9 +149,10 @@ def test_more_is_accepted_where_the_snapshot_allows_it() -> None:
     assert (told.result, told.why) == ("accepted", "accepted by its snapshot")
     assert (told.profiles[0].accepted, told.profiles[0].worse) == (("kernels", "launches"), ())
     assert not is_failed([told])
-    assert against_line(LAID, [told]) == (
-        "against main (abc1234): 1 compared, 1 accepted by their snapshots"
+    assert against_sentence(LAID.name, [told]) == (
+        "The only test is no worse than main; 1 accepted by their snapshots."
     )
+    assert lines_of(told)[3:5] == ["accepted by their snapshots", "   5 -> 6  t.py::a"]
 
 
 @pytest.mark.parametrize(
@@ -215,10 +219,15 @@ def test_files_of_the_users_and_code_among_the_tests_are_told() -> None:
 def test_the_line_at_the_end() -> None:
     results = [*["same"] * 3, "worse", "better", "cannot run", "another work", "not compared"]
     tests = [AgainstTest(str(i), one) for i, one in enumerate(results)]  # type: ignore[arg-type]
-    assert against_line(LAID, tests) == (
-        "against main (abc1234): 5 compared, 1 worse, 1 better, 1 that main cannot run, "
-        "1 not compared, 1 not the same work"
+    assert against_sentence(LAID.name, tests) == (
+        "1 of 5 tests is worse than main; 1 better, 3 the same, 1 that main cannot run, "
+        "1 not compared, 1 not the same work."
     )
+    assert against_sentence(LAID.name, tests[-3:]) == (
+        "No test could be compared with main: 1 that main cannot run, 1 not compared, 1 not the "
+        "same work."
+    )
+    assert against_sentence(LAID.name, []).startswith("No test of this run is measured (")
     assert is_failed(tests)
     assert not is_failed([AgainstTest("a", "same"), AgainstTest("b", "cannot run")])
     assert is_failed([AgainstTest("a", "cannot run"), AgainstTest("b", "not compared")])
@@ -231,8 +240,12 @@ def timing(outcome: str, ratio: float = 1.08, **more: Any) -> Timing:
     return Timing(outcome, ratio=ratio, pairs=(pair,) * 4, **facts)  # type: ignore[arg-type]
 
 
+def lines_of(*told: AgainstTest, width: int = 160) -> list[str]:
+    return [plain(line) for line in against_lines(LAID, told, Style(width))]
+
+
 def row_of(told: AgainstTest) -> str:
-    return _cells(told)[-1]
+    return " ".join(" ".join(lines_of(told)).split())
 
 
 def timed(call: Timed, new: Profile | None = None, old: Profile | None = None) -> AgainstTest:
@@ -259,9 +272,9 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     ("call", "result", "words"),
     [
         (timing("held", 1.0), "same", ""),
-        (timing("better", 0.8), "better", "-20.0 % in 4 of 4 pairs"),
-        (timing("undecided", 1.03), "undecided", "+3.0 % in 4 pairs"),
-        (timing("undecided", why="no room"), "undecided", "in 4 pairs; no room"),
+        (timing("better", 0.8), "better", "faster in 4 of 4 pairs"),
+        (timing("undecided", 1.03), "undecided", "? 5 +3.0 % +3.0..+3.0 % t.py::a"),
+        (timing("undecided", why="no room"), "undecided", "t.py::a no room"),
         (
             timing("undecided", disturbed=BUSY),
             "undecided",
@@ -297,7 +310,8 @@ def test_in_another_configuration_slower_needs_all_pairs() -> None:
 def test_latency_is_shown_and_not_judged() -> None:
     old, new = (profile(MLP, [around("latency", us)]) for us in (40.0, 90.0))
     told = timed(Timed(timing("undecided", 1.03)), new, old)
-    assert "latency 45.5us -> 95.5us, not judged" in row_of(told)
+    assert "45.5 -> 95.5 +109.9 % t.py::a" in row_of(told)
+    assert "1 in 4 pairs; latency is shown, not judged" in row_of(told).replace(" of them", "")
 
 
 def test_a_block_has_no_times() -> None:
@@ -307,6 +321,8 @@ def test_a_block_has_no_times() -> None:
 
 def test_the_line_counts_what_is_undecided_and_the_record_is_json() -> None:
     told = timed(Timed(timing("undecided", 1.03, disturbed=BUSY)))
-    assert against_line(LAID, [told]).endswith("1 compared, 1 undecided")
+    assert (
+        against_sentence(LAID.name, [told]) == "The only test is no worse than main; 1 undecided."
+    )
     assert not is_failed([told])
     assert codec.decode(codec.encode(told), AgainstTest) == told

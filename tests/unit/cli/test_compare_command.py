@@ -45,12 +45,13 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
     lines.fnmatch_lines(
         [
-            "verdict  *test *metric *before *now *change",
-            "WORSE  *test_mlp.py::test_it  kernels *4 *5 *+1",
-            "test_mlp.py::test_it: kernels",
-            "  + vectorized_elementwise [[]gelu] *aten::gelu*",
-            "  - triton_poi_fused [[]gelu, mul] *",
-            "1 profile compared: 1 regression, 0 as before",
+            "1 of 1 profile is worse than old.json of 2026-11-22.",
+            "  kernels *GPU us *change  test",
+            "worse",
+            "✗  4 -> 5  202.0 -> 231.3  +14.5 %  test_mlp.py::test_it",
+            "    triton_poi_fused [[]gelu, mul] is now gelu + mul",
+            "    peak_memory 101 MB -> 151 MB (+50.0 %)",
+            "exit status 1: kernels rose in 1 profile, launches rose in 1 profile, *",
         ]
     )
 
@@ -59,14 +60,20 @@ def test_the_other_way_round_it_is_better_and_exit_status_0(
     runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", *reversed(runs)]) == 0
-    assert capsys.readouterr().out.endswith("1 profile compared: 1 better, 0 as before\n")
+    out = capsys.readouterr().out
+    assert out.startswith("The only profile is no worse than new.json of 2026-11-22; 1 better.\n")
+    assert out.endswith("\nnothing that is judged is worse\n")
+    assert "gelu + mul is now triton_poi_fused [gelu, mul]" in out
 
 
 def test_without_a_difference_it_is_one_line(
     runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", runs[0], runs[0]]) == 0
-    assert capsys.readouterr().out == "1 profile compared: 1 as before\n"
+    assert capsys.readouterr().out == (
+        "The only profile is no worse than old.json of 2026-11-22; 1 the same.\n\n"
+        "nothing that is judged is worse\n"
+    )
 
 
 def test_what_is_allowed_fails_nothing(runs: list[str]) -> None:
@@ -80,7 +87,7 @@ def test_each_earlier_run_has_its_value(
     older = written(tmp_path / "older.json", replace(MLP))
     assert main(["compare", older, *runs]) == 1
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
-    lines.fnmatch_lines(["WORSE *kernels *5 4 *5 *+1"])
+    lines.fnmatch_lines(["✗ 5 4 -> 5  test_mlp.py::test_it"])
 
 
 def test_as_markdown_names_stand_as_they_are(
@@ -97,6 +104,8 @@ def test_as_markdown_names_stand_as_they_are(
     assert main(["compare", *odd, "--format=markdown"]) == 0
     out = capsys.readouterr().out
     assert r"t.py::test_a\[\|&lt;b>\`\*\_\]" in out
+    assert "**The only profile is no worse than a.json of 2026-11-22; 1 with other kernels" in out
+    assert "| changed, at equal counts | " in out
     assert "<summary>t.py::test_a[|&lt;b&gt;`*_]: kernels</summary>" in out
     assert "\n````diff\n" in out
 
@@ -145,9 +154,11 @@ def test_nothing_to_compare_is_no_pass(
 ) -> None:
     other = written(tmp_path / "other.json", MLP, "test_other.py::test_it")
     assert main(["compare", runs[0], other]) == 1
-    assert "0 profiles compared" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("No profile could be compared with old.json of 2026-11-22.\n")
+    assert out.endswith("\nexit status 1: nothing was compared\n")
     assert main(["compare", *runs, "--fail-on=latency:5%"]) == 1
-    assert "named by fail-on, and in no profile: latency" in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith("\nexit status 1: no profile has latency\n")
 
 
 def test_one_run_alone_and_odd_margins_are_bad_use(

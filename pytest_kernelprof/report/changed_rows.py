@@ -1,0 +1,211 @@
+"""The table of what is another than before, whatever it was compared with: only rows that changed,
+under what became of them, and below each why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.digest.changes import in_groups
+from pytest_kernelprof.digest.ids import shortened
+from pytest_kernelprof.digest.words import line_words
+from pytest_kernelprof.report.cells import time_unit
+from pytest_kernelprof.report.name_last import Numbers, lay_out
+from pytest_kernelprof.report.spans import Span
+from pytest_kernelprof.report.widths import left, width_of, wrapped
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.units import format_bytes, format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Sequence
+
+    from pytest_kernelprof.digest.changes import Changed, Group, Was
+    from pytest_kernelprof.digest.records import Cause
+    from pytest_kernelprof.report.spans import Colour, Line
+    from pytest_kernelprof.report.style import Style
+
+HEADINGS: dict[Group, str] = {
+    "worse": "worse",
+    "not judged": "worse but not judged",
+    "undecided": "undecided",
+    "accepted": "accepted by their snapshots",
+    "better": "better",
+    "changed": "changed, at equal counts",
+}
+_SIGNS: dict[Group, tuple[str, str, Colour]] = {
+    "worse": ("✗", "F", "red"),
+    "undecided": ("?", "?", "yellow"),
+}
+_COUNTS = {"kernels": "kernels", "syncs": "waits", "memcpys": "copies"}
+# Of what follows from a column beside it nothing is said.
+_FOLLOWS = {
+    "launches": "kernels",
+    "gpu_busy": "cuda_time",
+    "dispatch_time": "latency",
+    "launch_overhead": "latency",
+}
+_MOST_ROWS = 60
+_MOST_CAUSES = 6
+_INDENT = 4
+_LEAST_NAME = 26
+_WIDEST_CAUSE = 100
+_ARROW = " -> "
+
+
+def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
+    """The table; nothing where nothing is another."""
+    groups = in_groups(changes)
+    rows = [one for several in groups.values() for one in several]
+    told = rows[:_MOST_ROWS]
+    if not told:
+        return []
+    columns = _columns(told, style.width)
+    names = [style.say(_name(one)) for one in told]
+    numbers = [number for several in columns.values() for number in several]
+    laid = lay_out(numbers, names, style.width, name="test", cut=style.cut)
+    lines: list[Line] = [(Span(laid.title, "dim"),)]
+    group: Group | None = None
+    for one, (cells, name) in zip(told, laid.rows, strict=True):
+        if one.group != group:
+            group = one.group
+            lines.append((Span(HEADINGS[group], "bold"),))
+        sign, letter, colour = _SIGNS.get(one.group, (" ", " ", ""))
+        spans = [Span(letter if style.ascii else sign, colour), Span(" ")]
+        for cell in cells:
+            spans += [Span(cell, "red" if _ARROW in cell and group == "worse" else ""), Span("  ")]
+        lines.append((*spans, Span(name[0])))
+        lines += [(Span(" " * laid.indent + more),) for more in name[1:]]
+        lines += _below(one, columns, style)
+    if len(rows) > len(told):
+        lines.append((Span(f"{len(rows) - len(told)} more rows"),))
+    return lines
+
+
+def _name(one: Changed) -> str:
+    test = shortened(one.test)
+    return f"{test} [{one.label}]" if one.label else test
+
+
+def _columns(rows: Sequence[Changed], width: int) -> dict[str, list[Numbers]]:
+    """By metric: counts that are another somewhere, times, the ratio of turns. Where names would
+    have no room, the last are none; their values stand below the rows."""
+    found = {
+        metric: [Numbers(title, tuple(_count(one.values.get(metric)) for one in rows))]
+        for metric, title in _COUNTS.items()
+        if metric == "kernels" or any(_differs(one.values.get(metric)) for one in rows)
+    }
+    if not any(found["kernels"][0].cells):
+        del found["kernels"]
+    if any(one.ratio is not None for one in rows):
+        ratios = tuple("" if one.ratio is None else _percent(one.ratio - 1) for one in rows)
+        found["cuda_time"] = [Numbers("GPU time", ratios)]
+        if any(len(one.ratios) > 1 for one in rows):
+            found["cuda_time"].append(Numbers("by pairs", tuple(map(_range, rows))))
+    elif any("cuda_time" in one.values for one in rows):
+        found["cuda_time"] = _times(rows, "cuda_time", "GPU")
+    if any(_differs(one.values.get("latency")) for one in rows):
+        found["latency"] = _times(rows, "latency", "latency")
+    order = [one for one in ("kernels", "cuda_time", "latency", *_COUNTS) if one in found]
+    shown: list[str] = []
+    room = width - _LEAST_NAME
+    for metric in dict.fromkeys(order):
+        room -= sum(one.width + 2 for one in found[metric])
+        if room < 0 and shown:
+            break
+        shown.append(metric)
+    return {metric: several for metric, several in found.items() if metric in shown}
+
+
+def _differs(was: Was | None) -> bool:
+    return was is not None and any(one not in (None, was.new) for one in was.olds)
+
+
+def _count(was: Was | None) -> str:
+    if was is None:
+        return ""
+    if not _differs(was):
+        return f"{was.new:.0f}"
+    before = " ".join("-" if one is None else f"{one:.0f}" for one in was.olds)
+    return f"{before}{_ARROW}{was.new:.0f}"
+
+
+def _times(rows: Sequence[Changed], metric: str, title: str) -> list[Numbers]:
+    """Before and now, and by how much that is more."""
+    values = [one.values.get(metric) for one in rows]
+    known = [us for was in values if was is not None for us in (*was.olds, was.new)]
+    unit = time_unit([us for us in known if us is not None])
+    told = [
+        ""
+        if was is None
+        else " ".join("-" if us is None else unit.words(us) for us in was.olds)
+        + _ARROW
+        + unit.words(was.new)
+        for was in values
+    ]
+    shares = ["" if was is None or was.share is None else _percent(was.share) for was in values]
+    return [Numbers(f"{title} {unit.name}", tuple(told)), Numbers("change", tuple(shares))]
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:+.1f} %"
+
+
+def _range(one: Changed) -> str:
+    """Over the pairs of processes, for example ``+7.6..+8.9 %``; empty of a single one."""
+    if len(one.ratios) < 2:
+        return ""
+    low, high = min(one.ratios) - 1, max(one.ratios) - 1
+    return f"{low * 100:+.1f}..{high * 100:+.1f} %"
+
+
+def _below(one: Changed, shown: Container[str], style: Style) -> Iterator[Line]:
+    """Which kernels and where; the metrics that have no column."""
+    for cause in one.causes[:_MOST_CAUSES]:
+        yield from _cause(cause, style)
+    more = len(one.causes) - _MOST_CAUSES
+    told = [*([f"{more} more changes of kernels"] if more > 0 else []), *_also(one, shown), one.why]
+    words = "; ".join(filter(None, told))
+    if words:
+        for line in wrapped(style.say(words), style.width - _INDENT):
+            yield (Span(" " * _INDENT + line),)
+
+
+def _cause(cause: Cause, style: Style) -> Iterator[Line]:
+    """A line, with its place at the right where there is room."""
+    sign = f"{cause.sign} " if cause.sign else ""
+    text = style.say(sign + cause.text)
+    place = style.say(line_words(cause.place)) if cause.place is not None else ""
+    room = min(style.width, _WIDEST_CAUSE) - _INDENT
+    if place and width_of(text) + 2 + width_of(place) <= room:
+        yield (Span(" " * _INDENT + left(text, room - width_of(place)) + place),)
+        return
+    for line in wrapped(f"{text}  {place}".rstrip(), style.width - _INDENT):
+        yield (Span(" " * _INDENT + line),)
+
+
+def _also(one: Changed, shown: Container[str]) -> Iterator[str]:
+    """Metrics without a column, unless they follow from one that has.
+
+    Args:
+        shown: those that have one.
+    """
+    for name, was in one.values.items():
+        if name in shown or not _differs(was):
+            continue
+        beside = one.values.get(_FOLLOWS.get(name, ""))
+        if beside is not None and _differs(beside) and _follows(name, was, beside):
+            continue
+        form = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
+        words = form[METRICS[name].unit]
+        share = (
+            ""
+            if was.share is None or METRICS[name].unit == "count"
+            else f" ({_percent(was.share)})"
+        )
+        yield f"{name} {words(was.old)}{_ARROW}{words(was.new)}{share}"
+
+
+def _follows(name: str, was: Was, beside: Was) -> bool:
+    """Whether it says what the column beside it says: of a time, that it is longer or shorter."""
+    if METRICS[name].unit == "us":
+        return (was.new > was.old) == (beside.new > beside.old)
+    return was.new - was.old == beside.new - beside.old

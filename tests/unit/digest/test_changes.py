@@ -1,0 +1,121 @@
+"""Which rows there are of what is another than before, and what a comparison comes to."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from records import MLP, MUL, around, calls_of, kernel, profile, timed
+
+from pytest_kernelprof.against.verdict import judge
+from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
+from pytest_kernelprof.baseline.runs import compare_runs
+from pytest_kernelprof.digest.changes import changes_against, changes_of_runs, in_groups
+from pytest_kernelprof.digest.changes_verdict import (
+    notes_of,
+    runs_sentence,
+    turns_words,
+    why_not_compared,
+    why_runs_fail,
+)
+from pytest_kernelprof.schema.against import AgainstTest, Done
+from pytest_kernelprof.schema.run import Profile, Run, Test
+from pytest_kernelprof.schema.runs import RunsComparison
+
+EXTRA = (*MLP, kernel(MUL, "aten::mul", source="pkg/mlp.py:31"))
+
+
+def compared(olds: dict[str, Profile], news: dict[str, Profile], *fail_on: str) -> RunsComparison:
+    old, new = (
+        Run(tuple(Test(f"t.py::{name}", (one,)) for name, one in side.items()))
+        for side in (olds, news)
+    )
+    return compare_runs([old], new, allowances(tuple(map(parse_allowance, fail_on))))
+
+
+def groups(found: RunsComparison) -> dict[str, str]:
+    return {one.test.rpartition("::")[2]: one.group for one in changes_of_runs(found)}
+
+
+def of(us: float, kernels: int = 5) -> Profile:
+    return calls_of(kernels, around("cuda_time", us))
+
+
+def test_each_row_says_what_became_of_it() -> None:
+    found = compared(
+        {"more": of(100), "slow": of(100), "few": of(100), "same": of(100), "perhaps": of(100)},
+        {
+            "more": of(100, 6),
+            "slow": of(200),
+            "few": of(100, 4),
+            "same": of(100),
+            "perhaps": profile(MLP, [timed("cuda_time", [100] * 5 + [200] * 7)]),
+        },
+    )
+    assert groups(found) == {
+        "more": "worse",
+        "slow": "not judged",
+        "few": "better",
+        "perhaps": "undecided",
+    }
+    changes = changes_of_runs(found)
+    assert list(in_groups(changes)) == ["worse", "not judged", "undecided", "better"]
+    assert runs_sentence(found, changes, "old.json") == (
+        "1 of 5 profiles is worse than old.json; 1 worse but not judged, 1 undecided, "
+        "1 better, 1 the same."
+    )
+    assert why_runs_fail(found) == "kernels rose in 1 profile, launches rose in 1 profile"
+
+
+def test_what_is_judged_decides_before_what_is_only_looked_at() -> None:
+    def both(cuda: float, host: Profile | None = None, latency: float = 100) -> Profile:
+        return profile(MLP, [around("cuda_time", cuda), around("latency", latency)])
+
+    faster = compared({"a": both(200)}, {"a": both(100, latency=112)}, "cuda_time:5%")
+    assert groups(faster) == {"a": "better"}
+    slower = compared({"a": both(100)}, {"a": both(200)}, "latency:5%")
+    assert groups(slower) == {"a": "not judged"}
+
+
+def test_nothing_worse_is_a_sentence_too() -> None:
+    one = compared({"a": of(100)}, {"a": of(100)})
+    assert runs_sentence(one, changes_of_runs(one), "x") == (
+        "The only profile is no worse than x; 1 the same."
+    )
+    two = compared({"a": of(100), "b": of(100)}, {"a": of(100), "b": of(100)})
+    assert runs_sentence(two, changes_of_runs(two), "x") == (
+        "None of 2 profiles is worse than x; 2 the same."
+    )
+    none = compared({"a": of(100)}, {"b": of(100)})
+    assert runs_sentence(none, (), "x") == "No profile could be compared with x."
+    assert why_runs_fail(none) == "nothing was compared"
+
+
+@pytest.mark.parametrize("reached", [("pkg/mlp.py",), ()])
+def test_of_a_test_that_was_not_compared_there_is_no_row(reached: tuple[str, ...]) -> None:
+    done = Done("t.py::a", Test("t.py::a", (profile(MLP),)), reached=reached)
+    found = judge("t.py::a", [profile(EXTRA)], done)
+    rows = changes_against([found])
+    assert [one.group for one in rows] == (["worse"] if reached else [])
+    if reached:
+        assert (rows[0].values["kernels"].old, rows[0].values["kernels"].new) == (5, 6)
+        assert [(one.sign, one.text) for one in rows[0].causes] == [
+            ("+", "vectorized_elementwise [mul], from aten::mul")
+        ]
+
+
+def test_reasons_are_told_once_with_the_tests_that_they_hold_for() -> None:
+    tests = [
+        AgainstTest("a", "not compared", "cold", notes=("other software: x",)),
+        AgainstTest("b", "cannot run", "ImportError"),
+        AgainstTest("c", "not compared", "cold"),
+        AgainstTest("d", "worse", "ignored"),
+    ]
+    assert why_not_compared(tests) == {"cold": ("a", "c"), "ImportError": ("b",)}
+    assert notes_of(tests) == {"other software: x": ("a",)}
+    assert turns_words(tests) == ""
+
+
+def test_a_block_that_changed_at_equal_counts_is_told_with_its_kernels() -> None:
+    other = replace(profile(MLP), kernels=(*MLP[:-1], kernel("other", "aten::mm")))
+    found = compared({"a": profile(MLP)}, {"a": other})
+    assert groups(found) == {"a": "changed"}
