@@ -136,7 +136,7 @@ def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
                 raise
             unread[file.name] = str(error).removeprefix(f"{file}: ")
             continue
-        names = _names(file, len(processes))
+        names = _names(file, processes)
         ranks += [_rank(one, name, str(file)) for one, name in zip(processes, names, strict=True)]
     if not ranks:
         raise TraceError(f"{chosen.traces[0]}: none of its {len(files)} files is a trace")
@@ -152,11 +152,13 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _names(file: Path, processes: int) -> list[str]:
-    """What a file calls its ranks: by its number, else by its own name."""
-    numbered = _RANK.search(file.name)
+def _names(file: Path, processes: Sequence[Trace]) -> list[str]:
+    """What a file calls its ranks: by the number that the profiler wrote, else by that in the
+    file's name, else by that name."""
+    numbered, noted = _RANK.search(file.name), processes[0].rank
     name = numbered[1] if numbered else file.name.partition(".")[0]
-    return [name] if processes == 1 else [f"{name}.{at}" for at in range(processes)]
+    name = name if noted is None else str(noted)
+    return [name] if len(processes) == 1 else [f"{name}.{at}" for at in range(len(processes))]
 
 
 def _in_order(ranks: Sequence[Rank]) -> list[Rank]:

@@ -116,6 +116,7 @@ class Trace:
         base_ns: the file's ``baseTimeNanoseconds``; add it to a time for Unix nanoseconds.
         back_end: whose runtime was recorded: "CUDA", "ROCm", "XPU", "MTIA", ...; empty for none.
         categories: all that the file has, those that are not read included.
+        rank: its process's number in ``torch.distributed``; None where the file has none.
     """
 
     source: str
@@ -133,6 +134,7 @@ class Trace:
     base_ns: int = 0
     back_end: str = ""
     categories: frozenset[str] = frozenset()
+    rank: int | None = None
 
     @property
     def on_device(self) -> bool:

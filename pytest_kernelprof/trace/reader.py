@@ -42,6 +42,7 @@ class _Document(msgspec.Struct):
     deviceProperties: Any = None  # noqa: N815
     computeProperties: Any = None  # noqa: N815 (what Kineto wrote in 2021)
     baseTimeNanoseconds: Any = 0  # noqa: N815
+    distributedInfo: Any = None  # noqa: N815
     record_shapes: Any = 0
     kernelprof: dict[str, Any] | None = None
 
@@ -224,7 +225,15 @@ def _trace(tables: Tables, document: _Document, source: str) -> Trace:
         base_ns=document.baseTimeNanoseconds if type(document.baseTimeNanoseconds) is int else 0,
         back_end=back_end_of(tables.categories, calls.name.distinct()),
         categories=tables.categories,
+        rank=_rank(document),
     )
+
+
+def _rank(document: _Document) -> int | None:
+    """Which one of ``torch.distributed`` it is of, as the profiler wrote it."""
+    noted = document.distributedInfo
+    rank = noted.get("rank") if isinstance(noted, dict) else None
+    return rank if type(rank) is int and rank >= 0 else None
 
 
 def _devices(document: _Document) -> tuple[dict[str, Any], ...]:

@@ -189,6 +189,25 @@ def test_a_folder_of_ranks_names_the_odd_one_first(
     assert told[-1] == f"kernelprof diff {folder}/rank0.json.gz {folder}/rank2.json.gz"
 
 
+@pytest.mark.parametrize(
+    ("noted", "names"),
+    [
+        ('{"backend": "nccl", "rank": 6, "world_size": 8}', ["0", "6"]),
+        *((wrong, ["0", "3"]) for wrong in ('{"rank": "6"}', '{"rank": -1}', "[]", "{}", "null")),
+    ],
+)
+def test_a_rank_has_the_number_that_the_profiler_wrote(
+    noted: str, names: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copy(TRACES / "mlp.json.gz", tmp_path / "rank0.json.gz")
+    with gzip.open(TRACES / "mlp.json.gz", "rt") as file:
+        text = file.read()
+    (tmp_path / "rank3.json").write_text(text.replace("{", f'{{"distributedInfo": {noted}, ', 1))
+    told = shown(capsys, tmp_path)
+    assert told[0] == "2 ranks, 10 kernels; complete."
+    assert told[-1].split()[0] == "..".join(names)  # they are alike
+
+
 def test_several_files_are_ranks_too_and_two_that_differ_are_none_the_odd_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
