@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.kernel_groups import times_words
+from pytest_kernelprof.digest.words import count_words
 from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.name_last import Numbers, lay_out
 from pytest_kernelprof.report.spans import Span
@@ -76,8 +77,8 @@ def tree_lines(
     if left:
         lines.append((Span(f"{left:,} more lines, whose kernels take less: --all"),))
     if own:
-        what = "operators" if on_cpu else "kernels"
-        lines.append((Span(f"{own:,} {what} are launched by no operator that is recorded"),))
+        what = count_words(own, "operator" if on_cpu else "kernel")
+        lines.append((Span(f"launched by no operator that is recorded: {what}"),))
     return lines
 
 

@@ -259,12 +259,14 @@ def _sequence(stretch: Stretch, style: Style, width: int, wanted: Wanted) -> lis
     lines = _joined(names, width)
     if wanted.everything or len(lines) <= _MOST_LINES:
         return lines
-    more = f" {style.cut} (--all)"
-    head = lines[:_MOST_LINES]
-    last = head[-1]
-    while len(last) + len(more) > width and ", " in last:
-        last = last.rstrip(",").rpartition(",")[0] + ","
-    return [*head[:-1], last + more]
+    more = f", {style.cut} (--all)"
+    told = [f"{names[0]}{more}"]
+    for number in range(2, len(names)):
+        longer = _joined([*names[: number - 1], names[number - 1] + more], width)
+        if len(longer) > _MOST_LINES:
+            break
+        told = longer
+    return told
 
 
 def _joined(names: Sequence[str], width: int) -> list[str]:

@@ -54,3 +54,23 @@ def of(events: list[Event], category: str) -> list[Event]:
 
 def kernels_of_rounds(events: list[Event]) -> list[Event]:
     return [event for event in of(events, "kernel") if "spin_kernel" not in event["name"]]
+
+
+def two_ranks(folder: Path, first: str, second: str) -> Path:
+    """Two recorded traces in one file, as tools that merge ranks write them."""
+    whole = document(first)
+    for event in document(second)["traceEvents"]:
+        moved: dict[str, Any] = dict(event)
+        if isinstance(moved.get("pid"), int):
+            moved["pid"] += 100_000
+        args = moved.get("args", {})
+        if "correlation" in args:
+            moved["args"] = {**args, "correlation": args["correlation"] + 500_000}
+        if moved.get("cat") == "ac2g":
+            moved["id"] += 500_000
+        whole["traceEvents"].append(moved)
+    for key in ("kernelprof", "pytest-kernelprof"):
+        whole.pop(key, None)
+    path = folder / "ranks.json"
+    path.write_text(json.dumps(whole))
+    return path

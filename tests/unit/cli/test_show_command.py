@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus import two_ranks
 
 from pytest_kernelprof.cli.main import main
 
@@ -107,6 +108,52 @@ def test_the_options_choose_rows_and_order(
     assert sum(" gemm " in row for row in shown(capsys, many, "--sort=order", "--all")) == 48
     by_name = shown(capsys, TRACES / "mlp.json.gz", "--sort=total")
     assert by_name[5].split()[:2] == ["2", "111.2"]
+
+
+def test_a_long_order_is_cut_between_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = of_layers(tmp_path, 13)
+    text = path.read_text()
+    for name in ("gemm", "norm", "gelu", "add"):
+        operators = "_".join(f"{name}{i}" for i in range(4))
+        text = text.replace(f'"{name}"', f'"triton_poi_fused_{operators}_0"')
+    path.write_text(text)
+    (row,) = (row for row in shown(capsys, path) if " x13 " in row)
+    at = shown(capsys, path).index(row)
+    assert row.split("  ")[-1].count("[") == row.count("]")
+    assert shown(capsys, path)[at + 1].endswith("], … (--all)")
+    assert not any("(--all)" in row for row in shown(capsys, path, "--all"))
+
+
+def test_several_devices_and_where_it_is_from_are_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = of_layers(tmp_path, 1)
+    whole = json.loads(path.read_text())
+    for event in whole["traceEvents"]:
+        if event["cat"] == "kernel":
+            event["args"]["device"] = int(event["name"] == "add")
+        event["name"] = event["name"].replace("cudaLaunchKernel", "hipLaunchKernel")
+    path.write_text(json.dumps(whole))
+    told = shown(capsys, path)
+    assert "unknown device; ROCm trace" in told
+    assert "devices    0: 5 kernels, 45.0us; 1: 3 kernels, 27.0us" in told
+
+
+def test_a_trace_without_operators_has_no_tree_and_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert shown(capsys, TRACES / "graph.json.gz", "--operators")[-1] == (
+        "No operator in this trace: kernels alone."
+    )
+    path = of_layers(tmp_path, 1)
+    whole = json.loads(path.read_text())
+    whole["traceEvents"] = [e for e in whole["traceEvents"] if e["name"] != "aten::last"]
+    path.write_text(json.dumps(whole))
+    assert shown(capsys, path, "--operators")[-1] == (
+        "launched by no operator that is recorded: 1 kernel"
+    )
 
 
 def test_equal_repeats_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,6 +261,31 @@ def test_several_files_are_ranks_too_and_two_that_differ_are_none_the_odd_one(
     told = shown(capsys, TRACES / "mlp.json.gz", TRACES / "compiled.json.gz")
     assert told[0] == "2 traces, 9 kernels; complete."
     assert [row.split()[0] for row in told[-2:]] == ["compiled", "mlp"]
+
+
+def test_the_processes_of_a_file_are_ranks(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = shown(capsys, two_ranks(tmp_path, "memory", "stack"))
+    assert told[0] == "2 ranks, 10 kernels; complete."
+    assert main(["diff", str(tmp_path / "ranks.json"), str(TRACES / "mlp.json.gz")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "process 1:"
+    assert lines[-1] == "2 -> 1 processes: compared are the first 1"
+    (tmp_path / "more").mkdir()
+    shutil.copy(tmp_path / "ranks.json", tmp_path / "more" / "rank7.json")
+    assert [row.split()[0] for row in shown(capsys, tmp_path / "more")[-2:]] == ["7.0", "7.1"]
+
+
+def test_files_of_one_number_are_told_apart_by_their_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for step, name in (("step1", "mlp"), ("step2", "backward")):
+        shutil.copy(TRACES / f"{name}.json.gz", tmp_path / f"{step}_rank0.json.gz")
+    told = shown(capsys, tmp_path)
+    assert [row.split("_rank0")[0] for row in told[-2:]] == [
+        f"0 ({tmp_path}/{step}" for step in ("step1", "step2")
+    ]
 
 
 def test_what_is_no_trace_in_a_folder_makes_it_incomplete(

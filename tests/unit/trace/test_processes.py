@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from corpus import FOLDER, document
+from corpus import FOLDER, two_ranks
 
 from pytest_kernelprof.analysis.profile import profile_of, session_facts
 from pytest_kernelprof.trace.processes import of_each_process
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of
-
-
-def two_ranks(folder: Path, first: str, second: str) -> Path:
-    """Two recorded traces in one file, as tools that merge ranks write them."""
-    whole = document(first)
-    for event in document(second)["traceEvents"]:
-        moved: dict[str, Any] = dict(event)
-        if isinstance(moved.get("pid"), int):
-            moved["pid"] += 100_000
-        args = moved.get("args", {})
-        if "correlation" in args:
-            moved["args"] = {**args, "correlation": args["correlation"] + 500_000}
-        if moved.get("cat") == "ac2g":
-            moved["id"] += 500_000
-        whole["traceEvents"].append(moved)
-    for key in ("kernelprof", "pytest-kernelprof"):
-        whole.pop(key, None)
-    path = folder / "ranks.json"
-    path.write_text(json.dumps(whole))
-    return path
 
 
 def test_each_process_has_the_kernels_that_it_launched(tmp_path: Path) -> None:
