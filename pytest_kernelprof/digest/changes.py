@@ -185,12 +185,14 @@ def _why_of_runs(one: ProfileComparison) -> str:
     undecided = [metric for metric in one.metrics if metric.verdict == "undecided"]
     if any(metric.kind == "exact" for metric in undecided):
         return "a block that ran once, and was cold"
-    told = [
-        f"{metric.name} undecided: {format_time(metric.low)} to {format_time(metric.high)} at 99 %"
-        for metric in undecided
-        if metric.judged and metric.low is not None and metric.high is not None
-    ]
-    return "; ".join(told)
+    return "; ".join(_how_sure(metric) for metric in undecided if metric.judged)
+
+
+def _how_sure(metric: MetricComparison) -> str:
+    if metric.low is None or metric.high is None:
+        return f"{metric.name} undecided: its rounds are too few, or too alike, for an interval"
+    low, high = format_time(metric.low), format_time(metric.high)
+    return f"{metric.name} undecided: {low} to {high} at 99 %"
 
 
 def _was(metric: MetricComparison) -> Was:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from records import MLP, MUL, around, calls_of, kernel, profile, timed
+from records import H200, MIXED, MLP, MUL, around, calls_of, kernel, profile, timed
 
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
@@ -18,7 +18,7 @@ from pytest_kernelprof.digest.changes_verdict import (
     why_runs_fail,
 )
 from pytest_kernelprof.schema.against import AgainstTest, Done
-from pytest_kernelprof.schema.run import Profile, Run, Test
+from pytest_kernelprof.schema.run import Integrity, Profile, Run, Test
 from pytest_kernelprof.schema.runs import RunsComparison
 
 EXTRA = (*MLP, kernel(MUL, "aten::mul", source="pkg/mlp.py:31"))
@@ -113,6 +113,25 @@ def test_reasons_are_told_once_with_the_tests_that_they_hold_for() -> None:
     assert why_not_compared(tests) == {"cold": ("a", "c"), "ImportError": ("b",)}
     assert notes_of(tests) == {"other software: x": ("a",)}
     assert turns_words(tests) == ""
+
+
+def test_why_nothing_fails_or_is_decided_is_said() -> None:
+    newer = {**H200.versions, "torch": "2.12.0"}
+    other = replace(of(100, 6), environment=replace(H200, versions=newer))
+    (row,) = changes_of_runs(compared({"a": of(100)}, {"a": other}))
+    assert (row.group, row.why) == ("not judged", "not judged: torch 2.11.0+cu130 -> 2.12.0")
+    cold = {"one_shot": True, "integrity": Integrity(cold=("Lazy Function Loading",))}
+    blocks = (replace(of(100, number), **cold) for number in (5, 6))
+    old, new = blocks
+    (row,) = changes_of_runs(compared({"a": old}, {"a": new}))
+    assert (row.group, row.why) == ("undecided", "a block that ran once, and was cold")
+    for rounds, why in (
+        ([100 + 100 * (i > 4) for i in MIXED], "100.0us to 200.0us at 99 %"),
+        ([200], "its rounds are too few, or too alike, for an interval"),
+    ):
+        now = profile(MLP, [timed("cuda_time", rounds)])
+        (row,) = changes_of_runs(compared({"a": of(100)}, {"a": now}, "cuda_time:5%"))
+        assert (row.group, row.why) == ("undecided", f"cuda_time undecided: {why}")
 
 
 def test_a_block_that_changed_at_equal_counts_is_told_with_its_kernels() -> None:
