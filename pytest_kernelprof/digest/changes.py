@@ -6,22 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.diff_causes import causes_of_diff
-from pytest_kernelprof.digest.fusions import fusions_of
 from pytest_kernelprof.digest.ids import natural, with_label
-from pytest_kernelprof.digest.records import Cause
-from pytest_kernelprof.digest.words import source_place
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_kernelprof.digest.records import Cause
     from pytest_kernelprof.schema.against import AgainstTest, Compared
-    from pytest_kernelprof.schema.diff import ProfileDiff
     from pytest_kernelprof.schema.runs import MetricComparison, ProfileComparison, RunsComparison
     from pytest_kernelprof.schema.turns import Timing
 
@@ -131,7 +126,7 @@ def _row(test: AgainstTest, one: Compared) -> Iterator[Changed]:
         ratio=timing.ratio if timing is not None and timed else None,
         ratios=tuple(pair.ratio for pair in timing.pairs) if timing is not None else (),
         why=_why(timing) if timing is not None else "",
-        causes=causes_with_fusions(diff),
+        causes=causes_of_diff(diff),
     )
 
 
@@ -174,7 +169,7 @@ def _row_of_runs(one: ProfileComparison) -> Changed:
         label=one.label,
         values=values,
         why=_why_of_runs(one),
-        causes=causes_with_fusions(one.diff) if one.diff is not None else (),
+        causes=causes_of_diff(one.diff) if one.diff is not None else (),
     )
 
 
@@ -212,18 +207,3 @@ def _group_of_runs(one: ProfileComparison) -> Group:
         ("undecided", "undecided" in verdicts),
     )
     return next((group for group, holds in groups if holds), "changed")
-
-
-def causes_with_fusions(diff: ProfileDiff) -> tuple[Cause, ...]:
-    """Which kernels are others: one that does what several did is told as that, in their place."""
-    fusions = fusions_of(diff)
-    if not fusions:
-        return causes_of_diff(diff)
-    told = {id(kernel) for one in fusions for kernel in (*one.before, *one.after)}
-    hunks = []
-    for hunk in diff.hunks:
-        left = tuple(c for c in hunk.changes if id(c.old or c.new) not in told)
-        if left:
-            hunks.append(msgspec.structs.replace(hunk, changes=left))
-    rest = causes_of_diff(msgspec.structs.replace(diff, hunks=tuple(hunks)))
-    return (*(Cause(one.words, source_place(one.after[0].source)) for one in fusions), *rest)

@@ -22,25 +22,41 @@ class Fusion:
     """What one kernel did, or does, and several do, or did.
 
     Attributes:
-        before, after: the kernels, one of the sides with a single one.
-        old_us, new_us: what they take, in microseconds.
+        gone, come: the changes, one of the sides with a single one.
+        times: how often they are found so.
     """
 
-    before: tuple[Kernel, ...]
-    after: tuple[Kernel, ...]
-    old_us: float
-    new_us: float
+    gone: tuple[Change, ...]
+    come: tuple[Change, ...]
+    times: int
+
+    @property
+    def before(self) -> tuple[Kernel, ...]:
+        """The kernels that are gone."""
+        return tuple(one.old for one in self.gone if one.old is not None)
+
+    @property
+    def after(self) -> tuple[Kernel, ...]:
+        """The kernels that came."""
+        return tuple(one.new for one in self.come if one.new is not None)
+
+    @property
+    def old_us(self) -> float:
+        """What those that are gone took, in microseconds, of one of the times."""
+        return sum(one.old_us for one in self.gone) / self.times
+
+    @property
+    def new_us(self) -> float:
+        """What those that came take, likewise."""
+        return sum(one.new_us for one in self.come) / self.times
 
     @property
     def words(self) -> str:
         """For example ``triton_poi_fused [gelu, mul] is now gelu + mul``: of several kernels with
         one operator each the operators."""
-        one = self.before if len(self.before) == 1 else self.after
-        inside = [_operators(k) for k in (self.after if one is self.before else self.before)]
-        several = " + ".join(", ".join(sorted(names.elements())) for names in inside)
-        if one is self.before:
-            return f"{one[0].short_name} is now {several}"
-        return f"{several} is now {one[0].short_name}"
+        if len(self.gone) == 1:
+            return f"{self.before[0].short_name} is now {_together(self.come)}"
+        return f"{_together(self.gone)} is now {self.after[0].short_name}"
 
 
 def fusions_of(diff: ProfileDiff) -> tuple[Fusion, ...]:
@@ -50,57 +66,49 @@ def fusions_of(diff: ProfileDiff) -> tuple[Fusion, ...]:
     come = [(one, times) for one, times in changes if one.old is None]
     if len(gone) + len(come) > _MOST_KERNELS:
         return ()
-    taken: set[int] = set()
+    taken: set[int] = set()  # changes by identity: kernels that are alike may be one object
     found = [
-        Fusion(_olds([one]), _news(parts), one.old_us / times, _sum_new(parts, times))
+        Fusion((one,), parts, times)
         for one, times in gone
-        if (parts := _parts(one.old, come, times, taken))
+        if (parts := _parts(one, come, times, taken))
     ]
     found += [
-        Fusion(_olds(parts), _news([one]), _sum_old(parts, times), one.new_us / times)
+        Fusion(parts, (one,), times)
         for one, times in come
-        if (parts := _parts(one.new, gone, times, taken))
+        if (parts := _parts(one, gone, times, taken))
     ]
     return tuple(found)
 
 
+def _together(changes: Sequence[Change]) -> str:
+    return " + ".join(", ".join(sorted(_operators(one).elements())) for one in changes)
+
+
 def _parts(
-    whole: Kernel | None, others: Sequence[tuple[Change, int]], times: int, taken: set[int]
-) -> list[Change]:
-    """The others that together do what one does, each as often; none where that is not so."""
-    left = _operators(whole) if whole is not None else Counter()
-    if left.total() < 2:
-        return []
+    whole: Change, others: Sequence[tuple[Change, int]], times: int, taken: set[int]
+) -> tuple[Change, ...]:
+    """The others that together do what one does, each as often; none where that is not so.
+
+    Args:
+        taken: those that are parts of others; these are added.
+    """
+    left = _operators(whole)
+    if left.total() < 2 or id(whole) in taken:
+        return ()
     parts = []
     for change, often in others:
-        kernel = change.new or change.old
-        does = _operators(kernel) if kernel is not None else Counter()
+        does = _operators(change)
         if often == times and id(change) not in taken and does and does <= left:
             parts.append(change)
             left -= does
     if left or len(parts) < 2:
-        return []
-    taken.update(map(id, parts))
-    return parts
+        return ()
+    taken.update(map(id, (whole, *parts)))
+    return tuple(parts)
 
 
-def _operators(kernel: Kernel) -> Counter[str]:
-    """The operators in its short name: of ``triton_poi_fused [gelu, mul]`` two."""
-    brackets = _BRACKETS.search(kernel.short_name)
+def _operators(change: Change) -> Counter[str]:
+    """The operators in a kernel's short name: of ``triton_poi_fused [gelu, mul]`` two."""
+    kernel = change.new or change.old
+    brackets = _BRACKETS.search(kernel.short_name) if kernel is not None else None
     return Counter(re.split(r"\s*,\s*", brackets[1])) if brackets else Counter()
-
-
-def _olds(changes: Sequence[Change]) -> tuple[Kernel, ...]:
-    return tuple(one.old for one in changes if one.old is not None)
-
-
-def _news(changes: Sequence[Change]) -> tuple[Kernel, ...]:
-    return tuple(one.new for one in changes if one.new is not None)
-
-
-def _sum_old(changes: Sequence[Change], times: int) -> float:
-    return sum(one.old_us for one in changes) / times
-
-
-def _sum_new(changes: Sequence[Change], times: int) -> float:
-    return sum(one.new_us for one in changes) / times

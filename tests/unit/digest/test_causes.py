@@ -55,8 +55,7 @@ def test_a_fused_kernel_is_tied_to_what_it_became_by_the_operators_in_its_name()
     apart = [kernel(GELU, "aten::gelu", source="mlp.py:42"), kernel(MUL, "aten::mul")]
     (cause,) = changes([MLP[0], fused, MLP[4]], [MLP[0], *apart, MLP[4]])
     assert cause == Cause(
-        "triton_poi_fused [gelu, mul] is now vectorized_elementwise [gelu] + "
-        "vectorized_elementwise [mul]",
+        "triton_poi_fused [gelu, mul] is now gelu + mul",
         Place("mlp.py", 42),
     )
 

@@ -7,7 +7,7 @@ from corpus import record
 from records import kernel, profile
 
 from pytest_kernelprof.baseline.diff import diff_profiles
-from pytest_kernelprof.digest.changes import causes_with_fusions
+from pytest_kernelprof.digest.diff_causes import causes_of_diff
 from pytest_kernelprof.digest.fusions import fusions_of
 from pytest_kernelprof.schema.diff import ProfileDiff
 
@@ -57,16 +57,21 @@ def test_in_each_layer_it_is_told_once_with_the_time_of_one() -> None:
     assert (found.old_us, found.new_us) == (pytest.approx(7), pytest.approx(5))
 
 
-def test_a_kernel_is_taken_by_one_alone() -> None:
-    assert len(fusions_of(diffed([ADD, GEMM, MUL], [BOTH, GEMM, BOTH]))) <= 1
+def test_a_kernel_is_taken_by_one_alone_and_another_like_it_is_told() -> None:
+    found = causes_of_diff(diffed([GEMM, ADD, MUL], [BOTH, kernel("k", "op"), BOTH, GEMM]))
+    assert [(one.sign, one.text) for one in found] == [
+        ("", "add + mul is now triton_poi_fused [add, mul]"),
+        ("+", "k, from op"),
+        ("+", "triton_poi_fused [add, mul], from fx"),
+    ]
 
 
 def test_causes_name_it_in_the_place_of_its_kernels() -> None:
-    found = causes_with_fusions(diff_profiles(record("compiled"), record("mlp")))
+    found = causes_of_diff(diff_profiles(record("compiled"), record("mlp")))
     assert [(one.sign, one.text) for one in found] == [
         ("", "triton_poi_fused [gelu, mul] is now gelu + mul")
     ]
-    more = causes_with_fusions(diffed([ADD, GEMM, MUL], [GEMM, BOTH, kernel("extra", "op")]))
+    more = causes_of_diff(diffed([ADD, GEMM, MUL], [GEMM, BOTH, kernel("extra", "op")]))
     assert [(one.sign, one.text) for one in more] == [
         ("", "add + mul is now triton_poi_fused [add, mul]"),
         ("+", "extra, from op"),
