@@ -26,7 +26,7 @@ _OF_TESTS: dict[Result, str] = {
     "another work": "not the same work",
 }
 _OF_ROWS: dict[Group, str] = {
-    "not judged": "worse but not judged",
+    "not judged": "worse, which nothing judges",
     "undecided": "undecided",
     "better": "better",
     "changed": "with other kernels at equal counts",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HEADINGS: dict[Group, str] = {
     "worse": "worse",
-    "not judged": "worse but not judged",
+    "not judged": "worse, which nothing judges",
     "undecided": "undecided",
     "accepted": "accepted by their snapshots",
     "better": "better",

@@ -60,7 +60,7 @@ def test_each_row_says_what_became_of_it() -> None:
     changes = changes_of_runs(found)
     assert list(in_groups(changes)) == ["worse", "not judged", "undecided", "better"]
     assert runs_sentence(found, changes, "old.json") == (
-        "1 of 5 profiles is worse than old.json; 1 worse but not judged, 1 undecided, "
+        "1 of 5 profiles is worse than old.json; 1 worse, which nothing judges, 1 undecided, "
         "1 better, 1 the same."
     )
     assert why_runs_fail(found) == "kernels rose in 1 profile, launches rose in 1 profile"
