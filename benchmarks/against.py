@@ -213,7 +213,7 @@ class Project:
         if done.returncode not in (0, 1) or not found.exists():
             raise SystemExit(f"pytest failed:\n{done.stdout[-6000:]}{done.stderr[-3000:]}")
         for line in done.stdout.splitlines():
-            if line.startswith("against "):
+            if " worse than " in line:
                 print(f"  {line} [{wall_s:.0f} s]", flush=True)
         return Seen(wall_s, json.loads(found.read_text()))
 
