@@ -218,10 +218,19 @@ class Project:
         return Seen(wall_s, json.loads(found.read_text()))
 
 
+def why_undecided(timing: dict[str, Any]) -> str:
+    """Why there is no verdict; empty where there is one."""
+    if timing["outcome"] not in ("undecided", "not timed"):
+        return ""
+    if timing.get("disturbed"):
+        return "other work on the GPU, or it throttled"
+    return timing.get("why") or f"undecided after {len(timing.get('pairs', ()))} pairs"
+
+
 def told_of(seen: Seen) -> str:
     """How far the ratios of all tests reach, and why times were not had."""
     ratios = [one["ratio"] for one in seen.timings if one.get("pairs")]
-    why = Counter(one.get("why", "") for one in seen.timings if one.get("why"))
+    why = Counter(filter(None, map(why_undecided, seen.timings)))
     words = [f"{why[one]}x {one}" for one in why]
     if ratios:
         middle = (statistics.median(ratios) - 1) * 100

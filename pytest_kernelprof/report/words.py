@@ -218,7 +218,9 @@ def _excess(verdict: Verdict) -> str:
     if not verdict.allowed or verdict.measured is None:
         return ""
     ratio = verdict.measured / verdict.allowed
-    return f"x{ratio:.3g}" if ratio > 10 else f"{(ratio - 1) * 100:+.1f} %"
+    if ratio <= 10:
+        return f"{(ratio - 1) * 100:+.1f} %"
+    return f"x{ratio:,.0f}" if ratio >= 99.95 else f"x{ratio:.3g}"
 
 
 def _interval(verdict: Verdict) -> str:

@@ -404,8 +404,8 @@ def test_b_up():
 def test_c_counted():
     torch.ones(4, device="cuda") + 1
 """,
-        *("--kernelprof-all", "--kernelprof-report"),
+        *("--kernelprof-all", "--kernelprof-report", "-v"),
     )
     assert "3 passed" in done.stdout, done.stdout + done.stderr
     assert re.search(r"! +test_b_up\n +no number: CUDA came up inside of this test", done.stdout)
-    assert re.search(r"^ +2 +[0-9. ]+test_c_counted", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^ +2 .*test_c_counted", done.stdout, re.MULTILINE), done.stdout

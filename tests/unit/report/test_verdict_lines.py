@@ -76,6 +76,10 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
             "max_cuda_time: 100.0us > 1.0us (x100, 99 % CI 99.0..101.0us, 12 rounds)",
         ),
         (
+            time(42.0, 0.01, low=41.0, high=43.0, rounds=12),
+            "max_cuda_time: 42.0us > 0.01us (x4,200, 99 % CI 41.0..43.0us, 12 rounds)",
+        ),
+        (
             time(100.0, 90.0, low=99.0, high=101.0, block=3),
             "max_cuda_time: 100.0us > 90.0us (+11.1 %, 99 % CI 99.0..101.0us, 24 rounds in blocks "
             "of 3)",
@@ -109,8 +113,8 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
         ),
     ],
     ids=[
-        *("over", "kept", "many times over", "blocks", "one round", "few rounds", "limit zero"),
-        *("note and second look", "share", "share with a fraction"),
+        *("over", "kept", "many times over", "thousands", "blocks", "one round", "few rounds"),
+        *("limit zero", "note and second look", "share", "share with a fraction"),
     ],
 )
 def test_a_time_says_how_far_how_sure_and_of_how_many_rounds(verdict: Verdict, line: str) -> None:
