@@ -11,6 +11,7 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.capture.dispatching import dispatch_as_before, dispatch_recorded
 from pytest_kernelprof.device.bindings import as_made
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.errors import ProfilerUnavailable
@@ -73,6 +74,7 @@ class Running:
 
     def let_go(self) -> None:
         """Leave what runs to the measured code, whose profiler has taken the place of this one."""
+        dispatch_as_before()
         _open.remove(self)
         _taken_over.append(self)
 
@@ -110,6 +112,7 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
                 "the profiler started without CUDA: torch.cuda.is_available() says that there is "
                 "no GPU, which was otherwise before; patch it in the measured code alone"
             )
+        dispatch_recorded()
         _open.append(running)
         _taken_over.clear()
     except ProfilerUnavailable:
@@ -179,5 +182,6 @@ def _end_all() -> Any:
             with contextlib.suppress(RuntimeError):
                 torch.disable_profiler()
     finally:
+        dispatch_as_before()
         torch.run_on_profiler_stop()
     return results
