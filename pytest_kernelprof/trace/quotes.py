@@ -2,7 +2,8 @@
 
 Kineto replaces newlines and backslashes in a name, quotes not: in an annotation ``say "hi"``, a
 folder, file or class of that name. The name ends its line, or (torch 2.11) the numbers of the
-process and the thread do.
+process and the thread do. torch 2.15 replaces them in names, but not in the file that a recorded
+frame was called from, which numbers follow.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import re
 
 _NAME = re.compile(
-    rb'^([^"\n]*(?:"ph": "X", "cat": "[^"\n]*", )?"(?:name|traceName)": ")(.*)$', re.MULTILINE
+    rb'^([^"\n]*(?:"ph": "X", "cat": "[^"\n]*", )?"(?:name|traceName|CallFrom)": ")(.*)$',
+    re.MULTILINE,
 )
-_END = re.compile(rb'"(?:, "pid": [^"]*, "tid": [^"]*,|,| *})?$')
+_END = re.compile(rb'"(?:, "pid": [^"]*, "tid": [^"]*,|(?:, "[^"]*": -?\d+)+|,| *})?$')
 _BARE_QUOTE = re.compile(rb'(?<!\\)"')
 
 

@@ -51,6 +51,14 @@ def test_a_name_in_the_middle_of_its_line_ends_before_the_process(name: str) -> 
     assert json.loads(escape_quotes(text.encode()))["name"] == name
 
 
+@pytest.mark.parametrize("name", ['odd "file".py:2', 'a", "Ev Idx": 1, "b', '", "Ev Idx": 1', '"'])
+def test_where_a_frame_was_called_from_ends_before_the_numbers(name: str) -> None:
+    """As torch 2.15 writes it."""
+    line = '{\n  "CallFrom": "%s", "Python parent id": 15, "Python id": 16, "Ev Idx": 17\n}'
+    read = json.loads(escape_quotes((line % name).encode()))
+    assert read == {"CallFrom": name, "Python parent id": 15, "Python id": 16, "Ev Idx": 17}
+
+
 def test_what_is_escaped_stays_as_it_is() -> None:
     text = b'{\n    "name": "a \\"b\\"",\n    "name": "c"\n}'
     assert escape_quotes(text) == text
