@@ -8,9 +8,6 @@ the events. Host names, process names and machine paths are taken out.
 
 from __future__ import annotations
 
-import gzip
-import json
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -20,19 +17,13 @@ import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from scrubbing import scrub
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.canary import prime
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
-
-PATHS = (
-    (re.compile(r"/[^\s\"()]*?/(site-packages|dist-packages)/"), r"\1/"),
-    (re.compile(r"/[^\s\"()]*?/lib/python3\.\d+/"), "python3/"),
-    (re.compile(r"/[^\s\"()]*?/(tests|pytest_kernelprof)/"), r"\1/"),
-    (re.compile(r"(?<![\w.])/(?:tmp|home|root|opt|work|usr)/[^\s\"()]*/"), "somewhere/"),
-)
 
 
 class GatedMLP(torch.nn.Module):
@@ -154,17 +145,6 @@ def cases() -> dict[str, Callable[[], object]]:
         "empty": lambda: None,
         "view": lambda: small.view(32, 32).t(),
     }
-
-
-def scrub(path: Path) -> None:
-    document = json.loads(gzip.decompress(path.read_bytes()))
-    for key in ("host_name", "traceName", "trace_id"):
-        document.pop(key, None)
-    document["traceEvents"] = [event for event in document["traceEvents"] if event.get("ph") != "M"]
-    text = json.dumps(document, separators=(",", ":"))
-    for pattern, replacement in PATHS:
-        text = pattern.sub(replacement, text)
-    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def record_odd(folder: Path) -> None:
