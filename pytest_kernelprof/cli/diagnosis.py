@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.device.attached_tools import tools_of
 from pytest_kernelprof.units import format_bytes
+from pytest_kernelprof.versions import newer_than_tried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,9 @@ _CUPTI_RELEASES = {
     27: "12.9",
     28: "12.9 Update 1",
 }
+_UNTRIED = (
+    "nothing is known to be wrong with it; a newer pytest-kernelprof may have been tried with it"
+)
 # Bad time stamps came with CUDA 12.6 Update 2, whose number is that of 12.6.
 _BAD_TIMES, _GOOD_TIMES, _GOOD_GRAPHS = 24, 130_100, 130_101
 
@@ -86,7 +90,11 @@ def _torch(torch: TorchFacts) -> Finding:
         )
     builds = {"ROCm": torch.hip, "CUDA": torch.cuda}
     built = next((f"{name} {version}" for name, version in builds.items() if version), "the CPU")
-    return Finding("torch", "ok", f"{torch.version}, built for {built}")
+    text = f"{torch.version}, built for {built}"
+    newer = newer_than_tried({"torch": torch.version})
+    if newer:
+        return Finding("torch", "warn", f"{text}; {newer[0]}", _UNTRIED)
+    return Finding("torch", "ok", text)
 
 
 def _gpu(machine: Machine) -> Finding | None:
@@ -326,6 +334,9 @@ def _pytest(machine: Machine) -> Finding:
             f"{text}: pytest-benchmark before 5.3 breaks on pytest 9.2",
             "pip install 'pytest-benchmark>=5.3'",
         )
+    newer = newer_than_tried({"pytest": ours})
+    if newer:
+        return Finding("pytest", "warn", f"{text}; {newer[0]}", _UNTRIED)
     return Finding("pytest", "ok" if ours else "unknown", text, "" if ours else "reinstall pytest")
 
 

@@ -14,6 +14,7 @@ from pytest_kernelprof.plugin.concerns import is_measured, is_shown
 from pytest_kernelprof.plugin.keys import COLLECTOR, RUN_RECORD, SERVES, SETTINGS
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
 from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, read_settings
+from pytest_kernelprof.plugin.untried import Untried
 
 
 def begin_run(config: pytest.Config) -> None:
@@ -42,6 +43,7 @@ def begin_run(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
+    config.pluginmanager.register(Untried(), "kernelprof-untried")
     if SERVES not in config.stash:  # what a reference took is for its candidate
         _begin_what_remembers(config, collector)
     if settings.all and not settings.disable and settings.device != "cpu":

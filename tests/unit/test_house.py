@@ -22,6 +22,7 @@ STANDS_ON: dict[str, set[str]] = {
     "clock": set(),
     "system": set(),
     "names": set(),
+    "versions": set(),
     "schema": {"names"},
     "stats": {"schema"},
     "trace": {"schema", "stats"},

@@ -55,6 +55,15 @@ def test_a_sound_machine_is_all_ok_and_names_its_parts() -> None:
     assert finding(SOUND, "CUPTI").text == "of CUDA 13.1 Update 1 (libcupti.so.13)"
 
 
+def test_what_is_newer_than_what_was_tried_is_a_warning_with_a_remedy() -> None:
+    torch = finding(replace(SOUND, torch=replace(TORCH, version="99.1.2+cu200")), "torch")
+    ours = finding(replace(SOUND, packages={"pytest": "99.0.0"}), "pytest")
+    assert (torch.state, ours.state) == ("warn", "warn")
+    assert "; torch 99.1 is newer than what was tried (" in torch.text
+    assert "; pytest 99.0 is newer than what was tried (" in ours.text
+    assert torch.remedy == ours.remedy != ""
+
+
 def test_a_choice_of_gpus_is_shown() -> None:
     machine = replace(SOUND, environment={"CUDA_VISIBLE_DEVICES": "3"})
     assert finding(machine, "GPU").text.endswith("; CUDA_VISIBLE_DEVICES=3")
