@@ -1,4 +1,5 @@
 # make demo    the example project, with the report table
+# make matrix  the suite with each version that is claimed, one environment after another (hours)
 # make test    what CI runs: linters, types, the whole suite with coverage, the example project
 #
 # The first call makes .venv and installs the pinned versions of constraints.txt; later calls are
@@ -8,6 +9,7 @@
 #                       that has its own torch (first: python -m pip install -e '.[test]')
 #   PYTEST=8.4.2        another pytest than the pinned one, in an environment of its own
 #   ARGS="-k graph"     more arguments for pytest
+#   CELLS="torch-2.15"  of `make matrix` these alone
 #   WORKERS=4           pytest-xdist workers of `make test` (2); 0 is one process without any
 
 PYTHON ?= python3
@@ -21,7 +23,7 @@ INSTALLED := $(VENV)/.installed
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite example lint style types bench clean
+.PHONY: help demo test suite example lint style types bench matrix clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -88,8 +90,18 @@ bench: $(INSTALLED)
 	$(PY) benchmarks/workers.py $(ARGS)
 	$(PY) benchmarks/memory.py $(ARGS)
 
+# nox alone, without the torch of the extra's package: each cell brings its own.
+matrix: .venv-nox/.installed
+	WORKERS=$(WORKERS) .venv-nox/bin/python -m nox $(if $(CELLS),--session $(CELLS) table) $(if $(ARGS),-- $(ARGS))
+
+.venv-nox/.installed: constraints.txt
+	$(PYTHON) -m venv .venv-nox
+	echo '*' > .venv-nox/.gitignore
+	.venv-nox/bin/python -m pip install --disable-pip-version-check --quiet nox -c constraints.txt
+	touch $@
+
 clean:
-	rm -rf .venv .venv-pytest-* build dist htmlcov .coverage .coverage.* *.egg-info
+	rm -rf .venv .venv-nox .nox .venv-pytest-* build dist htmlcov .coverage .coverage.* *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
