@@ -227,12 +227,14 @@ def test_nothing_outlives_the_run(living: Repository, place: Path, how: signal.S
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as run:
-        wait_for(lambda: mark.exists() and mark.read_text())
-        reference = Path("/proc", mark.read_text())
-        assert reference.exists()
-        run.send_signal(how)
-        wait_for(lambda: not reference.exists() and not list(place.glob("kernelprof-against-*")))
-        run.kill()
+        try:
+            wait_for(lambda: mark.exists() and mark.read_text())
+            reference = Path("/proc", mark.read_text())
+            assert reference.exists()
+            run.send_signal(how)
+            wait_for(lambda: not (reference.exists() or list(place.glob("kernelprof-against-*"))))
+        finally:
+            run.kill()  # also where the signal did nothing: a shell's background job ignores SIGINT
 
 
 def wait_for(true: Callable[[], object]) -> None:
