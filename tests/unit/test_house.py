@@ -142,3 +142,9 @@ def test_public_names_load_and_are_documented() -> None:
         assert getattr(pytest_kernelprof, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pytest_kernelprof.nothing
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest imports them by it, and would not collect the second of a whole run."""
+    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
