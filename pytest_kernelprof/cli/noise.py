@@ -107,7 +107,8 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     from pytest_kernelprof.api import profile
     from pytest_kernelprof.cli.workloads import workloads
     from pytest_kernelprof.device.inventory import current_device, usual_kind
-    from pytest_kernelprof.report.words import doubt_words, place_words
+    from pytest_kernelprof.digest.conditions import doubt_words
+    from pytest_kernelprof.digest.words import place_words
 
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it

@@ -19,8 +19,8 @@ from pytest_kernelprof.against.wire import Lost, Wire
 from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S, alone
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.device.shared_lock import tell_children
+from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.errors import ProfilerUnavailable
-from pytest_kernelprof.report.words import doubt_words
 from pytest_kernelprof.schema.against import Done, Finish, FromReference, RunTest
 from pytest_kernelprof.schema.turns import At, Go, TimedPair
 from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN, noise_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.words import callers_of
 from pytest_kernelprof.names.apart import kept_name
 from pytest_kernelprof.units import printable
 
@@ -27,6 +28,7 @@ class Gone:
     """A kernel that is not there any more, by its short name.
 
     Attributes:
+        chain: the operators that launched it, as ``callers_of`` has them.
         before: the position, from 0, of the kernel that it stood before; None where that is not
             known.
         times: how often. us: what it took, in microseconds; None where that is not known.
@@ -134,7 +136,7 @@ def _of_comparison(comparison: ProfileComparison) -> Iterator[_Change]:
         for change in hunk.changes:
             old, times = change.old, hunk.times
             if old is not None:
-                chain = old.operators[old.operators[:1] == (old.name,) :]
+                chain = callers_of(old.operators, old.name)
                 us = change.old_us / times
                 gone = Gone(old.short_name, chain, begin, times, us)
                 yield _Change(times, begin, gone=gone)

@@ -202,13 +202,14 @@ def _spread(verdict: Verdict) -> str:
 def _what_matches(verdict: Verdict, profile: Profile) -> Cause:
     """Of limits on kernel names, the kernels that are wrong."""
     kernels = profile.kernels
-    if verdict.mismatch is not None:
-        at = verdict.mismatch.position
+    found = verdict.mismatch
+    if found is not None:
+        at = found.position
         place = source_place(kernels[at - 1].source) if 0 < at <= len(kernels) else None
-        wanted = " or ".join(map(repr, verdict.mismatch.wanted))
+        wanted = " or ".join(map(repr, found.wanted))
         if not at:
-            return Cause(f"{verdict.mismatch.kernels} kernels, and none is left for {wanted}")
-        words = with_chain(verdict.mismatch.kernel, chain_words(verdict.mismatch.operators))
+            return Cause(f"{found.kernels} kernels, and none is left for {wanted}")
+        words = with_chain(found.kernel, chain_words(found.operators, found.kernel))
         is_to_be = f"is to be {wanted}, not" if wanted else "is one too many:"
         return Cause(f"kernel {at} {is_to_be} {words}", place)
     hits = verdict.hits

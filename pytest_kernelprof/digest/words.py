@@ -55,9 +55,9 @@ def source_place(source: str) -> Place | None:
     return Place(file, int(line)) if file and line.isascii() and line.isdigit() else None
 
 
-def chain_words(operators: tuple[str, ...], own: str = "") -> str:
-    """The innermost operator and the outermost, which is mostly the one that the user called;
-    empty where there is none.
+def callers_of(operators: tuple[str, ...], own: str = "") -> tuple[str, ...]:
+    """Of a chain, innermost first, the operators that are told: the innermost and the outermost,
+    which is mostly the one that the user called; one where they are the same, or none.
 
     Args:
         own: the name of what they led to: an operator of the CPU, and what Inductor annotates,
@@ -65,7 +65,12 @@ def chain_words(operators: tuple[str, ...], own: str = "") -> str:
     """
     callers = operators[1:] if own and operators[:1] == (own,) else operators
     called = [name for name in callers if not name.startswith(_NO_CALLERS)]
-    return " < ".join(dict.fromkeys([called[0], called[-1]])) if called else ""
+    return tuple(dict.fromkeys([called[0], called[-1]])) if called else ()
+
+
+def chain_words(operators: tuple[str, ...], own: str = "") -> str:
+    """The operators of ``callers_of``, for example ``aten::mm < aten::linear``; empty without."""
+    return " < ".join(callers_of(operators, own))
 
 
 def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:

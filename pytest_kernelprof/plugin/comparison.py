@@ -11,6 +11,7 @@ import pytest
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
+from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.contention import ratio_beyond_contention
 from pytest_kernelprof.limits.evaluate import evaluate_comparison, least_ratio
@@ -31,7 +32,6 @@ from pytest_kernelprof.report.comparison import (
     comparison_table,
     headline,
 )
-from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.schema import run
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.report.words import doubt_words, integrity_words, verdict_line
+from pytest_kernelprof.report.words import integrity_words, verdict_line
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_kernelprof.capture.holder import held_by
+from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
 from pytest_kernelprof.plugin.ledger import Asked, Ledger
 from pytest_kernelprof.report.traces import trace_path
-from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.trace.writer import write_trace
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.conditions import doubt_words
+from pytest_kernelprof.digest.words import title
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.report.words import (
     beyond_words,
-    doubt_words,
     ratio_spread,
     spread_of_ratio,
-    title,
     undecided_words,
 )
 from pytest_kernelprof.units import format_bytes, format_time

@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.came import came_since
+from pytest_kernelprof.digest.conditions import doubt_words
+from pytest_kernelprof.digest.words import limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.runs import kernel_lines
 from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines
-from pytest_kernelprof.report.words import (
-    doubt_words,
-    footing,
-    judged_words,
-    limits_of,
-    line_words,
-    overhead_words,
-    verdict_line,
-)
+from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
 
 if TYPE_CHECKING:
     from pytest_kernelprof.digest.came import Came

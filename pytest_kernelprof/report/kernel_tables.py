@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import chain_words
+from pytest_kernelprof.digest.kernel_groups import times_words
+from pytest_kernelprof.digest.words import callers_of, chain_words, line_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.tables import Column, render
-from pytest_kernelprof.report.words import line_words
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _rows(profile: Profile, came: Came | None) -> list[_Row]:
     rows: list[_Row] = []
     for at, kernel in enumerate(profile.kernels):
         rows += [_gone(one) for one in gone if one.before == at]
-        chain = _called(kernel.operators, kernel.name)
+        chain = callers_of(kernel.operators, kernel.name)
         line = _line_words(profile, kernel.source)
         sign = "+" if at in positions else ""
         row = _Row(sign, at + 1, 1, names[kernel.name], line, chain, kernel.duration_us)
@@ -94,8 +94,7 @@ def _is_alike(before: _Row, row: _Row) -> bool:
 
 
 def _gone(one: Gone) -> _Row:
-    name = f"{one.name} x{one.times}" if one.times > 1 else one.name
-    return _Row("-", 0, 1, name, "", _called(one.chain, ""), one.us)
+    return _Row("-", 0, 1, times_words(one.name, one.times), "", one.chain, one.us)
 
 
 def _told(rows: Sequence[_Row], most: int, unit: Unit, *, short: bool) -> list[list[str]]:
@@ -114,7 +113,7 @@ def _told(rows: Sequence[_Row], most: int, unit: Unit, *, short: bool) -> list[l
                 row.sign,
                 row.at if row.first else "",
                 "" if row.us is None else unit.words(row.us),
-                f"{row.name} x{row.number}" if row.number > 1 else row.name,
+                times_words(row.name, row.number),
                 row.line,
                 " < ".join(row.chain[:1] if short else row.chain) or "-",
             ]
@@ -181,11 +180,6 @@ def wait_table(profile: Profile, width: int = WIDTH) -> list[str]:
         for i, wait in enumerate(profile.waits, 1)
     ]
     return render((_NUMBER, Column("waits in", shrinks=True), _CALLER, _LINE), rows, width)
-
-
-def _called(operators: tuple[str, ...], own: str) -> tuple[str, ...]:
-    """The innermost operator and the outermost, which is mostly the one that the user called."""
-    return tuple(filter(None, chain_words(operators, own).split(" < ")))
 
 
 def _chain_words(operators: tuple[str, ...]) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.conditions import REASONS
-from pytest_kernelprof.digest.conditions import conditions_words as conditions_words
+from pytest_kernelprof.digest.conditions import REASONS, conditions_words
 from pytest_kernelprof.digest.conditions import doubt_words as doubt_words
-from pytest_kernelprof.digest.words import is_judged as is_judged
-from pytest_kernelprof.digest.words import limits_of as limits_of
-from pytest_kernelprof.digest.words import line_words as line_words
-from pytest_kernelprof.digest.words import pair_words
-from pytest_kernelprof.digest.words import place_words as place_words
-from pytest_kernelprof.digest.words import title as title
+from pytest_kernelprof.digest.words import (
+    chain_words,
+    is_judged,
+    pair_words,
+    place_words,
+    title,
+)
 from pytest_kernelprof.report.earlier import comparison_words
 from pytest_kernelprof.report.snapshots import finding_words
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import (
         Mismatch,
-        Origin,
         Profile,
         Verdict,
     )
@@ -101,15 +100,6 @@ def ratio_spread(low: float | None, high: float | None, pairs: int, block: int =
     if low is not None and high is not None:
         sure = f"99 % CI {low:.3f}..{high:.3f}"
     return f"{sure}, {pairs} pairs" + (f" in blocks of {block}" if block > 1 else "")
-
-
-def origin_words(origin: Origin) -> str:
-    """What a trace is one of, for example ``CUDA trace in the form of 2021; 2 processes, 8
-    devices``."""
-    form = f" {origin.form}" if origin.form else ""
-    counts = ((origin.processes, "process", "processes"), (origin.devices, "device", "devices"))
-    told = ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in counts)
-    return f"{origin.dialect} trace{form}; {told}"
 
 
 def footing(profile: Profile) -> str:
@@ -255,6 +245,7 @@ def _where(found: Mismatch) -> str:
     named = [repr(pattern) for pattern in found.wanted]
     if not found.position:
         return f"nothing is left for {', '.join(named)}"
-    chain = " < ".join(found.operators[:2]) or "no operator"
+    chain = chain_words(found.operators, found.kernel)
+    by = "" if found.operators and not chain else f" ({chain or 'no operator'})"
     instead = f"not {' or '.join(named)}" if named else "where no more were expected"
-    return f"kernel {found.position} is {found.kernel} ({chain}), {instead}"
+    return f"kernel {found.position} is {found.kernel}{by}, {instead}"

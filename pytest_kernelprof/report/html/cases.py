@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from pytest_kernelprof.digest.came import came_since
+from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.remedies import Remedy, remedies_of
-from pytest_kernelprof.digest.words import count_words, line_words, pair_words, title
+from pytest_kernelprof.digest.words import chain_words, count_words, line_words, pair_words, title
 from pytest_kernelprof.report.html import side_by_side
 from pytest_kernelprof.report.html.drawing import Drawing, drawn
 from pytest_kernelprof.report.html.families import WORDS
@@ -27,7 +28,7 @@ from pytest_kernelprof.report.html.nesting import longest_of
 from pytest_kernelprof.report.html.operator_tree import Tree, tree_of
 from pytest_kernelprof.report.html.pictures import Rounds, Scale, Strip, scale_of, strip_of
 from pytest_kernelprof.report.html.timeline import Scene, scene_of
-from pytest_kernelprof.report.words import doubt_words, footing, verdict_line
+from pytest_kernelprof.report.words import footing, verdict_line
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -362,7 +363,7 @@ def _copies(profile: Profile) -> Iterator[Line]:
         yield Line(
             cut(one.name, _LONGEST),
             format_bytes(one.bytes),
-            _by(one.operators),
+            cut(chain_words(one.operators), _LONGEST),
             one.source.rpartition("/")[2],
             format_time(one.duration_us),
         )
@@ -370,12 +371,8 @@ def _copies(profile: Profile) -> Iterator[Line]:
 
 def _waits(profile: Profile) -> Iterator[Line]:
     for one in profile.waits[:_MOST_LINES]:
-        source = one.source.rpartition("/")[2]
-        yield Line(cut(one.call, _LONGEST), "", _by(one.operators), source, "")
-
-
-def _by(operators: tuple[str, ...]) -> str:
-    return cut(" < ".join(dict.fromkeys(operators[:1] + operators[-1:])), _LONGEST)
+        by, source = cut(chain_words(one.operators), _LONGEST), one.source.rpartition("/")[2]
+        yield Line(cut(one.call, _LONGEST), "", by, source, "")
 
 
 def _notes(profile: Profile) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.kernel_groups import groups_of
+from pytest_kernelprof.digest.words import callers_of
 from pytest_kernelprof.names.short import short_name
 from pytest_kernelprof.report.html.families import family_of
 from pytest_kernelprof.report.html.full_names import cut
@@ -25,7 +26,6 @@ MOST_KINDS, FEWER_KINDS = 100, 30
 """Rows of kernels that are alike; the others are counted."""
 _BAR = 56
 _LONGEST = 160
-_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _one_by_one(
 def _row(
     kernel: Kernel, number: int, us: float, longest: float, names: FullNames, fresh: bool
 ) -> KernelRow:
-    inner, outer = callers_of(kernel)
+    inner, outer = inner_and_outer(kernel)
     short = kernel.short_name
     sized = any(kernel.grid) or any(kernel.block)
     return KernelRow(
@@ -142,7 +142,7 @@ def _folded(
     """Kernels of one name, launched by one operator at one line, together; by their time."""
     groups: dict[tuple[str, str, str, str], tuple[int, float]] = {}
     for kernel in profile.kernels:
-        key = (kernel.name, *callers_of(kernel), os.path.basename(kernel.source))
+        key = (kernel.name, *inner_and_outer(kernel), os.path.basename(kernel.source))
         count, time = groups.get(key, (0, 0.0))
         groups[key] = count + 1, time + kernel.duration_us
     for group in profile.more_kernels:
@@ -171,14 +171,10 @@ def _folded(
     return tuple(rows), max(0, len(groups) - most_kinds)
 
 
-def callers_of(kernel: Kernel) -> tuple[str, str]:
-    """The operator that launched it, and the outermost around that, if it is another."""
-    own = kernel.operators[:1] == (kernel.name,)  # an operator of the CPU stands under its name
-    called = [one for one in kernel.operators[own:] if not one.startswith(_NO_CALLERS)]
-    if not called:
-        return "", ""
-    outer = called[-1] if called[-1] != called[0] else ""
-    return cut(called[0], _LONGEST), cut(outer, _LONGEST)
+def inner_and_outer(kernel: Kernel) -> tuple[str, str]:
+    """The operator that launched it, and the outermost around that; empty where there is none."""
+    inner, outer, *_ = (*callers_of(kernel.operators, kernel.name), "", "")
+    return cut(inner, _LONGEST), cut(outer, _LONGEST)
 
 
 def _length(us: float, longest: float) -> float:

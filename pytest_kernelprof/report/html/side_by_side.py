@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.html.full_names import cut
-from pytest_kernelprof.report.html.kernel_rows import callers_of
+from pytest_kernelprof.report.html.kernel_rows import inner_and_outer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,7 +143,7 @@ def _pairs(hunk: Hunk) -> Iterator[Pair]:
 
 
 def _cell(sign: str, kernel: Kernel, us: float, times: int) -> Cell:
-    inner, _ = callers_of(kernel)
+    inner, _ = inner_and_outer(kernel)
     line = cut(os.path.basename(kernel.source), _LONGEST)
     return Cell(sign, kernel.short_name, inner, line, times, us)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from records import mlp
 
+from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.limits.contention import beyond_contention, ratio_beyond_contention
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.report.words import doubt_words, verdict_line
+from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import Conditions, Metric, Neighbour, Verdict
 from pytest_kernelprof.stats.confidence import median_interval
 from pytest_kernelprof.stats.ratio import ratio

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 from records import CPU, H200, MLP, counted, mlp, profile, timed
 
-from pytest_kernelprof.report.words import (
-    footing,
-    integrity_words,
-    line_words,
-    overhead_words,
-    place_words,
-)
+from pytest_kernelprof.digest.words import line_words, place_words
+from pytest_kernelprof.report.words import footing, integrity_words, overhead_words
 from pytest_kernelprof.schema.run import (
     Bound,
     Conditions,

@@ -165,8 +165,18 @@ def names(limit: str, **facts: Any) -> str:
         (
             Mismatch(5, 2, "gelu_kernel", ("aten::gelu", "aten::b", "aten::c"), ("relu",)),
             ("mm", "relu", None),
-            "5 kernels, expected 'mm', 'relu', ...; kernel 2 is gelu_kernel (aten::gelu < aten::b)"
+            "5 kernels, expected 'mm', 'relu', ...; kernel 2 is gelu_kernel (aten::gelu < aten::c)"
             ", not 'relu'",
+        ),
+        (
+            Mismatch(5, 2, "triton_poi", ("## Call CompiledFxGraph f1 ##", "aten::b"), ("relu",)),
+            ("mm", "relu"),
+            "5 kernels, expected 'mm', 'relu'; kernel 2 is triton_poi (aten::b), not 'relu'",
+        ),
+        (
+            Mismatch(5, 2, "aten::gelu", ("aten::gelu",), ("relu",)),  # on the CPU
+            ("mm", "relu"),
+            "5 kernels, expected 'mm', 'relu'; kernel 2 is aten::gelu, not 'relu'",
         ),
         (
             Mismatch(5, 2, "gelu_kernel", (), ("a", "b")),

@@ -1,0 +1,29 @@
+"""Facts in a few words."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_kernelprof.digest.words import callers_of, chain_words
+
+ENGINE, GRAPH = "autograd::engine::evaluate_function: Mm", "## Call CompiledFxGraph f1 ##"
+
+
+@pytest.mark.parametrize(
+    ("operators", "own", "told"),
+    [
+        ((), "", ()),
+        (("aten::mm",), "", ("aten::mm",)),
+        (("aten::mm", "aten::matmul", "aten::linear"), "", ("aten::mm", "aten::linear")),
+        (("aten::mm", "aten::linear"), "aten::mm", ("aten::linear",)),
+        (("aten::mm",), "aten::mm", ()),
+        (("aten::mm", "MmBackward0", ENGINE), "", ("aten::mm", "MmBackward0")),
+        ((GRAPH, "aten::mm", GRAPH), "", ("aten::mm",)),
+        (("f < g", "h"), "", ("f < g", "h")),
+    ],
+)
+def test_of_a_chain_the_innermost_and_the_outermost_caller_are_told(
+    operators: tuple[str, ...], own: str, told: tuple[str, ...]
+) -> None:
+    assert callers_of(operators, own) == told
+    assert chain_words(operators, own) == " < ".join(told)
