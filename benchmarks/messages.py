@@ -1,0 +1,31 @@
+"""The messages of what broke a limit in a run document, also where that was expected."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from pytest_kernelprof.digest.ids import shortened
+from pytest_kernelprof.documents import read_run
+from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.schema.run import Run
+
+
+def messages(run: Run) -> Iterator[str]:
+    """Of each profile beyond a limit, below the test's name."""
+    for test in run.tests:
+        for profile in test.profiles:
+            if profile.outcome in ("over", "expected"):
+                verdicts = (
+                    replace(one, outcome="over") if one.outcome == "expected" else one
+                    for one in profile.verdicts
+                )
+                yield f"____ {shortened(test.id)}"
+                yield failure_message(replace(profile, verdicts=tuple(verdicts)))
+
+
+if __name__ == "__main__":
+    for path in sys.argv[1:]:
+        print(*messages(read_run(path)), sep="\n")
