@@ -144,12 +144,10 @@ def _print_text(found: Run, *, every_row: bool) -> None:
 def _last_lines(found: Run) -> Iterator[str]:
     """What else the run was compared with."""
     from pytest_kernelprof.digest.base import changes_of
-    from pytest_kernelprof.report.snapshots import last_line
+    from pytest_kernelprof.report.snapshots import line_of_run
 
     changes = changes_of(found)
     if changes is not None:
         yield f"against {changes.base}: {changes.words}; together {changes.together}"
-    unused = len(found.snapshots.unused) if found.snapshots is not None else 0
-    snapshots = last_line([one.snapshot for one in found.tests if one.snapshot], unused)
-    if snapshots:
+    if snapshots := line_of_run(found):
         yield snapshots

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.cells import gpu_us
+from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import by_file, costliest_first
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 50
 COSTLIEST = 10
-ASK: tuple[Told, ...] = ("over", "incomplete", "failed", "error", "undecided")
-"""The marks that ask for a look."""
 _AS_EXPECTED: tuple[Told, ...] = ("expected", "xfailed")
 
 
@@ -28,8 +27,8 @@ class Rest:
     """Rows that are told as a number.
 
     Attributes:
-        rows: how many tests, in so many files.
-        kernels, us: of all of them. silent: how many of them launch nothing.
+        tests: how many, in so many files.
+        kernels, us: of all of them, times in microseconds. silent: how many of them launch nothing.
     """
 
     tests: int
@@ -75,7 +74,7 @@ def listed(digest: Digest, *, unfolded: bool = False) -> Listed:
     rows = [row for file in digest.files for row in file.rows]
     if not digest.counts.limited:
         return _costliest(rows)
-    asking = [row for row in rows if row.told in ASK]
+    asking = [row for row in rows if row.told in NEEDS_A_LOOK]
     kept = [row for row in rows if row.told == "kept"]
     shown = kept if unfolded else [] if asking else sorted(kept, key=costliest_first)[:MOST_KEPT]
     expected = [row for row in rows if row.told in _AS_EXPECTED]

@@ -16,6 +16,9 @@ WORST_FIRST: tuple[Told, ...] = (
     *("expected", "xfailed", "rerun", "skipped", "not judged"),
 )
 
+NEEDS_A_LOOK: tuple[Told, ...] = ("over", "incomplete", "failed", "error", "undecided")
+"""The marks that ask for a look: reports list their rows first."""
+
 
 def told_of(test: Test, profile: Profile) -> Told | None:
     """What a row says: how its limits fared, unless its test ended otherwise than by them, since a

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pytest_kernelprof.digest.marks import Told
+    from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.metrics import Unit
     from pytest_kernelprof.schema.run import Place, Profile, Verdict
 
@@ -59,8 +60,9 @@ class Row:
         broken: the cells that are beyond what is allowed, by metric.
         causes: why it is marked, the most telling first; none where it is well.
         others: the further rows that it stands for, where rows were folded.
-        least_us: of folded rows the smallest GPU time, where it is less than the largest by more
-            than 5 %; the row's own profile is the one with the largest.
+        least_us: of folded rows the smallest GPU time in microseconds, where it is less than the
+            largest by more than 5 %; the row's own profile is the one with the largest.
+        compared: how the profile compares with a revision; None where it was not compared.
     """
 
     test: str
@@ -73,6 +75,7 @@ class Row:
     causes: tuple[Cause, ...] = ()
     others: tuple[Row, ...] = ()
     least_us: float | None = None
+    compared: Compared | None = None
 
     @property
     def count(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.digest.findings import findings_of, wrong_with
 from pytest_kernelprof.digest.ids import parts_of
-from pytest_kernelprof.digest.marks import severity
+from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.report.comparison import comparison_line
 from pytest_kernelprof.report.gfm import line
@@ -23,7 +23,6 @@ MOST = 10
 """GitHub shows so many errors, and as many warnings, of a step."""
 _MOST_CAUSES = 5
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
-_LOOKED_AT = {"over", "incomplete", "undecided", "failed", "error"}
 _FAILED = {"failed", "error"}
 
 
@@ -48,7 +47,7 @@ def annotations_of(run: Run) -> list[Annotation]:
     """One for each test that somebody should look at, worst first; rows that are told as one have
     one together."""
     tests = {test.id: test for test in run.tests}
-    rows = [row for file in digest_of(run).files for row in file.rows if row.told in _LOOKED_AT]
+    rows = [row for file in digest_of(run).files for row in file.rows if row.told in NEEDS_A_LOOK]
     worst: dict[str, Row] = {}
     for row in sorted(rows, key=lambda one: severity(one.told)):
         worst.setdefault(row.test, row)

@@ -21,7 +21,7 @@ from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
 from pytest_kernelprof.report.kernel_tables import kernel_table
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines, last_line
+from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines, line_of_run
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     body = _Body(
         rows=[*(told for one in marked for told in _rows(one)), *(told for _, told in compared)],
         worse=[_change_row(one) for one in changed if one.result == "worse"],
-        details=_details(marked, run),
+        details=_details(marked),
         others=[_change_row(one) for one in changed if one.result != "worse"],
     )
     head += [first, ""]
@@ -120,15 +120,10 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
     if changes is not None:
         base, found = code(changes.base), text(f"{changes.words}; together {changes.together}")
         yield f"Against {base}: {found}."
-    snapshots = last_line([one.snapshot for one in run.tests if one.snapshot], _unused(run))
-    if snapshots:
+    if snapshots := line_of_run(run):
         yield f"{text(snapshots[0].upper() + snapshots[1:])}."
     if digest.unfinished:
         yield f"**Unfinished:** tests may be missing: {text('; '.join(digest.unfinished))}."
-
-
-def _unused(run: Run) -> int:
-    return len(run.snapshots.unused) if run.snapshots is not None else 0
 
 
 def _of_comparisons(run: Run) -> list[tuple[str, str]]:
@@ -187,13 +182,11 @@ def _named(file: str, name: str) -> str:
     return " ".join(filter(None, [code(os.path.basename(file)), f"**{text(name)}**"]))
 
 
-def _details(marked: Sequence[Row], run: Run) -> list[Callable[[], list[str]]]:
+def _details(marked: Sequence[Row]) -> list[Callable[[], list[str]]]:
     """What unfolds, of rows whose cause does not say all."""
-    tests = run.against.tests if run.against is not None else ()
-    against = {(test.id, one.label): one for test in tests for one in test.profiles}
     found: list[Callable[[], list[str]]] = []
     for one in marked:
-        inside = _inside(one, against.get((one.test, one.profile.label)))
+        inside = _inside(one)
         if inside is not None:
             found.append(partial(_detail, one, inside))
     return found
@@ -204,11 +197,11 @@ def _detail(one: Row, inside: Callable[[], list[str]]) -> list[str]:
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside())
 
 
-def _inside(one: Row, against: Compared | None) -> Callable[[], list[str]] | None:
+def _inside(one: Row) -> Callable[[], list[str]] | None:
     """The kernels that came and went, where there is something to compare with; else those that
     there are."""
-    if against is not None and against.is_worse:
-        return partial(_against_lines, against)
+    if one.compared is not None and one.compared.is_worse:
+        return partial(_against_lines, one.compared)
     over = [verdict for verdict in one.profile.verdicts if verdict.outcome == "over"]
     known = one.profile.kernels or any(verdict.snapshot or verdict.comparison for verdict in over)
     return partial(_kernel_lines, one.profile, over) if over and known else None

@@ -11,6 +11,7 @@ from pytest_kernelprof.units import format_bytes, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_kernelprof.schema.run import Run
     from pytest_kernelprof.schema.snapshot import CountChange, Edited, Finding, Taken, TestState
 
 MOST_LINES = 40
@@ -78,6 +79,12 @@ def last_line(taken: Sequence[Taken], unused: int) -> str:
     if unused:
         parts.append(f"{unused} unused")
     return printable(f"snapshots: {', '.join(parts)}: {_COMMAND}")
+
+
+def line_of_run(run: Run) -> str:
+    """The same of a run that has ended, by its record."""
+    unused = len(run.snapshots.unused) if run.snapshots is not None else 0
+    return last_line([one.snapshot for one in run.tests if one.snapshot], unused)
 
 
 def update_lines(

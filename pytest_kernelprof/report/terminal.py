@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.listed import ASK, COSTLIEST, all_of, listed
+from pytest_kernelprof.digest.listed import COSTLIEST, all_of, listed
+from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import by_file
 from pytest_kernelprof.digest.trust import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
@@ -71,7 +72,7 @@ def report_lines(digest: Digest, style: Style, *, without_gpu: int = 0) -> list[
 
 def _asking(digest: Digest, style: Style) -> list[Line]:
     """The rows that ask for a look."""
-    rows = [row for file in digest.files for row in file.rows if row.told in ASK]
+    rows = [row for file in digest.files for row in file.rows if row.told in NEEDS_A_LOOK]
     return tables(by_file(rows), style, marked=bool(digest.counts.limited))
 
 

@@ -32,9 +32,6 @@ _MARKS: dict[Told | None, Mark] = {
     None: Mark("·", "no limit", "none"),
 }
 
-NEEDS_A_LOOK: tuple[Told, ...] = ("over", "incomplete", "failed", "error", "undecided")
-"""What a reader is to see first."""
-
 
 def mark_of(told: Told | None) -> Mark:
     """The mark of a row."""

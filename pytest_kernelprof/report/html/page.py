@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.digest.base import changes_of, percent_words
 from pytest_kernelprof.digest.ids import parts_of, with_label
+from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import worst_first
 from pytest_kernelprof.digest.trust import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
@@ -19,7 +20,7 @@ from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.report.html.cases import ALL, LESS, Before, case_of
 from pytest_kernelprof.report.html.families import family_of
 from pytest_kernelprof.report.html.full_names import FullNames, cut
-from pytest_kernelprof.report.html.marks import NEEDS_A_LOOK, all_marks, mark_of
+from pytest_kernelprof.report.html.marks import all_marks, mark_of
 from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -174,18 +175,13 @@ def _details(
     """The details of rows from the first, as far as they go on a page."""
     from markupsafe import Markup
 
-    against = {
-        (test.id, one.label): one
-        for test in (run.against.tests if run.against else ())
-        for one in test.profiles
-    }
     name = run.against.name if run.against else ""
     is_short = len(rows) <= _FEW
     template = templates.get_template("case.html.j2")
     found: list[Any] = []
     size = 0
     for i, row in enumerate(rows):
-        before = Before(name, against.get((row.test, row.profile.label)))
+        before = Before(name, row.compared)
         amount = ALL if is_short or row.told in NEEDS_A_LOOK else LESS
         case = case_of(row, f"p{i}", before, amount, names, data)
         found.append(Markup(template.render(case=case, is_open=i == 0 and case.mark.tone == "bad")))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.cells import gpu_us, value_of
-from pytest_kernelprof.digest.marks import severity
+from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.words import line_words, pair_words, title
 from pytest_kernelprof.report.html.full_names import cut
-from pytest_kernelprof.report.html.marks import NEEDS_A_LOOK, Mark, mark_of
+from pytest_kernelprof.report.html.marks import Mark, mark_of
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:

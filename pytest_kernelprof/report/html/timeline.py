@@ -139,13 +139,7 @@ def scene_of(profile: Profile, fresh: Collection[int] = ()) -> Scene | None:
         tuple(_arrows(timeline, nesting, of_lane, marked)),
         max(max(ends), 0.001),
         timeline.kind.count("kernel"),
-        len(
-            {
-                one
-                for one, kind in zip(timeline.lane, timeline.kind, strict=True)
-                if kind == "kernel"
-            }
-        ),
+        len(_streams_with_kernels(timeline)),
         _totals(gaps),
         (*notes, *filter(None, [why])),
     )
