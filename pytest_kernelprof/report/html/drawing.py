@@ -12,7 +12,7 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.report.html.timeline import Arrow, Box, Lane, LaneKind, Scene
+    from pytest_kernelprof.report.html.scene import Arrow, Box, Lane, LaneKind, Scene
 
 WIDTH = 1144
 GUTTER = 132

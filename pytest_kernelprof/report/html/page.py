@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.base import Change, Changes
     from pytest_kernelprof.digest.records import Digest, Row
     from pytest_kernelprof.report.html.script_data import ScriptData
+    from pytest_kernelprof.report.html.tests_table import Look
     from pytest_kernelprof.schema.run import Run
 
 MOST_BYTES_OF_DETAILS = 12_000_000
@@ -65,18 +66,13 @@ def html_of(run: Run) -> str:
     places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
     changes = changes_of(run)
     title, _, lede = digest.sentence.partition("; ")
-    of_place = {(row.test, row.number): place for row, place in zip(rows, places, strict=True)}
-    folded = sorted((row for file in digest.files for row in file.rows), key=worst_first)
-    looks, more_looks = to_look_at(folded, [of_place[row.test, row.number] for row in folded])
+    looks, more_looks = _looks(digest, rows, places)
     return templates.get_template("page.html.j2").render(
         title=title.rstrip("."),
         lede=lede[:1].upper() + lede[1:],
         digest=digest,
         run=run,
-        style=_asset("style.css"),
-        style_hash=_hash("style.css"),
-        script=_asset("script.js"),
-        script_hash=_hash("script.js"),
+        **_assets(),
         bar_parts=_bar(digest),
         looks=looks,
         more_looks=more_looks,
@@ -151,14 +147,16 @@ def _text(name: str) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-def _asset(name: str) -> Any:
+def _assets() -> dict[str, Any]:
+    """Style and script, which nothing escapes, and what the page's policy knows them by."""
     from markupsafe import Markup
 
-    return Markup(_text(name))
+    files = {"style": "style.css", "script": "script.js"}
+    texts = {what: Markup(_text(name)) for what, name in files.items()}
+    return {**texts, **{f"{what}_hash": _hash(name) for what, name in files.items()}}
 
 
 def _hash(name: str) -> Any:
-    """What the page's policy knows a style or script by."""
     from markupsafe import Markup
 
     digest = hashlib.sha256(_text(name).encode()).digest()
@@ -214,6 +212,17 @@ def _bar(digest: Digest) -> list[_Part]:
             parts.append(_Part(mark.tone, mark.word, number, round(left, 1), round(width, 1)))
             left += width
     return parts
+
+
+def _looks(digest: Digest, rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], int]:
+    """What needs a look, folded, and how many more there are.
+
+    Args:
+        rows, places: all profiles, and where each stands on the page.
+    """
+    place_of = {(row.test, row.number): place for row, place in zip(rows, places, strict=True)}
+    folded = sorted((row for file in digest.files for row in file.rows), key=worst_first)
+    return to_look_at(folded, [place_of[row.test, row.number] for row in folded])
 
 
 def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:

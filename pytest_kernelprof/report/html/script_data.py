@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_kernelprof.report.html.drawing import Drawing, Path
-    from pytest_kernelprof.report.html.timeline import Arrow, Box, Scene
+    from pytest_kernelprof.report.html.scene import Arrow, Box, Scene
 
 _LONGEST_NAME = 400
 _SHORT_US = 200.0
