@@ -83,7 +83,14 @@ def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
         if pair[0] != pair[1] or value == allowed:
             return pair
         return f"{value:.0f} B", f"{allowed:.0f} B"
-    return f"{value:.0f}", f"{allowed:.0f}"
+    return value_words(unit, value), value_words(unit, allowed)
+
+
+def value_words(unit: str, value: float) -> str:
+    """A value: a time of microseconds, a size of bytes, or a count."""
+    if unit == "us":
+        return format_time(value)
+    return format_bytes(value) if unit == "bytes" else f"{value:.0f}"
 
 
 def count_words(number: int, one: str, several: str = "") -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.stems import heaviest_stem
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, value_words
 from pytest_kernelprof.report.cells import alike_words
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import cut_middle, left, right, width_of, wrapped
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,10 +156,8 @@ def _idle(digest: Digest) -> str:
 
 
 def _tighten(one: Tighten) -> str:
-    forms = {"us": format_time, "bytes": format_bytes}
-    form = forms.get(one.unit, "{:.0f}".format)
-    seen = f"{form(one.seen)} seen" if one.unit == "us" else form(one.seen)
-    return f"{_short(one.name)}: {one.limit} {form(one.allowed)} -> {seen}"
+    seen = value_words(one.unit, one.seen) + (" seen" if one.unit == "us" else "")
+    return f"{_short(one.name)}: {one.limit} {value_words(one.unit, one.allowed)} -> {seen}"
 
 
 def short_name_of(row: Row) -> str:

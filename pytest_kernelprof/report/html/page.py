@@ -15,7 +15,7 @@ from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import worst_first
 from pytest_kernelprof.digest.trust import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, is_judged
+from pytest_kernelprof.digest.words import count_words, is_judged, value_words
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.report.html.cases import ALL, LESS, Before, case_of
 from pytest_kernelprof.report.html.families import family_of
@@ -239,7 +239,7 @@ def _facts(digest: Digest, run: Run) -> Iterator[tuple[str, str]]:
     again = f", {trust.retaken} taken again" if trust.retaken else ""
     yield "Profiles", f"{trust.profiles:,}{again}"
     if totals.kernels:
-        more = f", {totals.extra_kernels} more than kept" if totals.extra_kernels else ""
+        more = f", {totals.extra_kernels} more than the snapshots" if totals.extra_kernels else ""
         yield "Kernels", f"{totals.kernels:,}{more}"
     if totals.operators:
         yield "CPU operators", f"{totals.operators:,}"
@@ -298,7 +298,7 @@ def _advised(digest: Digest) -> Iterator[tuple[str, str, str]]:
         words = f"{format_time(value)}, {near.share:.1%} left of {format_time(limit.allowed or 0)}"
         yield cut(near.row.name, _LONGEST), limit.limit, words
     for loose in digest.tighten[:_MOST_ADVISED]:
-        seen, allowed = (_amount(loose.unit, one) for one in (loose.seen, loose.allowed))
+        seen, allowed = (value_words(loose.unit, one) for one in (loose.seen, loose.allowed))
         yield (
             cut(loose.name, _LONGEST),
             cut(loose.limit, _LONGEST),
@@ -310,12 +310,6 @@ def _advised(digest: Digest) -> Iterator[tuple[str, str, str]]:
         yield tests, limits, f"not judged: {cut(unjudged.why, _LONGEST)}"
 
 
-def _amount(unit: str, value: float) -> str:
-    if unit == "us":
-        return format_time(value)
-    return format_bytes(value) if unit == "bytes" else f"{value:.0f}"
-
-
 def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
     """Callables that tests measured in turn, each with its interval on one scale."""
     from pytest_kernelprof.report.comparison import comparison_line
@@ -324,7 +318,7 @@ def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
         for one in test.comparisons:
             top = max((c.high or c.value for c in one.contestants), default=0.0) * 1.05 or 1.0
             yield {
-                "test": cut(test.id.rpartition("::")[2], _LONGEST),
+                "test": cut(parts_of(test.id)[1], _LONGEST),
                 "comparison": one,
                 "form": format_bytes if one.metric == "peak_memory" else format_time,
                 "top": top,

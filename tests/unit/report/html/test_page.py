@@ -121,7 +121,7 @@ def test_every_recorded_trace_is_a_page() -> None:
 def test_a_run_without_profiles_is_a_page() -> None:
     assert "No test has a profile" in html_of(Run())
     broken = replace(ONE, unfinished=("interrupted",))
-    assert "That is not the whole run" in html_of(broken)
+    assert "<b>Unfinished:</b> tests may be missing: interrupted" in html_of(broken)
 
 
 def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
