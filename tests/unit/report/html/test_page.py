@@ -156,9 +156,9 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
 
 
 def test_callables_that_were_compared_stand_on_one_scale() -> None:
-    test = Test("t.py::test_it", (profile_of(4),), (comparison(),))
+    test = Test("t.py::test_it[a::b]", (profile_of(4),), (comparison(),))
     words = text_of(html_of(run_of(test)))
-    assert "callables measured in turn" in words
+    assert re.search(r"callables measured in turn\s*test_it\[a::b\]", words)
     assert re.search(r"fused\s*1\s*100.0us\s*1.203\s*1.190 to 1.215", words)
 
 
