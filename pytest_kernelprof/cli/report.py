@@ -52,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         RunFileError: a file is no run document, or one cannot be written.
     """
-    asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form)}
+    asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form) is not None}
     _refuse_unwritable(asked, chosen.runs)
     found = _read(chosen.runs, with_timelines="html" in asked)
     if not asked and not chosen.github:

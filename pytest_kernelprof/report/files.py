@@ -81,6 +81,8 @@ def why_no_form(form: str) -> str:
 def why_no_file(path: str) -> str:
     """Why nothing can be written to a path, as far as that can be known before; empty where it
     can. Its folder is made if it is not there."""
+    if not path:
+        return "it is empty"
     if not os.path.basename(path):
         return "it names a folder"
     try:

@@ -173,3 +173,11 @@ def test_without_jinja2_a_page_is_refused_before_anything_is_read(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert main(["report", "not_there.json", "--html=run.html"]) == 2
     assert "--html: it needs Jinja2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--html", "--markdown", "--benchmark-json"])
+def test_an_empty_path_is_refused_as_of_a_variable_that_is_not_set(
+    document: str, capsys: Out, flag: str
+) -> None:
+    assert main(["report", document, flag, ""]) == 2
+    assert f"{flag}: '' cannot be written (it is empty)" in capsys.readouterr().err
