@@ -103,6 +103,8 @@ def _tightened(several: Sequence[tuple[Row, Verdict]]) -> Tighten | None:
     row, first = several[0]
     if any(one.outcome != "kept" or one.share is not None for one in verdicts):
         return None
+    if any(row.told != "kept" for row, _ in several):  # not what its code takes as it should be
+        return None
     seen, allowed = max(one.measured or 0.0 for one in verdicts), first.allowed or 0.0
     unit: Unit = METRICS[first.metric].unit
     timed = METRICS[first.metric].kind == "timed"

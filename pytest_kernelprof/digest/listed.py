@@ -84,7 +84,7 @@ def listed(digest: Digest, *, unfolded: bool = False) -> Listed:
         expected={} if unfolded else dict(Counter(f for f, _ in _tests(expected))),
         kept=_rest(_without(kept, shown)),
         unlimited=_rest([row for row in rows if row.told is None]),
-        others=len(_tests(row for row in rows if row.told in ("skipped", "rerun", "not judged"))),
+        others=len(_unjudged(rows)),
     )
 
 
@@ -99,6 +99,14 @@ def _costliest(rows: Sequence[Row]) -> Listed:
 def _without(rows: Iterable[Row], shown: Iterable[Row]) -> list[Row]:
     there = set(map(id, shown))  # a test that was tried again has several of one name
     return [row for row in rows if id(row) not in there]
+
+
+def _unjudged(rows: Iterable[Row]) -> set[tuple[str, str]]:
+    """Those that were not judged to the end, but not those of which a later try was."""
+    rows = list(rows)
+    ended = _tests(row for row in rows if row.told != "rerun")
+    tried = _tests(row for row in rows if row.told == "rerun")
+    return _tests(row for row in rows if row.told in ("skipped", "not judged")) | (tried - ended)
 
 
 def _tests(rows: Iterable[Row]) -> set[tuple[str, str]]:

@@ -96,7 +96,8 @@ class Counts:
     """How many tests of a run there are of each kind; each test counts once, by its worst row.
 
     Attributes:
-        tests: that have a profile.
+        tests: that have a profile, or a comparison of callables.
+        profiled: that have a profile.
         limited: that have a limit, or something kept that they are held to.
         told: how many are marked so.
         on_cpu: whether every profile is of the CPU's operators.
@@ -106,6 +107,7 @@ class Counts:
     limited: int
     told: dict[Told, int]
     on_cpu: bool
+    profiled: int
 
     @property
     def well(self) -> bool:
@@ -115,7 +117,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of all profiles of a run together, one call of each; None where no profile could have it.
+    """Of all profiles of a run together, one call of each, but for those of tries that were
+    repeated; None where no profile could have it.
 
     Attributes:
         profiles: how many. kernels: of the GPU. operators: of the CPU.

@@ -33,7 +33,8 @@ def rows_of(run: Run) -> tuple[Row, ...]:
 def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> Iterable[Row]:
     file, name = parts_of(test.id)
     for number, profile in enumerate(test.profiles):
-        compared = against.get((test.id, profile.label))
+        last = test.outcome != "rerun"
+        compared = against.get((test.id, profile.label)) if last else None
         worse = compared is not None and compared.is_worse and test.outcome == "failed"
         told = "over" if worse else told_of(test, profile)
         yield Row(

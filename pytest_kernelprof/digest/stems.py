@@ -31,7 +31,7 @@ def heaviest_stem(rows: Sequence[Row]) -> Stem | None:
     not in half of all; None without one."""
     kernels: defaultdict[str, int] = defaultdict(int)
     for row in rows:
-        if row.profile.environment.kind == "cuda":
+        if row.profile.environment.kind == "cuda" and row.told != "rerun":
             kernels[row.test] += row.profile.kernel_count
     total = sum(kernels.values())
     tests: defaultdict[str, list[int]] = defaultdict(list)

@@ -21,17 +21,18 @@ def digest_of(run: Run) -> Digest:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
     rows = rows_of(run)
     profiles = [row.profile for row in rows]
-    counts, totals = counts_of(rows), totals_of(rows)
+    last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
+    counts, totals = counts_of(rows, run.tests), totals_of(last)
     return Digest(
         counts=counts,
         sentence=sentence_of(counts),
         rows=rows,
         files=by_file(folded(rows)),
         totals=totals,
-        hottest=hottest_kernels(rows, totals.gpu_us),
-        short=short_kernels(rows),
-        near=near_limits(rows),
-        tighten=loose_limits(rows),
+        hottest=hottest_kernels(last, totals.gpu_us),
+        short=short_kernels(last),
+        near=near_limits(last),
+        tighten=loose_limits(last),
         unjudged=unjudged_limits(run.tests),
         trust=trust_of(profiles),
         places=places_of(profiles),

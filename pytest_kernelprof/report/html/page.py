@@ -220,9 +220,10 @@ def _looks(digest: Digest, rows: Sequence[Row], places: Sequence[str]) -> tuple[
     Args:
         rows, places: all profiles, and where each stands on the page.
     """
-    place_of = {(row.test, row.number): place for row, place in zip(rows, places, strict=True)}
+    # A folded row is another than the one it begins with; tries of a test have its names.
+    place_of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
     folded = sorted((row for file in digest.files for row in file.rows), key=worst_first)
-    return to_look_at(folded, [place_of[row.test, row.number] for row in folded])
+    return to_look_at(folded, [place_of[id(row.profile)] for row in folded])
 
 
 def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
@@ -269,7 +270,11 @@ def _changed(
     changes: Changes, rows: Sequence[Row], places: Sequence[str]
 ) -> list[tuple[Change, str, str]]:
     """What is not as it was, with the name of its profile and where that stands on the page."""
-    of = {(row.test, row.profile.label): place for row, place in zip(rows, places, strict=True)}
+    of = {
+        (row.test, row.profile.label): place
+        for row, place in zip(rows, places, strict=True)
+        if row.told != "rerun"
+    }
     return [
         (
             one,

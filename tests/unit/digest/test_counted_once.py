@@ -1,0 +1,77 @@
+"""Each test counts once: one that was tried again, one that compares callables alone, and none."""
+
+from __future__ import annotations
+
+import pytest
+from records import MLP, comparison, counted, mlp, profile, timed
+
+from pytest_kernelprof.digest.listed import listed
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.schema.run import Outcome, Profile, Run, Test, TestOutcome, Verdict
+
+
+def kernels(outcome: Outcome = "kept", allowed: float = 9) -> Verdict:
+    return Verdict(
+        limit="max_kernels", outcome=outcome, metric="kernels", unit="count",
+        measured=5, allowed=allowed,
+    )  # fmt: skip
+
+
+def faster(outcome: Outcome) -> Verdict:
+    return Verdict(
+        limit="is_faster", outcome=outcome, metric="cuda_time", unit="times",
+        measured=1.2, allowed=1.5,
+    )  # fmt: skip
+
+
+def one(*verdicts: Verdict) -> Profile:
+    return mlp(timed("cuda_time", [50.0]), counted("launches", 5), verdicts=verdicts)
+
+
+def test_a_try_that_was_repeated_is_in_no_total_and_not_among_the_hottest() -> None:
+    tries = [Test("t.py::t", (one(),), outcome="rerun"), Test("t.py::t", (one(),))]
+    found = digest_of(Run(tuple(tries)))
+    assert found.totals.kernels == 5
+    assert found.totals.launches == 5
+    assert found.totals.gpu_us == 50.0
+    assert [kernel.calls for kernel in found.hottest] == [3, 1, 1]
+    assert found.trust.profiles == 2  # each was taken
+
+
+def test_what_a_later_try_judged_was_judged_to_the_end() -> None:
+    again = Test("t.py::t", (one(kernels()),), outcome="rerun")
+    assert listed(digest_of(Run((again, Test("t.py::t", (one(kernels()),)))))).others == 0
+    assert listed(digest_of(Run((again, Test("t.py::u", (one(kernels()),)))))).others == 1
+
+
+@pytest.mark.parametrize("ended", ["failed", "error", "skipped", "xfailed"])
+def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome) -> None:
+    well = Test("t.py::t[1]", (one(kernels()),))
+    assert digest_of(Run((well,))).tighten
+    other = Test("t.py::t[2]", (one(kernels()),), outcome=ended)
+    assert not digest_of(Run((well, other))).tighten
+
+
+@pytest.mark.parametrize(
+    ("tests", "sentence"),
+    [
+        ([], "No test has a profile."),
+        ([Test("t.py::t", (), (comparison(),))], "No test has a limit. 1 test has a comparison "
+         "alone."),
+        ([Test("t.py::t", (), (comparison(),)), Test("t.py::u", (profile(MLP),))],
+         "No test has a limit. 1 test has a profile, 1 test has a comparison alone."),
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
+         "1 of 1 test with a limit keeps it."),
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "failed")],
+         "1 of 1 test breaks a limit."),
+        ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("over"),)),), "failed")],
+         "1 of 1 test breaks a limit."),
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),), "failed")],
+         "0 of 1 test with a limit keep it; 1 failed otherwise."),
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "rerun"),
+          Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
+         "1 of 1 test with a limit keeps it."),
+    ],
+)  # fmt: skip
+def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentence: str) -> None:
+    assert digest_of(Run(tuple(tests))).sentence == sentence

@@ -1,0 +1,98 @@
+"""Terminal, Markdown and page tell the same numbers, which are those of the records."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+from records import comparison, counted, kernel, profile, timed
+
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.report.comparisons import comparison_lines
+from pytest_kernelprof.report.html.page import html_of
+from pytest_kernelprof.report.markdown import markdown_of
+from pytest_kernelprof.report.spans import plain
+from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.terminal import report_lines
+from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
+
+pytest.importorskip("jinja2")
+
+FASTER = Verdict(
+    limit="is_faster", outcome="over", metric="cuda_time", unit="times", measured=1.203, allowed=1.5
+)
+
+
+def taken(n: int, us: float, allowed: float | None = None) -> Profile:
+    verdict = Verdict(
+        limit="max_kernels", outcome="over" if allowed and n > allowed else "kept",
+        metric="kernels", unit="count", measured=n, allowed=allowed,
+    )  # fmt: skip
+    return profile(
+        [kernel("gelu", "aten::gelu", us=us / n)] * n,
+        [timed("cuda_time", [us]), counted("syncs", 1)],
+        verdicts=(verdict,) if allowed else (),
+    )
+
+
+RUN = Run(
+    (
+        Test("t.py::test_over", (taken(37, 407.0, 31),), outcome="rerun"),
+        Test("t.py::test_over", (taken(37, 407.0, 31),), outcome="failed"),
+        Test("t.py::test_kept", (taken(11, 143.0, 13), taken(17, 289.0))),
+        Test("u.py::test_plain", (taken(19, 361.0),)),
+        Test("u.py::test_compared", (), (comparison(verdicts=(FASTER,)),), outcome="failed"),
+    )
+)
+SENTENCE = "2 of 3 tests break a limit"
+KERNELS, TIME = "84 kernels", "1.20ms on the GPU"  # 37 + 11 + 17 + 19, 407 + 143 + 289 + 361
+
+
+def terminal(run: Run) -> str:
+    style = Style(140, "utf-8")
+    lines = [plain(line) for line in report_lines(digest_of(run), style)]
+    return "\n".join([*lines, *comparison_lines(run.tests, style)])
+
+
+def page(run: Run) -> str:
+    told = re.sub(r"<(script|style)\b.*?</\1>", "", html_of(run), flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", told)))
+
+
+def test_the_verdict_is_the_same_in_all() -> None:
+    assert terminal(RUN).startswith(f"{SENTENCE}.")
+    assert markdown_of(RUN).startswith(f"### ❌ {SENTENCE}\n")
+    assert SENTENCE in page(RUN)
+
+
+def test_the_totals_are_the_same_in_all() -> None:
+    assert f"{KERNELS}, {TIME}" in terminal(RUN)
+    assert f"{KERNELS}, {TIME}." in markdown_of(RUN)
+    assert "Kernels 84 " in page(RUN)
+    assert "GPU time 1.20ms " in page(RUN)
+
+
+def test_what_is_broken_has_its_two_numbers_in_all() -> None:
+    assert "37 > 31" in terminal(RUN)
+    assert "| max_kernels | 37 | 31 |" in markdown_of(RUN)
+    assert "max_kernels 37 of 31" in page(RUN)
+    assert "+6 kernels" in page(RUN)
+
+
+def test_a_comparison_that_failed_has_its_numbers_in_all() -> None:
+    for told in (terminal(RUN), markdown_of(RUN), page(RUN)):
+        assert "1.203" in told
+
+
+def test_the_page_links_a_test_that_was_tried_again_to_its_last_try() -> None:
+    again = RUN.tests[:2]
+    told = html_of(Run((*again, *RUN.tests[2:])))
+    (first,) = re.findall(r'<ul class="looks">.*?<a href="#(p\d+)">', told, re.DOTALL)
+    assert first == "p0"  # the last try is the worst row
+
+
+def test_a_comparison_alone_that_failed_is_not_nothing_to_look_at() -> None:
+    told = page(Run(RUN.tests[-2:]))
+    assert "Nothing: no limit is broken" not in told
+    assert "No profile; a comparison does." in told
