@@ -42,7 +42,7 @@ def short_kernels(rows: Sequence[Row]) -> ShortKernels | None:
 
 def _short_of(profile: Profile) -> int:
     """By the mean of the kernels of one name, since that is what is known of many."""
-    if profile.bound.verdict != "overhead":
+    if profile.bound.verdict != "overhead" or profile.environment.kind != "cuda":
         return 0
     groups = groups_of(profile).values()
     return sum(number for number, us in groups if number and us / number < SHORT_US)

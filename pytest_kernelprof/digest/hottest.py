@@ -22,7 +22,8 @@ def hottest_kernels(
     """By time, the largest first; on the CPU, where there is no GPU time, none.
 
     Args:
-        gpu_us: of the run; shares are of it.
+        gpu_us: of the run; shares are of it, or of all these kernels where they take longer:
+            a profile that is incomplete has kernels, though no GPU time.
         most: how many.
     """
     found: dict[str, tuple[int, float, set[str]]] = {}
@@ -33,9 +34,10 @@ def hottest_kernels(
                 tests.add(row.test)
                 found[name] = calls + number, total + us, tests
     found.pop("", None)
+    whole = max(gpu_us or 0.0, sum(us for _, us, _ in found.values()))
     hottest = sorted(found.items(), key=lambda one: (-one[1][1], one[0]))
     told = tell_apart(name for name, _ in hottest[: max(most, _MOST_TOLD_APART)])
     return tuple(
-        HotKernel(told[name], name, calls, us, us / gpu_us if gpu_us else 0.0, len(tests))
+        HotKernel(told[name], name, calls, us, us / whole if whole else 0.0, len(tests))
         for name, (calls, us, tests) in hottest[:most]
     )

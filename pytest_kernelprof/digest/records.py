@@ -63,6 +63,7 @@ class Row:
         least_us: of folded rows the smallest GPU time in microseconds, where it is less than the
             largest by more than 5 %; the row's own profile is the one with the largest.
         compared: how the profile compares with a revision; None where it was not compared.
+        failed: whether its test did, which one over its limit need not, as with warnings alone.
     """
 
     test: str
@@ -76,6 +77,7 @@ class Row:
     others: tuple[Row, ...] = ()
     least_us: float | None = None
     compared: Compared | None = None
+    failed: bool = False
 
     @property
     def count(self) -> int:
@@ -113,6 +115,11 @@ class Counts:
     def well(self) -> bool:
         """Whether nothing is marked that anybody should look at."""
         return not any(self.told.get(one) for one in ("over", "incomplete", "failed", "error"))
+
+    @property
+    def held(self) -> bool:
+        """Whether a limit was judged and found as it should be; of none that is no success."""
+        return bool(self.told.get("kept") or self.told.get("expected"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> It
             broken=broken_cells(profile, compared if worse else None),
             causes=causes_of(profile, told, compared),
             compared=compared,
+            failed=test.outcome in ("failed", "error"),
         )
 
 

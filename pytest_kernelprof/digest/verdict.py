@@ -69,7 +69,9 @@ def sentence_of(counts: Counts) -> str:
         first = f"{over} of {count_words(counts.limited, 'test')} {breaks} a limit"
     else:
         keep, held = "keeps" if kept == 1 else "keep", counts.limited - expected
-        first = f"{kept} of {count_words(held, 'test')} with a limit {keep} it"
+        first = "No limit was to be kept"
+        if held:
+            first = f"{kept} of {count_words(held, 'test')} with a limit {keep} it"
     where = ", on the CPU: operators, not kernels" if counts.on_cpu else ""
     return f"{first}; {after}{where}." if after else f"{first}{where}."
 

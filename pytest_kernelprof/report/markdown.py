@@ -103,7 +103,7 @@ def _worst(marks: Sequence[str], digest: Digest, changes: Changes | None) -> str
         return _BROKEN
     if marks or digest.unfinished or not digest.rows:
         return _DOUBTED
-    return _WELL if digest.counts.limited or changes is not None else ""
+    return _WELL if digest.counts.held or changes is not None else ""
 
 
 def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[str]:

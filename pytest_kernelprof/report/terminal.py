@@ -78,7 +78,7 @@ def _asking(digest: Digest, style: Style) -> list[Line]:
 
 def _verdict(digest: Digest, style: Style, more: str = "") -> list[Line]:
     counts = digest.counts
-    calm = counts.well and counts.limited and not counts.told.get("undecided")
+    calm = counts.well and counts.held and not counts.told.get("undecided")
     colour: Colour = "green" if calm else "bold"
     sentence = f"{digest.sentence} {more}".rstrip()
     return [(Span(line, colour),) for line in wrapped(style.say(sentence), style.width)]
@@ -152,9 +152,9 @@ def _next(digest: Digest) -> str:
 
 
 def _again(digest: Digest) -> str:
-    over = digest.counts.told.get("over") or digest.counts.told.get("failed")
-    over = over if digest.counts.limited else 0
-    return "pytest --lf --kernelprof-report -vv shows the kernels of what failed" if over else ""
+    failed = any(row.failed and row.told in ("over", "failed") for row in digest.rows)
+    words = "pytest --lf --kernelprof-report -vv shows the kernels of what failed"
+    return words if failed and digest.counts.limited else ""
 
 
 def _trust(digest: Digest, style: Style) -> list[Line]:

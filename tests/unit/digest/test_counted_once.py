@@ -1,13 +1,22 @@
-"""Each test counts once: one that was tried again, one that compares callables alone, and none."""
+"""Each test counts once, and what was not judged is no success."""
 
 from __future__ import annotations
 
 import pytest
-from records import MLP, comparison, counted, mlp, profile, timed
+from records import CPU, MLP, comparison, counted, kernel, mlp, profile, timed
 
 from pytest_kernelprof.digest.listed import listed
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.schema.run import Outcome, Profile, Run, Test, TestOutcome, Verdict
+from pytest_kernelprof.schema.run import (
+    Bound,
+    Integrity,
+    Outcome,
+    Profile,
+    Run,
+    Test,
+    TestOutcome,
+    Verdict,
+)
 
 
 def kernels(outcome: Outcome = "kept", allowed: float = 9) -> Verdict:
@@ -75,3 +84,35 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
 )  # fmt: skip
 def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentence: str) -> None:
     assert digest_of(Run(tuple(tests))).sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ended", "sentence", "held"),
+    [
+        ("kept", "passed", "1 of 1 test with a limit keeps it.", True),
+        ("expected", "xfailed", "No limit was to be kept; 1 over as expected.", True),
+        ("kept", "skipped", "0 of 1 test with a limit keep it; 1 skipped.", False),
+        ("not judged", "passed", "0 of 1 test with a limit keep it; 1 not judged here.", False),
+    ],
+)
+def test_a_run_that_judged_nothing_holds_nothing(
+    outcome: Outcome, ended: TestOutcome, sentence: str, held: bool
+) -> None:
+    found = digest_of(Run((Test("t.py::t", (one(kernels(outcome)),), outcome=ended),)))
+    assert (found.sentence, found.counts.held) == (sentence, held)
+
+
+def test_shares_of_the_hottest_are_of_all_kernels_those_of_incomplete_profiles_too() -> None:
+    lost = mlp(integrity=Integrity(problems=("lost a kernel",)))
+    found = digest_of(Run((Test("t.py::t", (one(),)), Test("t.py::u", (lost,)))))
+    assert sum(kernel.share for kernel in found.hottest) == pytest.approx(1)
+
+
+def test_on_the_cpu_nothing_is_too_short_for_its_launch() -> None:
+    short = profile(
+        [kernel("aten::add", us=1.0)],
+        [timed("launch_overhead", [80.0]), timed("latency", [96.0])],
+        environment=CPU,
+        bound=Bound("overhead", ""),
+    )
+    assert digest_of(Run((Test("t.py::t", (short,)),))).short is None

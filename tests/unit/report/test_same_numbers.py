@@ -15,7 +15,7 @@ from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.spans import plain
 from pytest_kernelprof.report.style import Style
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
+from pytest_kernelprof.schema.run import Profile, Run, Test, TestOutcome, Verdict
 
 pytest.importorskip("jinja2")
 
@@ -96,3 +96,18 @@ def test_a_comparison_alone_that_failed_is_not_nothing_to_look_at() -> None:
     told = page(Run(RUN.tests[-2:]))
     assert "Nothing: no limit is broken" not in told
     assert "No profile; a comparison does." in told
+
+
+def test_what_was_skipped_with_its_limits_is_no_success() -> None:
+    skipped = Run((Test("t.py::t", (taken(11, 143.0, 13),), outcome="skipped"),))
+    assert markdown_of(skipped).startswith("### 0 of 1 test with a limit keep it; 1 skipped\n")
+    (first, *_) = report_lines(digest_of(skipped), Style(100, "utf-8"))
+    assert [span.colour for span in first] == ["bold"]
+
+
+@pytest.mark.parametrize(("ended", "told"), [("failed", True), ("passed", False)])
+def test_what_failed_is_to_be_seen_again_only_where_something_failed(
+    ended: TestOutcome, told: bool
+) -> None:
+    run = Run((Test("t.py::t", (taken(37, 407.0, 31),), outcome=ended),))
+    assert ("pytest --lf" in terminal(run)) == told
