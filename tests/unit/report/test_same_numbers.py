@@ -111,3 +111,9 @@ def test_what_failed_is_to_be_seen_again_only_where_something_failed(
 ) -> None:
     run = Run((Test("t.py::t", (taken(37, 407.0, 31),), outcome=ended),))
     assert ("pytest --lf" in terminal(run)) == told
+
+
+def test_without_a_limit_the_page_says_that_nothing_was_judged() -> None:
+    told = page(Run(RUN.tests[3:4]))
+    assert "Nothing was judged: no test has a limit." in told
+    assert "no limit is broken" not in told
