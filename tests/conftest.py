@@ -30,6 +30,7 @@ Once = Callable[[str, Callable[[Path], None]], Path]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load what inner runs need; xdist's controller runs none."""
+    os.environ.pop("COLUMNS", None)  # xdist's workers have one: inner runs are as wide as a pipe
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         load()
         remember_what_is_installed()

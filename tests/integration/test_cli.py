@@ -32,13 +32,12 @@ def test_show_tells_what_the_test_saw(saved: Path, capsys: pytest.CaptureFixture
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
     lines.fnmatch_lines(
         [
-            "1 * aten::mm * aten::matmul",
-            "2 * aten::gelu *",
-            "3 * aten::add *",
-            "kernels * 3",
-            "CPU (*), torch *; complete: compute operators of the CPU, no kernels",
+            "3 operators on the CPU, *us; complete.",
+            "median of * rounds, *; CPU (*), torch *; no device in this trace, so no kernels",
         ]
     )
+    for row in (" 1 * aten::mm *aten::matmul", " 1 * aten::gelu", " 1 * aten::add"):
+        lines.fnmatch_lines_random([f" *{row}"])
 
 
 def test_show_reads_plain_files_too(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,9 +92,11 @@ def test_a_bad_file_is_exit_status_2_and_one_line_of_reason(
     pytest.LineMatcher([line]).fnmatch_lines([f"kernelprof: {path}: {reason}"])
 
 
-@pytest.mark.parametrize("name", ["missing.json", "."])
+@pytest.mark.parametrize(
+    ("name", "why"), [("missing.json", "cannot be read: "), (".", "a folder without a trace")]
+)
 def test_a_file_that_cannot_be_read_is_exit_status_2(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", str(tmp_path / name)]) == 2
-    assert "cannot be read: " in capsys.readouterr().err
+    assert why in capsys.readouterr().err

@@ -117,7 +117,9 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines_random(["max_kernels: 3 > 2", "forbid_kernels: 1 forbidden: *"])
+    result.stdout.fnmatch_lines_random(
+        ["max_kernels: 3 > 2 (1 more is broken)", "forbid_kernels: 1 forbidden: *"]
+    )
 
 
 def test_another_match_at_an_outer_level_stays(run: Run) -> None:
