@@ -13,6 +13,7 @@ from pytest_kernelprof.digest.changes_verdict import (
     turns_words,
     why_not_compared,
 )
+from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.ids import shortened
 from pytest_kernelprof.digest.words import count_words
 from pytest_kernelprof.report.changed_rows import changed_lines
@@ -20,7 +21,6 @@ from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.spans import Span, write_lines
 from pytest_kernelprof.report.style import style_of
 from pytest_kernelprof.report.widths import left, wrapped
-from pytest_kernelprof.report.words import doubt_words
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.units import format_bytes, format_time, printable
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from pytest_kernelprof.digest.words import chain_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 MOST_LINES = 40
 _SHORTEST_NAME = 24
-_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#")
 
 
 def diff_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:
@@ -174,10 +174,7 @@ def _size(size: tuple[int, int, int]) -> str:
 
 
 def _operators(kernel: Kernel) -> str:
-    # An operator of the CPU, and what Inductor annotates, stands under its own name.
-    callers = kernel.operators[kernel.operators[:1] == (kernel.name,) :]
-    called = [one for one in callers if not one.startswith(_NO_CALLERS)]
-    return " < ".join(dict.fromkeys([called[0], called[-1]])) if called else "-"
+    return chain_words(kernel.operators, kernel.name) or "-"
 
 
 def _aligned(lines: Sequence[_Cells]) -> list[str]:

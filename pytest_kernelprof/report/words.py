@@ -6,7 +6,6 @@ import statistics
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.conditions import REASONS, conditions_words
-from pytest_kernelprof.digest.conditions import doubt_words as doubt_words
 from pytest_kernelprof.digest.words import (
     chain_words,
     is_judged,
