@@ -17,6 +17,8 @@ from rounds import kept, many, over, profile_of, run_of
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.schema.run import Comparison, Contestant, Run, Test
 
+pytestmark = pytest.mark.bulk
+
 Opened = Callable[..., Any]
 PHONE = {"viewport": {"width": 390, "height": 800}}
 COMPARISON = Comparison(

@@ -24,7 +24,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest
     result.stdout.fnmatch_lines(
         [
             "expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
-            "kernel 2 is aten::gelu (aten::gelu), not 'relu'",
+            "kernel 2 is aten::gelu, not 'relu'",
             "  #  CPU us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
         ]
@@ -57,11 +57,11 @@ def test_it(kernel_profile):
 @pytest.mark.parametrize(
     ("patterns", "misfit"),
     [
-        ('"mm", "add", "gelu"', "kernel 2 is aten::gelu (aten::gelu), not 'add'"),
-        ('"mm", "gelu"', "kernel 3 is aten::add (aten::add), *"),
+        ('"mm", "add", "gelu"', "kernel 2 is aten::gelu, not 'add'"),
+        ('"mm", "gelu"', "kernel 3 is aten::add, *"),
         ('"mm", "gelu", "add", "mul"', "nothing is left for 'mul'"),
         ('..., "softmax", ...', "nothing is left for 'softmax'"),
-        ('"gelu", ...', "kernel 1 is aten::mm (aten::mm < aten::matmul), not 'gelu'"),
+        ('"gelu", ...', "kernel 1 is aten::mm (aten::matmul), not 'gelu'"),
     ],
 )
 def test_the_order_and_the_number_count(run: Run, patterns: str, misfit: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from msgspec.structs import replace
 from records import GEMM
 from rounds import COPY, Recording, profile_of
@@ -39,6 +40,7 @@ def test_neighbours_that_cannot_be_told_apart_are_one() -> None:
     assert list(merged([])) == []
 
 
+@pytest.mark.bulk
 def test_a_trace_of_very_many_kernels_is_a_picture_of_bounded_size() -> None:
     found = drawn(scene(many_kernels(30_000)))
     assert sum(len(path.d) for path in found.paths) < 100_000

@@ -162,10 +162,12 @@ def test_callables_that_were_compared_stand_on_one_scale() -> None:
     assert re.search(r"fused\s*1\s*100.0us\s*1.203\s*1.190 to 1.215", words)
 
 
+@pytest.mark.bulk
 def test_500_profiles_of_20_kernels_are_below_5_mb() -> None:
     assert len(html_of(many(500))) < 5_000_000
 
 
+@pytest.mark.bulk
 def test_what_does_not_fit_stands_in_the_table_and_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
