@@ -57,6 +57,7 @@ def test_equal_rounds_are_counted() -> None:
     ],
     ids=["one period", "thousands of short repeats", "none"],
 )
+@pytest.mark.bulk
 def test_the_time_is_bounded(sequence: list[str]) -> None:
     told = stretches(sequence)  # one rescan for each repeat would take hours
     assert sum(len(one.unit) * one.times for one in told) == len(sequence)

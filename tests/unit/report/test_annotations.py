@@ -167,6 +167,7 @@ def test_the_summary_is_appended_to_what_is_there(tmp_path: Path) -> None:
     ("there", "told"),
     [(MOST_BYTES - 50_000, True), (MOST_BYTES - 1000, False), (MOST_BYTES + 1, False)],
 )
+@pytest.mark.bulk
 def test_the_summary_stays_below_what_github_takes(tmp_path: Path, there: int, told: bool) -> None:
     path = tmp_path / "summary"
     path.write_bytes(b"x" * there)

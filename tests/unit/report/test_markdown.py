@@ -278,6 +278,7 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     assert line(f"test_it[{name}]") in first[1][1] or len(name) > 20
 
 
+@pytest.mark.bulk
 def test_names_of_100_kb_are_bounded() -> None:
     long = "x<|`" * 25_000
     test = Test(f"{long}.py::test_{long}", (mlp(label=long, verdicts=(over(qualifier=long),)),))
@@ -305,6 +306,7 @@ class Many:
 @pytest.mark.parametrize(
     ("tests", "limit"), [(3000, LIMIT), (300, LIMIT), (300, 20_000), (3, 1500)]
 )
+@pytest.mark.bulk
 def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     found = markdown_of(Many(tests).run(), limit)
     assert len(found.encode()) <= limit

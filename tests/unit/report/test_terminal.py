@@ -274,6 +274,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.bulk
 def test_no_line_is_wider_than_the_terminal_whatever_tests_are_called(
     name: str, encoding: str
 ) -> None:

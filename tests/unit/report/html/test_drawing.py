@@ -49,6 +49,7 @@ def test_a_trace_of_very_many_kernels_is_a_picture_of_bounded_size() -> None:
     assert len(found.ticks) < 20
 
 
+@pytest.mark.bulk
 def test_a_pixel_has_the_colour_of_what_takes_most_of_it() -> None:
     made = Recording()
     for i in range(5_000):
