@@ -12,8 +12,8 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pytest_kernelprof.schema.diff import ProfileDiff
     from pytest_kernelprof.schema.run import Kernel, Profile
-    from pytest_kernelprof.schema.runs import ProfileComparison
     from pytest_kernelprof.schema.snapshot import Finding
 
     IsIt = Callable[[Kernel], bool]
@@ -95,10 +95,18 @@ def came_since(profile: Profile) -> Came | None:
         if verdict.outcome == "over" and verdict.snapshot is not None and verdict.snapshot.changes:
             return _came(profile, "the snapshot", _of_finding(verdict.snapshot))
         if verdict.outcome == "over" and verdict.comparison is not None:
-            changes = list(_of_comparison(verdict.comparison))
+            diff = verdict.comparison.diff
+            changes = list(_of_diff(diff)) if diff is not None else []
             if changes:
                 return _came(profile, "the earlier run", changes)
     return None
+
+
+def came_in(profile: Profile, diff: ProfileDiff) -> frozenset[int]:
+    """The kernels that only the new side of a diff has, by their positions from 0; none where it
+    cannot be told of each which one it is."""
+    found = _came(profile, "", _of_diff(diff))
+    return found.positions if found is not None else frozenset()
 
 
 def _came(profile: Profile, since: str, changes: Iterable[_Change]) -> Came | None:
@@ -130,8 +138,8 @@ def _kept_as(name: str) -> IsIt:
     return lambda kernel: printable(kept_name(kernel.name)) == name
 
 
-def _of_comparison(comparison: ProfileComparison) -> Iterator[_Change]:
-    for hunk in comparison.diff.hunks if comparison.diff else ():
+def _of_diff(diff: ProfileDiff) -> Iterator[_Change]:
+    for hunk in diff.hunks:
         begin = hunk.new_at - 1 if hunk.new_at else None
         for change in hunk.changes:
             old, times = change.old, hunk.times

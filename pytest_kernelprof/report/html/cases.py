@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.came import came_since
+from pytest_kernelprof.digest.came import came_in, came_since
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.remedies import Remedy, remedies_of
 from pytest_kernelprof.digest.words import chain_words, count_words, line_words, pair_words, title
@@ -219,7 +219,7 @@ def _limit_row(verdict: Verdict, profile: Profile) -> LimitRow:
 def _fresh(profile: Profile, compared: Compared | None) -> frozenset[int]:
     """The kernels that are new, by what is known of before."""
     if compared is not None:
-        return side_by_side.fresh_in(profile.kernels, compared.diff)
+        return came_in(profile, compared.diff)
     came = came_since(profile)
     return came.positions if came is not None else frozenset()
 

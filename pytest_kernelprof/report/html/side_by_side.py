@@ -86,26 +86,6 @@ def of_diff(diff: ProfileDiff, old_name: str) -> SideBySide:
     )
 
 
-def fresh_in(kernels: Sequence[Kernel], diff: ProfileDiff) -> frozenset[int]:
-    """The kernels that only the new side has, by their place in launch order, from 0: where a
-    change is found once that place, else all kernels of its name and operators, if these are just
-    as many."""
-    found: set[int] = set()
-    for hunk in diff.hunks:
-        new = [change.new for change in hunk.changes if change.new is not None]
-        if hunk.times == 1 and hunk.new_at:
-            found |= set(range(hunk.new_at - 1, hunk.new_at - 1 + len(new)))
-            continue
-        for one in new:
-            alike = [
-                i
-                for i, kernel in enumerate(kernels)
-                if (kernel.name, kernel.operators) == (one.name, one.operators)
-            ]
-            found |= set(alike) if len(alike) == hunk.times else set()
-    return frozenset(found)
-
-
 def _notes(diff: ProfileDiff) -> Iterator[str]:
     if not diff.complete:
         yield "one side is incomplete: what is missing there may be lost, not gone"

@@ -8,6 +8,7 @@ from records import GELU, GEMM, kernel
 from rounds import Recording, kept, kernels_of, profile_of, run_of
 
 from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.digest.came import came_in
 from pytest_kernelprof.digest.rows import rows_of
 from pytest_kernelprof.report.html import side_by_side
 from pytest_kernelprof.report.html.families import family_of
@@ -98,7 +99,7 @@ def test_a_diff_has_new_kernels_at_their_places_and_the_same_ones_counted() -> N
     ]
     assert found.rows[1].old is None
     assert (found.old_kernels, found.new_kernels) == (4, 5)
-    assert side_by_side.fresh_in(new.kernels, diff) == {2}
+    assert came_in(new, diff) == {2}
 
 
 def test_a_change_that_repeats_marks_all_of_its_kernels() -> None:
@@ -107,7 +108,7 @@ def test_a_change_that_repeats_marks_all_of_its_kernels() -> None:
     old = replace(old, kernels=old.kernels * 8)
     new = replace(new, kernels=(*new.kernels, extra) * 8)
     diff = diff_profiles(old, new)
-    assert side_by_side.fresh_in(new.kernels, diff) == set(range(2, 24, 3))
+    assert came_in(new, diff) == set(range(2, 24, 3))
 
 
 def test_a_snapshot_stands_beside_what_ran() -> None:
