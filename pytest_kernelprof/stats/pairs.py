@@ -34,6 +34,7 @@ _SCATTER = 0.01
 _SUSPICION = 0.5
 _EACH_ORDER = 0.6
 _TINY_US = 2.0
+_LEAST_OF_TINY_US = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,11 @@ def next_first(pairs: Sequence[Pair]) -> Side:
 
 
 def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
-    """The margin for a call: kernels of next to no time in all scatter twice as much.
+    """The margin for a call: for kernels below 2 us in all at least 0.2 us.
+
+    Of these it is not a share that differs between processes of the same code but a time: an
+    addition of 1,024 numbers took 0.99, 1.02, 1.12 and 1.18 us on an H200, in each process the
+    same in all of its rounds.
 
     Args:
         kernels_us: what all its kernels take. margin: as the user has it, a fraction.
@@ -116,7 +121,9 @@ def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
             f"a margin of {margin:.1%} is below {SMALLEST_MARGIN:.0%}: processes that run the same "
             "code differ by as much"
         )
-    return 2 * margin if kernels_us < _TINY_US else margin
+    if kernels_us >= _TINY_US:
+        return margin
+    return max(margin, _LEAST_OF_TINY_US / kernels_us)
 
 
 def decide(pairs: Sequence[Pair], margin: float) -> Decision:
