@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import logging
 import os
 import pkgutil
@@ -152,18 +153,41 @@ NOT_UNASKED = (
 )
 
 
+# By the beginning of an inner run's argument, whose it is; not all are in all environments.
+OPTIONS_OF = {
+    **dict.fromkeys(("-n", "--tx", "--dist", "--maxprocesses", "-pxdist"), "xdist"),
+    **dict.fromkeys(("--benchmark", "-pbenchmark"), "pytest_benchmark"),
+    "--reruns": "pytest_rerunfailures",
+}
+
+
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """An inner run loads these plugins only where it names them, and is looked at where we are."""
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in NOT_UNASKED))
-    run, tracer = pytester.inline_run, sys.gettrace()
+    run, start, tracer = pytester.inline_run, pytester.runpytest_subprocess, sys.gettrace()
 
     def inline_run(*args: Any, plugins: Sequence[object] = (), **options: Any) -> Any:
+        skip_without_plugins_of(args)
         with untraced():
             return run(*args, plugins=[*plugins, OurHooks(tracer)], **options)
 
+    def runpytest_subprocess(*args: Any, **options: Any) -> pytest.RunResult:
+        skip_without_plugins_of(args)
+        return start(*args, **options)
+
     monkeypatch.setattr(pytester, "inline_run", inline_run)
+    monkeypatch.setattr(pytester, "runpytest_subprocess", runpytest_subprocess)
     return pytester
+
+
+def skip_without_plugins_of(args: Sequence[object]) -> None:
+    """Where a plugin is missing, a run that has its options is none."""
+    given = [str(arg) for arg in args]
+    given += [f"-p{name}" for flag, name in itertools.pairwise(given) if flag == "-p"]
+    for start, module in OPTIONS_OF.items():
+        if any(arg.startswith(start) for arg in given):
+            pytest.importorskip(module)
 
 
 class OurHooks:
