@@ -173,9 +173,8 @@ def test_one_pair_clears_what_is_not_slower(against: Run, found: dict[str, Again
         assert timing is not None
         assert (timing.outcome, timing.why, timing.margin) == ("held", "", 0.05)
         assert [(pair.first, pair.turns) for pair in timing.pairs] == [("reference", 6)]
-    assert [one.margin for one in (*timings(held["margin"]), *timings(held["tiny"])) if one] == [
-        *(0.1, 0.1)
-    ]
+    margins = [one.margin for one in (*timings(held["margin"]), *timings(held["tiny"])) if one]
+    assert margins == [0.1, pytest.approx(0.2, rel=0.01)]
     repeated = timings(held["repeated"])[0]
     assert repeated is not None
     assert (repeated.outcome, repeated.why) == ("not timed", "the test was repeated")

@@ -126,6 +126,8 @@ def on_a_terminal(once: Once, python: str, pytester: pytest.Pytester) -> Callabl
     """What a case showed; all cases are run at the first call."""
 
     def seen(case: Case) -> Seen:
+        if "-n1" in case.options:
+            pytest.importorskip("xdist")
         folder = once("progress", lambda path: run_cases(path, python))
         of_all = json.loads((folder / "seen.json").read_text())
         return replay(*of_all[CASES.index(case)])
