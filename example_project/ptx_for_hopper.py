@@ -14,14 +14,18 @@ import sys
 from pathlib import Path
 
 ROWS = {"specialised": 1024, "streaming": 16, "decode, 1 row": 1, "decode, 16 rows": 16}
+PLAIN = {"resident": (1024, 128, 128), "resident, ragged": (1024, 120, 72), "narrow": (999, 24, 56)}
+"""Rows, width and hidden."""
 
 
 def compile_for_hopper(name: str) -> str:
-    """PTX of a kernel's launch on sizes that fill its tiles. In its own process."""
+    """PTX of a kernel's launch, on sizes that fill its tiles unless it says otherwise; of `narrow`
+    Triton's own code, in which types still have names. In its own process."""
     import importlib
     from typing import Any
 
     import torch
+    from fused_mlp.weights import Weights
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
 
@@ -38,6 +42,9 @@ def compile_for_hopper(name: str) -> str:
         def get_active_torch_device(self) -> torch.device:
             return torch.device("cpu")
 
+    def zeros(*shape: int) -> torch.Tensor:
+        return torch.zeros(shape, dtype=torch.bfloat16)
+
     class Keep:
         """Compiles as a `Launcher` does, and launches nothing."""
 
@@ -49,22 +56,26 @@ def compile_for_hopper(name: str) -> str:
             self, key: object, programs: int, arguments: Any, constants: Any, options: Any
         ) -> None:
             compiled = self.kernel.warmup(*arguments, *constants, grid=(programs,), **options)
-            self.ptx = compiled.asm["ptx"]
+            self.ptx = compiled.asm["ttir" if name == "narrow" else "ptx"]
 
     driver.set_active(Hopper())
     kernel = name.partition(",")[0]
     module: Any = importlib.import_module(f"fused_mlp.{kernel}")
     module.sms = lambda index: 132
-    if name != "resident":
+    plain = name in PLAIN
+    if not plain:
         module.workspace.slot = lambda device, ints: torch.zeros(ints, dtype=torch.int32)
     module._launcher = launcher = Keep(getattr(module, f"{kernel}_kernel"))
-    if name == "resident":
-        shapes = ((1024, 128), (128, 128), (128,), (128, 128), (128,))
-        module.plain(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
-        return launcher.ptx
-    rows = ROWS[name]
-    shapes = ((rows, 768), (3072, 768), (3072, 768), (768, 3072))
-    module.gated(*(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes), "gelu_tanh")
+    rows, width, hidden = PLAIN[name] if plain else (ROWS[name], 768, 3072)
+    first, down = zeros(hidden, width), zeros(width, hidden)
+    if plain:
+        weights = Weights(first, None, down, zeros(hidden), zeros(width))
+    else:
+        weights = Weights(first, zeros(hidden, width), down)
+    if hasattr(module, "gated"):
+        module.gated(zeros(rows, width), *weights[:3], "gelu_tanh")
+    else:
+        getattr(module, kernel)(zeros(rows, width), weights, "gelu_tanh")
     return launcher.ptx
 
 

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from fused_mlp import dispatch, ops
+from fused_mlp import dispatch, functional, ops
 from fused_mlp.modules import FusedGatedMLP, FusedMLP
 from torch import nn
-
-from pytest_kernelprof import KernelProfile
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -40,42 +38,92 @@ def close(a: torch.Tensor, b: torch.Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("forced", [False, True], ids=["as dispatched", "by the operators"])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_model_is_one_graph(model: nn.Module, training: bool, forced: bool) -> None:
+def test_a_model_is_one_graph(model: nn.Module, training: bool) -> None:
     x = inputs(model, 2, 7)
     # What is one graph is one for any back end; without a GPU Inductor's takes seconds to compile.
-    backend = "inductor" if (training and forced) or x.is_cuda else "aot_eager"
+    backend = "inductor" if x.is_cuda else "aot_eager"
     compiled = torch.compile(model, fullgraph=True, backend=backend)
-    with dispatch.forced("fallback") if forced else torch.enable_grad():
-        if not training:
-            with torch.no_grad():
-                return close(compiled(x), model(x))
-        expected = torch.autograd.grad(model(x).sum(), tuple(model.parameters()))
-        ours = torch.autograd.grad(compiled(x).sum(), tuple(model.parameters()))
+    if not training:
+        with torch.no_grad():
+            return close(compiled(x), model(x))
+    expected = torch.autograd.grad(model(x).sum(), tuple(model.parameters()))
+    ours = torch.autograd.grad(compiled(x).sum(), tuple(model.parameters()))
     for mine, theirs in zip(ours, expected, strict=True):
         close(mine, theirs)
     return None
 
 
-@pytest.mark.max_recompiles(0)
-def test_other_row_counts_do_not_compile_again(
-    kernel_profile: KernelProfile, model: nn.Module
-) -> None:
-    compiled = torch.compile(model, fullgraph=True, dynamic=True)
-    with torch.no_grad(), dispatch.forced("fallback"):
-        compiled(inputs(model, 2, 7))
-        with kernel_profile.region("other rows", max_recompiles=0):
-            for rows in (3, 16, 65):
-                x = inputs(model, 2, rows)
-                close(compiled(x), model(x))
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the dispatch a Hopper; the kernels, for which there is none, refuse to be launched."""
+    monkeypatch.setattr(functional, "_is_on_a_gpu", lambda x: True)
+    monkeypatch.setattr(dispatch, "capability_of", lambda device: (9, 0))
+    monkeypatch.setattr(dispatch, "_launch", refuse)
+    monkeypatch.setattr(dispatch, "ALIGNMENT", 1)
 
 
-def arguments(device: str, gated: bool, grad: bool) -> tuple[torch.Tensor, ...]:
-    shapes = ((5, 24), (40, 24), (40, 24), (16, 40)) if gated else (
-        (5, 24), (40, 24), (40,), (16, 40), (16,)
-    )  # fmt: skip
-    return tuple(torch.randn(s, device=device).mul(0.2).requires_grad_(grad) for s in shapes)
+def refuse(*arguments: object, **options: object) -> torch.Tensor:
+    raise RuntimeError("no GPU")
+
+
+def operators(compiled_with: list[torch.fx.GraphModule]) -> list[set[str]]:
+    """Those of ours in each graph."""
+    return [
+        {str(node.target) for node in graph.graph.nodes if "fused_mlp" in str(node.target)}
+        for graph in compiled_with
+    ]
+
+
+@pytest.mark.usefixtures("a_gpu")
+@pytest.mark.filterwarnings("ignore:fused_mlp goes to PyTorch:RuntimeWarning")
+def test_what_no_kernel_takes_stays_open_to_inductor() -> None:
+    """An opaque operator where a kernel is ahead; elsewhere PyTorch's, which Inductor may fuse.
+    There is a graph for each regime, and none for each number of rows."""
+    graphs: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    torch.manual_seed(0)
+    module = FusedGatedMLP(32, 512, activation="silu").bfloat16()
+    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows in (3, 5, 16, 64, 100, 300):
+            x = torch.randn(rows, 32).bfloat16()
+            close(compiled(x), module(x))
+    assert operators(graphs) == [{"fused_mlp.mlp.default"}, set()]
+
+
+@pytest.mark.usefixtures("a_gpu")
+@pytest.mark.filterwarnings("ignore:fused_mlp goes to PyTorch:RuntimeWarning")
+def test_training_is_the_operator_that_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its backward, too: the slopes are opaque, the GEMMs PyTorch's."""
+    pytest.importorskip("triton.experimental.gluon")
+    monkeypatch.setattr(dispatch.specialised, "specialised", refuse)
+    monkeypatch.setattr(dispatch, "MANY_ROWS", 8)
+    monkeypatch.setattr(dispatch, "MANY_ROWS_HIDDEN", (8, 64))
+    monkeypatch.setattr(dispatch, "MANY_ROWS_WIDTH", (8, 64))
+    torch.manual_seed(0)
+    module = FusedGatedMLP(32, 64, activation="silu").half()
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    x = torch.randn(9, 32).half().requires_grad_()
+    wanted = (x, *module.parameters())
+    expected = torch.autograd.grad(module(x).sum(), wanted)
+    ours = torch.autograd.grad(compiled(x).sum(), wanted)
+    for mine, theirs in zip(ours, expected, strict=True):
+        close(mine, theirs)
+
+
+def arguments(device: str, gated: bool, grad: bool) -> tuple[torch.Tensor | None, ...]:
+    x, gate, up, down = (
+        torch.randn(s, device=device).mul(0.2).requires_grad_(grad)
+        for s in ((5, 24), (40, 24), (40, 24), (16, 40))
+    )
+    if gated:
+        return x, gate, up, down
+    return x, gate, None, down, gate[:, 0].detach().clone(), None
 
 
 def test_the_operators_keep_the_rules(kernelprof_device: str) -> None:
@@ -84,16 +132,12 @@ def test_the_operators_keep_the_rules(kernelprof_device: str) -> None:
     device = kernelprof_device
     pre = [torch.randn(5, 40, device=device) for _ in range(3)]
     for operator, given in (
-        (ops.gated, (*arguments(device, True, False), "silu")),
-        (ops.plain, (*arguments(device, False, False), "relu")),
+        (ops.mlp, (*arguments(device, True, False), None, None, "silu")),
+        (ops.mlp, (*arguments(device, False, False), "relu")),
         (ops.gated_training, (*arguments(device, True, True), "gelu_tanh")),
-        (ops.plain_training, (*arguments(device, False, True), "gelu_tanh")),
-        (ops.gated_slopes, (*pre, "silu", True)),
-        (ops.gated_slopes, (*pre[:2], None, "silu", True)),
-        (ops.plain_slopes, (*pre[:2], "gelu", True)),
-        (ops.plain_slopes, (*pre[:2], "relu", False)),
+        (ops.gated_slopes, (*pre, "silu")),
     ):
-        with dispatch.forced("fallback"):
+        with dispatch.forced("pytorch"):
             torch.library.opcheck(operator, given)
 
 

@@ -1,11 +1,11 @@
 """Which kernel a call gets: one table of rules, read from the top; the first that holds decides.
 
-`choose` is a pure function of a `Problem`, so every rule can be tested without a GPU. The
-thresholds are where the kernels were measured to be ahead of cuBLAS; between the measured sizes
-and outside them the fallback is the safe answer, since it is never slower than eager PyTorch.
+`choose` is a pure function of a `Problem`, so every rule can be tested without a GPU. A rule gives
+a call to a kernel where that was measured to be ahead of the simplest way by a tenth or more;
+between the measured sizes and outside them PyTorch does what it would do anyway.
 
-`run_plain` and `run_gated` then launch what was chosen. They are the whole way from Python to the
-kernel in eager mode, so the choice is looked up by its numbers instead of being made again.
+`run` then launches what was chosen. A launch that fails (no room for a cooperative one, no free
+workspace while a graph is captured) is done by PyTorch, with a warning.
 """
 
 from __future__ import annotations
@@ -18,27 +18,31 @@ from typing import Literal, NamedTuple, get_args
 
 import torch
 
-from . import fallback
+from .eager import ACTIVATE, eager
 from .problem import KERNEL_ACTIVATIONS, KERNEL_DTYPES, TRITON, Problem, capability_of
+from .weights import Weights
 
+REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
+"""What a launch raises that did not come about; nothing has been computed or changed then."""
+
+GLUON = False
 if TRITON:
-    from . import decode, many_rows, narrow
-    from .workspace import WorkspaceExhausted
+    from triton.runtime.errors import OutOfResources
 
-    try:  # Gluon is experimental: where a Triton has none, or another, plain Triton does the work
+    from . import narrow
+
+    REFUSALS = (RuntimeError, OutOfResources)
+    try:  # Gluon is experimental: where a Triton has none, or another, PyTorch does the work
         from . import resident, specialised, streaming
     except (ImportError, AttributeError):
-        GLUON = False
+        pass
     else:
         GLUON = True
 
-Kernel = Literal[
-    "narrow", "resident", "streaming", "decode", "specialised", "many_rows", "fallback"
-]
-MANY_ROWS: Kernel = "specialised" if TRITON and GLUON else "many_rows"
+Kernel = Literal["narrow", "resident", "streaming", "specialised", "pytorch"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
-ARCHITECTURES = frozenset({(9, 0)})
+ARCHITECTURES = ((9, 0),)
 """Compute capabilities that the kernels were written for and measured on: Hopper's."""
 
 ALIGNMENT = 8
@@ -51,17 +55,13 @@ NARROW_MIN_ROWS = 16_384
 RESIDENT_ABOVE = 64
 """Up to this width and hidden, plain Triton keeps the memory just as busy."""
 
-DECODE_MAX_ROWS = 16
+FEW_ROWS = 16
 """With more rows the tensor cores, not the weights' way from memory, begin to bound cuBLAS too."""
-DECODE_MIN_HIDDEN = 512
-DECODE_MAX_WEIGHTS = 14_000_000
-"""Numbers in all weights together: with more, cuBLAS is quicker than `decode` in plain Triton."""
+FEW_ROWS_MIN_HIDDEN = 512
 
-MANY_ROWS_MIN_ROWS = 4_096
-MANY_ROWS_MIN_HIDDEN = 1_024
-MANY_ROWS_MAX_HIDDEN = 4_096
-MANY_ROWS_MIN_WIDTH = 256
-MANY_ROWS_MAX_WIDTH = 1_024
+MANY_ROWS = 4_096
+MANY_ROWS_HIDDEN = (1_024, 4_096)
+MANY_ROWS_WIDTH = (256, 1_024)
 """The wider a GEMM, the nearer cuBLAS comes to the matrix rate, and the less a launch matters."""
 
 
@@ -87,7 +87,6 @@ def _is_narrow(p: Problem) -> bool:
         and p.rows >= NARROW_MIN_ROWS
         and max(p.width, p.out) <= NARROW_MAX_WIDTH
         and p.hidden <= NARROW_MAX_HIDDEN
-        and TRITON
         and narrow.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
     )
 
@@ -101,51 +100,48 @@ def _is_resident(p: Problem) -> bool:
     )
 
 
-def _is_decode(p: Problem) -> bool:
-    return p.rows <= DECODE_MAX_ROWS and p.hidden >= DECODE_MIN_HIDDEN and not p.keep
-
-
-def _is_streamed(p: Problem) -> bool:
-    return GLUON and p.gated and _is_decode(p)
-
-
-def _is_small_decode(p: Problem) -> bool:
-    weights = p.hidden * (p.width * (2 if p.gated else 1) + p.out)
-    return weights <= DECODE_MAX_WEIGHTS and _is_decode(p)
-
-
-def _is_many_rows(p: Problem) -> bool:
+def _has_few_rows(p: Problem) -> bool:
     return (
-        p.gated
-        and p.rows >= MANY_ROWS_MIN_ROWS
-        and MANY_ROWS_MIN_HIDDEN <= p.hidden <= MANY_ROWS_MAX_HIDDEN
-        and MANY_ROWS_MIN_WIDTH <= p.width <= MANY_ROWS_MAX_WIDTH
-        and MANY_ROWS_MIN_WIDTH <= p.out <= MANY_ROWS_MAX_WIDTH
+        GLUON and p.gated and not p.keep and p.rows <= FEW_ROWS and p.hidden >= FEW_ROWS_MIN_HIDDEN
+    )
+
+
+def _has_many_rows(p: Problem) -> bool:
+    return (
+        GLUON
+        and p.gated
+        and p.rows >= MANY_ROWS
+        and MANY_ROWS_HIDDEN[0] <= p.hidden <= MANY_ROWS_HIDDEN[1]
+        and MANY_ROWS_WIDTH[0] <= min(p.width, p.out)
+        and max(p.width, p.out) <= MANY_ROWS_WIDTH[1]
     )
 
 
 def _has_ragged_rows(p: Problem) -> bool:
-    return any(size % ALIGNMENT for size in (p.width, p.hidden, p.out))
+    return p.width % ALIGNMENT != 0 or p.hidden % ALIGNMENT != 0 or p.out % ALIGNMENT != 0
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("fallback", "nothing to compute", lambda p: 0 in (p.rows, p.width, p.hidden, p.out)),
-    Rule("fallback", "no GPU that Triton compiles for", lambda p: p.capability is None),
-    Rule("fallback", "an unknown architecture", lambda p: p.capability not in ARCHITECTURES),
-    Rule("fallback", "no kernel for this dtype", lambda p: p.dtype not in KERNEL_DTYPES),
     Rule(
-        "fallback",
-        "no kernel for this activation",
-        lambda p: p.activation not in KERNEL_ACTIVATIONS,
+        "pytorch",
+        "nothing to compute",
+        lambda p: p.rows == 0 or p.width == 0 or p.hidden == 0 or p.out == 0,
     ),
-    Rule("fallback", "strided or unaligned tensors", lambda p: not p.aligned),
+    Rule("pytorch", "no GPU that Triton compiles for", lambda p: p.capability is None),
+    Rule("pytorch", "an unknown architecture", lambda p: p.capability not in ARCHITECTURES),
+    Rule("pytorch", "no kernel for this dtype", lambda p: p.dtype not in KERNEL_DTYPES),
+    Rule(
+        "pytorch", "no kernel for this activation", lambda p: p.activation not in KERNEL_ACTIVATIONS
+    ),
+    Rule("pytorch", "strided or unaligned tensors", lambda p: not p.aligned),
     Rule("resident", "narrow layers and many rows: memory and tensor cores busy", _is_resident),
     Rule("narrow", "narrow layers and many rows: weights stay on the SM", _is_narrow),
-    Rule("fallback", "rows that are no multiple of 16 bytes", _has_ragged_rows),
-    Rule("streaming", "few rows: bound by reading the weights once", _is_streamed),
-    Rule("decode", "few rows and small weights, not gated or without Gluon", _is_small_decode),
-    Rule(MANY_ROWS, "many rows and a hidden layer that costs its way to memory", _is_many_rows),
-    Rule("fallback", "cuBLAS is at least as quick", lambda p: True),
+    Rule("pytorch", "rows that are no multiple of 16 bytes", _has_ragged_rows),
+    Rule("streaming", "few rows: bound by reading the weights once", _has_few_rows),
+    Rule(
+        "specialised", "many rows and a hidden layer that costs its way to memory", _has_many_rows
+    ),
+    Rule("pytorch", "no kernel was measured a tenth ahead here", lambda p: True),
 )
 
 
@@ -155,6 +151,11 @@ def choose(problem: Problem) -> Choice:
         if rule.holds(problem):
             return Choice(rule.kernel, rule.reason)
     raise AssertionError("the last rule always holds")
+
+
+@functools.lru_cache(maxsize=4096)
+def _chosen(problem: Problem) -> Kernel:
+    return choose(problem).kernel
 
 
 _forced: Kernel | None = None
@@ -170,7 +171,7 @@ def forced(kernel: Kernel) -> Iterator[None]:
     """Inside, every call gets ``kernel``, on any device and with any dtype: for tests.
 
     It holds for the whole process. A kernel that cannot do what is asked of it raises. Where a
-    backward will follow, kernels that keep no pre-activations are replaced by the fallback.
+    backward will follow, kernels that keep no pre-activations give way to PyTorch.
     """
     global _forced
     if kernel not in KERNELS:
@@ -183,99 +184,92 @@ def forced(kernel: Kernel) -> Iterator[None]:
         _forced = before
 
 
-@functools.lru_cache(maxsize=4096)
-def _kernel_for(
-    rows: int,
-    width: int,
-    hidden: int,
-    out: int,
-    gated: bool,
-    bias: bool,
-    activation: str,
-    dtype: torch.dtype,
-    device: int,
-    aligned: bool,
-    keep: bool,
-) -> Kernel:
-    capability = capability_of(device)
-    return choose(
-        Problem(rows, width, hidden, out, gated, bias, activation, dtype, capability, aligned, keep)
-    ).kernel
+def kernel_for(x: torch.Tensor, weights: Weights, activation: str, keep: bool = False) -> Kernel:
+    """What x, (rows, width), and the weights get; ``keep``: a backward will follow.
 
-
-def run_gated(
-    x: torch.Tensor,
-    gate: torch.Tensor,
-    up: torch.Tensor,
-    down: torch.Tensor,
-    activation: str,
-    keep: tuple[torch.Tensor, torch.Tensor] | None = None,
-) -> torch.Tensor:
-    """Choose and launch: x (rows, width), contiguous, to (rows, out). No checks, no autograd.
-
-    ``keep`` takes the pre-activations of gate and up, (rows, hidden) each, for the backward.
+    While torch.compile traces there are no addresses to look at: the operator looks again.
     """
-    kernel = _forced if x.shape[0] else "fallback"
-    if kernel is None:
-        rows, width = x.shape
-        out, hidden = down.shape
-        aligned = (
-            gate.is_contiguous()
-            and up.is_contiguous()
-            and down.is_contiguous()
-            and not (x.data_ptr() | gate.data_ptr() | up.data_ptr() | down.data_ptr()) & 15
-        )
-        kernel = _kernel_for(
-            rows, width, hidden, out, True, False, activation, x.dtype, x.get_device(), aligned,
-            keep is not None,
-        )  # fmt: skip
-    elif kernel != "fallback":
-        _require_contiguous(gate, up, down)
-    if kernel in ("narrow", "resident"):
-        raise ValueError(f"the {kernel} kernel does no gated MLPs")
-    if x.is_cuda and x.get_device() != torch.cuda.current_device():
-        with torch.cuda.device(x.device):  # Triton launches on the current device
-            return _launch_gated(kernel, x, gate, up, down, activation, keep)
-    return _launch_gated(kernel, x, gate, up, down, activation, keep)
+    if _forced is not None:
+        return _forced if _forced == "specialised" or not keep else "pytorch"
+    rows, width = x.shape
+    out, hidden = weights.down.shape
+    problem = Problem(
+        rows, width, hidden, out, weights.up is not None, activation, x.dtype,
+        capability_of(x.get_device()), _are_aligned(x, weights), keep,
+    )  # fmt: skip
+    return choose(problem).kernel if torch.compiler.is_compiling() else _chosen(problem)
 
 
-def run_plain(
-    x: torch.Tensor,
-    w1: torch.Tensor,
-    b1: torch.Tensor | None,
-    w2: torch.Tensor,
-    b2: torch.Tensor | None,
-    activation: str,
-    keep: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Choose and launch: x (rows, width), contiguous, to (rows, out). No checks, no autograd.
-
-    ``keep`` takes the pre-activation, (rows, hidden), for the backward.
-    """
-    kernel = _forced if x.shape[0] else "fallback"
-    if kernel is None:
-        rows, width = x.shape
-        out, hidden = w2.shape
-        aligned = (
-            w1.is_contiguous()
-            and w2.is_contiguous()
-            and (b1 is None or b1.is_contiguous())
-            and (b2 is None or b2.is_contiguous())
-            and not (x.data_ptr() | w1.data_ptr() | w2.data_ptr()) & 15
-        )
-        kernel = _kernel_for(
-            rows, width, hidden, out, False, b1 is not None, activation, x.dtype, x.get_device(),
-            aligned, keep is not None,
-        )  # fmt: skip
-    elif kernel != "fallback":
-        _require_contiguous(w1, b1, w2, b2)
-    if x.is_cuda and x.get_device() != torch.cuda.current_device():
-        with torch.cuda.device(x.device):
-            return _launch_plain(kernel, x, w1, b1, w2, b2, activation, keep)
-    return _launch_plain(kernel, x, w1, b1, w2, b2, activation, keep)
+def run(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+    """Launch what was chosen: x (rows, width), contiguous, to (rows, out). No autograd."""
+    if kernel != "pytorch":
+        try:
+            if x.is_cuda and x.get_device() != torch.cuda.current_device():
+                with torch.cuda.device(x.device):  # Triton launches on the current device
+                    return _launch(kernel, x, weights, activation)
+            return _launch(kernel, x, weights, activation)
+        except REFUSALS as error:
+            _go_on_without(error)
+    return eager(x, weights, activation)
 
 
-def _require_contiguous(*weights: torch.Tensor | None) -> None:
+def run_and_keep(
+    x: torch.Tensor, weights: Weights, activation: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The result and both pre-activations, ``x Wg^T`` and ``x Wu^T``, (rows, hidden) each."""
+    assert weights.up is not None
+    gate_pre = x.new_empty(x.shape[0], weights.first.shape[0])
+    up_pre = torch.empty_like(gate_pre)
+    if kernel_for(x, weights, activation, keep=True) == "specialised":
+        try:
+            with torch.cuda.device_of(x):
+                y = specialised.specialised(x, weights, activation, keep=(gate_pre, up_pre))
+                return y, gate_pre, up_pre
+        except REFUSALS as error:
+            _go_on_without(error)
+    torch.mm(x, weights.first.t(), out=gate_pre)
+    torch.mm(x, weights.up.t(), out=up_pre)
+    return (ACTIVATE[activation](gate_pre) * up_pre) @ weights.down.t(), gate_pre, up_pre
+
+
+def _launch(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+    if _forced is not None:
+        _require_contiguous(weights)
+    if kernel == "narrow":
+        return narrow.narrow(x, weights, activation)
+    if kernel == "resident":
+        return resident.resident(x, weights, activation)
+    if kernel == "specialised":
+        return specialised.specialised(x, weights, activation)
+    if weights.up is None:
+        raise ValueError(f"the {kernel} kernel does gated MLPs only")
+    return streaming.gated(x, weights.first, weights.up, weights.down, activation)
+
+
+def _go_on_without(error: Exception) -> None:
+    """A launch that failed has changed nothing: say so, and let PyTorch do it."""
+    if isinstance(error, torch.OutOfMemoryError):
+        raise error
+    words = f"fused_mlp goes to PyTorch, since a launch failed: {error}"
+    warnings.warn(words, RuntimeWarning, stacklevel=4)
+
+
+def _are_aligned(x: torch.Tensor, weights: Weights) -> bool:
+    """Do the kernels read these? A strided x is copied, so that its address does not matter."""
+    for weight in weights:
+        if weight is not None and not weight.is_contiguous():
+            return False
+    if torch.compiler.is_compiling():
+        return True
+    addresses = weights.first.data_ptr() | weights.down.data_ptr()
+    if weights.up is not None:
+        addresses |= weights.up.data_ptr()
+    if x.is_contiguous():
+        addresses |= x.data_ptr()
+    return addresses & 15 == 0
+
+
+def _require_contiguous(weights: Weights) -> None:
     """What `forced` skips: the kernels take a pointer and sizes, and know nothing of strides."""
     for weight in weights:
         if weight is not None and not weight.is_contiguous():
@@ -283,59 +277,3 @@ def _require_contiguous(*weights: torch.Tensor | None) -> None:
                 f"a forced kernel expects contiguous weights, got strides {weight.stride()} for "
                 f"shape {tuple(weight.shape)}"
             )
-
-
-def _launch_gated(
-    kernel: Kernel,
-    x: torch.Tensor,
-    gate: torch.Tensor,
-    up: torch.Tensor,
-    down: torch.Tensor,
-    activation: str,
-    keep: tuple[torch.Tensor, torch.Tensor] | None,
-) -> torch.Tensor:
-    if kernel != "fallback":
-        try:
-            if kernel == "streaming" and keep is None:
-                return streaming.gated(x, gate, up, down, activation)
-            if kernel == "specialised":
-                return specialised.gated(x, gate, up, down, activation, keep=keep)
-            if kernel == "many_rows":
-                return many_rows.gated(x, gate, up, down, activation, keep=keep)
-            if kernel == "decode" and keep is None:
-                return decode.gated(x, gate, up, down, activation)
-        except WorkspaceExhausted as error:
-            _warn_of_the_fallback(error)
-    return fallback.gated(x, gate, up, down, activation, keep)
-
-
-def _launch_plain(
-    kernel: Kernel,
-    x: torch.Tensor,
-    w1: torch.Tensor,
-    b1: torch.Tensor | None,
-    w2: torch.Tensor,
-    b2: torch.Tensor | None,
-    activation: str,
-    keep: torch.Tensor | None,
-) -> torch.Tensor:
-    if kernel in ("specialised", "streaming"):
-        raise ValueError(f"the {kernel} kernel does gated MLPs only")
-    if kernel != "fallback":
-        try:
-            if kernel == "many_rows":
-                return many_rows.plain(x, w1, b1, w2, b2, activation, keep=keep)
-            if keep is None and kernel == "resident":
-                return resident.plain(x, w1, b1, w2, b2, activation)
-            if keep is None and kernel == "narrow":
-                return narrow.plain(x, w1, b1, w2, b2, activation)
-            if keep is None:
-                return decode.plain(x, w1, b1, w2, b2, activation)
-        except WorkspaceExhausted as error:
-            _warn_of_the_fallback(error)
-    return fallback.plain(x, w1, b1, w2, b2, activation, keep)
-
-
-def _warn_of_the_fallback(error: Exception) -> None:
-    """Capturing more graphs than there are slots is slower, not wrong: say so, and go on."""
-    warnings.warn(f"fused_mlp falls back to cuBLAS: {error}", RuntimeWarning, stacklevel=4)

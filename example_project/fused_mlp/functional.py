@@ -1,21 +1,23 @@
 """The calls: `mlp` and `gated_mlp`, from any tensors of the right shapes to the right path.
 
-Three paths lead on from here:
+Four paths lead on from here:
 
-- plain differentiable PyTorch, where no kernel of ours can run (`fallback`);
-- the opaque operators (`ops`), when torch.compile traces or a gradient will be asked for;
-- straight to the kernel (`dispatch`), in eager inference. A custom operator costs some ten
-  microseconds a call, as much as a small decode step takes on the GPU.
+- PyTorch, where no kernel is ahead or can run (`eager`);
+- the opaque operators (`ops`), when torch.compile traces;
+- an autograd function (`backward`), where a gradient will be asked for;
+- straight to the kernel (`dispatch`), in eager inference.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
-from . import dispatch, fallback, ops
-from .checks import check_gated, check_plain
-from .problem import triton_runs
+from . import backward, dispatch, ops
+from .checks import check, check_activation, check_tensor
+from .eager import eager
+from .weights import Weights
 
 
 def mlp(
@@ -35,31 +37,7 @@ def mlp(
     Raises TypeError for an argument of the wrong type or dtype, ValueError for a wrong shape,
     device or name.
     """
-    if isinstance(x, torch.Tensor) and _under_autocast(x):
-        x, w1, b1, w2, b2 = _as_autocast_does(x, w1, b1, w2, b2)
-    check_plain(x, w1, b1, w2, b2, activation)
-    if not (
-        _kernels_take(x)
-        and _is_plain(w1)
-        and _is_plain(w2)
-        and (b1 is None or _is_plain(b1))
-        and (b2 is None or _is_plain(b2))
-    ):
-        return fallback.eager_plain(x, w1, b1, w2, b2, activation)
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    if torch.is_grad_enabled() and (
-        x.requires_grad
-        or w1.requires_grad
-        or w2.requires_grad
-        or (b1 is not None and b1.requires_grad)
-        or (b2 is not None and b2.requires_grad)
-    ):
-        y, _ = ops.plain_training(rows.contiguous(), w1, b1, w2, b2, activation)
-    elif torch.compiler.is_compiling():
-        y = ops.plain(rows.contiguous(), w1, b1, w2, b2, activation)
-    else:
-        y = dispatch.run_plain(rows.contiguous(), w1, b1, w2, b2, activation)
-    return y if x.dim() == 2 else y.view(*x.shape[:-1], w2.shape[0])
+    return _mlp(x, Weights(w1, None, w2, b1, b2), activation)
 
 
 def gated_mlp(
@@ -74,52 +52,78 @@ def gated_mlp(
     Shapes: x (..., width), gate and up (hidden, width), down (out, hidden); the result is
     (..., out). Dtypes, activations and errors are those of `mlp`.
     """
+    check_tensor("up", up)
+    return _mlp(x, Weights(gate, up, down), activation)
+
+
+def _mlp(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     if isinstance(x, torch.Tensor) and _under_autocast(x):
-        x, gate, up, down = _as_autocast_does(x, gate, up, down)
-    check_gated(x, gate, up, down, activation)
-    if not (_kernels_take(x) and _is_plain(gate) and _is_plain(up) and _is_plain(down)):
-        return fallback.eager_gated(x, gate, up, down, activation)
+        dtype = torch.get_autocast_dtype(x.device.type)
+        if not all(weight is None or _has_dtype(weight, dtype) for weight in weights):
+            # PyTorch's autocast casts a weight once for as long as it is on, where it may. Casting
+            # here would be once for each call.
+            check_activation(activation)
+            return eager(x, weights, activation)
+        x = x.to(dtype)
+    check(x, weights, activation)
+    if not _kernels_take(x, weights):
+        return eager(x, weights, activation)
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    if torch.is_grad_enabled() and (
-        x.requires_grad or gate.requires_grad or up.requires_grad or down.requires_grad
-    ):
-        y, _, _ = ops.gated_training(rows.contiguous(), gate, up, down, activation)
-    elif torch.compiler.is_compiling():
-        y = ops.gated(rows.contiguous(), gate, up, down, activation)
+    keep = torch.is_grad_enabled() and _requires_grad(x, weights)
+    kernel = dispatch.kernel_for(rows, weights, activation, keep)
+    if kernel == "pytorch":
+        return eager(x, weights, activation)
+    rows = rows.contiguous()
+    if torch.compiler.is_compiling():
+        y = (
+            ops.gated_training(rows, *weights[:3], activation)[0]
+            if keep
+            else ops.mlp(rows, *weights, activation)
+        )
+    elif keep:
+        y = backward.GatedMLP.apply(rows, *weights[:3], activation)
     else:
-        y = dispatch.run_gated(rows.contiguous(), gate, up, down, activation)
-    return y if x.dim() == 2 else y.view(*x.shape[:-1], down.shape[0])
+        y = dispatch.run(kernel, rows, weights, activation)
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[-1])
 
 
-def _kernels_take(x: torch.Tensor) -> bool:
-    """Is x an ordinary tensor, not empty in width, where Triton runs or a test forces a kernel?"""
+def _kernels_take(x: torch.Tensor, weights: Weights) -> bool:
+    """Can kernels read these, and will nobody miss what autograd would have done?
+
+    Not subclasses of tensors: a quantised or distributed one has its own ``linear`` and maybe no
+    data. Not under forward-mode AD or the transforms of ``torch.func``: their tensors carry
+    tangents or a batch, which a kernel would drop without a word. PyTorch does all of that right.
+    """
     return (
-        _is_plain(x)
+        (_is_on_a_gpu(x) or dispatch.forced_kernel() is not None)
+        and all(w is None or type(w) in _PLAIN for w in (x, *weights))
         and x.shape[-1] > 0
-        and (triton_runs(x) or dispatch.forced_kernel() is not None)
+        and (torch.compiler.is_compiling() or not _is_transformed())
     )
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """No subclass: a quantised or distributed tensor has its own ``linear`` and maybe no data."""
-    return type(tensor) is torch.Tensor or type(tensor) is nn.Parameter
+def _is_on_a_gpu(x: torch.Tensor) -> bool:
+    return x.is_cuda
+
+
+_PLAIN = (torch.Tensor, nn.Parameter)
+
+
+def _is_transformed() -> bool:
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
+
+
+def _requires_grad(x: torch.Tensor, weights: Weights) -> bool:
+    return x.requires_grad or any(w is not None and w.requires_grad for w in weights)
 
 
 def _under_autocast(x: torch.Tensor) -> bool:
-    if x.is_cuda:
-        return torch.is_autocast_enabled("cuda")
-    kind = x.device.type  # of some, "meta" for one, there is no autocast to ask about
+    kind = x.device.type
+    if kind in ("cuda", "cpu"):
+        return torch.is_autocast_enabled(kind)
+    # Of some, "meta" for one, there is no autocast to ask about.
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
 
-def _as_autocast_does(*tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-    """Floating-point tensors in autocast's dtype, as it hands them to ``linear``; no float64."""
-    first = tensors[0]
-    assert first is not None
-    dtype = torch.get_autocast_dtype(first.device.type)
-    return tuple(
-        t.to(dtype)
-        if isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype is not torch.float64
-        else t
-        for t in tensors
-    )
+def _has_dtype(tensor: object, dtype: torch.dtype) -> bool:
+    return isinstance(tensor, torch.Tensor) and tensor.dtype is dtype

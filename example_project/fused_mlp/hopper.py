@@ -15,6 +15,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from .problem import sms as sms
+
 # ruff: noqa: N803  (compile-time constants are written in capitals, as Triton's users do)
 
 ALIGNMENT = 8
@@ -57,9 +59,3 @@ def _layout(height: int, depth: int, dtype: torch.dtype) -> gl.NVMMASharedLayout
     """Tiles swizzled as ``wgmma`` reads them."""
     number = gl.bfloat16 if dtype is torch.bfloat16 else gl.float16
     return gl.NVMMASharedLayout.get_default_for([height, depth], number)
-
-
-@functools.cache
-def sms(index: int) -> int:
-    """Streaming multiprocessors of a GPU."""
-    return torch.cuda.get_device_properties(index).multi_processor_count

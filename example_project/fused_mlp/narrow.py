@@ -20,6 +20,8 @@ import triton.language as tl
 
 from .activations import activate
 from .launch import INTERPRET, Launcher
+from .problem import sms
+from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
@@ -27,6 +29,8 @@ INTERPRETED_PROGRAMS = 2
 
 MAX_WIDTH = 128
 MAX_HIDDEN = 1024
+MAX_ROWS = 2**30
+"""Beyond, the number of a row would not fit 32 bits. Where a row lies is counted in 64."""
 SMALLEST = 16
 """The least size that the tensor cores multiply: smaller widths are padded with zeros."""
 
@@ -77,6 +81,23 @@ def load_bias(bias, first, COUNT: tl.constexpr, PADDED: tl.constexpr):
 
 
 @triton.jit
+def activate_inside(
+    a, first, HIDDEN: tl.constexpr, BLOCK_HIDDEN: tl.constexpr, ACTIVATION: tl.constexpr,
+    INTERPRET: tl.constexpr, PRECISE: tl.constexpr,
+):  # fmt: skip
+    """The activation, and 0 in the columns beyond HIDDEN that fill up the tile.
+
+    Those are x times zeros, which is no zero where x is infinite: inf times 0 is NaN, and would
+    spread over the whole row of y.
+    """
+    h = activate(a, ACTIVATION, INTERPRET, PRECISE)
+    if HIDDEN % BLOCK_HIDDEN != 0:
+        column = first + tl.arange(0, BLOCK_HIDDEN)[None, :]
+        h = tl.where(column < HIDDEN, h, 0.0)
+    return h
+
+
+@triton.jit
 def narrow_kernel(
     x,
     w1,
@@ -111,7 +132,8 @@ def narrow_kernel(
             row = (tile * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)).to(tl.int64)[:, None]
             inside = row < rows
             block = tl.load(x + row * WIDTH + from_x, mask=inside & (from_x < WIDTH), other=0.0)
-            h = activate(tl.dot(block, first.T) + h_bias, ACTIVATION, INTERPRET, PRECISE)
+            h = tl.dot(block, first.T) + h_bias
+            h = activate_inside(h, 0, HIDDEN, BLOCK_HIDDEN, ACTIVATION, INTERPRET, PRECISE)
             result = tl.dot(h.to(dtype), second.T) + y_bias
             tl.store(y + row * OUT + to_y, result.to(dtype), mask=inside & (to_y < OUT))
     else:
@@ -124,7 +146,7 @@ def narrow_kernel(
                 first = load_weight(w1, start, HIDDEN, WIDTH, BLOCK_HIDDEN, PADDED_WIDTH)
                 second = load_columns(w2, start, OUT, HIDDEN, PADDED_OUT, BLOCK_HIDDEN)
                 h = tl.dot(block, first.T) + load_bias(b1, start, HIDDEN, BLOCK_HIDDEN)
-                h = activate(h, ACTIVATION, INTERPRET, PRECISE)
+                h = activate_inside(h, start, HIDDEN, BLOCK_HIDDEN, ACTIVATION, INTERPRET, PRECISE)
                 acc = tl.dot(h.to(dtype), second.T, acc)
             tl.store(y + row * OUT + to_y, acc.to(dtype), mask=inside & (to_y < OUT))
 
@@ -134,36 +156,31 @@ def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -
     dtypes = (torch.float16, torch.float32) if INTERPRET else (torch.float16, torch.bfloat16)
     return (
         dtype in dtypes
-        and rows > 0
+        and 0 < rows <= MAX_ROWS
         and 0 < width <= MAX_WIDTH
         and 0 < out <= MAX_WIDTH
         and 0 < hidden <= MAX_HIDDEN
     )
 
 
-def plain(
-    x: torch.Tensor,
-    w1: torch.Tensor,
-    b1: torch.Tensor | None,
-    w2: torch.Tensor,
-    b2: torch.Tensor | None,
-    activation: str,
-    config: Config | None = None,
+def narrow(
+    x: torch.Tensor, weights: Weights, activation: str, config: Config | None = None
 ) -> torch.Tensor:
-    """``act(x W1^T + b1) W2^T + b2`` in one launch; either bias may be None.
+    """A plain MLP in one launch.
 
-    Shapes: x (rows, width), w1 (hidden, width), b1 (hidden), w2 (out, hidden), b2 (out),
-    y (rows, out); one dtype, everything contiguous.
+    Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype,
+    everything contiguous.
 
     Raises ValueError for what `supports` refuses.
     """
+    w1, _, w2, b1, b2 = weights
     rows, width = x.shape
     out, hidden = w2.shape
-    if not supports(rows, width, hidden, out, x.dtype):
+    if weights.gated or not supports(rows, width, hidden, out, x.dtype):
         raise ValueError(
-            f"expected rows, a width and out of 1 to {MAX_WIDTH}, hidden of 1 to {MAX_HIDDEN} and "
-            f"bfloat16 or float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, "
-            f"{x.dtype}"
+            f"expected a plain MLP, up to {MAX_ROWS} rows, a width and out of 1 to {MAX_WIDTH}, "
+            f"hidden of 1 to {MAX_HIDDEN} and bfloat16 or float16; got {rows} rows, width {width}, "
+            f"hidden {hidden}, out {out}, {x.dtype}, {'gated' if weights.gated else 'plain'}"
         )
     config = config or config_for(width, hidden, out)
     y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
@@ -210,12 +227,7 @@ def config_for(width: int, hidden: int, out: int) -> Config:
     return Config(128, 64, 4, 2, 2)
 
 
-@functools.cache
-def _sms(index: int) -> int:
-    return torch.cuda.get_device_properties(index).multi_processor_count
-
-
 def _programs(device: torch.device, config: Config) -> int:
     if device.type != "cuda":
         return INTERPRETED_PROGRAMS
-    return _sms(device.index) * config.residents
+    return sms(device.index) * config.residents

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 TRITON = importlib.util.find_spec("triton") is not None
-"""Is Triton there? Without it every call goes to plain PyTorch."""
+"""Is Triton there? Without it every call goes to PyTorch."""
 
 KERNEL_DTYPES = frozenset({torch.bfloat16, torch.float16})
 KERNEL_ACTIVATIONS = frozenset({"relu", "gelu_tanh", "silu"})
 ACTIVATIONS = KERNEL_ACTIVATIONS | {"gelu"}
 """All names of activations; ``"gelu"``, the exact one with ``erf``, has no one-launch kernel."""
 
-TRITON_CAPABILITY = (8, 0)
-"""The oldest architecture with bf16 in hardware; below it PyTorch does everything."""
 
-
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """One call of an MLP, as far as it bears on which kernel is quickest.
 
     ``rows`` counts all leading dimensions of x together. ``capability`` is the CUDA compute
@@ -36,7 +32,6 @@ class Problem:
     hidden: int
     out: int
     gated: bool
-    bias: bool
     activation: str
     dtype: torch.dtype
     capability: tuple[int, int] | None
@@ -56,9 +51,7 @@ def capability_of(device: int) -> tuple[int, int] | None:
     return torch.cuda.get_device_capability(device)
 
 
-def triton_runs(x: torch.Tensor) -> bool:
-    """Can any Triton kernel at all work on ``x``: GPU, architecture and dtype?"""
-    if not x.is_cuda or x.dtype not in KERNEL_DTYPES:
-        return False
-    capability = capability_of(x.get_device())
-    return capability is not None and capability >= TRITON_CAPABILITY
+@functools.cache
+def sms(device: int) -> int:
+    """Streaming multiprocessors of CUDA device number ``device``; of a slice of a GPU, its own."""
+    return torch.cuda.get_device_properties(device).multi_processor_count

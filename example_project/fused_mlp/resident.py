@@ -29,6 +29,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from .activations import activate
 from .hopper import ALIGNMENT, claim, descriptor, sms
 from .launch import Launcher
+from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
@@ -91,9 +92,9 @@ def produce(
 
 @gluon.jit
 def consume(
-    y, ring, first, second, h_bias, y_bias, full, empty, weights_full, blocks,
-    GROUP: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr, WIDTH: gl.constexpr,
-    HIDDEN: gl.constexpr, STAGES: gl.constexpr,
+    y, ring, first, second, h_bias, y_bias, full, empty, weights_full, blocks, hidden,
+    GROUP: gl.constexpr, RAGGED: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr,
+    WIDTH: gl.constexpr, HIDDEN: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """A group of consumers: every second block of this program."""
     dtype: gl.constexpr = ring.dtype
@@ -113,7 +114,10 @@ def consume(
         mbarrier.arrive(empty.index((step + STAGES - 2) % STAGES), count=1, pred=step > GROUP)
         acc = warpgroup_mma_wait(0, deps=(acc,))
         acc += h_bias.load(gl.SliceLayout(0, of_h))[None, :]
-        h = activate(acc, ACTIVATION, False, PRECISE).to(dtype)
+        h = activate(acc, ACTIVATION, False, PRECISE)
+        if RAGGED:  # as in `narrow`: beyond hidden stand x times zeros, NaN where x is infinite
+            h = gl.where(gl.arange(0, HIDDEN, gl.SliceLayout(0, of_h))[None, :] < hidden, h, 0.0)
+        h = h.to(dtype)
         result = gl.zeros([ROWS, WIDTH], gl.float32, of_y)
         h = gl.convert_layout(h, gl.DotOperandLayout(0, of_y, 2))
         result = warpgroup_mma(h, second.permute((1, 0)), result, use_acc=False)
@@ -128,8 +132,9 @@ def consume(
 @gluon.jit
 def resident_kernel(
     x, w1, b1, w2, b2, y, rows, hidden, out,
-    ACTIVATION: gl.constexpr, ROWS: gl.constexpr, WIDTH: gl.constexpr, HIDDEN: gl.constexpr,
-    STAGES: gl.constexpr, CONSUMER_REGISTERS: gl.constexpr, PRODUCER_REGISTERS: gl.constexpr,
+    RAGGED: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr, WIDTH: gl.constexpr,
+    HIDDEN: gl.constexpr, STAGES: gl.constexpr, CONSUMER_REGISTERS: gl.constexpr,
+    PRODUCER_REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Set up the ring and the biases, and split the warps."""
     blocks = gl.cdiv(rows, ROWS)
@@ -149,11 +154,11 @@ def resident_kernel(
         [
             (consume, (
                 y, ring, first, second, h_bias, y_bias, full, empty, weights_full, blocks,
-                0, ACTIVATION, ROWS, WIDTH, HIDDEN, STAGES,
+                hidden, 0, RAGGED, ACTIVATION, ROWS, WIDTH, HIDDEN, STAGES,
             )),
             (consume, (
                 y, ring, first, second, h_bias, y_bias, full, empty, weights_full, blocks,
-                1, ACTIVATION, ROWS, WIDTH, HIDDEN, STAGES,
+                hidden, 1, RAGGED, ACTIVATION, ROWS, WIDTH, HIDDEN, STAGES,
             )),
             (produce, (
                 x, w1, w2, ring, first, second, full, empty, weights_full, blocks,
@@ -174,29 +179,24 @@ def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -
     )
 
 
-def plain(
-    x: torch.Tensor,
-    w1: torch.Tensor,
-    b1: torch.Tensor | None,
-    w2: torch.Tensor,
-    b2: torch.Tensor | None,
-    activation: str,
-    config: Config = DEFAULT,
+def resident(
+    x: torch.Tensor, weights: Weights, activation: str, config: Config = DEFAULT
 ) -> torch.Tensor:
-    """``act(x W1^T + b1) W2^T + b2`` in one launch, on compute capability 9.0.
+    """A plain MLP in one launch, on compute capability 9.0.
 
-    Shapes: x (rows, width), w1 (hidden, width), b1 (hidden) or None, w2 (out, hidden), b2 (out) or
-    None, y (rows, out); one dtype, everything contiguous and aligned to 16 bytes.
+    Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype,
+    everything contiguous and aligned to 16 bytes.
 
     Raises ValueError for what `supports` refuses.
     """
+    w1, _, w2, b1, b2 = weights
     rows, width = x.shape
     out, hidden = w2.shape
-    if not supports(rows, width, hidden, out, x.dtype):
+    if weights.gated or not supports(rows, width, hidden, out, x.dtype):
         raise ValueError(
-            f"expected rows, and widths and hidden of 8 to {WIDEST}, multiples of {ALIGNMENT}, and "
-            f"bfloat16 or float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, "
-            f"{x.dtype}"
+            f"expected a plain MLP, widths and hidden of 8 to {WIDEST}, multiples of {ALIGNMENT}, "
+            f"and bfloat16 or float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, "
+            f"{x.dtype}, {'gated' if weights.gated else 'plain'}"
         )
     deep, wide = _padded(hidden), _padded(max(width, out))
     block_rows = config.rows or (64 if wide == WIDEST else 128)
@@ -220,7 +220,7 @@ def plain(
             *(descriptor(y, rows, out, block_rows, wide), rows, hidden, out),
         ),
         (
-            *(activation, block_rows, wide, deep, stages),
+            *(hidden != deep, activation, block_rows, wide, deep, stages),
             *(config.consumer_registers, config.producer_registers),
         ),
         {"num_warps": 4},

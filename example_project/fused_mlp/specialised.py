@@ -1,10 +1,12 @@
 """Many rows, gated, on Hopper: one launch in which each warp has one job, written in Gluon.
 
-`many_rows` is the same algorithm in plain Triton, and easier to read first: tiles of
-``h = act(x Wg^T) * (x Wu^T)``, then tiles of ``y = h Wd^T``, drawn as tickets, a counter for each
-row block saying when its h is complete (see `sync`). Its weak spot is between tiles: all warps
-load, multiply, activate and store together, so the tensor cores wait at each end of a tile.
-Here, of the nine warps of a program,
+As many programs as the GPU has SMs draw tickets: first for tiles of ``h = act(x Wg^T) * (x Wu^T)``,
+then for tiles of ``y = h Wd^T``. A counter for each row block says when its h is complete (see
+`sync`), and the first row blocks are complete long before the last tile of h is begun, so hardly
+anybody waits. h goes through L2, and no launch lies between.
+
+In plain Triton all warps load, multiply, activate and store together, so that the tensor cores wait
+at each end of a tile. Here, of the nine warps of a program,
 
 * one **producer** draws tickets, waits for h where it must, and loads operands by TMA into a ring
   of ``STAGES`` buffers, running ahead into the next tile while the last is being finished;
@@ -41,6 +43,7 @@ from .activations import activate
 from .hopper import ALIGNMENT, claim, descriptor, sms
 from .launch import Launcher
 from .sync import COUNTERS, LEFT
+from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
@@ -321,43 +324,40 @@ def specialised_kernel(
     )  # fmt: skip
 
 
-def supports(
-    rows: int, width: int, hidden: int, out: int, dtype: torch.dtype, *tensors: torch.Tensor
-) -> bool:
-    """Can the kernel do this? 16-bit floats; 16-byte rows and addresses, as TMA wants them."""
+def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
+    """Can the kernel do this? 16-bit floats, and rows of whole 16-byte pieces, as TMA wants."""
     return (
         dtype in (torch.float16, torch.bfloat16)
         and min(rows, width, hidden, out) > 0
         and max(rows, width, hidden, out) < 2**30
         and width % ALIGNMENT == 0
         and hidden % ALIGNMENT == 0
-        and all(t.is_contiguous() and t.data_ptr() % 16 == 0 for t in tensors)
     )
 
 
-def gated(
+def specialised(
     x: torch.Tensor,
-    gate: torch.Tensor,
-    up: torch.Tensor,
-    down: torch.Tensor,
+    weights: Weights,
     activation: str,
     keep: tuple[torch.Tensor, torch.Tensor] | None = None,
     config: Config = DEFAULT,
 ) -> torch.Tensor:
-    """``(act(x Wg^T) * (x Wu^T)) Wd^T`` in one launch, on compute capability 9.0.
+    """A gated MLP in one launch, on compute capability 9.0.
 
-    Shapes: x (rows, width), gate and up (hidden, width), down (out, hidden), y (rows, out); one
-    dtype for all. ``keep``: two (rows, hidden) tensors that receive ``x Wg^T`` and ``x Wu^T``.
+    Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype, everything
+    contiguous and aligned to 16 bytes. ``keep``: two (rows, hidden) tensors that receive
+    ``x Wg^T`` and ``x Wu^T``.
 
     Raises ValueError for what `supports` refuses, WorkspaceExhausted while capturing a graph.
     """
+    gate, up, down, *_ = weights
     rows, width = x.shape
     out, hidden = down.shape
-    if not supports(rows, width, hidden, out, x.dtype, x, gate, up, down):
+    if up is None or not supports(rows, width, hidden, out, x.dtype):
         raise ValueError(
-            "expected contiguous tensors aligned to 16 bytes, width and hidden multiples of "
-            f"{ALIGNMENT}, and bfloat16 or float16; got {rows} rows, width {width}, hidden "
-            f"{hidden}, out {out}, {x.dtype}"
+            f"expected a gated MLP, width and hidden multiples of {ALIGNMENT}, and bfloat16 or "
+            f"float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, {x.dtype}, "
+            f"{'gated' if weights.gated else 'plain'}"
         )
     row_blocks = math.ceil(rows / config.rows)
     tiles = row_blocks * math.ceil(out / (2 * config.columns))

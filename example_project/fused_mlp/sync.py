@@ -53,25 +53,6 @@ def take_ticket(slot):
 
 
 @triton.jit
-def ask_for_ticket(slot, THREADS: tl.constexpr):
-    """Ask for the next ticket and do not wait for it; `read_ticket` makes a number of the answer.
-
-    An atomic takes the better part of a microsecond to come back. Triton hands the result of a
-    scalar one to all threads at once, through shared memory, and so waits for it there. Here
-    thread 0 of the program's ``THREADS`` asks for itself alone, as one lane of a tensor; its
-    register is waited for where `read_ticket` uses it. Whatever stands between runs meanwhile.
-    """
-    lane = tl.arange(0, THREADS)
-    return tl.atomic_add(slot + TICKET + 0 * lane, 1, mask=lane == 0, sem="relaxed", scope="gpu")
-
-
-@triton.jit
-def read_ticket(answer, THREADS: tl.constexpr):
-    """The ticket that `ask_for_ticket` asked for, in all threads."""
-    return tl.sum(tl.where(tl.arange(0, THREADS) == 0, answer, 0))
-
-
-@triton.jit
 def proxy_fence():
     """Order this thread's ordinary accesses to global memory with TMA's, both ways."""
     tl.inline_asm_elementwise(
