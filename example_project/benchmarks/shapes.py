@@ -1,13 +1,17 @@
-"""What is measured: the shapes of each regime, and the target that stands beside each."""
+"""What is measured: the shapes of each regime, the most telling first, and their random data."""
 
 from __future__ import annotations
 
+import functools
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
-REGIMES = ("narrow", "decode", "many-rows", "elsewhere", "training")
+import torch
+from fused_mlp.weights import Weights
+
+REGIMES = ("narrow", "few rows", "many rows", "elsewhere", "training")
 
 ROTATED_BYTES = 120e6
 """Twice an H200's L2: what passes through it between two uses of the same weights."""
@@ -19,22 +23,8 @@ take turns. Flushing the L2 by writing would leave lines there that the call has
 MOST_SETS = 16
 """The tiny shapes for a CPU would ask for thousands."""
 
-
-@dataclass(frozen=True)
-class Target:
-    """What our candidate is to reach; a field that is ``None`` asks for nothing.
-
-    ``faster`` and ``wall_faster``: times as fast as the best of the others, in GPU and wall time.
-    ``at_most_us``: GPU time. ``floor_percent``: of the floor, see `floors`. ``memory``: hold no
-    more for the backward than Liger's layer.
-    """
-
-    faster: float | None = None
-    wall_faster: float | None = None
-    at_most_us: float | None = None
-    stretch_us: float | None = None
-    floor_percent: float | None = None
-    memory: bool = False
+Function = Callable[[torch.Tensor, Weights], torch.Tensor]
+"""From x and the weights to y."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +36,15 @@ class Shape:
     rows: int
     width: int
     hidden: int
-    gated: bool = True
-    bias: bool = False
-    target: Target = Target()
 
     @property
     def training(self) -> bool:
         return self.regime == "training"
+
+    @property
+    def gated(self) -> bool:
+        """Plain ones are narrow, and have biases."""
+        return self.regime != "narrow"
 
     @property
     def rotates(self) -> bool:
@@ -63,16 +55,14 @@ class Shape:
         plain = {"relu": "ReLU", "gelu_tanh": "GELU", "silu": "SiLU"}
         gated = {"relu": "ReGLU", "gelu_tanh": "GeGLU", "silu": "SwiGLU"}
         name = (gated if self.gated else plain)[self.activation]
-        without = "" if self.gated or self.bias else ", no bias"
-        step = ", forward and backward" if self.training else ""
-        return f"{name} {self.rows} x {self.width} x {self.hidden}{without}{step}"
+        step = ", a training step" if self.training else ""
+        return f"{name} {self.rows} x {self.width} x {self.hidden}{step}"
 
     @property
     def weights(self) -> int:
         """Numbers in the weights and biases."""
-        matrices = 3 if self.gated else 2
-        biases = self.hidden + self.width if self.bias else 0
-        return matrices * self.width * self.hidden + biases
+        numbers = self.width * self.hidden
+        return 3 * numbers if self.gated else 2 * numbers + self.hidden + self.width
 
     @property
     def flops(self) -> int:
@@ -80,77 +70,131 @@ class Shape:
         forward = 2 * self.rows * self.width * self.hidden * (3 if self.gated else 2)
         return forward * 3 if self.training else forward
 
-    def bytes(self, itemsize: int) -> int:
-        """The fewest that can move: each input read once, each output written once.
+    @property
+    def bytes(self) -> int:
+        """The fewest that can move, 16-bit: each input read once, each output written once.
 
         A training step reads dy beside x and the weights, and writes a gradient of each.
         """
-        forward = (2 * self.rows * self.width + self.weights) * itemsize
+        forward = (2 * self.rows * self.width + self.weights) * 2
         return forward * 2 if self.training else forward
 
-    def weight_sets(self, itemsize: int) -> int:
-        """So many that `ROTATED_BYTES` of other weights pass between two uses of one set."""
-        if not self.rotates:
-            return 1
-        return 1 + min(MOST_SETS, math.ceil(ROTATED_BYTES / (self.weights * itemsize)))
 
-
-def all_shapes() -> Iterator[Shape]:
-    """Every shape, regime by regime."""
-    yield from _narrow()
-    yield from _decode()
-    many = Shape("many-rows", "gelu_tanh", 8192, 768, 3072)
-    yield replace(many, target=Target(faster=1.0, at_most_us=190, stretch_us=178))
-    yield replace(many, activation="silu", target=Target(faster=1.0))  # Liger fuses SwiGLU only
-    for width, hidden in ((4096, 11008), (1536, 4096)):
-        for rows in (64, 128, 256, 512, 1024, 2048, 4096, 8192):
-            yield Shape("elsewhere", "silu", rows, width, hidden, target=Target(faster=0.98))
-    yield replace(many, regime="training", target=Target(faster=1.0, memory=True))
-
-
-def _narrow() -> Iterator[Shape]:
-    reach = {  # width, hidden: ReLU, tanh-GELU, percent of the floor where bound by memory
-        (32, 32): (3.0, 2.5, 75),
-        (64, 64): (3.0, 2.5, 75),
-        (128, 128): (2.5, 2.5, 75),
-        (64, 256): (3.0, 2.5, None),
-        (128, 512): (1.8, 1.6, None),
-    }
-    for at, activation in enumerate(("relu", "gelu_tanh")):
-        for (width, hidden), (*faster, percent) in reach.items():
-            target = Target(faster=faster[at], floor_percent=percent)
-            yield Shape("narrow", activation, 2**20, width, hidden, False, True, target)
-    for width, hidden in ((64, 64), (128, 128), (64, 256)):  # b2b_gemm_pass takes no biases
-        target = Target(faster=1.0)
-        yield Shape("narrow", "relu", 2**20, width, hidden, False, False, target)
-
-
-def _decode() -> Iterator[Shape]:
-    for width, hidden in ((768, 3072), (896, 4864), (1024, 4096)):
-        for rows in (1, 16):
-            target = Target(faster=1.5, wall_faster=1.7)
-            yield Shape("decode", "silu", rows, width, hidden, target=target)
-    for rows, most in ((1, 28), (16, 31)):
-        yield Shape("decode", "silu", rows, 2048, 8192, target=Target(at_most_us=most))
-    for width, hidden, percent in ((4096, 14336, 90), (8192, 3584, 85)):
-        for rows in (1, 4, 16):
-            target = Target(faster=1.0, floor_percent=percent)
-            yield Shape("decode", "silu", rows, width, hidden, target=target)
-
-
-def chosen(
-    regimes: list[str], match: str = "", *, tiny: bool = False, first_only: bool = False
-) -> list[Shape]:
-    """The shapes of some regimes whose label a pattern is found in.
-
-    ``tiny``: as many, at sizes that a CPU can do; ``first_only``: one a regime.
-    """
-    found = [s for s in all_shapes() if s.regime in regimes and re.search(match, s.label)]
-    if first_only:
-        found = [next(s for s in found if s.regime == r) for r in {s.regime: 0 for s in found}]
+def shapes(regimes: tuple[str, ...], tiny: bool) -> list[Shape]:
+    """Those of some regimes; ``tiny``: as many, at sizes that a CPU can do."""
+    found = [shape for shape in ALL if shape.regime in regimes]
     if tiny:
         found = [
             replace(s, rows=min(s.rows, 48), width=16 + s.width // 16, hidden=16 + s.hidden // 16)
             for s in found
         ]
     return list(dict.fromkeys(found))
+
+
+def _few(rows: int, width: int, hidden: int) -> Shape:
+    return Shape("few rows", "silu", rows, width, hidden)
+
+
+_NARROW = [
+    Shape("narrow", activation, 2**20, width, hidden)
+    for width, hidden in ((64, 64), (128, 128), (32, 32), (64, 256), (128, 512))
+    for activation in ("relu", "gelu_tanh")
+]
+_FEW = [
+    *(_few(rows, 1024, 4096) for rows in (1, 16)),
+    *(_few(rows, 4096, 14336) for rows in (1, 16)),
+    *(_few(rows, 768, 3072) for rows in (1, 16)),
+    *(_few(rows, 8192, 3584) for rows in (1, 4, 16)),
+    *(_few(rows, 896, 4864) for rows in (1, 16)),
+    *(_few(rows, 2048, 8192) for rows in (1, 16)),
+    *(_few(4, width, hidden) for width, hidden in ((1024, 4096), (768, 3072), (4096, 14336))),
+]
+_MANY = [Shape("many rows", activation, 8192, 768, 3072) for activation in ("gelu_tanh", "silu")]
+_ELSEWHERE = [
+    Shape("elsewhere", "silu", rows, width, hidden)
+    for rows in (64, 512, 8192)
+    for width, hidden in ((1536, 4096), (4096, 11008))
+]
+_TRAINING = [Shape("training", "gelu_tanh", 8192, 768, 3072)]
+
+ALL = [
+    *(_MANY[0], _TRAINING[0], _NARROW[0], _NARROW[3], *_FEW[:2], _ELSEWHERE[0]),
+    *(_NARROW[2], _MANY[1], *_FEW[2:], *_NARROW[1:], *_ELSEWHERE),
+]
+"""The most telling of each regime first: a run may end early."""
+
+
+class Case:
+    """A shape's x, gradient of y, and sets of weights that take turns.
+
+    Random normal numbers, the weights scaled to keep the size of what passes through: GEMMs on
+    zeros take less power, and so less time. Gate and up lie one behind the other, so that
+    ``weights.first._base`` is both, for those who want one GEMM of them.
+    """
+
+    def __init__(self, shape: Shape, kind: str) -> None:
+        self.shape, self._turn = shape, 0
+        dtype = torch.bfloat16 if kind == "cuda" else torch.float32
+        self._places: dict[str, Any] = {"device": kind, "dtype": dtype}
+        self._generator = torch.Generator(kind).manual_seed(0)
+        self.x = self._random(shape.rows, shape.width, scale=1.0)
+        self.dy = self._random(shape.rows, shape.width, scale=1.0)
+        self.x.requires_grad_(shape.training)
+        fewest = math.ceil(ROTATED_BYTES / (2 * shape.weights))
+        self.sets = [
+            self._weights() for _ in range(1 + min(MOST_SETS, fewest) if shape.rotates else 1)
+        ]
+
+    def next_call(self, fn: Function) -> Callable[[], Any]:
+        """The next call, on the next set of weights; gradients are cleared."""
+        self._turn = (self._turn + 1) % len(self.sets)
+        return self.call(fn, self._turn)
+
+    def call(self, fn: Function, which: int) -> Callable[[], Any]:
+        """The call on one set of weights, as it stands for the clock."""
+        weights = self.sets[which]
+        if not self.shape.training:
+            return functools.partial(fn, self.x, weights)
+        for tensor in (self.x, *weights):
+            if tensor is not None:
+                tensor.grad = None
+        return lambda: fn(self.x, weights).backward(self.dy)
+
+    def error(self, fn: Function, reference: Function) -> float:
+        """Relative norm of the error against ``reference`` in float64; the worst of the gradients
+        in training."""
+        exact = self._outputs(reference, torch.float64)
+        found = self._outputs(fn, self.x.dtype)
+        return max(
+            float(torch.linalg.vector_norm(a.double() - b) / torch.linalg.vector_norm(b))
+            for a, b in zip(found, exact, strict=True)
+        )
+
+    def _outputs(self, fn: Function, dtype: torch.dtype) -> list[torch.Tensor]:
+        if not self.shape.training:
+            if dtype is self.x.dtype:
+                return [fn(self.x, self.sets[0])]
+            return [fn(self.x.to(dtype), Weights(*map(_to(dtype), self.sets[0])))]
+        leaves = [_to(dtype)(t) for t in (self.x, *self.sets[0])]
+        leaves = [t if t is None else t.detach().requires_grad_() for t in leaves]
+        y = fn(leaves[0], Weights(*leaves[1:]))
+        y.backward(self.dy.to(dtype))
+        return [tensor.grad for tensor in leaves if tensor is not None]
+
+    def _random(self, *size: int, scale: float) -> torch.Tensor:
+        return torch.randn(*size, generator=self._generator, **self._places).mul_(scale)
+
+    def _weights(self) -> Weights:
+        width, hidden, into = self.shape.width, self.shape.hidden, self.shape.width**-0.5
+        down = self._random(width, hidden, scale=hidden**-0.5)
+        if not self.shape.gated:
+            biases = self._random(hidden, scale=0.1), self._random(width, scale=0.1)
+            return Weights(self._random(hidden, width, scale=into), None, down, *biases)
+        both = self._random(2 * hidden, width, scale=into)
+        if not self.shape.training:
+            return Weights(both[:hidden], both[hidden:], down)
+        return Weights(*(t.clone().requires_grad_() for t in (*both.split(hidden), down)))
+
+
+def _to(dtype: torch.dtype) -> Callable[[torch.Tensor | None], torch.Tensor | None]:
+    return lambda tensor: None if tensor is None else tensor.to(dtype)
