@@ -28,10 +28,10 @@ def device(kernelprof_device: str) -> torch.device:
 
 
 @pytest.fixture
-def capturing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the workspace believes that a graph is being captured: ``capturing[0]``."""
-    state = [False]
-    monkeypatch.setattr(workspace, "_capturing", lambda device: state[0])
+def capturing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which capture the workspace believes to be in: ``capturing[0]``, 0 for none."""
+    state = [0]
+    monkeypatch.setattr(workspace, "_capture", lambda device: state[0])
     return state
 
 
@@ -83,72 +83,76 @@ def test_streams_do_not_share(device: torch.device) -> None:
     assert not any(overlap(slots[i], slots[j]) for i in range(3) for j in range(i))
 
 
-def test_each_captured_call_has_a_slot_of_its_own(
-    device: torch.device, capturing: list[bool]
-) -> None:
-    ordinary = workspace.slot(device, 10)
-    capturing[0] = True
-    given = [workspace.slot(device, 10) for _ in range(5)]
-    capturing[0] = False
-    slots = [ordinary, *given]
-    assert not any(overlap(slots[i], slots[j]) for i in range(6) for j in range(i))
-    assert place(workspace.slot(device, 10)) == place(ordinary)
+def test_a_use_has_a_slot_of_its_own_and_keeps_what_it_left(device: torch.device) -> None:
+    zeros, mine = workspace.slot(device, 10), workspace.slot(device, 10, "mine")
+    assert not overlap(zeros, mine)
+    mine.fill_(7)
+    assert workspace.slot(device, 10, "mine").eq(7).all()
+    assert not workspace.slot(device, 10, "another").any()
+
+
+def test_each_capture_has_slots_of_its_own(device: torch.device, capturing: list[int]) -> None:
+    """Two graphs may be replayed at once; the calls within one come one after the other."""
+    slots = []
+    for capturing[0] in (0, 1, 2):
+        slots.append(workspace.slot(device, 10))
+        assert place(workspace.slot(device, 10)) == place(slots[-1])
+    assert not any(overlap(slots[i], slots[j]) for i in range(3) for j in range(i))
+    capturing[0] = 0
+    assert place(workspace.slot(device, 10)) == place(slots[0])
 
 
 def test_without_a_call_before_there_is_no_slot_for_a_capture(
-    device: torch.device, capturing: list[bool]
+    device: torch.device, capturing: list[int]
 ) -> None:
-    capturing[0] = True
+    capturing[0] = 1
     with pytest.raises(WorkspaceExhausted, match="make the call once before the capture"):
         workspace.slot(device, 10)
 
 
 def test_what_is_exhausted_is_laid_by_again_by_the_next_ordinary_call(
-    device: torch.device, capturing: list[bool]
+    device: torch.device, capturing: list[int]
 ) -> None:
     ordinary = workspace.slot(device, 64)
     given: list[torch.Tensor] = []
 
     def take_all() -> None:
-        while len(given) < 100:
+        for capturing[0] in range(1, 100):
             given.append(workspace.slot(device, 64))
 
-    capturing[0] = True
     with pytest.raises(WorkspaceExhausted, match="no free workspace of 64 numbers"):
         take_all()
     assert len(given) >= 8, "half a chunk is laid by for captures"
-    capturing[0] = False
+    capturing[0] = 0
     assert place(workspace.slot(device, 64)) == place(ordinary)
-    capturing[0] = True
+    capturing[0] = 100
     new = workspace.slot(device, 64)
     assert not any(overlap(new, old) for old in [ordinary, *given])
 
 
-def test_more_can_be_laid_by(device: torch.device, capturing: list[bool]) -> None:
+def test_more_can_be_laid_by(device: torch.device, capturing: list[int]) -> None:
     workspace.reserve(device, 5000)
-    capturing[0] = True
-    slots = [workspace.slot(device, 1000) for _ in range(4)]
-    assert all(slot.numel() == 1024 for slot in slots)
+    for capturing[0] in range(1, 5):
+        assert workspace.slot(device, 1000).numel() == 1024
 
 
-def test_a_slot_larger_than_a_chunk_is_only_for_ordinary_calls(
-    device: torch.device, capturing: list[bool]
+def test_a_slot_larger_than_a_chunk_is_laid_by_too(
+    device: torch.device, capturing: list[int]
 ) -> None:
-    assert workspace.slot(device, 3000).numel() == 4096
-    capturing[0] = True
-    with pytest.raises(WorkspaceExhausted):
-        workspace.slot(device, 3000)
+    ordinary = workspace.slot(device, 3000)
+    assert ordinary.numel() == 4096
+    for capturing[0] in (1, 2):
+        assert not overlap(ordinary, workspace.slot(device, 3000))
 
 
-def test_threads_that_capture_at_once_get_different_slots(
-    device: torch.device, capturing: list[bool]
-) -> None:
+def test_threads_that_take_at_once_get_different_slots(device: torch.device) -> None:
     workspace.reserve(device, 64 * 400)
-    capturing[0] = True
     slots: list[torch.Tensor] = []
     threads = [
-        threading.Thread(target=lambda: slots.extend(workspace.slot(device, 9) for _ in range(50)))
-        for _ in range(8)
+        threading.Thread(
+            target=lambda i=i: slots.extend(workspace.slot(device, 9, (i, j)) for j in range(50))
+        )
+        for i in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -169,14 +173,31 @@ def test_slots_are_ordinary_tensors_whatever_mode_the_first_call_is_in(
 @needs_gpu
 def test_a_capture_takes_slots_and_allocates_nothing(device: torch.device) -> None:
     ordinary = workspace.slot(device, 10)
-    graph = torch.cuda.CUDAGraph()
+    given = []
+    for _ in range(2):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            before = torch.cuda.memory_stats(device)["allocation.all.allocated"]
+            given += [workspace.slot(device, 10) for _ in range(3)]
+            after = torch.cuda.memory_stats(device)["allocation.all.allocated"]
+            given[0].add_(0)  # a graph must not be empty
+        assert before == after
+    assert [place(slot) for slot in given] == [place(given[0])] * 3 + [place(given[3])] * 3
+    assert len({place(slot) for slot in [ordinary, *given]}) == 3
+
+
+@needs_gpu
+def test_two_streams_of_one_capture_do_not_share(device: torch.device) -> None:
+    workspace.slot(device, 10)
+    graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.graph(graph):
-        before = torch.cuda.memory_stats(device)["allocation.all.allocated"]
-        given = [workspace.slot(device, 10) for _ in range(3)]
-        after = torch.cuda.memory_stats(device)["allocation.all.allocated"]
-        given[0].add_(0)  # a graph must not be empty
-    assert before == after
-    assert len({place(slot) for slot in [ordinary, *given]}) == 4
+        mine = workspace.slot(device, 10)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            other = workspace.slot(device, 10)
+            other.add_(0)
+        torch.cuda.current_stream().wait_stream(side)
+    assert not overlap(mine, other)
 
 
 @needs_gpu

@@ -1,12 +1,14 @@
-"""Zeroed counters in GPU memory for kernels whose programs must agree; no kernel to zero them.
+"""Memory on the GPU that outlives a launch, for kernels whose programs must agree.
 
-A fresh ``torch.zeros`` for each call would be a second launch. Instead a kernel leaves the
-counters as it found them, all zero, and the next call takes them again. Whose may be shared?
+Tickets and counters must be zero when a kernel starts, and a fresh ``torch.zeros`` for each call
+would be a second launch. Instead a kernel leaves what it got as the next launch wants to find it:
+counters all zero, or, under a name for that ``use``, whatever it needs. Whose may be shared?
 
-* Calls of one stream run one after the other: one slot per device, stream and size will do.
-* A call captured into a CUDA graph runs whenever the graph is replayed, on any stream, so it
-  shares with nobody: each gets a slot of its own, for ever. (Two graphs captured on one stream
-  may well be replayed at the same time.)
+* Calls of one stream run one after the other: one slot per device, stream, size and use will do.
+* Calls captured into a CUDA graph run whenever it is replayed, on any stream, so they share with
+  nobody outside: each capture gets slots of its own, for ever. (Two graphs captured on one stream
+  may well be replayed at the same time; one graph never runs twice at once.) Within a capture
+  the calls of one stream run one after the other again.
 
 Slots are cut from chunks that are allocated here and never freed. A chunk must not come from a
 graph's private memory pool, where another graph's tensors could take its place, so it is never
@@ -17,36 +19,43 @@ will need is laid by beforehand, by the ordinary calls that come before any capt
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import itertools
 import threading
+from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 
 CHUNK_INTS = 1 << 20
-"""Numbers allocated at a time: 4 MiB, enough for 16,384 captured calls with few counters."""
+"""Numbers allocated at a time: 4 MiB, enough for 16,384 small slots."""
 
 SMALLEST_INTS = 64
 """The smallest slot: 256 bytes, so that no two lie in one cache line."""
+
+Key = tuple[int, int, int, Hashable]
+"""Capture (0: none), stream, size and use."""
 
 
 class WorkspaceExhausted(RuntimeError):  # noqa: N818  (what is exhausted is the state of things)
     """A call being captured into a CUDA graph found no free slot, and none can be made then."""
 
 
-def slot(device: torch.device, ints: int) -> torch.Tensor:
-    """At least ``ints`` zeroed int32 numbers on ``device``, for one launch on the current stream.
+def slot(device: torch.device, ints: int, use: Hashable = None) -> torch.Tensor:
+    """At least ``ints`` int32 numbers on ``device``, for one launch on the current stream.
 
-    1-D, contiguous, aligned to 256 bytes. The kernel must leave all of them zero. A GPU must be
-    the current device. Ordinary calls that pass one size on one stream get the same slot; a call
-    that is being captured gets one that nobody had or will have.
+    1-D, contiguous, aligned to 256 bytes; zero at first. A kernel without a ``use`` of its own must
+    leave all of them zero; a launch with one finds what the last of that use left. A GPU must be
+    the current device. Calls of one use and size on one stream get the same slot, those that are
+    being captured one of their capture's.
 
-    Raises `WorkspaceExhausted` when there is no slot left for a captured call.
+    Raises `WorkspaceExhausted` when there is no slot left for a capture.
     """
     arena = _arena(device)
     size = max(SMALLEST_INTS, 1 << (ints - 1).bit_length())
-    if _capturing(device):
-        return arena.give_away(size)
-    key = (_stream(device), size)
+    key = (_capture(device), _stream(device), size, use)
     lent = arena.ready.get(key)
     return arena.lend(key) if lent is None else lent
 
@@ -61,36 +70,35 @@ class Arena:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.ready: dict[tuple[int, int], torch.Tensor] = {}
-        """The slots that may be lent without a further thought, by stream and size."""
-        self._lent: dict[tuple[int, int], torch.Tensor] = {}
+        self.ready: dict[Key, torch.Tensor] = {}
+        """The slots that may be lent without a further thought."""
+        self._lent: dict[Key, torch.Tensor] = {}
         self._free: torch.Tensor | None = None
+        self._spare = CHUNK_INTS // 2
+        """How much is laid by for captures: half a chunk, or two of the largest slots."""
         self._lock = threading.Lock()
 
-    def lend(self, key: tuple[int, int]) -> torch.Tensor:
-        """The slot of this (stream, size), cut now if there is none. Lays by for captures."""
-        _, size = key
+    def lend(self, key: Key) -> torch.Tensor:
+        """The slot of this key, cut now if there is none; where nothing is being captured, more is
+        laid by."""
+        capture, _, size, _ = key
         with self._lock:
-            new = key not in self._lent
-            self._grow((size if new else 0) + CHUNK_INTS // 2)
-            if new:
-                self._lent[key] = self._cut(size)
-            self.ready[key] = self._lent[key]
-            return self._lent[key]
-
-    def give_away(self, size: int) -> torch.Tensor:
-        """A slot for one captured call. Allocates nothing."""
-        with self._lock:
-            if size > self._room():
+            cut = 0 if key in self._lent else size
+            if not capture:
+                self._spare = max(self._spare, 2 * size)
+                self._grow(cut + self._spare)
+            elif cut > self._room():
                 raise WorkspaceExhausted(
                     f"no free workspace of {size} numbers on {self.device}, and none can be "
                     "allocated while a CUDA graph is being captured; make the call once before "
                     "the capture, or lay by more with fused_mlp.workspace.reserve"
                 )
-            given = self._cut(size)
-            if self._room() < CHUNK_INTS // 2:
-                self.ready.clear()  # the next ordinary call goes to `lend`, which lays by again
-            return given
+            if cut:
+                self._lent[key] = self._cut(size)
+            self.ready[key] = self._lent[key]
+            if capture and self._room() < self._spare:  # the next ordinary call comes here again
+                self.ready = {k: v for k, v in self.ready.items() if k[0]}
+            return self._lent[key]
 
     def reserve(self, ints: int) -> None:
         """Have ``ints`` numbers free."""
@@ -101,7 +109,7 @@ class Arena:
         return 0 if self._free is None else self._free.numel()
 
     def _grow(self, ints: int) -> None:
-        if self._room() < ints:  # what is left of the old chunk is lost: at most half of one
+        if self._room() < ints:  # what is left of the old chunk is lost
             self._free = _zeros_by_another_thread(self.device, max(ints, CHUNK_INTS))
 
     def _cut(self, size: int) -> torch.Tensor:
@@ -125,8 +133,31 @@ def _stream(device: torch.device) -> int:
     return threading.get_ident()
 
 
-def _capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+_uncounted = itertools.count(-1, -1)
+
+
+def _capture(device: torch.device) -> int:
+    """The number of the capture that the current stream is in, as CUDA counts them; 0 for none.
+
+    PyTorch does not tell it. Where the driver does not either, each call counts as a capture.
+    """
+    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+        return 0
+    status, number = ctypes.c_int(), ctypes.c_uint64()
+    ask = _capture_info()
+    stream = ctypes.c_void_p(_stream(device))
+    if ask is None or ask(stream, ctypes.byref(status), ctypes.byref(number), None, None, None):
+        return next(_uncounted)
+    return number.value
+
+
+@functools.cache
+def _capture_info() -> Any:
+    """The driver's ``cuStreamGetCaptureInfo``, or None if it has no such function."""
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuStreamGetCaptureInfo_v2
+    except (OSError, AttributeError):
+        return None
 
 
 def _zeros_by_another_thread(device: torch.device, ints: int) -> torch.Tensor:
