@@ -31,7 +31,7 @@ def gpu(kernelprof_device: str) -> None:
 @pytest.fixture
 def hopper(gpu: None) -> None:
     if torch.cuda.get_device_capability() not in ARCHITECTURES:
-        pytest.skip("on a GPU that the kernels do not know, the fallback runs")
+        pytest.skip("on a GPU that the kernels do not know, PyTorch runs")
 
 
 @pytest.fixture
