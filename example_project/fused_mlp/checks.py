@@ -21,25 +21,27 @@ def check(x: torch.Tensor, weights: Weights, activation: str) -> None:
     devices and names; the message names the argument, what was given and what was expected.
     """
     first, up, down, first_bias, down_bias = weights
-    if (
-        isinstance(x, torch.Tensor)
-        and isinstance(first, torch.Tensor)
-        and isinstance(down, torch.Tensor)
-        and first.dim() == 2
-        and down.dim() == 2
-        and x.dim() >= 1
-        and x.shape[-1] == first.shape[1]
-        and down.shape[1] == first.shape[0]
-        and x.dtype in DTYPES
-        and _like(first, x)
-        and _like(down, x)
-        and (up is None or (_like(up, x) and up.shape == first.shape))
-        and (first_bias is None or (_like(first_bias, x) and first_bias.shape == first.shape[:1]))
-        and (down_bias is None or (_like(down_bias, x) and down_bias.shape == down.shape[:1]))
-        and isinstance(activation, str)
-        and activation in ACTIVATIONS
-    ):
-        return
+    if isinstance(x, torch.Tensor) and isinstance(first, torch.Tensor):
+        dtype, device, shape = x.dtype, x.device, first.shape
+        if (
+            len(shape) == 2
+            and x.dim() >= 1
+            and x.shape[-1] == shape[1]
+            and dtype in DTYPES
+            and first.dtype is dtype
+            and first.device == device
+            and isinstance(down, torch.Tensor)
+            and down.dim() == 2
+            and down.shape[1] == shape[0]
+            and down.dtype is dtype
+            and down.device == device
+            and (up is None or _is_like(up, shape, dtype, device))
+            and (first_bias is None or _is_like(first_bias, shape[:1], dtype, device))
+            and (down_bias is None or _is_like(down_bias, down.shape[:1], dtype, device))
+            and isinstance(activation, str)
+            and activation in ACTIVATIONS
+        ):
+            return
     _explain(x, weights, activation)
 
 
@@ -59,9 +61,12 @@ def check_activation(activation: object) -> None:
         raise ValueError(f"activation: expected one of {names}, got {activation!r}")
 
 
-def _like(tensor: object, x: torch.Tensor) -> bool:
+def _is_like(tensor: object, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> bool:
     return (
-        isinstance(tensor, torch.Tensor) and tensor.dtype is x.dtype and tensor.device == x.device
+        isinstance(tensor, torch.Tensor)
+        and tensor.shape == shape
+        and tensor.dtype is dtype
+        and tensor.device == device
     )
 
 

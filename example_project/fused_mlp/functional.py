@@ -118,9 +118,11 @@ def _requires_grad(x: torch.Tensor, weights: Weights) -> bool:
 
 
 def _under_autocast(x: torch.Tensor) -> bool:
+    if x.is_cuda:
+        return torch.is_autocast_enabled("cuda")
+    if x.is_cpu:
+        return torch.is_autocast_enabled("cpu")
     kind = x.device.type
-    if kind in ("cuda", "cpu"):
-        return torch.is_autocast_enabled(kind)
     # Of some, "meta" for one, there is no autocast to ask about.
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
 
