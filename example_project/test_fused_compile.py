@@ -98,7 +98,9 @@ def test_what_no_kernel_takes_stays_open_to_inductor() -> None:
 
 @pytest.mark.usefixtures("a_gpu")
 @pytest.mark.filterwarnings("ignore:fused_mlp goes to PyTorch:RuntimeWarning")
-def test_training_is_the_operator_that_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_the_operator_that_keeps(
+    kernelprof_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its backward, too: the slopes are opaque, the GEMMs PyTorch's."""
     pytest.importorskip("triton.experimental.gluon")
     monkeypatch.setattr(dispatch.specialised, "specialised", refuse)
@@ -106,9 +108,9 @@ def test_training_is_the_operator_that_keeps(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(dispatch, "MANY_ROWS_HIDDEN", (8, 64))
     monkeypatch.setattr(dispatch, "MANY_ROWS_WIDTH", (8, 64))
     torch.manual_seed(0)
-    module = FusedGatedMLP(32, 64, activation="silu").half()
+    module = FusedGatedMLP(32, 64, activation="silu").to(kernelprof_device).half()
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-    x = torch.randn(9, 32).half().requires_grad_()
+    x = torch.randn(9, 32, device=kernelprof_device).half().requires_grad_()
     wanted = (x, *module.parameters())
     expected = torch.autograd.grad(module(x).sum(), wanted)
     ours = torch.autograd.grad(compiled(x).sum(), wanted)

@@ -180,6 +180,25 @@ def test_the_transforms_of_torch_func_are_pytorchs(kernelprof_device: str, kerne
             torch.testing.assert_close(transformed(mlp), transformed(eager_plain))
 
 
+def test_what_is_known_of_a_call_does_not_outlive_its_shapes(kernelprof_device: str) -> None:
+    """Calls are looked up by all that is checked and decided on: another shape, dtype, device,
+    name or None is another call, and what was wrong stays wrong."""
+    x, weights = random(3, WIDTH, device=kernelprof_device), gated_weights(kernelprof_device)
+    gate, up, down = weights
+    for _ in range(2):
+        assert gated_mlp(x, *weights, "relu").shape == (3, OUT)
+        for wrong in (
+            (x[:, 1:], *weights, "relu"),
+            (x.half(), *weights, "relu"),
+            (x, gate, up[1:], down, "relu"),
+            (x, gate, up, elsewhere(down), "relu"),
+            (x, gate, None, down, "relu"),
+            (x, *weights, "tanh"),
+        ):
+            with pytest.raises((TypeError, ValueError), match="expected"):
+                gated_mlp(*wrong)
+
+
 class Marked(torch.Tensor):
     """A subclass that counts nothing and stores nothing: any will do."""
 

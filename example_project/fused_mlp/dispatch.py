@@ -11,7 +11,6 @@ workspace while a graph is captured) is done by PyTorch, with a warning.
 from __future__ import annotations
 
 import contextlib
-import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
@@ -133,7 +132,6 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "pytorch", "no kernel for this activation", lambda p: p.activation not in KERNEL_ACTIVATIONS
     ),
-    Rule("pytorch", "strided or unaligned tensors", lambda p: not p.aligned),
     Rule("resident", "narrow layers and many rows: memory and tensor cores busy", _is_resident),
     Rule("narrow", "narrow layers and many rows: weights stay on the SM", _is_narrow),
     Rule("pytorch", "rows that are no multiple of 16 bytes", _has_ragged_rows),
@@ -151,11 +149,6 @@ def choose(problem: Problem) -> Choice:
         if rule.holds(problem):
             return Choice(rule.kernel, rule.reason)
     raise AssertionError("the last rule always holds")
-
-
-@functools.lru_cache(maxsize=4096)
-def _chosen(problem: Problem) -> Kernel:
-    return choose(problem).kernel
 
 
 _forced: Kernel | None = None
@@ -185,19 +178,17 @@ def forced(kernel: Kernel) -> Iterator[None]:
 
 
 def kernel_for(x: torch.Tensor, weights: Weights, activation: str, keep: bool = False) -> Kernel:
-    """What x, (rows, width), and the weights get; ``keep``: a backward will follow.
+    """What x, (rows, width), and the weights get, unless they are not aligned.
 
-    While torch.compile traces there are no addresses to look at: the operator looks again.
+    ``keep``: a backward will follow.
     """
     if _forced is not None:
         return _forced if _forced == "specialised" or not keep else "pytorch"
     rows, width = x.shape
     out, hidden = weights.down.shape
-    problem = Problem(
-        rows, width, hidden, out, weights.up is not None, activation, x.dtype,
-        capability_of(x.get_device()), _are_aligned(x, weights), keep,
-    )  # fmt: skip
-    return choose(problem).kernel if torch.compiler.is_compiling() else _chosen(problem)
+    gated, capability = weights.up is not None, capability_of(x.get_device())
+    problem = Problem(rows, width, hidden, out, gated, activation, x.dtype, capability, keep)
+    return choose(problem).kernel
 
 
 def run(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
@@ -220,7 +211,8 @@ def run_and_keep(
     assert weights.up is not None
     gate_pre = x.new_empty(x.shape[0], weights.first.shape[0])
     up_pre = torch.empty_like(gate_pre)
-    if kernel_for(x, weights, activation, keep=True) == "specialised":
+    kernel = kernel_for(x, weights, activation, keep=True)
+    if kernel == "specialised" and are_aligned(x, weights):
         try:
             with torch.cuda.device_of(x):
                 y = specialised.specialised(x, weights, activation, keep=(gate_pre, up_pre))
@@ -254,8 +246,12 @@ def _go_on_without(error: Exception) -> None:
     warnings.warn(words, RuntimeWarning, stacklevel=4)
 
 
-def _are_aligned(x: torch.Tensor, weights: Weights) -> bool:
-    """Do the kernels read these? A strided x is copied, so that its address does not matter."""
+def are_aligned(x: torch.Tensor, weights: Weights) -> bool:
+    """Are the weights contiguous, and all addresses multiples of 16 bytes, as TMA wants them?
+
+    A strided x is copied, so that its address does not matter. While torch.compile traces there
+    are no addresses: the operator looks again.
+    """
     for weight in weights:
         if weight is not None and not weight.is_contiguous():
             return False

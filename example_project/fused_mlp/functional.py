@@ -10,6 +10,8 @@ Four paths lead on from here:
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.autograd import forward_ad
@@ -52,7 +54,8 @@ def gated_mlp(
     Shapes: x (..., width), gate and up (hidden, width), down (out, hidden); the result is
     (..., out). Dtypes, activations and errors are those of `mlp`.
     """
-    check_tensor("up", up)
+    if up is None:
+        check_tensor("up", up)
     return _mlp(x, Weights(gate, up, down), activation)
 
 
@@ -65,56 +68,111 @@ def _mlp(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
             check_activation(activation)
             return eager(x, weights, activation)
         x = x.to(dtype)
-    check(x, weights, activation)
-    if not _kernels_take(x, weights):
-        return eager(x, weights, activation)
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    keep = torch.is_grad_enabled() and _requires_grad(x, weights)
-    kernel = dispatch.kernel_for(rows, weights, activation, keep)
-    if kernel == "pytorch":
-        return eager(x, weights, activation)
-    rows = rows.contiguous()
     if torch.compiler.is_compiling():
-        y = (
-            ops.gated_training(rows, *weights[:3], activation)[0]
-            if keep
-            else ops.mlp(rows, *weights, activation)
-        )
-    elif keep:
+        return _traced(x, weights, activation)
+    way = _way(x, weights, activation)
+    if way is PYTORCH or _is_transformed():
+        return eager(x, weights, activation)
+    kernel, keep = way
+    if dispatch.forced_kernel() is None and not dispatch.are_aligned(x, weights):
+        return eager(x, weights, activation)
+    rows = (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
+    if keep:
         y = backward.GatedMLP.apply(rows, *weights[:3], activation)
     else:
         y = dispatch.run(kernel, rows, weights, activation)
     return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[-1])
 
 
-def _kernels_take(x: torch.Tensor, weights: Weights) -> bool:
-    """Can kernels read these, and will nobody miss what autograd would have done?
+def _traced(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+    """What torch.compile sees: an opaque operator, or PyTorch's, which Inductor may fuse."""
+    check(x, weights, activation)
+    kernel, keep = _choice(x, weights, activation)
+    if kernel == "pytorch" or not dispatch.are_aligned(x, weights):
+        return eager(x, weights, activation)
+    rows = x.reshape(-1, x.shape[-1]).contiguous()
+    if keep:
+        y, _, _ = ops.gated_training(rows, *weights[:3], activation)
+    else:
+        y = ops.mlp(rows, *weights, activation)
+    return y.view(*x.shape[:-1], y.shape[-1])
 
-    Not subclasses of tensors: a quantised or distributed one has its own ``linear`` and maybe no
-    data. Not under forward-mode AD or the transforms of ``torch.func``: their tensors carry
-    tangents or a batch, which a kernel would drop without a word. PyTorch does all of that right.
+
+Way = tuple[dispatch.Kernel, bool]
+"""A kernel, and whether a backward will follow."""
+
+PYTORCH: Way = ("pytorch", False)
+MOST_WAYS = 4096
+
+_ways: dict[Any, Way] = {}
+"""Calls that have been checked and dispatched, by all that either looks at but addresses. A call
+for few rows takes ten microseconds on the GPU; asking everything again would take the host more."""
+
+
+def _way(x: torch.Tensor, weights: Weights, activation: str) -> Way:
+    """What a call gets, checked. Raises as `check` does."""
+    if dispatch.forced_kernel() is not None:
+        check(x, weights, activation)
+        return _choice(x, weights, activation)
+    first, up, down, first_bias, down_bias = weights
+    try:
+        key = (
+            activation,
+            torch.is_grad_enabled(),
+            *(type(x), x.shape, x.dtype, x.device, x.requires_grad),
+            *(type(first), first.shape, first.dtype, first.device, first.requires_grad),
+            *(type(down), down.shape, down.dtype, down.device, down.requires_grad),
+            up if up is None else (type(up), up.shape, up.dtype, up.device, up.requires_grad),
+            _bias(first_bias),
+            _bias(down_bias),
+        )
+        way = _ways.get(key)
+    except (AttributeError, TypeError):  # no tensors, or a name that is no name
+        check(x, weights, activation)
+        raise
+    if way is None:
+        check(x, weights, activation)
+        if len(_ways) >= MOST_WAYS:
+            _ways.clear()
+        way = _ways[key] = _choice(x, weights, activation)
+    return way
+
+
+def _bias(bias: torch.Tensor | None) -> tuple[Any, ...] | None:
+    if bias is None:
+        return None
+    return type(bias), bias.shape, bias.dtype, bias.device, bias.requires_grad
+
+
+def _choice(x: torch.Tensor, weights: Weights, activation: str) -> Way:
+    """The dispatch's, for tensors that a kernel can read.
+
+    Those are no subclasses of tensors: a quantised or distributed one has its own ``linear`` and
+    maybe no data.
     """
-    return (
-        (_is_on_a_gpu(x) or dispatch.forced_kernel() is not None)
-        and all(w is None or type(w) in _PLAIN for w in (x, *weights))
-        and x.shape[-1] > 0
-        and (torch.compiler.is_compiling() or not _is_transformed())
+    if not (_is_on_a_gpu(x) or dispatch.forced_kernel() is not None):
+        return PYTORCH
+    if any(w is not None and type(w) not in _PLAIN for w in (x, *weights)) or x.shape[-1] == 0:
+        return PYTORCH
+    keep = torch.is_grad_enabled() and (
+        x.requires_grad or any(w is not None and w.requires_grad for w in weights)
     )
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    kernel = dispatch.kernel_for(rows, weights, activation, keep)
+    return PYTORCH if kernel == "pytorch" else (kernel, keep)
+
+
+_PLAIN = (torch.Tensor, nn.Parameter)
 
 
 def _is_on_a_gpu(x: torch.Tensor) -> bool:
     return x.is_cuda
 
 
-_PLAIN = (torch.Tensor, nn.Parameter)
-
-
 def _is_transformed() -> bool:
+    """Under forward-mode AD or the transforms of ``torch.func`` tensors carry tangents or a batch,
+    which a kernel would drop without a word. PyTorch does all of that right."""
     return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
-
-
-def _requires_grad(x: torch.Tensor, weights: Weights) -> bool:
-    return x.requires_grad or any(w is not None and w.requires_grad for w in weights)
 
 
 def _under_autocast(x: torch.Tensor) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, Optional
 import torch
 
 from . import backward, dispatch
+from .eager import eager
 from .problem import TRITON
 from .weights import Weights
 
@@ -41,6 +42,8 @@ def mlp(
 ) -> torch.Tensor:
     """The MLP that `Weights` describes, for inference."""
     x, weights = x.contiguous(), Weights(first, up, down, first_bias, down_bias)
+    if not dispatch.are_aligned(x, weights):
+        return eager(x, weights, activation)
     return dispatch.run(dispatch.kernel_for(x, weights, activation), x, weights, activation)
 
 

@@ -22,9 +22,7 @@ class Problem(NamedTuple):
 
     ``rows`` counts all leading dimensions of x together. ``capability`` is the CUDA compute
     capability, ``None`` where no kernel of Triton can run (a CPU, another vendor's GPU, no
-    Triton). ``aligned``: the weights are contiguous, and all tensors begin at a multiple of 16
-    bytes, as TMA and 16-byte loads want. ``keep``: a backward will follow, so the
-    pre-activations must be written out too.
+    Triton). ``keep``: a backward will follow, so the pre-activations must be written out too.
     """
 
     rows: int
@@ -35,7 +33,6 @@ class Problem(NamedTuple):
     activation: str
     dtype: torch.dtype
     capability: tuple[int, int] | None
-    aligned: bool = True
     keep: bool = False
 
 
