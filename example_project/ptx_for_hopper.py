@@ -13,7 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROWS = {"specialised": 1024, "streaming": 16, "decode, 1 row": 1, "decode, 16 rows": 16}
+GATED = {
+    "specialised": (1024, 768, 3072),
+    "one_row": (1, 768, 3072),
+    "few_rows": (4, 768, 3072),
+    "few_rows, split": (16, 2048, 8192),
+}
 PLAIN = {"resident": (1024, 128, 128), "resident, ragged": (1024, 120, 72), "narrow": (999, 24, 56)}
 """Rows, width and hidden."""
 
@@ -64,18 +69,15 @@ def compile_for_hopper(name: str) -> str:
     module.sms = lambda index: 132
     plain = name in PLAIN
     if not plain:
-        module.workspace.slot = lambda device, ints: torch.zeros(ints, dtype=torch.int32)
+        module.workspace.slot = lambda device, ints, use=None: torch.zeros(ints, dtype=torch.int32)
     module._launcher = launcher = Keep(getattr(module, f"{kernel}_kernel"))
-    rows, width, hidden = PLAIN[name] if plain else (ROWS[name], 768, 3072)
+    rows, width, hidden = (PLAIN if plain else GATED)[name]
     first, down = zeros(hidden, width), zeros(width, hidden)
     if plain:
         weights = Weights(first, None, down, zeros(hidden), zeros(width))
     else:
         weights = Weights(first, zeros(hidden, width), down)
-    if hasattr(module, "gated"):
-        module.gated(zeros(rows, width), *weights[:3], "gelu_tanh")
-    else:
-        getattr(module, kernel)(zeros(rows, width), weights, "gelu_tanh")
+    getattr(module, kernel)(zeros(rows, width), weights, "gelu_tanh")
     return launcher.ptx
 
 

@@ -28,9 +28,14 @@ def but(problem: Problem, **changes: object) -> Problem:
 
 
 CASES = [
-    pytest.param(DECODE, "streaming", "few rows", id="decode"),
-    pytest.param(but(DECODE, rows=16), "streaming", "few rows", id="decode, 16 rows"),
-    pytest.param(but(DECODE, hidden=16384), "streaming", "few rows", id="large weights"),
+    pytest.param(DECODE, "one_row", "one row", id="decode"),
+    pytest.param(but(DECODE, rows=2), "few_rows", "few rows", id="decode, 2 rows"),
+    pytest.param(but(DECODE, rows=16), "few_rows", "few rows", id="decode, 16 rows"),
+    pytest.param(but(DECODE, hidden=32768), "one_row", "one row", id="large weights"),
+    pytest.param(but(DECODE, rows=16, hidden=16384), "few_rows", "few rows", id="and 16 rows"),
+    pytest.param(
+        but(DECODE, rows=16, hidden=32768), "pytorch", "no kernel was", id="larger weights, 16 rows"
+    ),
     pytest.param(GEGLU, "specialised", "many rows", id="geglu"),
     pytest.param(but(GEGLU, keep=True), "specialised", "many rows", id="training"),
     pytest.param(NARROW, "narrow", "narrow layers", id="narrow"),
@@ -48,7 +53,8 @@ CASES = [
     pytest.param(but(GEGLU, activation="gelu"), "pytorch", "activation", id="exact"),
     pytest.param(but(DECODE, width=1020), "pytorch", "16 bytes", id="ragged width"),
     pytest.param(but(DECODE, hidden=4099), "pytorch", "16 bytes", id="ragged hidden"),
-    pytest.param(but(DECODE, rows=64), "pytorch", "no kernel was", id="64 rows"),
+    pytest.param(but(DECODE, rows=17), "pytorch", "no kernel was", id="17 rows"),
+    pytest.param(but(DECODE, hidden=504), "pytorch", "no kernel was", id="one row, small hidden"),
     pytest.param(but(DECODE, gated=False), "pytorch", "no kernel was", id="decode, plain"),
     pytest.param(but(DECODE, keep=True), "pytorch", "no kernel was", id="decode, training"),
     pytest.param(but(GEGLU, gated=False), "pytorch", "no kernel was", id="many rows, plain"),
@@ -110,7 +116,7 @@ def test_forced_kernels_refuse_strided_weights(kernelprof_device: str) -> None:
         mlp(x, w1, b1, strided, b2)
 
 
-@pytest.mark.parametrize("kernel", ["streaming", "specialised"])
+@pytest.mark.parametrize("kernel", ["one_row", "few_rows", "specialised"])
 def test_kernels_for_gated_mlps_refuse_plain_ones(kernelprof_device: str, kernel: str) -> None:
     pytest.importorskip("triton.experimental.gluon")
     with dispatch.forced(kernel), pytest.raises(ValueError, match="gated MLP"):

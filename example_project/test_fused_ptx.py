@@ -26,8 +26,7 @@ INTERESTING = {
     "draw": r"(?:atom|red)\.global\.gpu\.relaxed\.",
 }
 
-PUBLISHING = ("specialised", "streaming")
-KERNELS = (*PUBLISHING, "resident", "resident, ragged")
+KERNELS = ("specialised", "resident", "resident, ragged")
 
 
 def events(text: str) -> list[str]:
@@ -43,29 +42,21 @@ def since(seen: list[str], what: str) -> list[str]:
     return seen[len(seen) - seen[::-1].index(what) :]
 
 
-@pytest.mark.parametrize("name", PUBLISHING)
-def test_stores_of_h_are_fenced_then_a_barrier_then_the_release(name: str) -> None:
+def test_stores_of_h_are_fenced_then_a_barrier_then_the_release() -> None:
     """Without the barrier, one thread's release would cover that thread's stores alone; without
     the fence, TMA could read around them."""
-    seen = events(ptx(name, KERNELS))
+    seen = events(ptx("specialised", KERNELS))
     releases = [i for i, event in enumerate(seen) if event == "release"]
-    assert len(releases) == {"specialised": 2, "streaming": 1}[name]
+    assert len(releases) == 2
     for place in releases:
         assert since(seen[:place], "store") == ["proxy fence", "barrier"]
 
 
-@pytest.mark.parametrize("name", PUBLISHING)
-def test_after_the_acquire_a_proxy_fence_comes_before_tma(name: str) -> None:
-    seen = events(ptx(name, KERNELS))
+def test_after_the_acquire_a_proxy_fence_comes_before_tma() -> None:
+    seen = events(ptx("specialised", KERNELS))
     (place,) = (i for i, event in enumerate(seen) if event == "acquire")
     reader = seen.index("tma", place)
     assert "proxy fence" in seen[place:reader]
-
-
-def test_a_piece_of_a_sum_is_stored_before_the_barrier_before_its_count() -> None:
-    seen = events(ptx("streaming", KERNELS))
-    counts = [i for i, event in enumerate(seen) if event == "both"]
-    assert "barrier" in since(seen[: counts[0]], "store")
 
 
 @pytest.mark.parametrize("name", ["resident", "resident, ragged"])

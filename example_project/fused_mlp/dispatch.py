@@ -32,13 +32,13 @@ if TRITON:
 
     REFUSALS = (RuntimeError, OutOfResources)
     try:  # Gluon is experimental: where a Triton has none, or another, PyTorch does the work
-        from . import resident, specialised, streaming
+        from . import few_rows, one_row, resident, specialised
     except (ImportError, AttributeError):
         pass
     else:
         GLUON = True
 
-Kernel = Literal["narrow", "resident", "streaming", "specialised", "pytorch"]
+Kernel = Literal["narrow", "resident", "one_row", "few_rows", "specialised", "pytorch"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
 ARCHITECTURES = ((9, 0),)
@@ -54,8 +54,6 @@ NARROW_MIN_ROWS = 16_384
 RESIDENT_ABOVE = 64
 """Up to this width and hidden, plain Triton keeps the memory just as busy."""
 
-FEW_ROWS = 16
-"""With more rows the tensor cores, not the weights' way from memory, begin to bound cuBLAS too."""
 FEW_ROWS_MIN_HIDDEN = 512
 
 MANY_ROWS = 4_096
@@ -99,10 +97,16 @@ def _is_resident(p: Problem) -> bool:
     )
 
 
+def _has_one_row(p: Problem) -> bool:
+    return _is_decode(p) and one_row.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+
+
 def _has_few_rows(p: Problem) -> bool:
-    return (
-        GLUON and p.gated and not p.keep and p.rows <= FEW_ROWS and p.hidden >= FEW_ROWS_MIN_HIDDEN
-    )
+    return _is_decode(p) and few_rows.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+
+
+def _is_decode(p: Problem) -> bool:
+    return GLUON and p.gated and not p.keep and p.hidden >= FEW_ROWS_MIN_HIDDEN
 
 
 def _has_many_rows(p: Problem) -> bool:
@@ -135,7 +139,8 @@ RULES: tuple[Rule, ...] = (
     Rule("resident", "narrow layers and many rows: memory and tensor cores busy", _is_resident),
     Rule("narrow", "narrow layers and many rows: weights stay on the SM", _is_narrow),
     Rule("pytorch", "rows that are no multiple of 16 bytes", _has_ragged_rows),
-    Rule("streaming", "few rows: bound by reading the weights once", _has_few_rows),
+    Rule("one_row", "one row: bound by reading the weights once", _has_one_row),
+    Rule("few_rows", "few rows: bound by reading the weights once", _has_few_rows),
     Rule(
         "specialised", "many rows and a hidden layer that costs its way to memory", _has_many_rows
     ),
@@ -233,9 +238,9 @@ def _launch(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) 
         return resident.resident(x, weights, activation)
     if kernel == "specialised":
         return specialised.specialised(x, weights, activation)
-    if weights.up is None:
-        raise ValueError(f"the {kernel} kernel does gated MLPs only")
-    return streaming.gated(x, weights.first, weights.up, weights.down, activation)
+    if kernel == "one_row":
+        return one_row.one_row(x, weights, activation)
+    return few_rows.few_rows(x, weights, activation)
 
 
 def _go_on_without(error: Exception) -> None:

@@ -22,6 +22,9 @@ from .problem import sms as sms
 ALIGNMENT = 8
 """Numbers of 16 bits in the 16 bytes of which TMA wants every row to be a multiple."""
 
+SHARED_MEMORY = 227 * 1024
+"""Bytes that a program may have of an SM's."""
+
 
 @gluon.jit
 def claim(empty, full, step, BYTES: gl.constexpr, STAGES: gl.constexpr):
