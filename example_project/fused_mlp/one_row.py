@@ -377,4 +377,4 @@ def config_for(width: int, hidden: int) -> Config:
     ring; else the first look at h waits for what was asked for before it."""
     if width * hidden <= 4_500_000:
         return Config(8, 6)
-    return Config(4, 5) if hidden <= 8192 else Config(8, 5)
+    return Config(4, 4) if hidden <= 8192 else Config(8, 5)
