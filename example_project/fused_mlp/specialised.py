@@ -153,7 +153,7 @@ def produce(
             row = row_block * ROWS
             column = column_block * (2 * COLUMNS) + (half % 2) * COLUMNS
             # each tile of h is published by both groups of consumers
-            sync.wait_for(slot + COUNTERS + row_block, 2 * hidden_blocks, False, TMA=True)
+            sync.wait_for(slot + COUNTERS + row_block, 2 * hidden_blocks)
             if is_half:
                 step = load_steps(
                     h, down_tail, row, column, hidden_steps, step, a, b, full, empty,
@@ -257,7 +257,7 @@ def consume(
                     store_tile(keep_up, right, row, column, rows, row_of_h)
                 activated = activate(left, ACTIVATION, False, PRECISE) * right
                 store_tile(h, activated, row, column, rows, row_of_h)
-                sync.publish(slot + COUNTERS + row_block, False, TMA=True)
+                sync.publish(slot + COUNTERS + row_block)
             else:
                 row_block, column_block = place(
                     ticket - hidden_tiles, row_blocks, out_blocks, GROUP

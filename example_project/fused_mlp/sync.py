@@ -32,8 +32,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# ruff: noqa: N803  (compile-time constants are written in capitals, as Triton's users do)
-
 TICKET: tl.constexpr = tl.constexpr(0)
 LEFT: tl.constexpr = tl.constexpr(1)
 COUNTERS: tl.constexpr = tl.constexpr(2)
@@ -75,41 +73,19 @@ def barrier():
 
 
 @triton.jit
-def publish(counter, INTERPRET: tl.constexpr, TMA: tl.constexpr = False):
-    """Add 1 to the counter, after all stores of all threads of this program.
-
-    ``TMA``: the readers use TMA.
-    """
-    if TMA and not INTERPRET:
-        proxy_fence()
+def publish(counter):
+    """Add 1 to the counter, after all stores of this group of warps, for readers that use TMA."""
+    proxy_fence()
     tl.debug_barrier()
     tl.atomic_add(counter, 1, sem="release", scope="gpu")
 
 
 @triton.jit
-def wait_for(counter, count, INTERPRET: tl.constexpr, TMA: tl.constexpr = False):
-    """Wait until the counter has reached ``count``; then see what was stored before that.
+def wait_for(counter, count):
+    """Wait until the counter has reached ``count``; then see by TMA what was stored before that.
 
-    ``TMA``: what follows reads by TMA. Adding 0 is how Triton spells an atomic load, and the
-    compiler makes one of it (``ld.acquire``).
+    Adding 0 is how Triton spells an atomic load, and the compiler makes one of it (``ld.acquire``).
     """
     while tl.atomic_add(counter, 0, sem="acquire", scope="gpu") < count:
         pass
-    if TMA and not INTERPRET:
-        proxy_fence()
-
-
-@triton.jit
-def leave(slot, ints, BLOCK: tl.constexpr = 256):
-    """Say that this program is done; the last one to say so zeroes the slot's ``ints`` numbers.
-
-    Nobody else can touch the slot by then, and the next kernel of the stream begins after this
-    one has ended: it finds the slot as this one did. The barrier keeps the program's own threads
-    together, acq_rel the programs.
-    """
-    tl.debug_barrier()
-    left = tl.atomic_add(slot + LEFT, 1, sem="acq_rel", scope="gpu")
-    if left == tl.num_programs(0) - 1:
-        for start in tl.range(0, ints, BLOCK):
-            at = start + tl.arange(0, BLOCK)
-            tl.store(slot + at, tl.zeros((BLOCK,), tl.int32), mask=at < ints)
+    proxy_fence()
