@@ -163,9 +163,7 @@ def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -
     )
 
 
-def narrow(
-    x: torch.Tensor, weights: Weights, activation: str, config: Config | None = None
-) -> torch.Tensor:
+def narrow(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """A plain MLP in one launch.
 
     Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype,
@@ -182,7 +180,7 @@ def narrow(
             f"hidden of 1 to {MAX_HIDDEN} and bfloat16 or float16; got {rows} rows, width {width}, "
             f"hidden {hidden}, out {out}, {x.dtype}, {'gated' if weights.gated else 'plain'}"
         )
-    config = config or config_for(width, hidden, out)
+    config = config_for(width, hidden, out)
     y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
     bias = (b1 is not None and b1.data_ptr() % 16, b2 is not None and b2.data_ptr() % 16)
     addresses = (x.data_ptr() % 16, w1.data_ptr() % 16, w2.data_ptr() % 16)

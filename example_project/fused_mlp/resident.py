@@ -12,8 +12,6 @@ the memory or the tensor cores wait. Here, of the nine warps of a program,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import triton
 from triton.experimental import gluon
@@ -43,22 +41,10 @@ SHARED_BYTES = 224 * 1024
 """Of an SM's 227 KiB, what weights and ring may take."""
 
 MOST_STAGES = 8
-FEWEST_STAGES = 3
 
 
-@dataclass(frozen=True)
-class Config:
-    """``rows`` of a block and ``stages``: buffers in the ring (at least 3, since a group still
-    stores from one while both wait for the next); ``None``: as suits the widths. Then registers
-    of a thread."""
-
-    rows: int | None = None
-    stages: int | None = None
-    consumer_registers: int = 240
-    producer_registers: int = 24
-
-
-DEFAULT = Config()
+CONSUMER_REGISTERS, PRODUCER_REGISTERS = 240, 24
+"""Of a thread."""
 
 
 @gluon.jit
@@ -179,9 +165,7 @@ def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -
     )
 
 
-def resident(
-    x: torch.Tensor, weights: Weights, activation: str, config: Config = DEFAULT
-) -> torch.Tensor:
+def resident(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """A plain MLP in one launch, on compute capability 9.0.
 
     Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype,
@@ -199,18 +183,17 @@ def resident(
             f"{x.dtype}, {'gated' if weights.gated else 'plain'}"
         )
     deep, wide = _padded(hidden), _padded(max(width, out))
-    block_rows = config.rows or (64 if wide == WIDEST else 128)
+    block_rows = 64 if wide == WIDEST else 128
     room = SHARED_BYTES - 2 * deep * wide * 2
-    stages = config.stages or min(MOST_STAGES, room // (block_rows * wide * 2))
-    if stages < FEWEST_STAGES:
-        raise ValueError(f"config: expected {FEWEST_STAGES} stages or more, got {stages}")
+    # Three at least: a group still stores from one while both wait for the next.
+    stages = min(MOST_STAGES, room // (block_rows * wide * 2))
     y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
     programs = sms(x.device.index)
     bias = (b1 is not None and b1.data_ptr() % 16, b2 is not None and b2.data_ptr() % 16)
     _launcher(
         (
             *(rows, width, hidden, out, x.dtype, x.device, activation),
-            *(b1 is None, b2 is None, bias, config),
+            *(b1 is None, b2 is None, bias),
         ),
         min(programs, triton.cdiv(rows, block_rows)),
         (
@@ -221,7 +204,7 @@ def resident(
         ),
         (
             *(hidden != deep, activation, block_rows, wide, deep, stages),
-            *(config.consumer_registers, config.producer_registers),
+            *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
         ),
         {"num_warps": 4},
     )

@@ -10,8 +10,9 @@ at each end of a tile. Here, of the nine warps of a program,
 
 * one **producer** draws tickets, waits for h where it must, and loads operands by TMA into a ring
   of ``STAGES`` buffers, running ahead into the next tile while the last is being finished;
-* eight **consumers**, two groups of four with 64 rows of the tile each, multiply what has
-  arrived and store the result. While one group is in its epilogue, the other multiplies.
+* eight **consumers**, two groups of four with 64 rows of the tile each (sums for more do not fit
+  the registers), multiply what has arrived and store the result. While one group is in its
+  epilogue, the other multiplies.
 
 Each buffer has two barriers in shared memory: ``full``, at which TMA counts the bytes that have
 arrived, and ``empty``, at which both groups say that they have read it. Tickets travel with the
@@ -26,7 +27,6 @@ tiles for 132 SMs), those beyond the last full wave are cut into two of 128 colu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from triton.experimental import gluon
@@ -47,30 +47,16 @@ from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
-GROUPS = 2
-"""Groups of consumers, four warps each: with more, 256 columns of sums do not fit the registers."""
+ROWS, COLUMNS, DEPTH = 128, 128, 64
+"""A tile's rows; columns of gate and of up, and half of those of a tile of y; numbers of a step
+along K."""
 
+STAGES = 4
+GROUP = 16
+"""Row blocks worked on together, so that tiles running at one time share operands in L2."""
 
-@dataclass(frozen=True)
-class Config:
-    """Sizes of tiles and what the kernel is given.
-
-    A tile has ``rows`` rows and goes along K in steps of ``depth``; ``columns`` are those of gate
-    and of up, and half of those of a tile of y. ``group`` row blocks are worked on together, so
-    that tiles running at one time share operands in L2. ``consumer_registers`` and
-    ``producer_registers`` are those of a thread.
-    """
-
-    rows: int = 128
-    columns: int = 128
-    depth: int = 64
-    stages: int = 4
-    group: int = 16
-    consumer_registers: int = 240
-    producer_registers: int = 24
-
-
-DEFAULT = Config()
+CONSUMER_REGISTERS, PRODUCER_REGISTERS = 240, 24
+"""Of a thread."""
 
 MAILBOX = 8
 """More tickets than the ring has buffers: none is overwritten before it was read."""
@@ -340,7 +326,6 @@ def specialised(
     weights: Weights,
     activation: str,
     keep: tuple[torch.Tensor, torch.Tensor] | None = None,
-    config: Config = DEFAULT,
 ) -> torch.Tensor:
     """A gated MLP in one launch, on compute capability 9.0.
 
@@ -359,30 +344,29 @@ def specialised(
             f"float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, {x.dtype}, "
             f"{'gated' if weights.gated else 'plain'}"
         )
-    row_blocks = math.ceil(rows / config.rows)
-    tiles = row_blocks * math.ceil(out / (2 * config.columns))
+    row_blocks = math.ceil(rows / ROWS)
+    tiles = row_blocks * math.ceil(out / (2 * COLUMNS))
     programs = sms(x.device.index)
     h = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
     y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
     keep_gate, keep_up = (None, None) if keep is None else keep
     slot = workspace.slot(x.device, sync.HEADER_INTS + row_blocks)
-    c = config
     _launcher(
-        (rows, width, hidden, out, x.dtype, x.device, activation, keep is None, config),
+        (rows, width, hidden, out, x.dtype, x.device, activation, keep is None),
         programs,
         (
-            descriptor(x, rows, width, c.rows, c.depth),
-            descriptor(gate, hidden, width, c.columns, c.depth),
-            descriptor(up, hidden, width, c.columns, c.depth),
-            descriptor(h, rows, hidden, c.rows, c.depth),
-            descriptor(down, out, hidden, 2 * c.columns, c.depth),
-            descriptor(down, out, hidden, c.columns, c.depth),
+            descriptor(x, rows, width, ROWS, DEPTH),
+            descriptor(gate, hidden, width, COLUMNS, DEPTH),
+            descriptor(up, hidden, width, COLUMNS, DEPTH),
+            descriptor(h, rows, hidden, ROWS, DEPTH),
+            descriptor(down, out, hidden, 2 * COLUMNS, DEPTH),
+            descriptor(down, out, hidden, COLUMNS, DEPTH),
             *(h, keep_gate, keep_up, y, slot),
             *(rows, width, hidden, out, tiles // programs * programs, programs),
         ),
         (
-            *(activation, c.rows, c.columns, c.depth, c.stages, c.group, MAILBOX),
-            *(c.consumer_registers, c.producer_registers),
+            *(activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, MAILBOX),
+            *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
         ),
         {"num_warps": 4},
     )
