@@ -58,6 +58,7 @@ def test_a_model_is_one_graph(model: nn.Module, training: bool) -> None:
 def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the dispatch a Hopper; the kernels, for which there is none, refuse to be launched."""
     monkeypatch.setattr(functional, "_is_on_a_gpu", lambda x: True)
+    monkeypatch.setattr(functional, "_ways", {})  # what is decided here holds here alone
     monkeypatch.setattr(dispatch, "capability_of", lambda device: (9, 0))
     monkeypatch.setattr(dispatch, "_launch", refuse)
     monkeypatch.setattr(dispatch, "ALIGNMENT", 1)
