@@ -32,6 +32,8 @@ SIZES = (
     (776, 3080, 760),
     (8, 512, 3),
     (2880, 20480, 2880),
+    (1024, 4096, 96),
+    (1024, 8192, 8),
 )
 MODULES = {"one_row": one_row, "few_rows": few_rows}
 EACH_KERNEL = pytest.mark.parametrize(
@@ -99,6 +101,7 @@ def test_the_steps_cover_all_that_a_program_has(
         assert 5 * 1024 >= c["PIECES"] * 1024 >= part > 0, "5 pieces fit into the registers"
         assert c["OUT_SHARE"] >= math.ceil(out_share / split)
         assert split * c["OUT_SHARE"] >= out_share
+        assert split == 1 or out // (c["PROGRAMS"] // split) >= split, "each finishes some row"
     assert c["BLOCKS"] * block >= share
     assert c["SHARE"] >= share
     assert c["WIDTH_STEPS"] * columns >= width

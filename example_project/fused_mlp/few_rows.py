@@ -453,9 +453,11 @@ def make_plan(
         )
     size = config or config_for(rows, width, hidden)
     split, across, warps = size.split, size.across, WARPS.value
-    programs = min(sms(device), hidden) // split * split
-    if not programs:
-        raise ValueError(f"expected {split} streaming multiprocessors or more, got {sms(device)}")
+    programs = min(sms(device), hidden)
+    if split > 1:  # each must finish some row of y: program 0 then has seen all of h, see the top
+        programs = min(programs, out) // split * split
+        if not programs:
+            raise ValueError(f"expected out and SMs of {split} or more, got {out}, {sms(device)}")
     blocks = math.ceil(math.ceil(hidden / programs) / (across * TILE.value))
     out_rows = math.ceil(out * split / programs)
     out_blocks = math.ceil(out_rows / TILE.value)
