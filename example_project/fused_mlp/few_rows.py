@@ -16,10 +16,8 @@ What eager PyTorch loses is the start and the end of each of its kernels, when m
 * **h stays in registers.** A thread asks for just the numbers that it multiplies, as its share of
   the left operand. Where that is too much for one SM, some programs SPLIT hidden among them:
   each leaves its sums to the others, as flags again, and adds its part of them in their order.
-* **Two buffers take turns.** A launch fills one and zeroes the other, so nobody has to clean up at
-  the end. Whose turn it is stands in the workspace, and not in an argument, so that a replayed
-  graph is right too. Program 0 turns it at its end: by then every program has read it, since what
-  program 0 waited for was made, directly or not, by all of them.
+* **Program 0 turns the buffers** at its end: by then every program has read whose turn it is, since
+  what program 0 waited for was made, directly or not, by all of them.
 
 Every number is the sum of the same products in the same order each time: the same bits.
 """

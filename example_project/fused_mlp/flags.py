@@ -13,7 +13,10 @@ flag.
   once, later if the GPU is busy, or refuses. Should one not come all the same, a thread gives up
   after `PATIENCE` looks, and CUDA reports a failed launch: no wait is for ever.
 
-Who zeroes the memory for the next launch is the kernel's affair.
+**Two buffers take turns**, so that nobody has to clean up at the end: a launch fills one and zeroes
+the other. Whose turn it is stands in the workspace, not in an argument, so that a replayed graph
+is right too. Program 0 turns it at its end, when every program must have read it: each kernel says
+why that is so.
 """
 
 from __future__ import annotations

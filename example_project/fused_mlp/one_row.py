@@ -11,10 +11,8 @@ What eager PyTorch loses is the start and the end of each of its kernels, when m
 * **h is its own flag**, see `flags`: no counters, fences or atomics between the two halves.
 * **A thread reads what it brought.** It copies the weights that it will multiply, and asks for just
   the numbers of h that these meet, which it keeps in registers.
-* **Two buffers for h take turns.** A launch fills one and zeroes the other, so nobody has to clean
-  up at the end. Whose turn it is stands in the workspace, and not in an argument, so that a
-  replayed graph is right too. Program 0 turns it when it has seen all of h: by then every program
-  has read it, since each has written some number of h into the buffer that it named.
+* **Program 0 turns the buffers** when it has seen all of h: by then every program has read whose
+  turn it is, since each has written some number of h into the buffer that it named.
 
 A program computes its numbers of h and of y alone, each the sum of the same products in the same
 order every time: the same bits.
