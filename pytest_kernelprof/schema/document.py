@@ -110,6 +110,8 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         copies, waits: of one call, in order; up to 2,000 of each.
         timeline: of the round that the kernels are of, a place in ``timelines``; absent where none
             was kept.
+        other_ranks: the same call on the other ranks, in the same form. The kernels of those that
+            launch what this one launches are left out.
     """
 
     environment: int
@@ -121,6 +123,7 @@ class ProfileRow(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     copies: tuple[Copy, ...] = ()
     waits: tuple[Wait, ...] = ()
     timeline: int | None = None
+    other_ranks: tuple[ProfileRow, ...] = ()
 
 
 class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -88,6 +88,25 @@ def bounded(profile: Profile) -> Profile:
         variants=tuple(one[:MOST_KERNELS] for one in profile.variants),
         copies=profile.copies[:MOST_KERNELS],
         waits=profile.waits[:MOST_KERNELS],
+        collectives=profile.collectives[:MOST_KERNELS],
+        other_ranks=tuple(_bounded_rank(one, profile) for one in profile.other_ranks),
+    )
+
+
+def _bounded_rank(profile: Profile, first: Profile) -> Profile:
+    """The profile of another rank: without its kernels where its work is that of the first."""
+    if not profile.kernels or profile.variants or _work(profile) != _work(first):
+        return bounded(profile)
+    alike = replace(profile, kernels=(), copies=(), waits=(), kernels_kept=False, timeline=None)
+    return bounded(alike)
+
+
+def _work(profile: Profile) -> tuple[object, ...]:
+    """What it launches, copies and waits for, times apart."""
+    return (
+        tuple((one.name, one.operators) for one in profile.kernels),
+        tuple((one.name, one.bytes, one.operators) for one in profile.copies),
+        tuple((one.call, one.operators) for one in profile.waits),
     )
 
 
@@ -141,6 +160,7 @@ class _Packer:
             copies=profile.copies,
             waits=profile.waits,
             timeline=self._timeline(profile.timeline),
+            other_ranks=tuple(map(self._profile, profile.other_ranks)),
         )
 
     def _timeline(self, timeline: Timeline | None) -> int | None:
@@ -216,7 +236,13 @@ class _Unpacker:
             copies=row.copies,
             waits=row.waits,
             timeline=self._timeline(row.timeline),
+            other_ranks=tuple(map(self._other_rank, row.other_ranks)),
         )
+
+    def _other_rank(self, row: ProfileRow) -> Profile:
+        if row.other_ranks:
+            raise ValueError("a profile of another rank has other ranks of its own")
+        return self._profile(row)
 
     def _timeline(self, at: int | None) -> Timeline | None:
         if at is None or self._timelines is None:

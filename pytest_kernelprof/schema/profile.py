@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pytest_kernelprof.schema.communication import Collective
 from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.schema.kernels import Copy, Kernel, KernelGroup, Timeline, Wait
 from pytest_kernelprof.schema.metrics import Kind, Unit
@@ -118,7 +119,10 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         place: the line of the test that made the call.
         trace: the file of its Chrome trace, where one was written.
         kernels_kept: whether its kernels, copies and waits are in the record: of a test with very
-            many only those of its newest profiles are.
+            many only those of its newest profiles are; in a file not those of another rank that
+            does the same as the first.
+        rank: its process's number in ``torch.distributed``; None where it is not of several.
+        collectives: the communication kernels of one call, in launch order.
     """
 
     label: str = ""
@@ -135,6 +139,8 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     place: Place | None = None
     trace: str = ""
     kernels_kept: bool = True
+    rank: int | None = None
+    collectives: tuple[Collective, ...] = ()
 
 
 class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,6 +156,8 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
             there are none.
         copies, waits: of one call, in order; none on the CPU.
         timeline: of the round that the kernels are of, where somebody keeps the whole run.
+        other_ranks: the same call on the other ranks, where it ran on several; this one is that of
+            the lowest.
     """
 
     environment: Environment
@@ -161,6 +169,13 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
     copies: tuple[Copy, ...] = ()
     waits: tuple[Wait, ...] = ()
     timeline: Timeline | None = None
+    other_ranks: tuple[Profile, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[Profile, ...]:
+        """Those of all ranks, by number, this one among them; this one alone where it is the only
+        one."""
+        return tuple(sorted((self, *self.other_ranks), key=lambda one: one.rank or 0))
 
     @property
     def kernel_count(self) -> int:

@@ -13,6 +13,7 @@ from pytest_kernelprof.schema.before import (
     RevisionComparison,
     SnapshotsComparison,
 )
+from pytest_kernelprof.schema.communication import Collective
 from pytest_kernelprof.schema.environment import (
     Conditions,
     Environment,
@@ -53,6 +54,7 @@ from pytest_kernelprof.schema.verdicts import (
 __all__ = [
     "OUTCOMES",
     "Bound",
+    "Collective",
     "Comparison",
     "Conditions",
     "Contestant",

@@ -84,6 +84,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         place: the line of the test that made the call, or the test's own.
         snapshot: of "snapshot", how the profile compares with what is kept.
         comparison: of "compare", how it compares with that of an earlier run.
+        rank: the rank that was judged, of several the worst; None where there is one.
     """
 
     limit: str
@@ -113,6 +114,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: Place | None = None
     snapshot: Finding | None = None
     comparison: ProfileComparison | None = None
+    rank: int | None = None
 
     @property
     def of_limit(self) -> bool:

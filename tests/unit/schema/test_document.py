@@ -14,7 +14,17 @@ from pytest_kernelprof.analysis.round_timeline import timeline_of_round
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document
 from pytest_kernelprof.schema.packing import MOST_KERNELS, bounded, pack, unpack
-from pytest_kernelprof.schema.run import Kernel, KernelGroup, Place, Profile, Run, Test, Timeline
+from pytest_kernelprof.schema.run import (
+    Collective,
+    Kernel,
+    KernelGroup,
+    Place,
+    Profile,
+    Run,
+    Test,
+    Timeline,
+    Verdict,
+)
 
 KERNEL = Kernel("gelu", 2.0, (1, 1, 1), (32, 1, 1), 8, 0, 0, 7, "cudaLaunchKernel", ("aten::gelu",))
 
@@ -117,3 +127,35 @@ def test_negative_places_are_none() -> None:
 def test_other_json_is_no_run() -> None:
     with pytest.raises(ValueError, match=r"format|schema"):
         codec.decode(b'{"schema": 1, "format": "a shopping list"}', Document)
+
+
+def of_ranks(*profiles: Profile) -> Profile:
+    first, *others = (replace(one, rank=rank) for rank, one in enumerate(profiles))
+    return replace(first, other_ranks=tuple(others))
+
+
+def test_ranks_are_read_again_and_the_kernels_of_those_that_do_the_same_are_left_out() -> None:
+    mlp, collective = record("mlp"), Collective(kernel=0, group="0", ranks=(0, 1), rounds_us=(2.0,))
+    slower = replace(
+        mlp,
+        metrics={},
+        collectives=(collective,),
+        verdicts=(Verdict(rank=1, limit="x", outcome="over"),),
+    )
+    (found,) = (
+        read(codec.encode(pack(run_of(of_ranks(mlp, slower, record("backward"))))))
+        .tests[0]
+        .profiles
+    )
+    assert [one.rank for one in found.ranks] == [0, 1, 2]
+    assert found.kernels == mlp.kernels
+    alike, other = found.other_ranks
+    assert alike == replace(slower, rank=1, kernels=(), copies=(), waits=(), kernels_kept=False)
+    assert other.kernels == record("backward").kernels
+    assert read(codec.encode(pack(run_of(found)))) == run_of(found)
+
+
+def test_a_rank_of_a_rank_is_refused() -> None:
+    nested = of_ranks(record("empty"), of_ranks(record("empty"), record("empty")))
+    with pytest.raises(ValueError, match=r"test_it.*a profile of another rank has other ranks"):
+        unpack(pack(run_of(nested)))
