@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pytest_kernelprof.analysis.communication import communication_metrics, talking
+from pytest_kernelprof.analysis.kernels import directions
 from pytest_kernelprof.analysis.metrics import absent, metric_of
 from pytest_kernelprof.schema.metrics import DIRECTIONS
 from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.completeness import unrecorded_memsets
-from pytest_kernelprof.trace.names import Names
 from pytest_kernelprof.trace.timeline import timeline_of
-from pytest_kernelprof.trace.vocabulary import DIRECTION, PAGEABLE, matches
+from pytest_kernelprof.trace.vocabulary import PAGEABLE, matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,13 +28,14 @@ def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str
     """All metrics of the profiled rounds, by name. ``waits``: those of the host, in each round."""
     acts = reading.trace.activities
     kernels, copies = acts.kind == KERNEL, acts.kind == MEMCPY
+    computing = kernels & ~talking(reading)
     spans = _busy_and_span(reading)
     rounds: dict[str, list[float]] = {
         "kernels": _per_round(reading, kernels),
         "launches": _launches(reading),
         "memsets": _per_round(reading, acts.kind == MEMSET),
         "syncs": [len(of_round) for of_round in waits],
-        "cuda_time": [ns / 1e3 for ns in _per_round(reading, kernels, acts.end - acts.start)],
+        "cuda_time": [ns / 1e3 for ns in _per_round(reading, computing, acts.end - acts.start)],
         **_copies(reading, copies),
         "memcpys_pageable": _per_round(reading, copies & matches(acts.name, PAGEABLE)),
         "gpu_busy": [busy / 1e3 for busy, _ in spans],
@@ -41,6 +43,7 @@ def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str
         "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
     }
     found = {name: metric_of(name, values) for name, values in rounds.items()}
+    found |= communication_metrics(reading)
     return found | {name: absent(name, why) for name, why in _not_known(reading).items()}
 
 
@@ -50,16 +53,6 @@ def _not_known(reading: Reading) -> dict[str, str]:
     if not memsets:
         return {}
     return {"memsets": f"could not be had: {memsets} memset calls have no memset in the trace"}
-
-
-def directions(copies: Names) -> Names:
-    """The direction of each memcpy: "h2d", "d2h", "d2d", "p2p", or "?"."""
-    return Names(copies.codes, [_direction(text) for text in copies.texts])
-
-
-def _direction(name: str) -> str:
-    match = DIRECTION.search(name)
-    return f"{match[1]}2{match[2]}".lower() if match else "?"
 
 
 def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pytest_kernelprof.analysis.device_metrics import directions
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Wait
 from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, NO_ID
 from pytest_kernelprof.trace.correlation import nearest
 from pytest_kernelprof.trace.names import Coded, Names
+from pytest_kernelprof.trace.vocabulary import DIRECTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +91,16 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
             chains(reading, operators_of_activities(reading, rows)),
         )
     )
+
+
+def directions(copies: Names) -> Names:
+    """The direction of each memcpy: "h2d", "d2h", "d2d", "p2p", or "?"."""
+    return Names(copies.codes, [_direction(text) for text in copies.texts])
+
+
+def _direction(name: str) -> str:
+    match = DIRECTION.search(name)
+    return f"{match[1]}2{match[2]}".lower() if match else "?"
 
 
 def waits_of(reading: Reading, rows: Ints) -> tuple[Wait, ...]:

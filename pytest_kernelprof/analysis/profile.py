@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_kernelprof.analysis import cpu_operators, kernels
 from pytest_kernelprof.analysis.bound import bound_of
+from pytest_kernelprof.analysis.communication import COMMUNICATION, collectives_of
 from pytest_kernelprof.analysis.device_metrics import device_metrics
 from pytest_kernelprof.analysis.host_metrics import (
     NOT_ON_THE_CPU,
@@ -24,6 +25,7 @@ from pytest_kernelprof.analysis.waits import host_waits as waits_of_rounds
 from pytest_kernelprof.analysis.waits import waiting_calls
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
+    Collective,
     Conditions,
     Copy,
     Environment,
@@ -106,6 +108,7 @@ class SessionFacts:
     gaps: Gaps = _NO_GAPS
     host_shares: HostShares | None = None
     operators: Mapping[What, Sequence[int]] = field(default_factory=dict)
+    collectives: tuple[Collective, ...] = ()
     activities: int = 0
     missed: int = 0
 
@@ -167,6 +170,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         bound=bound_of(metrics, timings, recording.roofline, contended=_is_contended(recording)),
         gaps=facts.gaps,
         host_shares=facts.host_shares,
+        collectives=facts.collectives,
         conditions=recording.conditions or Conditions(),
         in_place=recording.in_place,
         cupti_ratio=recording.host_timings.cupti_ratio if recording.host_timings else None,
@@ -275,6 +279,7 @@ def _device_facts(reading: Reading) -> SessionFacts:
             "copy": kernels.operators_of_activities(reading, copies),
             "wait": kernels.operators_of_calls(reading, waits),
         },
+        collectives=collectives_of(reading, fullest),
         activities=len(reading.trace.activities),
         missed=missed_lookups(reading),
     )
@@ -357,7 +362,8 @@ def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
     """The counts that this trace cannot tell."""
     unnamed = names_no_kernels(reading.trace)
     if unnamed:
-        return {name: absent(name, unnamed) for name in ("kernels", "launches", "cuda_time")}
+        counts = ("kernels", "launches", "cuda_time", *COMMUNICATION)
+        return {name: absent(name, unnamed) for name in counts}
     if integrity.unknown_launches:
         return {"launches": absent("launches", _UNKNOWN_LAUNCHES)}
     return {}

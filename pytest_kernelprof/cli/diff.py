@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.cli.trace_files import add_max_size, max_bytes
@@ -9,6 +10,7 @@ from pytest_kernelprof.errors import TraceError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from pytest_kernelprof.schema.run import Profile
 
@@ -17,8 +19,10 @@ HELP = "kernels added, removed, renamed, slower between two traces"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The traces, and how the difference is told."""
-    parser.add_argument("old", help="a Chrome trace of torch.profiler, plain or .gz")
-    parser.add_argument("new", help="another one")
+    parser.add_argument(
+        "old", help="a Chrome trace of torch.profiler, plain or .gz; or a folder with one a rank"
+    )
+    parser.add_argument("new", help="another one, or another folder")
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="default: %(default)s"
     )
@@ -44,6 +48,7 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.report.diff import processes_words
     from pytest_kernelprof.report.side_by_side import side_by_side_lines
+    from pytest_kernelprof.report.spans import Span
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.schema.diff import ProfileDiffs
 
@@ -51,30 +56,51 @@ def run(chosen: argparse.Namespace) -> int:
         raise TraceError(f"--lines: {chosen.lines} is no number of lines; give 0 or more")
     largest = max_bytes(chosen)
     old, new = _profiles(chosen.old, largest), _profiles(chosen.new, largest)
-    pairs = list(zip(old, new, strict=False))
+    named = _pairs(old, new)
+    pairs = list(named.values())
     found = ProfileDiffs(tuple(diff_profiles(*pair) for pair in pairs), len(old), len(new))
     if chosen.format == "json":
         print(encode(found).decode())
         return 0
     style = style_here()
-    for number, (pair, diff) in enumerate(zip(pairs, found.processes, strict=True), 1):
+    for name, pair, diff in zip(named, pairs, found.processes, strict=True):
         if max(len(old), len(new)) > 1:
-            print(f"process {number}:")
+            print_lines([(Span(style.say(f"{name}:")),)])
         print_lines(side_by_side_lines(diff, side_by_side(*pair), style, most=chosen.lines))
     if processes_words(found):
         print(processes_words(found))
     return 0
 
 
-def _profiles(path: str, largest: int) -> list[Profile]:
-    """The profile of each process of a trace."""
-    from pytest_kernelprof.analysis.profile import profile_of, session_facts
-    from pytest_kernelprof.trace.processes import of_each_process
-    from pytest_kernelprof.trace.reader import read_trace
-    from pytest_kernelprof.trace.reading import reading_of
+def _profiles(path: str, largest: int) -> dict[str, Profile]:
+    """The profile of each process of a trace, or of each rank of a folder, by what it is called.
 
-    trace = read_trace(path, max_bytes=largest)
-    return [
-        profile_of(session_facts(reading_of(one)), trace.recording)
-        for one in of_each_process(trace)
-    ]
+    Raises:
+        TraceError: one of them cannot be read.
+    """
+    from pytest_kernelprof.cli.rank_files import ranks_in
+
+    ranks, unread = ranks_in([path], largest)
+    for name, why in unread.items():
+        raise TraceError(f"{path}: {name} is not read: {why}")
+    if Path(path).is_dir():
+        return {f"rank {one.name}": one.profile for one in ranks}
+    return {f"process {number}": one.profile for number, one in enumerate(ranks, 1)}
+
+
+def _pairs(
+    old: Mapping[str, Profile], new: Mapping[str, Profile]
+) -> dict[str, tuple[Profile, Profile]]:
+    """Those of one name; without any, in their order, as of a folder and a file.
+
+    Raises:
+        TraceError: both are folders, and no rank is in both.
+    """
+    both = {name: (old[name], new[name]) for name in old if name in new}
+    if both or not (old and new):
+        return both
+    if all(name.startswith("rank ") for name in (*old, *new)):
+        raise TraceError(
+            f"no rank is in both folders: {', '.join(old)} in one, {', '.join(new)} in the other"
+        )
+    return dict(zip(old, zip(old.values(), new.values(), strict=False), strict=False))

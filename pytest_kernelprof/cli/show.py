@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 HELP = "kernels and completeness of a trace, or of several ranks"
 _SORTS = ("name", "calls", "each", "total", "order")
-_RANK = re.compile(r"rank[-_ ]?(\d{1,6})", re.IGNORECASE)
-_ENDINGS = (".json", ".json.gz")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +66,9 @@ def run(chosen: argparse.Namespace) -> int:
     trace = read_trace(chosen.traces[0], max_bytes=largest)
     processes = of_each_process(trace) if not (chosen.json or chosen.operators) else [trace]
     if len(processes) > 1:
-        ranks = [_rank(one, str(at), chosen.traces[0]) for at, one in enumerate(processes)]
-        return _print_ranks(ranks, {})
+        from pytest_kernelprof.cli.rank_files import ranks_of_file
+
+        return _print_ranks(ranks_of_file(processes, chosen.traces[0]), {})
     return _show_one(chosen, trace)
 
 
@@ -119,72 +117,12 @@ def _operators(
 def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
     """A row for each process of each file; what cannot be read is told in a folder, and an error
     where it was named."""
-    from pytest_kernelprof.trace.processes import of_each_process
-    from pytest_kernelprof.trace.reader import read_trace
+    from pytest_kernelprof.cli.rank_files import ranks_in
 
     for option in ("json", "operators", "sort"):
         if getattr(chosen, option):
             raise TraceError(f"--{option} takes one trace, and {len(chosen.traces)} were given")
-    unread: dict[str, str] = {}
-    ranks: list[Rank] = []
-    files = [file for one in chosen.traces for file in _files(Path(one))]
-    for file in files:
-        try:
-            processes = of_each_process(read_trace(file, max_bytes=largest))
-        except TraceError as error:
-            if str(file) in chosen.traces:
-                raise
-            unread[file.name] = str(error).removeprefix(f"{file}: ")
-            continue
-        names = _names(file, processes)
-        ranks += [_rank(one, name, str(file)) for one, name in zip(processes, names, strict=True)]
-    if not ranks:
-        raise TraceError(f"{chosen.traces[0]}: none of its {len(files)} files is a trace")
-    return _print_ranks(_in_order(ranks), unread)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    found = sorted(one for one in path.iterdir() if one.name.endswith(_ENDINGS))
-    if not found:
-        raise TraceError(f"{path}: a folder without a trace (*.json, *.json.gz)")
-    return found
-
-
-def _names(file: Path, processes: Sequence[Trace]) -> list[str]:
-    """What a file calls its ranks: by the number that the profiler wrote, else by that in the
-    file's name, else by that name."""
-    numbered, noted = _RANK.search(file.name), processes[0].rank
-    name = numbered[1] if numbered else file.name.partition(".")[0]
-    name = name if noted is None else str(noted)
-    return [name] if len(processes) == 1 else [f"{name}.{at}" for at in range(len(processes))]
-
-
-def _in_order(ranks: Sequence[Rank]) -> list[Rank]:
-    """By number; those of one name by their files' names instead."""
-    from dataclasses import replace
-
-    from pytest_kernelprof.digest.ids import natural
-
-    if len({one.name for one in ranks}) < len(ranks):
-        ranks = [replace(one, name=f"{one.name} ({one.file})") for one in ranks]
-    return sorted(ranks, key=lambda one: natural(one.name))
-
-
-def _rank(trace: Trace, name: str, file: str) -> Rank:
-    from pytest_kernelprof.analysis.communication import communication_of
-    from pytest_kernelprof.analysis.profile import profile_of, session_facts
-    from pytest_kernelprof.digest.ranks import Rank
-    from pytest_kernelprof.trace.reading import reading_of
-
-    reading = reading_of(trace)
-    facts = session_facts(reading)
-    profile = profile_of(facts, trace.recording)
-    if profile.environment.kind == "cpu":
-        return Rank(name, file, profile)
-    spent = communication_of(reading, facts.fullest)
-    return Rank(name, file, profile, spent.us, spent.exposed_us)
+    return _print_ranks(*ranks_in(chosen.traces, largest))
 
 
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:

@@ -20,7 +20,8 @@ _SHARED = (
     "run without it"
 )
 _OF_THE_HOST = ("latency", "dispatch_time", "launch_overhead", "overhead_per_launch")
-_OF_THE_DEVICE = ("cuda_time", "gpu_busy", "gpu_span", "gpu_idle")
+_OF_COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_transfer", "comm_wait")
+_OF_THE_DEVICE = ("cuda_time", *_OF_COMMUNICATION, "gpu_busy", "gpu_span", "gpu_idle")
 # CUdevice_attribute of the driver's interface, since CUDA 12.4.
 _MPS_ENABLED = 133
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import pair_words, title
+from pytest_kernelprof.digest.words import pair_words, rank_words, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,12 +27,14 @@ class Found:
         limit: as it was written; of what was before ``snapshot: kernels``; empty of a test that
             ended badly by itself.
         measured, allowed: in words; empty where there are none.
+        where: on which ranks, in words; empty where there is one.
     """
 
     told: Told
     limit: str = ""
     measured: str = ""
     allowed: str = ""
+    where: str = ""
 
     @property
     def words(self) -> str:
@@ -40,11 +42,11 @@ class Found:
         if not self.limit:
             return f"test {self.told}"
         if self.told != "over":
-            return f"{self.limit}: {self.told}"
+            return f"{self.limit}: {self.told}{self.where}"
         if not self.measured:
-            return f"{self.limit}: {'worse' if self.limit == _SLOWER else 'broken'}"
+            return f"{self.limit}: {'worse' if self.limit == _SLOWER else 'broken'}{self.where}"
         sign = "<" if self.limit.startswith("min_") else ">"
-        return f"{self.limit}: {self.measured} {sign} {self.allowed}"
+        return f"{self.limit}: {self.measured} {sign} {self.allowed}{self.where}"
 
 
 def findings_of(row: Row) -> tuple[Found, ...]:
@@ -63,7 +65,7 @@ def wrong_with(verdicts: Iterable[Verdict]) -> tuple[Found, ...]:
 def _by_verdicts(verdicts: Iterable[Verdict]) -> Iterator[Found]:
     for one in verdicts:
         if one.outcome in _WRONG and (one.of_limit or one.outcome != "over"):
-            yield Found(one.outcome, title(one), *_values(one))
+            yield Found(one.outcome, title(one), *_values(one), rank_words(one))
 
 
 def _values(verdict: Verdict) -> tuple[str, str]:

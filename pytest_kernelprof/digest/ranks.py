@@ -25,24 +25,51 @@ class Rank:
 
     Attributes:
         name: "3", or what its file is called. file: where its trace is.
-        comm_us, exposed_us: kernels of communication, and what no computation hides of them.
     """
 
     name: str
     file: str
     profile: Profile
-    comm_us: float = 0.0
-    exposed_us: float = 0.0
 
     @property
     def own_us(self) -> float:
         """What its kernels take, those of communication apart."""
-        return (value_of(self.profile, "cuda_time") or 0.0) - self.comm_us
+        return value_of(self.profile, "cuda_time") or 0.0
 
     @property
     def counts(self) -> tuple[float | None, ...]:
         """What ranks that do the same have the same of."""
         return tuple(value_of(self.profile, name) for name in COUNTED)
+
+
+def ranks_of(profile: Profile) -> tuple[Rank, ...]:
+    """The ranks of a call on several, by number; none of a call on one."""
+    if not profile.other_ranks:
+        return ()
+    return tuple(Rank(str(one.rank), one.trace, one) for one in profile.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far the ranks are apart in one time.
+
+    Attributes:
+        slowest: the rank that takes longest. times: as many times as the median of all.
+    """
+
+    slowest: Rank
+    times: float
+
+
+def spread_of(ranks: Sequence[Rank], metric: str) -> Spread | None:
+    """That of a metric; None where a rank lacks it, or where the median is zero."""
+    values = [value_of(one.profile, metric) for one in ranks]
+    there = [one for one in values if one is not None]
+    middle = statistics.median(there) if len(there) == len(ranks) > 1 else 0.0
+    if not middle:
+        return None
+    slowest = max(ranks, key=lambda one: value_of(one.profile, metric) or 0.0)
+    return Spread(slowest, (value_of(slowest.profile, metric) or 0.0) / middle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Environment, Profile, Verdict
 
+_MOST_RANKS = 8
 _NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#")
 
 
@@ -71,6 +72,17 @@ def callers_of(operators: tuple[str, ...], own: str = "") -> tuple[str, ...]:
 def chain_words(operators: tuple[str, ...], own: str = "") -> str:
     """The operators of ``callers_of``, for example ``aten::mm < aten::linear``; empty without."""
     return " < ".join(callers_of(operators, own))
+
+
+def rank_words(verdict: Verdict) -> str:
+    """The ranks on which a limit is not kept, the worst first: `` on ranks 3, 1``; empty where it
+    is kept, and where there is one rank."""
+    ranks = verdict.ranks
+    if not ranks or verdict.outcome in ("kept", "not judged"):
+        return ""
+    told = ", ".join(map(str, ranks[:_MOST_RANKS]))
+    more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
+    return f" on rank{'s' if len(ranks) > 1 else ''} {told}{more}"
 
 
 def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:

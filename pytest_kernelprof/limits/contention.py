@@ -10,6 +10,7 @@ may have met the other process in full, or something that it did once.
   included, less what an attached CUPTI may have added to it.
 - ``launch_overhead`` is a difference of two times, which other work may make of nothing at all: it
   is never beyond explanation, nor is a limit that is a share of the latency.
+- Communication waits for other ranks, whatever holds those up: no time of it is beyond explanation.
 - A comparison: the candidate takes at least half of its fastest round, the reference at most its
   own fastest, so the true ratio is at most twice the ratio of the two.
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 EXPLAINED = 2.0
 """How many times as long other work makes a round, at most."""
+_OF_COMMUNICATION = ("comm_time", "exposed_comm_time")
 
 
 def beyond_contention(
@@ -74,7 +76,7 @@ def _only_contended(conditions: Conditions) -> bool:
 
 
 def _is_one_time(name: str) -> bool:
-    return len(METRICS[name].sources) == 1
+    return len(METRICS[name].sources) == 1 and name not in _OF_COMMUNICATION
 
 
 def _tax(metric: Metric) -> float:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.limits.contention import beyond_contention
 from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
+from pytest_kernelprof.schema.run import OUTCOMES, Verdict
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ _NOT_ON_CPU = "not applicable on the CPU"
 def evaluate(
     profile: Profile, limits: Iterable[Limit], place: Place | None = None
 ) -> tuple[Verdict, ...]:
-    """A verdict for each limit, in their order."""
-    return tuple(_evaluate(profile, limit, place) for limit in limits)
+    """A verdict for each limit, in their order; of a call on several ranks the worst of theirs."""
+    return tuple(_on_every_rank(profile, limit, place) for limit in limits)
 
 
 def evaluate_comparison(
@@ -86,6 +86,20 @@ def _of_ratio(
     return ("over", "") if ratio.high < allowed else ("undecided", "interval")
 
 
+def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
+    if not profile.other_ranks:
+        return _evaluate(profile, limit, place)
+    found = {one.rank or 0: _evaluate(one, limit, place) for one in profile.ranks}
+    worst = min(found, key=lambda rank: _badness(found[rank]))
+    alike = [rank for rank, one in found.items() if one.outcome == found[worst].outcome]
+    return replace(found[worst], ranks=(worst, *(rank for rank in alike if rank != worst)))
+
+
+def _badness(verdict: Verdict) -> tuple[int, float]:
+    """Less is worse: by the outcome, then by how far the value is above what is allowed."""
+    return OUTCOMES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
+
+
 def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
     asked = _asked(profile, limit, place)
     if profile.environment.kind == "cpu" and not limit.on_cpu:
@@ -143,8 +157,10 @@ def _over(value: float, limit: Limit) -> Outcome:
 
 
 def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
-    latency = (profile.metrics["latency"].value or 0.0) if limit.relative else 0.0
-    allowed = limit.bound * latency if limit.relative else limit.bound
+    whole = 0.0
+    if limit.relative:
+        whole = profile.metrics[SHARE_OF[limit.metric]].value or 0.0
+    allowed = limit.bound * whole if limit.relative else limit.bound
     outcome, reason = _of_time(metric, value, allowed)
     second = profile.second_look.get(limit.metric) if limit.host_time else None
     looked = second.value if second is not None and outcome == "over" else None
@@ -160,7 +176,7 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
         outcome=outcome,
         reason=reason,
         allowed=allowed,
-        share_of=latency,
+        share_of=whole,
         measured=value,
         low=metric.low,
         high=metric.high,

@@ -37,7 +37,7 @@ class Limit(NamedTuple):
         bound: the largest value allowed, in the metric's unit; a fraction if ``relative``. Of
             ``min_speedup`` how many times as fast, of ``not_slower`` the fraction that it may be
             slower by.
-        relative: whether ``bound`` is a fraction of the latency.
+        relative: whether ``bound`` is a fraction, of what ``SHARE_OF`` says of the metric.
         patterns: what kernels are matched with; None stands for ``...``.
         reference: of comparisons, the other callable.
     """
@@ -211,15 +211,20 @@ def max_launches(n: Any) -> Limit:
 
 
 def max_cuda_time(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
-    """At most this sum of the kernels' durations."""
+    """At most this sum of the kernels' durations, without those that communicate."""
     return Limit("max_cuda_time", "", "cuda_time", _time(time, us, ms))
 
 
 def max_launch_overhead(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
     """At most this time of a call in which the device has nothing to do."""
-    share = isinstance(time, str) and time.strip().endswith("%") and us is ms is _UNSET
-    bound = parse_percent(time) if share else _time(time, us, ms)
+    bound, share = _time_or_share(time, us, ms)
     return Limit("max_launch_overhead", "", "launch_overhead", bound, relative=share)
+
+
+def max_exposed_comm(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
+    """At most this time in which the GPU communicates and no computation hides it."""
+    bound, share = _time_or_share(time, us, ms)
+    return Limit("max_exposed_comm", "", "exposed_comm_time", bound, relative=share)
 
 
 def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Limit:
@@ -310,6 +315,13 @@ def _time(time: Any, us: Any, ms: Any) -> float:
     return parse_time(time)
 
 
+def _time_or_share(time: Any, us: Any, ms: Any) -> tuple[float, bool]:
+    """A time in microseconds, or a fraction that was written in percent; and whether it is that."""
+    if isinstance(time, str) and time.strip().endswith("%") and us is ms is _UNSET:
+        return parse_percent(time), True
+    return _time(time, us, ms), False
+
+
 def _number(unit: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{unit}={value!r} is not a number")
@@ -387,6 +399,9 @@ _FORMS: dict[Callable[..., Limit], str] = {
     max_cuda_time: 'max_cuda_time("200us"), max_cuda_time(us=200) or max_cuda_time(ms=0.2)',
     max_launch_overhead: (
         'max_launch_overhead("40us"), max_launch_overhead(us=40) or max_launch_overhead("30%")'
+    ),
+    max_exposed_comm: (
+        'max_exposed_comm("50us"), max_exposed_comm(us=50) or max_exposed_comm("10%")'
     ),
     max_latency: 'max_latency("300us"), max_latency(us=300) or max_latency(ms=0.3)',
     max_memcpys: 'max_memcpys(0) or max_memcpys(0, direction="d2h"), with h2d, d2h, d2d or p2p',

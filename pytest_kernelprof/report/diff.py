@@ -64,12 +64,12 @@ def metric_lines(diff: ProfileDiff) -> list[str]:
 
 
 def processes_words(diffs: ProfileDiffs) -> str:
-    """That one side has more processes than the other; empty where both have as many."""
-    if diffs.old_processes == diffs.new_processes:
+    """That one side has processes that the other has not; empty where both have the same."""
+    if diffs.old_processes == diffs.new_processes == len(diffs.processes):
         return ""
     return (
-        f"{diffs.old_processes} -> {diffs.new_processes} processes: compared are the first "
-        f"{len(diffs.processes)}"
+        f"{diffs.old_processes} -> {diffs.new_processes} processes: compared are the "
+        f"{len(diffs.processes)} that both have"
     )
 
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.cells import value_of
 from pytest_kernelprof.digest.diff_causes import causes_of_diff
-from pytest_kernelprof.digest.ranks import alike_neighbours, odd_ones
+from pytest_kernelprof.digest.ranks import odd_ones
 from pytest_kernelprof.digest.words import count_words, line_words, place_words
-from pytest_kernelprof.report.cells import time_unit
+from pytest_kernelprof.report.rank_table import rank_table, waiting_words
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import left, right, width_of, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.digest.ranks import Odd, Rank
+    from pytest_kernelprof.report.rank_table import RankTable
     from pytest_kernelprof.report.spans import Line
     from pytest_kernelprof.report.style import Style
     from pytest_kernelprof.schema.diff import ProfileDiff
-
-    Value = Callable[[Rank], float | None]
 
 _GAP = "  "
 _MOST_ODD = 3
@@ -42,8 +40,9 @@ def rank_lines(
         diffs: of ranks that are not as most are, by name, how they differ from one that is.
     """
     odd = odd_ones(ranks)
-    lines = [*_verdict(ranks, unread, odd, style), *_places(ranks, style), ()]
-    lines += _table(ranks, odd, style)
+    lines = [*_verdict(ranks, unread, odd, style), *_places(ranks, style)]
+    lines += [line for one in waiting_words(ranks, odd) for line in _sentence(one, style, "")]
+    lines += [(), *table_lines(rank_table(ranks, odd, _what(ranks)), style)]
     for one in odd:
         lines += _why(one, diffs, _what(ranks), style)
     for one in odd[:1]:
@@ -104,62 +103,21 @@ def _places(ranks: Sequence[Rank], style: Style) -> Iterator[Line]:
     yield from _sentence("; ".join(places), style, "dim")
 
 
-def _table(ranks: Sequence[Rank], odd: Sequence[Odd], style: Style) -> Iterator[Line]:
-    groups = alike_neighbours(ranks, odd)
-    apart = {one.rank.name for one in odd}
-    columns = [(_what(ranks), [_names(group) for group in groups])]
-    for title, value, timed in _VALUES:
-        cells = _cells(groups, ranks, value, timed=timed)
-        if cells is not None:
-            unit, told = cells
-            columns.append((f"{title} {unit}".rstrip(), told))
-    widths = [max(width_of(cell) for cell in (title, *cells)) for title, cells in columns]
+def table_lines(table: RankTable, style: Style) -> Iterator[Line]:
+    """A table of ranks, as wide as its cells."""
+    columns = list(zip(table.titles, *(row.cells for row in table.rows), strict=True))
+    widths = [max(map(width_of, cells)) for cells in columns]
     aligned = [left, *([right] * (len(columns) - 1))]
-    titles = [
-        put(title, wide) for put, (title, _), wide in zip(aligned, columns, widths, strict=True)
-    ]
-    yield (Span(style.say(_GAP.join(titles)), "dim"),)
-    for at, group in enumerate(groups):
-        told = [put(c[at], w) for put, (_, c), w in zip(aligned, columns, widths, strict=True)]
-        differs = group[0].name in apart
-        yield (Span(style.say(_GAP.join(told)), "yellow" if differs else ""),) + (
-            (Span("  <- differs"),) if differs else ()
+
+    def laid(cells: Sequence[str]) -> str:
+        put = zip(aligned, cells, widths, strict=True)
+        return style.say(_GAP.join(to(cell, wide) for to, cell, wide in put))
+
+    yield (Span(laid(table.titles), "dim"),)
+    for row in table.rows:
+        yield (Span(laid(row.cells), "yellow" if row.differs else ""),) + (
+            (Span("  <- differs"),) if row.differs else ()
         )
-
-
-def _names(group: Sequence[Rank]) -> str:
-    return group[0].name if len(group) == 1 else f"{group[0].name}..{group[-1].name}"
-
-
-_VALUES: tuple[tuple[str, Value, bool], ...] = (
-    ("kernels", lambda one: float(one.profile.kernel_count), False),
-    ("GPU", lambda one: one.own_us, True),
-    ("comm", lambda one: one.comm_us, True),
-    ("exposed", lambda one: one.exposed_us, True),
-    ("idle", lambda one: value_of(one.profile, "gpu_idle"), True),
-    ("waits", lambda one: value_of(one.profile, "syncs"), False),
-    ("copies", lambda one: value_of(one.profile, "memcpys"), False),
-)
-
-
-def _cells(
-    groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank], value: Value, *, timed: bool
-) -> tuple[str, list[str]] | None:
-    """The unit and a cell for each group; None where every rank has none, or zero."""
-    values = [value(one) for one in ranks]
-    if not any(values):
-        return None
-    unit = time_unit([one or 0.0 for one in values])
-    told = []
-    for group in groups:
-        there = [one for one in map(value, group) if one is not None]
-        words = (
-            [unit.words(one) if timed else f"{one:.0f}" for one in (min(there), max(there))]
-            if there
-            else [""]
-        )
-        told.append("..".join(dict.fromkeys(words)))
-    return (unit.name if timed else ""), told
 
 
 def _why(odd: Odd, diffs: Mapping[str, ProfileDiff], what: str, style: Style) -> Iterator[Line]:

@@ -11,10 +11,12 @@ from pytest_kernelprof.digest.words import (
     is_judged,
     pair_words,
     place_words,
+    rank_words,
     title,
 )
 from pytest_kernelprof.report.earlier import comparison_words
 from pytest_kernelprof.report.snapshots import finding_words
+from pytest_kernelprof.schema.metrics import SHARE_OF
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 from pytest_kernelprof.units import format_time
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     )
 
 _MOST_HITS = 4
+_WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}
 
 
 def verdict_line(verdict: Verdict, doubt: str = "") -> str:
@@ -37,19 +40,22 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
         doubt: what disturbed the GPU, if it was; see ``doubt_words``.
     """
     if verdict.outcome in ("incomplete", "not judged"):
-        return f"{title(verdict)}: {verdict.why}"
+        return f"{title(verdict)}: {verdict.why}{rank_words(verdict)}"
     if verdict.snapshot is not None:
         return f"snapshot: {finding_words(verdict.snapshot)}"
     if verdict.comparison is not None:
         told = comparison_words(verdict.comparison)
         return f"compare: {told}{undecided_words(verdict, doubt)}"
     if not verdict.metric:
-        return f"{title(verdict)}: {_names(verdict)}"
+        return f"{title(verdict)}: {_names(verdict)}{rank_words(verdict)}"
     if verdict.unit == "times":
         told = f"{verdict.measured:.3f} times as good ({spread_of_ratio(verdict)})"
     else:
         told = _values(verdict)
-    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
+    where = rank_words(verdict)
+    return (
+        f"{title(verdict)}: {told}{where}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
+    )
 
 
 def judged_words(limits: Sequence[Verdict], where: str = "") -> str:
@@ -200,7 +206,8 @@ def _spread(verdict: Verdict) -> str:
 def _share(verdict: Verdict) -> str:
     if verdict.share is None:
         return ""
-    return f"{verdict.share * 100:g}% of the latency {format_time(verdict.share_of)}"
+    whole = _WHOLES[SHARE_OF[verdict.metric]]
+    return f"{verdict.share * 100:g}% of {whole} {format_time(verdict.share_of)}"
 
 
 def _excess(verdict: Verdict) -> str:

@@ -46,6 +46,11 @@ _TABLE = (
     *_directed("memcpy_bytes", "bytes"),
     *_counts("memcpys_pageable"),
     MetricSpec("gpu_busy", "timed", "us", ("profiled",)),
+    MetricSpec("comm_time", "timed", "us", ("profiled",)),
+    MetricSpec("exposed_comm_time", "timed", "us", ("profiled",)),
+    MetricSpec("comm_transfer", "shown", "us", ("profiled",)),
+    MetricSpec("comm_wait", "shown", "us", ("profiled",)),
+    *_counts("comm_bytes", unit="bytes"),
     MetricSpec("gpu_span", "shown", "us", ("profiled",)),
     MetricSpec("gpu_idle", "shown", "us", ("profiled",)),
     MetricSpec("dispatch_time", "timed", "us", ("unprofiled",), on_cpu=True),
@@ -58,3 +63,6 @@ _TABLE = (
 )
 
 METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _TABLE}
+
+SHARE_OF = {"launch_overhead": "latency", "exposed_comm_time": "gpu_busy"}
+"""What a limit of so many percent is of, by what it limits."""

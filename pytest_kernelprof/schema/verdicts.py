@@ -69,7 +69,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         device: "cuda" or "cpu".
         allowed: the limit in the metric's unit; None for limits on kernel names.
         share: the limit as a fraction of ``share_of``, where it was written so.
-        share_of: what ``share`` is of (the latency in microseconds).
+        share_of: what ``share`` is of, in microseconds: the latency; of communication
+            ``gpu_busy``.
         measured: the value that was judged; of limits on kernel names how many kernels there are.
             low, high: its interval at 99 %, if it has one.
         rounds: how many rounds it was judged by. block: how many count as one.
@@ -84,7 +85,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         place: the line of the test that made the call, or the test's own.
         snapshot: of "snapshot", how the profile compares with what is kept.
         comparison: of "compare", how it compares with that of an earlier run.
-        rank: the rank that was judged, of several the worst; None where there is one.
+        ranks: of a call on several ranks, those on which it fared so, the one that was judged
+            first; empty where there is one rank.
     """
 
     limit: str
@@ -114,7 +116,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: Place | None = None
     snapshot: Finding | None = None
     comparison: ProfileComparison | None = None
-    rank: int | None = None
+    ranks: tuple[int, ...] = ()
 
     @property
     def of_limit(self) -> bool:

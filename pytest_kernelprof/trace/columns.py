@@ -11,16 +11,17 @@ import numpy as np
 
 from pytest_kernelprof.trace.inputs import NO_INPUTS, Inputs, presence
 from pytest_kernelprof.trace.model import Flows
-from pytest_kernelprof.trace.names import Names, Numbering
+from pytest_kernelprof.trace.names import Coded, Different, Names, Numbering
 from pytest_kernelprof.trace.numbering import Threads, Ways
 from pytest_kernelprof.trace.values import DoesNotFitError, array, column_of, numbered
 from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import msgspec
 
+    from pytest_kernelprof.trace.announced import Announced
     from pytest_kernelprof.trace.arrays import Ints
     from pytest_kernelprof.trace.events import Chunk, Event
 
@@ -46,7 +47,11 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "frame": (),
 }
 # What stands for the rows of a chunk that lacks a column.
-_ABSENT = {"has_inputs": np.bool_(False), "inputs": np.int32(NO_INPUTS)}
+_ABSENT = {
+    "has_inputs": np.bool_(False),
+    "inputs": np.int32(NO_INPUTS),
+    "announced": np.int32(0),
+}
 # Comprehensions that name the field are what Python reads fields fastest with.
 _FIELD: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
     "external_id": lambda args: [one.external_id for one in args],
@@ -74,6 +79,8 @@ class Builder:
         self._names = {table: Numbering() for table in _ARGUMENTS}
         self._inputs = Inputs()
         self._ways = Ways()
+        self._announced: Different[Announced | None] = Different()
+        self._announced[None]  # of an activity of which nothing is said: 0
         self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _ARGUMENTS}
         self._arrows: list[dict[str, Any]] = []
         self._categories: set[str] = set()
@@ -89,7 +96,7 @@ class Builder:
             self._arrows.append(self._arrows_of(chunk.arrows))
         for table, events in chunk.tables.items():
             if events:
-                self._parts[table].append(self._chunk(table, events))
+                self._parts[table].append(self._chunk(table, events, chunk.announced))
 
     def finish(self) -> Tables:
         """The columns of all chunks, each table sorted by start."""
@@ -108,9 +115,14 @@ class Builder:
             columns["inputs"] = self._inputs.column(columns["inputs"])
         if table == "activity":
             columns |= self._ways.columns(columns.pop("way"))
+            codes = columns["announced"]
+            known = None if codes is None else Coded(codes, tuple(self._announced))
+            columns["announced"] = known
         return columns
 
-    def _chunk(self, table: str, events: Sequence[Event]) -> dict[str, Any]:
+    def _chunk(
+        self, table: str, events: Sequence[Event], said: Mapping[int, Announced]
+    ) -> dict[str, Any]:
         start = nanoseconds([event.ts for event in events])
         columns: dict[str, Any] = {
             "name": numbered(self._names[table], [event.name for event in events]),
@@ -124,10 +136,17 @@ class Builder:
             columns[column] = column_of(column, _FIELD[column](args))
         if table == "activity":
             columns["way"] = self._ways.codes(args)
+            columns["announced"] = self._codes_of_announced(events, said)
         if table == "operator":
             columns["has_inputs"] = presence(args)
             columns["inputs"] = self._inputs.codes(args)
         return columns
+
+    def _codes_of_announced(
+        self, events: Sequence[Event], said: Mapping[int, Announced]
+    ) -> Ints | None:
+        """Of each activity the number of what is said of it; None where nothing is of any."""
+        return numbered(self._announced, [said.get(id(one)) for one in events]) if said else None
 
     def _column_of_events(self, column: str, events: Sequence[Event]) -> Any:
         if column == "thread":
@@ -191,7 +210,7 @@ def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
 @functools.cache
 def _empty(table: str) -> dict[str, Any]:
     """The columns of a table without rows, shared by all traces that have none."""
-    return Builder()._chunk(table, [])
+    return Builder()._chunk(table, [], {})
 
 
 def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,16 +6,20 @@ matters only where they are read, so a chunk that does not decode is decoded aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from pytest_kernelprof.trace.announced import announced
 from pytest_kernelprof.trace.arrays import NO_ID
-from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, table_of
+from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, communicates, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_kernelprof.trace.announced import Announced
 
 NOT_THERE = msgspec.Raw(b"")
 _NO_DIMENSIONS = (0, 0, 0)
@@ -137,12 +141,14 @@ class Chunk:
     Attributes:
         events: all of them. tables: those of each table, in the file's order.
         arrows: those of autograd. categories: all that there are.
+        announced: what is said of communication kernels, by the identity of their events.
     """
 
     events: Sequence[Event]
     tables: Mapping[str, list[Event]]
     arrows: list[Event]
     categories: frozenset[str]
+    announced: Mapping[int, Announced] = dataclasses.field(default_factory=dict)
 
 
 def sort_out(events: Sequence[Event]) -> Chunk:
@@ -208,6 +214,14 @@ class Decoder:
         Raises:
             msgspec.DecodeError: it is none, or a value that is read does not fit.
         """
+        chunk = self._decoded(text)
+        places = _places_of_communication(chunk)
+        if not places:  # of most traces; the others are decoded once more
+            return chunk
+        said = zip(places, announced(text, places), strict=True)
+        return replace(chunk, announced={id(chunk.events[at]): one for at, one in said})
+
+    def _decoded(self, text: bytes | bytearray | memoryview) -> Chunk:
         try:
             if not self._has_other_names:
                 chunk = sort_out(self._in_first_form_that_fits(text))
@@ -275,6 +289,15 @@ class Decoder:
         if event.ph in ("s", "f") and event.cat in FLOWS:
             return Event(event.ph, event.cat, **_fitting(i, event, _FLOW_FIELDS), ts=event.ts)
         return Event()
+
+
+def _places_of_communication(chunk: Chunk) -> list[int]:
+    """Where the communication kernels of a chunk are among its events."""
+    activities = chunk.tables.get("activity", ())
+    if not any(map(communicates, {one.name for one in activities})):
+        return []
+    talking = {id(one) for one in activities if communicates(one.name)}
+    return [at for at, one in enumerate(chunk.events) if id(one) in talking]
 
 
 def _need_other_names(chunk: Chunk) -> bool:

@@ -13,6 +13,7 @@ from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_kernelprof.trace.announced import Announced
     from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.inputs import InputColumn
     from pytest_kernelprof.trace.names import Coded, Names
@@ -62,7 +63,8 @@ class Activities(Spans):
     """Kernels, memcpys and memsets of the device.
 
     ``process`` tells apart what the file writes as their process: the device, with files of several
-    ranks one of a rank. ``stream`` is the queue where a back end has queues.
+    ranks one of a rank. ``stream`` is the queue where a back end has queues. ``announced`` holds
+    what a process group says of its kernels (None of others); it is None where none says anything.
     """
 
     kind: Ints
@@ -77,6 +79,7 @@ class Activities(Spans):
     shared_memory: Ints
     grid: Sizes
     block: Sizes
+    announced: Coded[Announced | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

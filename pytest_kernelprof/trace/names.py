@@ -96,9 +96,12 @@ class Names(Coded[str]):
         return present
 
 
-class Numbering(dict[str, int]):
-    """Gives each new text the next number."""
+class Different(dict[Value, int]):
+    """Gives each new value the next number."""
 
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
+    def __missing__(self, value: Value) -> int:
+        number = self[value] = len(self)
         return number
+
+
+Numbering = Different[str]

@@ -6,6 +6,7 @@ names serve to find the launches that have lost theirs, and what is no launch.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,36 @@ WAIT_CALL = re.compile(
 CLOSING_CALL = re.compile("DeviceSynchronize")
 # A stream that waits for an event of another: the host goes on.
 NOT_A_HOST_WAIT = re.compile(r"wait event", re.I)
+
+# Kernels that communicate. Libraries for it name all of theirs after themselves, in any version;
+# PyTorch's own (symmetric memory) and vLLM's have these names.
+_COMMUNICATES = re.compile(
+    r"(?<![a-z])(?:nccl|rccl|oneccl|nvshmem|rocshmem)"
+    r"|(?<![a-z_])(?:multimem_|one_shot_|two_shot_)(?:one_shot_)?all_(?:reduce|gather)_kernel"
+    r"|(?<![a-z_])cross_device_reduce_[12]stage"
+    r"|(?<![a-z_])barrier_kernel\(unsigned int ?\*\*",
+    re.I,
+)
+_OPERATION = re.compile(
+    r"nccl(?:Symk?)?(?:Dev)?Kernel_([A-Z][A-Za-z]+)|nccl([A-Z][a-z]+(?:Reduce|Gather|Scatter|Recv)?)"
+)
+_NO_OPERATION = ("Generic",)
+# What gloo does on the host, as torch annotates it.
+GLOO = "gloo:"
+
+
+@functools.lru_cache(maxsize=4096)
+def communicates(name: str) -> bool:
+    """Whether a kernel of that name is there to communicate with other ranks."""
+    return _COMMUNICATES.search(name) is not None
+
+
+def operation_of(name: str) -> str:
+    """What a communication kernel does by its name: "AllReduce"; empty where that does not say."""
+    found = _OPERATION.search(name)
+    operation = (found[1] or found[2]) if found else ""
+    return "" if operation in _NO_OPERATION else operation
+
 
 # Copies name the kinds of memory that they go between.
 PAGEABLE = re.compile("Pageable")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from built import call, kernel, reading_of_events
 
-from pytest_kernelprof.analysis.communication import communication_of
+from pytest_kernelprof.analysis.communication import communication_metrics
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -35,11 +35,13 @@ def test_what_no_other_kernel_hides_is_exposed(
             kernel(name, ts, number, dur=dur, stream=7 + number),
         )
     ]
-    found = communication_of(reading_of_events(tmp_path, *events), 0)
-    assert (found.us, found.exposed_us) == (20, exposed)
+    found = communication_metrics(reading_of_events(tmp_path, *events))
+    assert (found["comm_time"].value, found["exposed_comm_time"].value) == (20, exposed)
 
 
 def test_a_trace_without_communication_spends_nothing_on_it(tmp_path: Path) -> None:
     events = (call("cudaLaunchKernel", 1, 1), kernel("gemm", 5, 1))
-    found = communication_of(reading_of_events(tmp_path, *events), 0)
-    assert (found.us, found.exposed_us) == (0, 0)
+    found = communication_metrics(reading_of_events(tmp_path, *events))
+    assert (found["comm_time"].value, found["exposed_comm_time"].value) == (0, 0)
+    assert found["comm_bytes"].value == 0
+    assert found["comm_wait"].why == "no kernel of it communicates"

@@ -226,11 +226,12 @@ def test_a_folder_of_ranks_names_the_odd_one_first(
     told = shown(capsys, folder)
     assert told[0].startswith("11 ranks, 66 kernels; complete. Rank 2 differs: 11 kernels more, ")
     table = told[told.index("") + 1 :]
-    assert table[:4] == [
+    assert table[:5] == [
         "rank   kernels  GPU us  idle us",
         "0..1         5   231.3    212.1",
         "2           16   577.4    766.5  <- differs",
         "3..10        5   231.3    212.1",
+        "all         66  2890.1   2887.8",
     ]
     assert any(row.startswith("rank 2 + ") for row in table)
     assert told[-1] == f"kernelprof diff {folder}/rank0.json.gz {folder}/rank2.json.gz"
@@ -252,7 +253,7 @@ def test_a_rank_has_the_number_that_the_profiler_wrote(
     (tmp_path / "rank3.json").write_text(text.replace("{", f'{{"distributedInfo": {noted}, ', 1))
     told = shown(capsys, tmp_path)
     assert told[0] == "2 ranks, 10 kernels; complete."
-    assert told[-1].split()[0] == "..".join(names)  # they are alike
+    assert told[-2].split()[0] == "..".join(names)  # they are alike
 
 
 def test_several_files_are_ranks_too_and_two_that_differ_are_none_the_odd_one(
@@ -271,10 +272,14 @@ def test_the_processes_of_a_file_are_ranks(
     assert main(["diff", str(tmp_path / "ranks.json"), str(TRACES / "mlp.json.gz")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "process 1:"
-    assert lines[-1] == "2 -> 1 processes: compared are the first 1"
+    assert lines[-1] == "2 -> 1 processes: compared are the 1 that both have"
     (tmp_path / "more").mkdir()
     shutil.copy(tmp_path / "ranks.json", tmp_path / "more" / "rank7.json")
-    assert [row.split()[0] for row in shown(capsys, tmp_path / "more")[-2:]] == ["7.0", "7.1"]
+    assert [row.split()[0] for row in shown(capsys, tmp_path / "more")[-3:]] == [
+        "7.0",
+        "7.1",
+        "all",
+    ]
 
 
 def test_files_of_one_number_are_told_apart_by_their_names(

@@ -9,8 +9,8 @@ from pytest_kernelprof.digest.ranks import Rank, alike_neighbours, odd_ones
 
 
 def rank(name: str, kernels: int = 5, us: float = 100, comm_us: float = 0) -> Rank:
-    one = calls_of(kernels, timed("cuda_time", [us + comm_us]))
-    return Rank(name, f"rank{name}.json", one, comm_us, comm_us)
+    one = calls_of(kernels, timed("cuda_time", [us]), timed("comm_time", [comm_us]))
+    return Rank(name, f"rank{name}.json", one)
 
 
 def test_who_has_other_counts_than_most_is_odd() -> None:

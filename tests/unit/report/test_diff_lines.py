@@ -116,7 +116,7 @@ def test_nothing_on_either_side_is_a_line() -> None:
 def test_of_other_numbers_of_processes_it_is_said_which_were_compared() -> None:
     one = diff_profiles(profile(MLP), profile([*MLP, COPY]))
     assert processes_words(ProfileDiffs((one, one), 2, 3)) == (
-        "2 -> 3 processes: compared are the first 2"
+        "2 -> 3 processes: compared are the 2 that both have"
     )
     assert processes_words(ProfileDiffs((one, one), 2, 2)) == ""
 

@@ -140,7 +140,7 @@ def test_ranks_are_read_again_and_the_kernels_of_those_that_do_the_same_are_left
         mlp,
         metrics={},
         collectives=(collective,),
-        verdicts=(Verdict(rank=1, limit="x", outcome="over"),),
+        verdicts=(Verdict(ranks=(1,), limit="x", outcome="over"),),
     )
     (found,) = (
         read(codec.encode(pack(run_of(of_ranks(mlp, slower, record("backward"))))))
