@@ -14,7 +14,9 @@ from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.words import (
     chain_words,
     count_words,
+    judged_rank,
     pair_words,
+    rank_words,
     source_place,
     title,
 )
@@ -89,12 +91,11 @@ def _slower(against: Compared | None) -> tuple[Cause, ...]:
 
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     """What a limit that is broken is about. What has no cell says its numbers, too."""
-    cause = _ABOUT.get(verdict.metric.split("_")[0] if verdict.metric else "", _no_more)(
-        verdict, profile
-    )
+    about = _ABOUT.get(verdict.metric.split("_")[0] if verdict.metric else "", _no_more)
+    cause, where = about(verdict, judged_rank(profile, verdict)), rank_words(verdict)
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
-        return cause
-    told = "; ".join(filter(None, [_values(verdict), cause.text]))
+        return Cause(f"{where.strip()}: {cause.text}", cause.place) if where else cause
+    told = "; ".join(filter(None, [_values(verdict) + where, cause.text]))
     return Cause(f"{title(verdict)}: {told}", cause.place)
 
 
@@ -133,10 +134,22 @@ def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
 
 
 def _what_takes_time(verdict: Verdict, profile: Profile) -> Cause:
-    kinds = sorted(alike(profile.kernels), key=lambda one: -one.us)
-    if not kinds or not gpu_us(profile):
+    talking = {one.kernel for one in profile.collectives}
+    computing = [one for at, one in enumerate(profile.kernels) if at not in talking]
+    return _longest_of(computing, verdict)
+
+
+def _what_communicates(verdict: Verdict, profile: Profile) -> Cause:
+    kernels = profile.kernels
+    talking = [one.kernel for one in profile.collectives if one.kernel < len(kernels)]
+    return _longest_of([kernels[at] for at in talking], verdict)
+
+
+def _longest_of(kernels: Sequence[Kernel], verdict: Verdict) -> Cause:
+    """The kind of them that takes longest."""
+    most = max(alike(kernels), key=lambda one: one.us, default=None)
+    if most is None or not most.us:
         return Cause(_spread(verdict))
-    most = kinds[0]
     words = f"{times_words(most.name, most.number)} takes {format_time(most.us)}"
     return Cause(with_chain(words, most.chain), most.place)
 
@@ -175,7 +188,8 @@ def _where_the_overhead_is(verdict: Verdict, profile: Profile) -> Cause:
     if overhead is not None and latency:
         parts.append(f"{overhead / latency * 100:.0f} % of a call the GPU has nothing to do")
     if launches and each is not None:
-        each_us = gpu_us(profile) / max(1, profile.kernel_count)
+        kernels_us = gpu_us(profile) + (value_of(profile, "comm_time") or 0.0)
+        each_us = kernels_us / max(1, profile.kernel_count)
         parts.append(
             f"{count_words(int(launches), 'launch', 'launches')} of {format_time(each)} each for "
             f"kernels of {format_time(each_us)}"
@@ -229,6 +243,7 @@ _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "kernels": _what_launched,
     "launches": _what_launched,
     "cuda": _what_takes_time,
+    "exposed": _what_communicates,
     "latency": _how_sure,
     "launch": _where_the_overhead_is,
     "syncs": _what_waits,

@@ -129,7 +129,8 @@ class Totals:
 
     Attributes:
         profiles: how many. kernels: of the GPU. operators: of the CPU.
-        gpu_us: what the kernels take, in microseconds.
+        gpu_us: what the kernels take, in microseconds. comm_us: what those of communication take
+            beside them.
         launches, waits, copies, pageable: counts; pageable are the copies for which the host waits.
         waiting_tests: in how many tests there are waits. most_waits: the row with most of them.
         idle_us, span_us: from first to last kernel, the time without work, and all of it.
@@ -140,6 +141,7 @@ class Totals:
     kernels: int = 0
     operators: int = 0
     gpu_us: float | None = None
+    comm_us: float | None = None
     launches: int | None = None
     waits: int | None = None
     waiting_tests: int = 0

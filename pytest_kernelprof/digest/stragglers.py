@@ -14,7 +14,7 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.run import Collective, Profile
+    from pytest_kernelprof.schema.run import Collective, Kernel, Profile
 
 _MOST_OF_IT = 0.5
 _WORTH_TELLING = 0.05
@@ -27,7 +27,7 @@ class Straggler:
     Attributes:
         rank: its number. last: to how many collectives it came last, of ``number``.
         waiting: the rank that waits longest for it. waited_us: for how long, in microseconds.
-        collective: where that rank waits longest for it.
+        collective: where that rank waits longest for it. kernel: that one's, where it is known.
     """
 
     rank: int
@@ -36,6 +36,7 @@ class Straggler:
     waiting: Profile
     waited_us: float
     collective: Collective
+    kernel: Kernel | None
 
     @property
     def words(self) -> str:
@@ -45,7 +46,7 @@ class Straggler:
         told += f"rank {self.waiting.rank} waits {format_time(self.waited_us)} for it"
         us = self.collective.waited_us
         told += f", of that {format_time(us)} in" if self.last > 1 else " in"
-        return f"{told} {_collective_words(self.waiting, self.collective)}."
+        return f"{told} {_collective_words(self.collective, self.kernel)}."
 
 
 def straggler_of(profiles: Sequence[Profile]) -> Straggler | None:
@@ -71,26 +72,34 @@ def straggler_of(profiles: Sequence[Profile]) -> Straggler | None:
     little = waits[waiting.rank or 0] < _WORTH_TELLING * busy
     if little or sums[last] <= _MOST_OF_IT * sum(sums.values()):
         return None
-    return _straggler(last, by_number[last], waiting, waits[waiting.rank or 0])
-
-
-def _straggler(rank: int, profile: Profile, waiting: Profile, waited_us: float) -> Straggler:
-    for_it = [one for one in waiting.collectives if one.last == rank]
+    longest = max(
+        (one for one in waiting.collectives if one.last == last), key=lambda one: one.waited_us
+    )
+    ours = by_number[last].collectives
     return Straggler(
-        rank,
-        sum(one.last == rank for one in profile.collectives),
-        len(profile.collectives),
-        waiting,
-        waited_us,
-        max(for_it, key=lambda one: one.waited_us),
+        rank=last,
+        last=sum(one.last == last for one in ours),
+        number=len(ours),
+        waiting=waiting,
+        waited_us=waits[waiting.rank or 0],
+        collective=longest,
+        kernel=_kernel_of(longest, waiting, profiles),
     )
 
 
-def _collective_words(profile: Profile, collective: Collective) -> str:
+def _kernel_of(
+    collective: Collective, profile: Profile, profiles: Sequence[Profile]
+) -> Kernel | None:
+    """Its kernel; of a rank whose kernels a file does not have, since it does the same as another
+    one, that one's."""
+    kept = profile.kernels
+    if not profile.kernels_kept:
+        kept = next((one.kernels for one in profiles if one.kernels_kept), ())
+    return kept[collective.kernel] if collective.kernel < len(kept) else None
+
+
+def _collective_words(collective: Collective, kernel: Kernel | None) -> str:
     """What it is, how large, and who called it: as far as that is known."""
-    kernel = None
-    if collective.kernel < len(profile.kernels):
-        kernel = profile.kernels[collective.kernel]
     what = collective.operation or (short_name(kernel.name) if kernel else "a collective")
     if collective.bytes is not None:
         what += f" of {format_bytes(collective.bytes)}"

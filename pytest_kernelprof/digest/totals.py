@@ -26,6 +26,7 @@ def totals_of(rows: Sequence[Row]) -> Totals:
             row.profile.kernel_count for row in rows if row.profile.environment.kind == "cpu"
         ),
         gpu_us=_sum(profiles, "cuda_time"),
+        comm_us=_sum(profiles, "comm_time"),
         launches=_count(profiles, "launches"),
         waits=_count(profiles, "syncs"),
         waiting_tests=len({row.test for row in waiting}),

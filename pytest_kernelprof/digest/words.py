@@ -85,6 +85,13 @@ def rank_words(verdict: Verdict) -> str:
     return f" on rank{'s' if len(ranks) > 1 else ''} {told}{more}"
 
 
+def judged_rank(profile: Profile, verdict: Verdict) -> Profile:
+    """The profile of the rank that a verdict is of; the first where it has no kernels to show."""
+    found = (one for one in profile.ranks if verdict.ranks and one.rank == verdict.ranks[0])
+    judged = next(found, profile)
+    return judged if judged.kernels_kept else profile
+
+
 def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     """A value and what is allowed, in words that differ where they do."""
     if unit == "us":

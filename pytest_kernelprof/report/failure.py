@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.came import came_since
 from pytest_kernelprof.digest.conditions import doubt_words
-from pytest_kernelprof.digest.words import limits_of, line_words
+from pytest_kernelprof.digest.words import judged_rank, limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
+from pytest_kernelprof.report.rank_table import ranks_told, texts_of
 from pytest_kernelprof.report.runs import kernel_lines
 from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines
 from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
@@ -68,16 +69,27 @@ def _origin(profile: Profile, told: list[Verdict]) -> list[str]:
 
 
 def _tables(profile: Profile, came: Came | None) -> list[str]:
-    """What ran, and what the violated limits are about."""
+    """What ran, and what the violated limits are about: on the rank that the first is of."""
     width = WIDTH - len(_INDENT)
-    over = {verdict.limit for verdict in profile.verdicts if verdict.outcome == "over"}
-    lines = (
-        kernel_table(profile, width, came=came) if profile.kernels else ["no kernels were launched"]
+    broken = [verdict for verdict in profile.verdicts if verdict.outcome == "over"]
+    judged = judged_rank(profile, broken[0]) if broken else profile
+    over = {verdict.limit for verdict in broken}
+    lines = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
+    lines += (
+        kernel_table(judged, width, came=came if judged is profile else None)
+        if judged.kernels
+        else ["no kernels were launched"]
     )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(profile, width)
+        lines += copy_table(judged, width)
     if "max_syncs" in over:
-        lines += wait_table(profile, width)
+        lines += wait_table(judged, width)
     if "max_launch_overhead" in over:
-        lines += overhead_words(profile)
-    return lines
+        lines += overhead_words(judged)
+    return lines + _ranks(profile)
+
+
+def _ranks(profile: Profile) -> list[str]:
+    """A row a rank, and who waits for whom; nothing of one rank."""
+    told = ranks_told(profile)
+    return [] if told is None else [*texts_of(told[0]), *told[1]]

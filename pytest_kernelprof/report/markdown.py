@@ -14,12 +14,13 @@ from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import severity
 from pytest_kernelprof.digest.trust import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, line_words
+from pytest_kernelprof.digest.words import count_words, judged_rank, line_words
 from pytest_kernelprof.report.against import timing_words
 from pytest_kernelprof.report.comparison import comparison_line
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
 from pytest_kernelprof.report.kernel_tables import kernel_table
+from pytest_kernelprof.report.rank_table import RankTable, ranks_told
 from pytest_kernelprof.report.runs import kernel_lines
 from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines, line_of_run
 from pytest_kernelprof.units import format_time
@@ -76,13 +77,14 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     mark = _worst(marks, digest, changes)
     head = [" ".join(filter(None, ["###", mark, text(digest.sentence.removesuffix("."))])), ""]
     first = " ".join(_sentences(run, digest, changes))
-    if not marks and not (changes and changes.rows) and not digest.unfinished:
+    of_ranks = [row for file in digest.files for row in file.rows if row.profile.other_ranks]
+    if not (marks or of_ranks or (changes and changes.rows) or digest.unfinished):
         return "\n".join([*head, f"{first} {foot}", ""])
     changed = changes.rows if changes is not None else ()
     body = _Body(
         rows=[*(told for one in marked for told in _rows(one)), *(told for _, told in compared)],
         worse=[_change_row(one) for one in changed if one.result == "worse"],
-        details=_details(marked),
+        details=[*_details(marked), *(partial(_ranks_detail, one) for one in of_ranks)],
         others=[_change_row(one) for one in changed if one.result != "worse"],
     )
     head += [first, ""]
@@ -116,6 +118,8 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
         told.append(f"{count_words(totals.operators, 'operator')} on the CPU")
     if totals.gpu_us is not None:
         told.append(f"{format_time(totals.gpu_us)} on the GPU")
+    if totals.comm_us:
+        told.append(f"{format_time(totals.comm_us)} communicating")
     yield f"{', '.join(told)}."
     if changes is not None:
         base, found = code(changes.base), text(f"{changes.words}; together {changes.together}")
@@ -174,7 +178,7 @@ def _causes(causes: Sequence[Cause], found: Found) -> str:
 
 
 def _row(mark: str, named: str, found: Found, cause: str) -> str:
-    limit, measured, allowed = map(text, (found.limit, found.measured, found.allowed))
+    limit, measured, allowed = map(text, (found.limit, found.measured + found.where, found.allowed))
     return row(mark, named, limit, measured, allowed, cause)
 
 
@@ -195,6 +199,18 @@ def _details(marked: Sequence[Row]) -> list[Callable[[], list[str]]]:
 def _detail(one: Row, inside: Callable[[], list[str]]) -> list[str]:
     words = "; ".join(found.words for found in findings_of(one))
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside())
+
+
+def _ranks_detail(one: Row) -> list[str]:
+    """A row a rank, a total, and who waits for whom."""
+    told = ranks_told(one.profile)
+    table, sentences = told if told is not None else (RankTable((), ()), ())
+    lines = [row(*map(text, cells.cells)) for cells in table.rows]
+    rule = "|" + "|".join(["---", *["--:"] * (len(table.titles) - 1)]) + "|"
+    said = [line for words in sentences for line in ("", text(words))]
+    number = count_words(len(one.profile.ranks), "rank")
+    summary = f"<b>{tag_text(one.name)}</b>: {number}"
+    return details(summary, [row(*map(text, table.titles)), rule, *lines, *said])
 
 
 def _inside(one: Row) -> Callable[[], list[str]] | None:
@@ -229,7 +245,9 @@ def _kernels(profile: Profile, over: Sequence[Verdict]) -> list[str]:
             return fence(finding_lines(verdict.snapshot), "diff")
         if verdict.comparison is not None and verdict.comparison.diff is not None:
             return fence(kernel_lines(verdict.comparison), "diff")
-    return fence(kernel_table(profile), "text")
+    judged = judged_rank(profile, over[0])
+    of_rank = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
+    return fence([*of_rank, *kernel_table(judged)], "text")
 
 
 def _change_row(one: Change) -> str:

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.cells import value_of
-from pytest_kernelprof.digest.ranks import alike_neighbours, spread_of
+from pytest_kernelprof.digest.ranks import alike_neighbours, odd_ones, ranks_of, spread_of
 from pytest_kernelprof.digest.stragglers import straggler_of
 from pytest_kernelprof.report.cells import time_unit
+from pytest_kernelprof.report.widths import left, right, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.digest.ranks import Odd, Rank
+    from pytest_kernelprof.schema.run import Profile
 
     Value = Callable[[Rank], float | None]
 
 _APART = 1.05
+_GAP = "  "
 _UNMATCHED = "not to be had: "
 
 
@@ -60,6 +63,26 @@ def rank_table(ranks: Sequence[Rank], odd: Sequence[Odd], what: str = "rank") ->
     made = [RankRow(cells, is_odd) for cells, is_odd in zip(rows, differs, strict=True)]
     adds_up = what == "rank" and len(ranks) > 1
     return RankTable(tuple(title for title, _ in columns), tuple(made if adds_up else made[:-1]))
+
+
+def texts_of(table: RankTable) -> list[str]:
+    """The table as text, its titles first: as wide as its cells, numbers to the right."""
+    columns = list(zip(table.titles, *(row.cells for row in table.rows), strict=True))
+    widths = [max(map(width_of, cells)) for cells in columns]
+    aligned = [left, *([right] * (len(columns) - 1))]
+    return [
+        _GAP.join(to(cell, wide) for to, cell, wide in zip(aligned, cells, widths, strict=True))
+        for cells in (table.titles, *(row.cells for row in table.rows))
+    ]
+
+
+def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
+    """The table of a profile's ranks, and what is said of them; None of one rank."""
+    ranks = ranks_of(profile)
+    if not ranks:
+        return None
+    odd = odd_ones(ranks)
+    return rank_table(ranks, odd), tuple(waiting_words(ranks, odd))
 
 
 def waiting_words(ranks: Sequence[Rank], odd: Sequence[Odd]) -> Iterator[str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.digest.diff_causes import causes_of_diff
 from pytest_kernelprof.digest.ranks import odd_ones
 from pytest_kernelprof.digest.words import count_words, line_words, place_words
-from pytest_kernelprof.report.rank_table import rank_table, waiting_words
+from pytest_kernelprof.report.rank_table import rank_table, ranks_told, texts_of, waiting_words
 from pytest_kernelprof.report.spans import Span
-from pytest_kernelprof.report.widths import left, right, width_of, wrapped
+from pytest_kernelprof.report.widths import left, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.report.spans import Line
     from pytest_kernelprof.report.style import Style
     from pytest_kernelprof.schema.diff import ProfileDiff
+    from pytest_kernelprof.schema.run import Profile
 
-_GAP = "  "
 _MOST_ODD = 3
 _MOST_CAUSES = 6
 _WORDS = {
@@ -42,7 +42,7 @@ def rank_lines(
     odd = odd_ones(ranks)
     lines = [*_verdict(ranks, unread, odd, style), *_places(ranks, style)]
     lines += [line for one in waiting_words(ranks, odd) for line in _sentence(one, style, "")]
-    lines += [(), *table_lines(rank_table(ranks, odd, _what(ranks)), style)]
+    lines += [(), *_table_lines(rank_table(ranks, odd, _what(ranks)), style)]
     for one in odd:
         lines += _why(one, diffs, _what(ranks), style)
     for one in odd[:1]:
@@ -103,21 +103,25 @@ def _places(ranks: Sequence[Rank], style: Style) -> Iterator[Line]:
     yield from _sentence("; ".join(places), style, "dim")
 
 
-def table_lines(table: RankTable, style: Style) -> Iterator[Line]:
-    """A table of ranks, as wide as its cells."""
-    columns = list(zip(table.titles, *(row.cells for row in table.rows), strict=True))
-    widths = [max(map(width_of, cells)) for cells in columns]
-    aligned = [left, *([right] * (len(columns) - 1))]
+def lines_of_ranks(profile: Profile, style: Style, indent: int) -> Iterator[Line]:
+    """A row a rank and a total, and what is said of them; nothing of one rank."""
+    told = ranks_told(profile)
+    if told is None:
+        return
+    table, sentences = told
+    pad = Span(" " * indent)
+    yield from ((pad, *line) for line in _table_lines(table, style))
+    for sentence in sentences:
+        lines = wrapped(style.say(sentence), max(style.width - indent, 20))
+        yield from ((pad, Span(line)) for line in lines)
 
-    def laid(cells: Sequence[str]) -> str:
-        put = zip(aligned, cells, widths, strict=True)
-        return style.say(_GAP.join(to(cell, wide) for to, cell, wide in put))
 
-    yield (Span(laid(table.titles), "dim"),)
-    for row in table.rows:
-        yield (Span(laid(row.cells), "yellow" if row.differs else ""),) + (
-            (Span("  <- differs"),) if row.differs else ()
-        )
+def _table_lines(table: RankTable, style: Style) -> Iterator[Line]:
+    title, *rows = texts_of(table)
+    yield (Span(style.say(title), "dim"),)
+    for text, row in zip(rows, table.rows, strict=True):
+        told = Span(style.say(text), "yellow" if row.differs else "")
+        yield (told, Span("  <- differs")) if row.differs else (told,)
 
 
 def _why(odd: Odd, diffs: Mapping[str, ProfileDiff], what: str, style: Style) -> Iterator[Line]:

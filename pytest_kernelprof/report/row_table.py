@@ -10,6 +10,7 @@ from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.words import line_words, pair_words
 from pytest_kernelprof.report.cells import columns_of, unit_of
 from pytest_kernelprof.report.name_last import lay_out
+from pytest_kernelprof.report.ranks import lines_of_ranks
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import cut_end, right, width_of, wrapped
 from pytest_kernelprof.units import format_time
@@ -66,6 +67,7 @@ def _table(rows: Sequence[Row], style: Style, *, marked: bool) -> Iterator[Line]
         yield from ((Span(" " * laid.indent + more),) for more in name[1:])
         if marks:
             yield from _causes(row, laid.gone, style)
+        yield from lines_of_ranks(row.profile, style, _INDENT)
         if style.verbosity > 1:
             yield from _kernels(row, style)
 

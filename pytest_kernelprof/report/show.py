@@ -95,7 +95,9 @@ def _counted(profile: Profile) -> str:
     launches, us = value_of(profile, "launches"), value_of(profile, "cuda_time")
     if launches is not None:
         kernels += f" in {count_words(int(launches), 'launch', 'launches')}"
-    return f"{kernels}, {format_time(us)} on the GPU" if us else kernels
+    comm_us = value_of(profile, "comm_time")
+    kernels += f", {format_time(us)} on the GPU" if us else ""
+    return kernels + (f", {format_time(comm_us)} communicating" if comm_us else "")
 
 
 def _place(

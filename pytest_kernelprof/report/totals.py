@@ -68,8 +68,10 @@ def _suite(digest: Digest) -> str:
     words = count_words(totals.kernels, "kernel")
     if totals.gpu_us is not None:
         if not digest.counts.limited:
-            words += f" of {format_time(totals.gpu_us / totals.kernels)} on average"
+            together = totals.gpu_us + (totals.comm_us or 0.0)
+            words += f" of {format_time(together / totals.kernels)} on average"
         words += f", {format_time(totals.gpu_us)} on the GPU"
+        words += f" and {format_time(totals.comm_us)} communicating" if totals.comm_us else ""
     if totals.extra_kernels:
         words += f"; {count_words(totals.extra_kernels, 'kernel')} more than the snapshots"
     stem = None if digest.counts.limited else heaviest_stem(digest.rows)

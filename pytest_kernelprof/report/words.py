@@ -206,7 +206,7 @@ def _spread(verdict: Verdict) -> str:
 def _share(verdict: Verdict) -> str:
     if verdict.share is None:
         return ""
-    whole = _WHOLES[SHARE_OF[verdict.metric]]
+    whole = _WHOLES[SHARE_OF.get(verdict.metric, "latency")]
     return f"{verdict.share * 100:g}% of {whole} {format_time(verdict.share_of)}"
 
 

@@ -57,6 +57,22 @@ def kernel(name: str, ts: float, correlation: int, *, dur: float = 10, stream: i
     return span("kernel", name, ts, dur, stream, correlation=correlation, stream=stream)
 
 
+def collective(name: str, ts: float, correlation: int, *, dur: float = 10, **said: Any) -> Event:
+    """A communication kernel, with what the process group said of it."""
+    usual = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1024,
+        "Out msg nelems": 1024,
+        "Group size": 2,
+        "dtype": "BFloat16",
+        "Process Group Name": "0",
+        "Process Group Ranks": "[0, 1]",
+        "Seq": 7,
+    }
+    args = {"correlation": correlation, "stream": 20, "device": 0, **usual, **said}
+    return span("kernel", name, ts, dur, 20, **args)
+
+
 def copy(name: str, ts: float, correlation: int, size: int = 4) -> Event:
     return span("gpu_memcpy", name, ts, 2, 7, correlation=correlation, bytes=size)
 

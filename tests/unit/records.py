@@ -6,8 +6,12 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from pytest_kernelprof.analysis.ranks import gathered
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
+    Collective,
     Comparison,
     Conditions,
     Contestant,
@@ -100,6 +104,7 @@ def profile(
 
 GELU = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>(int)"
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor>(int)"
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
 LINEAR = ("aten::mm", "aten::matmul", "aten::linear")
 
@@ -120,6 +125,37 @@ def mlp(*metrics: Metric, **more: Any) -> Profile:
 def calls_of(n: int, *metrics: Metric, **more: Any) -> Profile:
     """Of so many equal kernels."""
     return profile([kernel("gelu", "aten::gelu")] * n, metrics, **more)
+
+
+def talking(us: float, *, own_us: float = 100.0, kernels: int = 0, **more: Any) -> Profile:
+    """Of one rank: a matrix product, more kernels, then an all-reduce that takes so long."""
+    met = Collective(
+        kernel=kernels + 1,
+        operation="allreduce",
+        group="0",
+        size=2,
+        ranks=(0, 1),
+        bytes=4_000_000,
+        rounds_us=(us,),
+    )
+    times = [
+        timed("cuda_time", [own_us]),
+        timed("comm_time", [us]),
+        timed("exposed_comm_time", [us / 2]),
+        timed("gpu_busy", [own_us + us]),
+    ]
+    ran = (kernel(GEMM, *LINEAR), *[kernel(MUL, "aten::mul")] * kernels)
+    reduces = kernel(ALL_REDUCE, "nccl:all_reduce", "c10d::allreduce_", us=us, source="ddp.py:8")
+    return profile((*ran, reduces), times, collectives=(met,), **more)
+
+
+def of_ranks(*profiles: Profile) -> Profile:
+    """The same call on several ranks, from 0."""
+    return gathered([replace(one, rank=rank) for rank, one in enumerate(profiles)])
+
+
+SLOW = (talking(80.0), talking(20.0, own_us=160.0, kernels=1))
+"""Two ranks; the second launches a kernel more, and is waited for."""
 
 
 def comparison(

@@ -30,6 +30,7 @@ from pytest_kernelprof.report.html.pictures import Scale, scale_of
 from pytest_kernelprof.report.html.plots import Plot, plots_of
 from pytest_kernelprof.report.html.scene import Scene
 from pytest_kernelprof.report.html.timeline import scene_of
+from pytest_kernelprof.report.rank_table import ranks_told
 from pytest_kernelprof.report.words import footing, verdict_line
 from pytest_kernelprof.units import format_bytes, format_time
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.report.html.script_data import ScriptData
     from pytest_kernelprof.report.html.side_by_side import SideBySide
+    from pytest_kernelprof.report.rank_table import RankTable
     from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.diff import ProfileDiff
     from pytest_kernelprof.schema.run import Profile, Verdict
@@ -117,6 +119,7 @@ class Case:
     Attributes:
         place: on the page. says: the most telling number.
         causes: words and lines. on_cpu: whether its kernels are operators.
+        ranks: a table of them and what is said of them, of several.
     """
 
     place: str
@@ -126,6 +129,7 @@ class Case:
     says: str
     causes: tuple[tuple[str, str], ...]
     limits: tuple[LimitRow, ...]
+    ranks: tuple[RankTable, tuple[str, ...]] | None
     diffs: tuple[SideBySide, ...]
     round: Round | None
     kernels: KernelTable
@@ -167,6 +171,7 @@ def case_of(
             if one.text
         ),
         limits=tuple(_limit_row(one, profile) for one in profile.verdicts if one.of_limit),
+        ranks=ranks_told(profile),
         diffs=tuple(_diffs(profile, compared, before.name)),
         round=_round(profile, scene, place, data) if scene is not None else None,
         kernels=table_of(profile, names, fresh, amount.kernels, amount.kinds),

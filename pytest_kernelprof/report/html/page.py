@@ -246,6 +246,8 @@ def _facts(digest: Digest, run: Run) -> Iterator[tuple[str, str]]:
         yield "CPU operators", f"{totals.operators:,}"
     if totals.gpu_us is not None:
         yield "GPU time", format_time(totals.gpu_us)
+    if totals.comm_us:
+        yield "Communication", format_time(totals.comm_us)
     if totals.waits:
         tests = count_words(totals.waiting_tests, "test")
         yield "Waits for the GPU", f"{totals.waits:,} in {tests}"

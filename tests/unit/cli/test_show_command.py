@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from built import call, collective, kernel, written
 from corpus import two_ranks
 
 from pytest_kernelprof.cli.main import main
@@ -254,6 +255,67 @@ def test_a_rank_has_the_number_that_the_profiler_wrote(
     told = shown(capsys, tmp_path)
     assert told[0] == "2 ranks, 10 kernels; complete."
     assert told[-2].split()[0] == "..".join(names)  # they are alike
+
+
+def of_two_ranks(folder: Path, late_us: float = 40.0, second: str = "allreduce") -> Path:
+    """Two ranks that reduce; the second computes longer, so the first waits for it."""
+    folder.mkdir(exist_ok=True)
+    for rank, wait in enumerate((late_us, 0.0)):
+        events = [
+            call("cudaLaunchKernel", 1, 1),
+            call("cudaLaunchKernel", 3, 2),
+            kernel("gemm", 5, 1, dur=100 + late_us - wait),
+            collective(
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                105 + late_us - wait,
+                2,
+                dur=20 + wait,
+                **({"Collective name": second} if rank else {}),
+            ),
+        ]
+        written(folder, *events, distributedInfo={"rank": rank}).rename(folder / f"r{rank}.json")
+    return folder
+
+
+def test_who_comes_last_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    told = shown(capsys, of_two_ranks(tmp_path / "a"))
+    assert told[2:4] == [
+        "Rank 1 comes last to 1 of 1 collectives: rank 0 waits 40.0us for it in allreduce",
+        "of 2.05 KB.",
+    ]
+    assert told[-3:] == [
+        "0           2   100.0     60.0        60.0          40.0",
+        "1           2   140.0     20.0        20.0           0.0",
+        "all         4   240.0     80.0        80.0          40.0",
+    ]
+
+
+def test_where_ranks_do_not_match_it_is_said_why_nobody_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = " ".join(shown(capsys, of_two_ranks(tmp_path / "a", second="broadcast")))
+    assert "Who waits for whom is not to be had: rank 0 does allreduce where rank 1 does" in told
+    assert "comm wait" not in told
+
+
+def test_folders_are_compared_rank_by_rank(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    old, new = of_two_ranks(tmp_path / "old"), of_two_ranks(tmp_path / "new", 90.0)
+    assert main(["diff", str(old), str(new)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [one for one in told if one.startswith("rank ")] == ["rank 0:", "rank 1:"]
+    (new / "r0.json").unlink()
+    assert main(["diff", str(old), str(new)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "rank 1:"
+    assert told[-1] == "2 -> 1 processes: compared are the 1 that both have"
+    (old / "r1.json").unlink()
+    assert main(["diff", str(old), str(new)]) == 2
+    assert "no rank is in both folders: rank 0 in one, rank 1 in" in capsys.readouterr().err
+    (old / "notes.json").write_text("{}")
+    assert main(["diff", str(old), str(new)]) == 2
+    assert "notes.json is not read" in capsys.readouterr().err
 
 
 def test_several_files_are_ranks_too_and_two_that_differ_are_none_the_odd_one(

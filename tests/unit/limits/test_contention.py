@@ -48,6 +48,8 @@ NOISE = (0, 5, 2, 7, 1, 6, 3, 8, 0, 5, 2, 7)
         (CONTENDED, "latency", 201.0, True),
         (CONTENDED, "dispatch_time", 201.0, True),
         (CONTENDED, "launch_overhead", 1e6, False),
+        (CONTENDED, "exposed_comm_time", 1e6, False),  # it waits for ranks, whatever slows those
+        (CONTENDED, "comm_time", 1e6, False),
         (NOT_ALONE, "cuda_time", 201.0, True),
         (NOT_ALONE, "cuda_time", 199.0, False),
         (THROTTLED, "cuda_time", 1e6, False),

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from records import CPU, absent, around, counted, kernel, mlp, profile, timed
+from msgspec.structs import replace
+from records import (
+    CPU,
+    absent,
+    around,
+    calls_of,
+    counted,
+    kernel,
+    mlp,
+    of_ranks,
+    profile,
+    timed,
+)
 
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
@@ -387,3 +399,67 @@ def test_a_comparison_is_told_as_times() -> None:
     found = judged("min_speedup", 1.1, 1.4, 1.6, candidate="fused")
     assert (found.unit, found.metric, found.candidate) == ("times", "cuda_time", "fused")
     assert (found.measured, found.low, found.high, found.rounds) == (1.5, 1.4, 1.6, 12)
+
+
+@pytest.mark.parametrize(
+    ("counts", "outcome", "measured", "ranks"),
+    [
+        ((2, 2), "kept", 2, (0, 1)),
+        ((2, 4), "over", 4, (1,)),
+        ((5, 2, 4), "over", 5, (0, 2)),
+        ((4, 2, 5), "over", 5, (2, 0)),
+        ((0, 3), "kept", 3, (0, 1)),
+    ],
+)
+def test_a_limit_holds_on_every_rank_and_the_worst_one_is_told(
+    counts: tuple[int, ...], outcome: str, measured: int, ranks: tuple[int, ...]
+) -> None:
+    found = verdict(of_ranks(*map(calls_of, counts)), "max_kernels", 3)
+    assert (found.outcome, found.measured) == (outcome, measured)
+    assert sorted(found.ranks) == sorted(ranks)
+    if outcome == "over":
+        assert found.ranks == ranks
+
+
+def test_it_is_the_same_whichever_rank_the_profile_is_of() -> None:
+    first, other = of_ranks(calls_of(2), calls_of(4)).ranks
+    from_the_other = replace(other, other_ranks=(replace(first, other_ranks=()),))
+    expected = verdict(replace(first, other_ranks=(other,)), "max_kernels", 3)
+    assert verdict(from_the_other, "max_kernels", 3) == expected
+
+
+def test_of_one_rank_no_rank_is_told() -> None:
+    assert verdict(calls_of(4), "max_kernels", 3).ranks == ()
+
+
+def test_what_one_rank_lost_makes_the_verdict_incomplete_but_over_is_certain() -> None:
+    lost = calls_of(2, integrity=LOST)
+    found = verdict(of_ranks(calls_of(2), lost), "max_kernels", 3)
+    assert (found.outcome, found.ranks) == ("incomplete", (1,))
+    assert of_ranks(calls_of(2), lost).outcome == "incomplete"
+    assert verdict(of_ranks(calls_of(4), lost), "max_kernels", 3).outcome == "over"
+
+
+def test_kernels_by_name_are_judged_on_every_rank() -> None:
+    found = verdict(of_ranks(calls_of(1), mlp()), "forbid_kernels", "nvjet")
+    assert (found.outcome, found.ranks, len(found.hits)) == ("over", (1,), 3)
+    found = verdict(of_ranks(calls_of(1), mlp()), "max_kernels", 2, match="nvjet")
+    assert (found.outcome, found.ranks, found.measured) == ("over", (1,), 3)
+
+
+@pytest.mark.parametrize(
+    ("bound", "outcome", "allowed"),
+    [("20%", "over", 40.0), ("30%", "kept", 60.0), ("45us", "over", 45.0), ("51us", "kept", 51.0)],
+)
+def test_exposed_communication_is_limited_as_a_time_or_a_share_of_the_busy_time(
+    bound: str, outcome: str, allowed: float
+) -> None:
+    times = timed("exposed_comm_time", [50.0] * 12), timed("gpu_busy", [200.0] * 12)
+    found = verdict(mlp(*times), "max_exposed_comm", bound)
+    assert (found.outcome, found.allowed) == (outcome, allowed)
+    assert found.share_of == (200.0 if "%" in bound else 0.0)
+
+
+def test_what_could_not_be_had_of_communication_is_no_pass() -> None:
+    found = verdict(mlp(absent("exposed_comm_time", "gloo")), "max_exposed_comm", "1us")
+    assert (found.outcome, found.why) == ("incomplete", "gloo")

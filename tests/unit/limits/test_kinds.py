@@ -44,6 +44,9 @@ def other() -> None:
         ("max_latency", ("1ms",), {}, 1000),
         ("max_launch_overhead", ("40us",), {}, 40),
         ("max_launch_overhead", ("30%",), {}, 0.3),
+        ("max_exposed_comm", ("50us",), {}, 50),
+        ("max_exposed_comm", ("10%",), {}, 0.1),
+        ("max_exposed_comm", (), {"ms": 1}, 1000),
         ("max_memcpys", (0,), {"direction": "d2h"}, 0),
         ("max_memcpy_bytes", ("1 MB",), {}, 10**6),
         ("max_peak_memory", ("64 MiB",), {}, 2**26),
@@ -245,6 +248,7 @@ EXAMPLES: dict[str, Any] = {
     "max_cuda_time": "1us",
     "max_launch_overhead": "1us",
     "max_latency": "1us",
+    "max_exposed_comm": "1us",
     "max_memcpys": 0,
     "max_memcpy_bytes": "1 B",
     "max_syncs": 0,
@@ -270,7 +274,7 @@ def test_every_limit_shows_a_form_and_says_what_it_limits(name: str) -> None:
     ("need", "limits"),
     [
         ("host_time", {"max_latency", "max_launch_overhead"}),
-        ("device_time", {"max_cuda_time", "max_launch_overhead"}),
+        ("device_time", {"max_cuda_time", "max_exposed_comm", "max_launch_overhead"}),
         ("memory", {"max_peak_memory", "max_allocations"}),
         (
             "on_cpu",

@@ -1,0 +1,122 @@
+"""A call on several ranks in reports and failures: a row a rank, a total, who is waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from records import SLOW, mlp, of_ranks, talking
+
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.limits.kinds import parse_keyword
+from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.html.page import html_of
+from pytest_kernelprof.report.markdown import markdown_of
+from pytest_kernelprof.report.rank_table import ranks_told
+from pytest_kernelprof.report.spans import plain
+from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.terminal import report_lines
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import Document
+from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.run import Profile, Run, Test
+
+TABLE = [
+    "rank  kernels  GPU us  comm us  exposed us  comm wait us",
+    "0           2   100.0     80.0        40.0          60.0",
+    "1           3   160.0     20.0        10.0           0.0",
+    "all         5   260.0    100.0        50.0          60.0",
+]
+STRAGGLER = (
+    "Rank 1 comes last to 1 of 1 collectives: rank 0 waits 60.0us for it in allreduce of 4 MB "
+    "(nccl:all_reduce < c10d::allreduce_, ddp.py:8)."
+)
+
+
+def judged(profile: Profile, **limits: Any) -> Profile:
+    asked = [parse_keyword(name, value) for name, value in limits.items()]
+    return replace(profile, verdicts=evaluate(profile, asked))
+
+
+def run_of(profile: Profile) -> Run:
+    """As it is read from a file, where the kernels of ranks that are alike are not."""
+    run = Run((Test("t.py::test_step", (profile,)),), "2026-11-22T08:50:00Z", {})
+    return unpack(codec.decode(codec.encode(pack(run)), Document))
+
+
+def test_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
+    lines = failure_message(judged(of_ranks(*SLOW), max_kernels=2)).splitlines()
+    assert lines[0] == "max_kernels: 3 > 2 on rank 1"
+    assert lines[1] == "  kernels of rank 1:"
+    assert [line.strip() for line in lines[-7:-3]] == TABLE
+    assert lines[-3].strip() == STRAGGLER
+    assert lines[-2].strip().startswith("The slowest is rank 1: its own kernels take 1.23 times")
+
+
+def test_a_failure_names_all_ranks_the_worst_first() -> None:
+    profile = judged(of_ranks(*SLOW), max_kernels=1, max_exposed_comm="10%", max_latency="1s")
+    first, second, third = failure_message(profile).splitlines()[:3]
+    assert first == "max_kernels: 3 > 1 on ranks 1, 0 (1 more is broken)"
+    assert second.startswith(
+        "max_exposed_comm: 40.0us > 18.0us (10% of the GPU's busy time 180.0us"
+    )
+    assert second.endswith("on rank 0")
+    assert "max_latency" not in third
+
+
+def test_the_terminal_has_the_table_below_the_row() -> None:
+    digest = digest_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
+    told = [plain(line) for line in report_lines(digest, Style(100))]
+    assert [one.strip() for one in told if one.strip() in TABLE] == TABLE
+    assert any("on rank 1: " in one for one in told)
+    assert any(one.strip().startswith("Rank 1 comes last to 1 of 1") for one in told)
+    assert any("100.0us on the GPU and 80.0us communicating" in one for one in told)
+
+
+@pytest.mark.parametrize("limits", [{"max_kernels": 2}, {"max_kernels": 9}], ids=str)
+def test_markdown_unfolds_it_also_where_all_is_well(limits: dict[str, Any]) -> None:
+    told = markdown_of(run_of(judged(of_ranks(*SLOW), **limits)))
+    assert "<summary><b>test_step</b>: 2 ranks</summary>" in told
+    assert "| 1 | 3 | 160.0 | 20.0 | 10.0 | 0.0 |" in told
+    assert "Rank 1 comes last to 1 of 1 collectives" in told
+    assert ("3 on rank 1" in told) == (limits["max_kernels"] == 2)
+
+
+def test_the_page_has_a_section_for_it() -> None:
+    page = html_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
+    assert '<table class="ranks">' in page
+    assert "Rank 1 comes last to 1 of 1 collectives" in page
+    assert '<table class="ranks">' not in html_of(run_of(judged(mlp(), max_kernels=2)))
+
+
+def test_of_a_file_the_straggler_is_told_with_the_first_ranks_kernels() -> None:
+    """Ranks that do the same have no kernels there."""
+    (test,) = run_of(of_ranks(talking(20.0), talking(90.0))).tests
+    told = ranks_told(test.profiles[0])
+    assert told is not None
+    assert not test.profiles[0].other_ranks[0].kernels
+    assert told[1][0].startswith("Rank 0 comes last")
+    assert "ddp.py:8" in told[1][0]
+
+
+def test_little_waiting_names_nobody() -> None:
+    told = ranks_told(of_ranks(talking(80.0), talking(84.0)))
+    assert told is not None
+    assert told[1] == ()
+
+
+def test_why_nobody_can_be_named_is_said() -> None:
+    (met,) = SLOW[0].collectives
+    elsewhere = replace(SLOW[0], collectives=(replace(met, ranks=(0, 5)),))
+    told = ranks_told(of_ranks(elsewhere, talking(20.0)))
+    assert told is not None
+    assert told[1][-1] == (
+        "Who waits for whom is not to be had: rank 5, which takes part in allreduce, is not among "
+        "them."
+    )
+
+
+def test_one_rank_is_told_as_ever() -> None:
+    assert ranks_told(mlp()) is None
