@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DISTURBED = "the GPU was disturbed while it was timed"
 """Why times do not compare where other work was on the GPU, or it throttled."""
 
+_NOWHERE = "in no earlier run"
 # What says nothing of which kernels run, as times do not compare by them.
 _OF_TIMES_ALONE = ("power limit", "python")
 
@@ -56,7 +57,40 @@ def compare_profile(
     Args:
         olds: the oldest first; None of a run without it.
         allowed: what each metric may grow by.
+
+    Of a call on several ranks each is compared with the same one before; what is told is the first
+    that is worse, with its number in the label, else the first of all.
     """
+    found = _compare_rank(key, [_same_rank(old, new) or old for old in olds], new, allowed)
+    others = [
+        _compare_rank(_of_rank(key, one), [_same_rank(old, one) for old in olds], one, allowed)
+        for one in new.other_ranks
+    ]
+    of_all = [found, *(one for one in others if one != _NOWHERE)]
+    return next((one for one in of_all if _is_worse(one)), next(filter(_is_lost, of_all), found))
+
+
+def _same_rank(old: Profile | None, new: Profile) -> Profile | None:
+    ranks = old.ranks if old is not None else ()
+    return next((one for one in ranks if one.rank == new.rank), None)
+
+
+def _of_rank(key: Key, profile: Profile) -> Key:
+    return key._replace(label=f"{key.label} rank {profile.rank}".lstrip())
+
+
+def _is_worse(found: ProfileComparison | str) -> bool:
+    return not isinstance(found, str) and found.regressed
+
+
+def _is_lost(found: ProfileComparison | str) -> bool:
+    """Whether something of it could not be compared."""
+    return isinstance(found, str) or bool(found.lost)
+
+
+def _compare_rank(
+    key: Key, olds: Sequence[Profile | None], new: Profile, allowed: Mapping[str, Allowance]
+) -> ProfileComparison | str:
     if not new.integrity.complete:
         return "incomplete"
     whys = [_why_uncompared(old, new) if old else "" for old in olds]
@@ -66,7 +100,7 @@ def compare_profile(
     ]
     there = [one for one in earlier if one is not None]
     if not there:
-        return next(filter(None, reversed(whys)), "in no earlier run")
+        return next(filter(None, reversed(whys)), _NOWHERE)
     return _compare(key, earlier, there[-1].profile, new, allowed)
 
 
@@ -102,6 +136,7 @@ def _compare(
     return ProfileComparison(
         test=key.test,
         label=key.label,
+        rank=new.rank,
         metrics=metrics,
         diff=diff if told else None,
         untimed=untimed,

@@ -74,6 +74,7 @@ class EarlierTest:
                 device=profile.environment.kind,
                 place=place,
                 comparison=None if isinstance(found, str) else found,
+                ranks=_ranks_of(found),
             ),
         )
 
@@ -118,6 +119,11 @@ class EarlierTest:
 
     def _key(self, profile: Profile) -> Key:
         return Key(self._test, profile.label, self._seen[profile.label])
+
+
+def _ranks_of(found: ProfileComparison | str) -> tuple[int, ...]:
+    """The rank that a comparison is of; empty where there is one."""
+    return () if isinstance(found, str) or found.rank is None else (found.rank,)
 
 
 def _outcome_so_far(one: MetricComparison, profile: Profile) -> Outcome:

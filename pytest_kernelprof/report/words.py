@@ -45,7 +45,7 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
         return f"snapshot: {finding_words(verdict.snapshot)}"
     if verdict.comparison is not None:
         told = comparison_words(verdict.comparison)
-        return f"compare: {told}{undecided_words(verdict, doubt)}"
+        return f"compare: {told}{rank_words(verdict)}{undecided_words(verdict, doubt)}"
     if not verdict.metric:
         return f"{title(verdict)}: {_names(verdict)}{rank_words(verdict)}"
     if verdict.unit == "times":

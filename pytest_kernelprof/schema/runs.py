@@ -40,13 +40,15 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """One profile and those of its place in earlier runs, where anything of it is another.
 
     Attributes:
-        test: its test's node id. label: which of the test's profiles it is.
+        test: its test's node id. label: which of the test's profiles it is, and on which rank, of
+            those but the first.
         metrics: those that differ by more than is allowed, in the order of the table of metrics.
         diff: how its kernels differ from those of the last earlier run that has it; None where
             they are the same.
         untimed: why times were not compared; empty where they were.
         other: what of device and software is another, in words: nothing fails by it then.
         lost: metrics that are judged, that were had before and are not now.
+        rank: which rank it is of; None of a call on one.
     """
 
     test: str
@@ -56,6 +58,7 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     untimed: str = ""
     other: str = ""
     lost: tuple[str, ...] = ()
+    rank: int | None = None
 
     @property
     def regressed(self) -> bool:

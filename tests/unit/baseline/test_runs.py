@@ -16,6 +16,7 @@ from records import (
     comparison,
     counted,
     kernel,
+    of_ranks,
     profile,
     timed,
 )
@@ -386,3 +387,28 @@ def test_a_metric_that_is_named_twice_is_refused() -> None:
 def test_a_margin_that_is_none_says_the_form(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("(", r"\(")):
         parse_allowance(text)
+
+
+def test_every_rank_is_compared_with_itself_and_the_first_that_is_worse_is_told() -> None:
+    before = of_ranks(calls_of(4), calls_of(2))
+    found = only(compared(before, of_ranks(calls_of(4), calls_of(3))))
+    assert found.label == "rank 1"
+    assert [(one.name, one.olds, one.new) for one in found.metrics if one.judged] == [
+        ("kernels", (2,), 3),
+        ("launches", (2,), 3),
+    ]
+    assert found.regressed
+    assert compared(before, before).profiles == ()
+    assert only(compared(before, of_ranks(calls_of(5), calls_of(3)))).label == ""
+
+
+def test_a_rank_that_is_incomplete_is_not_compared() -> None:
+    lost = calls_of(2, integrity=Integrity(("lost",)))
+    found = compared(of_ranks(calls_of(2), calls_of(2)), of_ranks(calls_of(2), lost))
+    assert found.uncompared == ("test_it.py::test_it",)
+
+
+def test_of_a_run_on_one_rank_the_first_is_compared() -> None:
+    assert compared(calls_of(2), of_ranks(calls_of(2), calls_of(7))).profiles == ()
+    assert only(compared(calls_of(2), of_ranks(calls_of(3), calls_of(2)))).regressed
+    assert only(compared(of_ranks(calls_of(2), calls_of(7)), calls_of(3))).regressed

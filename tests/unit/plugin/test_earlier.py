@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from records import H200, MIXED, absent, around, calls_of, counted, timed
+from records import H200, MIXED, absent, around, calls_of, counted, of_ranks, timed
 
 from pytest_kernelprof.baseline.allowance import Allowance, allowances
 from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
@@ -160,3 +160,11 @@ def test_times_that_fail_nothing_take_no_more_rounds() -> None:
 
 def test_a_test_that_the_run_has_not_has_nothing_to_be_judged_by() -> None:
     assert Earlier(Run((Test(ID, (calls_of(1),)),)), COUNTS).of("test_it.py::test_new") is None
+
+
+def test_a_rank_that_launches_more_is_named() -> None:
+    on = earlier(of_ranks(calls_of(2), calls_of(2)))
+    new = judged(on, of_ranks(calls_of(2), calls_of(3)))
+    (found,) = new.verdicts
+    assert (found.outcome, found.ranks) == ("over", (1,))
+    assert verdict_line(found) == "compare: kernels 3 > 2, launches 3 > 2 on rank 1"
