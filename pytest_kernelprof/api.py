@@ -137,6 +137,16 @@ class Profile:
         return self._whole().kernels
 
     @property
+    def collectives(self) -> tuple[run.Collective, ...]:
+        """The communication kernels of one call, in launch order."""
+        return self.record.collectives
+
+    @property
+    def ranks(self) -> tuple[run.Profile, ...]:
+        """The records of all ranks, by number, where the call ran on several; else this one's."""
+        return self.record.ranks
+
+    @property
     def variants(self) -> tuple[tuple[run.Kernel, ...], ...]:
         """The different sequences of kernels among the rounds, by name and operators; ``kernels``
         comes first. Nearly always it is the only one."""

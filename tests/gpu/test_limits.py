@@ -51,6 +51,12 @@ CASES = {
         "mlp",
         "max_launch_overhead: *us > 0.0us (0% of the latency *us*",
     ),
+    "exposed_comm": (  # of one process there is none, which is known
+        'max_exposed_comm("0us")',
+        'max_cuda_time("10ns")',
+        "mlp",
+        "max_cuda_time: *us > 0.01us (*",
+    ),
     "latency": (
         'max_latency("1s")',
         "max_latency(us=0.1)",

@@ -12,6 +12,7 @@ MARKERS = [
     "max_launches(1)",
     'max_cuda_time("1us")',
     'max_launch_overhead("30%")',
+    'max_exposed_comm("10%")',
     "max_memcpys(0)",
     'max_memcpy_bytes("1 MB", direction="h2d")',
     "max_syncs(0)",

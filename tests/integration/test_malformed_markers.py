@@ -119,6 +119,8 @@ FORMS = [
     ('max_cuda_time("nan us")', 'max_cuda_time("200us"), *'),
     ('max_latency("30%")', 'max_latency("300us"), *'),
     ('max_launch_overhead("130%")', 'max_launch_overhead("40us"), *or*("30%")'),
+    ('max_exposed_comm("130%")', 'max_exposed_comm("50us"), *or*("10%")'),
+    ("max_exposed_comm(50)", 'max_exposed_comm("50us"), *'),
     ("max_launch_overhead(40)", 'max_launch_overhead("40us"), *'),
     ("max_memcpys(0, direction=1)", "max_memcpys(0) or *"),
     ("max_memcpy_bytes(1000)", 'max_memcpy_bytes("1 MB") or *'),

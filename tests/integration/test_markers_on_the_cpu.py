@@ -91,6 +91,7 @@ def test_never_settles(kernel_profile):
         "max_launches(1)",
         'max_cuda_time("1us")',
         'max_launch_overhead("1us")',
+        'max_exposed_comm("1us")',
         "max_memcpys(0)",
         'max_memcpy_bytes("1 B")',
         "max_syncs(0)",
