@@ -31,6 +31,7 @@ def about_lines(profile: Profile, kernels: Sequence[Kernel], style: Style) -> It
     """What is not zero, each in a line or two."""
     yield from labelled("devices", _devices(profile), style)
     yield from labelled("idle", _idle(profile), style)
+    yield from labelled("comm", _communication(profile), style)
     yield from labelled("short", _short(profile, kernels), style)
     yield from labelled("also", ", ".join(_also(profile)), style)
     yield from labelled("host", _host(profile), style)
@@ -68,6 +69,18 @@ def _idle(profile: Profile) -> str:
     return (
         f"{format_time(idle)} of {format_time(span)} between the first activity and the last{ours}"
     )
+
+
+def _communication(profile: Profile) -> str:
+    """What of it nothing hides, how much is exchanged, and by what."""
+    took, exposed = value_of(profile, "comm_time"), value_of(profile, "exposed_comm_time")
+    if not took or exposed is None:
+        return ""
+    size = value_of(profile, "comm_bytes")
+    of = f", {format_bytes(size)}" if size else ""
+    operations = Counter(one.operation or "other" for one in profile.collectives)
+    named = ", ".join(times_words(name, number) for name, number in operations.most_common(3))
+    return f"{format_time(exposed)} of {format_time(took)} hidden by no computation{of} ({named})"
 
 
 def _short(profile: Profile, kernels: Sequence[Kernel]) -> str:

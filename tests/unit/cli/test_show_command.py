@@ -283,11 +283,24 @@ def test_who_comes_last_is_named(capsys: pytest.CaptureFixture[str], tmp_path: P
         "Rank 1 comes last to 1 of 1 collectives: rank 0 waits 40.0us for it in allreduce",
         "of 2.05 KB.",
     ]
-    assert told[-3:] == [
+    at = next(i for i, row in enumerate(told) if row.startswith("rank  kernels"))
+    assert told[at : at + 4] == [
+        "rank  kernels  GPU us  comm us  exposed us  comm wait us",
         "0           2   100.0     60.0        60.0          40.0",
-        "1           2   140.0     20.0        20.0           0.0",
+        "1           2   140.0     20.0        20.0           0.0  <- differs",
         "all         4   240.0     80.0        80.0          40.0",
     ]
+
+
+def test_of_one_rank_it_is_told_what_is_exposed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = shown(capsys, of_two_ranks(tmp_path / "a") / "r0.json")
+    assert told[0] == "2 kernels in 2 launches, 100.0us on the GPU, 60.0us communicating; complete."
+    (line,) = (one for one in told if one.startswith("comm "))
+    assert line.split(None, 1)[1] == (
+        "60.0us of 60.0us hidden by no computation, 2.05 KB (allreduce)"
+    )
 
 
 def test_where_ranks_do_not_match_it_is_said_why_nobody_is_named(
