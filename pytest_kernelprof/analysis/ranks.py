@@ -48,12 +48,23 @@ class UnmatchedError(ValueError):
 
 def gathered(profiles: Sequence[Profile]) -> Profile:
     """The profile of the lowest rank with the others in it, and what each waited for the others.
+    What one of them lost makes all of them incomplete.
 
     Args:
         profiles: of the same call on each rank, each with its ``rank``, in any order.
     """
-    first, *others = with_waiting(sorted(profiles, key=_number))
+    first, *others = _with_what_is_missing(with_waiting(sorted(profiles, key=_number)))
     return replace(first, other_ranks=tuple(others))
+
+
+def _with_what_is_missing(profiles: Sequence[Profile]) -> Sequence[Profile]:
+    """The same, each with the problems of all."""
+    problems = tuple(
+        f"rank {one.rank}: {problem}" for one in profiles for problem in one.integrity.problems
+    )
+    if len(profiles) < 2 or not problems:
+        return profiles
+    return [replace(one, integrity=replace(one.integrity, problems=problems)) for one in profiles]
 
 
 def with_waiting(profiles: Sequence[Profile]) -> list[Profile]:

@@ -76,9 +76,10 @@ def chain_words(operators: tuple[str, ...], own: str = "") -> str:
 
 def rank_words(verdict: Verdict) -> str:
     """The ranks on which a limit is not kept, the worst first: `` on ranks 3, 1``; empty where it
-    is kept, and where there is one rank."""
+    is kept, where there is one rank, and where the reason names one."""
     ranks = verdict.ranks
-    if not ranks or verdict.outcome in ("kept", "not judged"):
+    named = verdict.outcome == "incomplete" and verdict.why.startswith("rank ")
+    if not ranks or named or verdict.outcome in ("kept", "not judged"):
         return ""
     told = ", ".join(map(str, ranks[:_MOST_RANKS]))
     more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""

@@ -52,11 +52,13 @@ def rank_table(ranks: Sequence[Rank], odd: Sequence[Odd], what: str = "rank") ->
     """
     groups = alike_neighbours(ranks, odd)
     columns = [(what, [*map(_names, groups), "all"])]
+    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
     for title, value, timed in _VALUES:
         cells = _cells(groups, ranks, value, timed=timed)
         if cells is not None:
             unit, told = cells
-            columns.append((f"{title} {unit}".rstrip(), told))
+            named = "operators" if on_cpu and title == "kernels" else title
+            columns.append((f"{named} {unit}".rstrip(), told))
     apart = {one.rank.name for one in odd}
     rows = zip(*(cells for _, cells in columns), strict=True)
     differs = [*(group[0].name in apart for group in groups), False]

@@ -156,7 +156,8 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
             there are none.
         copies, waits: of one call, in order; none on the CPU.
         timeline: of the round that the kernels are of, where somebody keeps the whole run.
-        other_ranks: the same call on the other ranks, where it ran on several.
+        other_ranks: the same call on the other ranks, where it ran on several: complete where all
+            are.
     """
 
     environment: Environment
@@ -188,6 +189,6 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         """The worst outcome of its limits; None where there is none. A violated limit is certain
         even if events were lost."""
         outcomes = {verdict.outcome for verdict in self.verdicts}
-        if not all(one.integrity.complete for one in (self, *self.other_ranks)):
+        if not self.integrity.complete:
             outcomes = (outcomes & {"over", "expected"}) | {"incomplete"}
         return next((outcome for outcome in OUTCOMES if outcome in outcomes), None)

@@ -21,6 +21,7 @@ from records import (
 
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
+from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import (
     Conditions,
     Hit,
@@ -435,7 +436,9 @@ def test_of_one_rank_no_rank_is_told() -> None:
 def test_what_one_rank_lost_makes_the_verdict_incomplete_but_over_is_certain() -> None:
     lost = calls_of(2, integrity=LOST)
     found = verdict(of_ranks(calls_of(2), lost), "max_kernels", 3)
-    assert (found.outcome, found.ranks) == ("incomplete", (1,))
+    assert (found.outcome, found.ranks) == ("incomplete", (0, 1))
+    assert found.why == "; ".join(f"rank 1: {problem}" for problem in LOST.problems)
+    assert verdict_line(found) == f"max_kernels: {found.why}"
     assert of_ranks(calls_of(2), lost).outcome == "incomplete"
     assert verdict(of_ranks(calls_of(4), lost), "max_kernels", 3).outcome == "over"
 

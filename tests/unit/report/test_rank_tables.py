@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import SLOW, mlp, of_ranks, talking
+from records import CPU, SLOW, mlp, of_ranks, talking
 
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.limits.evaluate import evaluate
@@ -14,7 +14,7 @@ from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
-from pytest_kernelprof.report.rank_table import ranks_told
+from pytest_kernelprof.report.rank_table import ranks_told, texts_of
 from pytest_kernelprof.report.spans import plain
 from pytest_kernelprof.report.style import Style
 from pytest_kernelprof.report.terminal import report_lines
@@ -116,6 +116,12 @@ def test_why_nobody_can_be_named_is_said() -> None:
         "Who waits for whom is not to be had: rank 5, which takes part in allreduce, is not among "
         "them."
     )
+
+
+def test_on_the_cpu_it_is_operators() -> None:
+    told = ranks_told(of_ranks(mlp(environment=CPU), mlp(environment=CPU)))
+    assert told is not None
+    assert texts_of(told[0]) == ["rank  operators", "0..1          5", "all          10"]
 
 
 def test_one_rank_is_told_as_ever() -> None:
