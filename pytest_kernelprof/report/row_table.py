@@ -67,7 +67,8 @@ def _table(rows: Sequence[Row], style: Style, *, marked: bool) -> Iterator[Line]
         yield from ((Span(" " * laid.indent + more),) for more in name[1:])
         if marks:
             yield from _causes(row, laid.gone, style)
-        yield from lines_of_ranks(row.profile, style, _INDENT)
+        if row.least_us is None:  # of several that agree -v has the ranks of each
+            yield from lines_of_ranks(row.profile, style, _INDENT)
         if style.verbosity > 1:
             yield from _kernels(row, style)
 
