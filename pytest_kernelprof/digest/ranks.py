@@ -54,7 +54,8 @@ class Spread:
     """How far the ranks are apart in one time.
 
     Attributes:
-        slowest: the rank that takes longest. times: as many times as the median of all.
+        slowest: the rank that takes longest. times: as many times as the median rank, of an even
+            number of them the faster one of the two in the middle.
     """
 
     slowest: Rank
@@ -65,7 +66,7 @@ def spread_of(ranks: Sequence[Rank], metric: str) -> Spread | None:
     """That of a metric; None where a rank lacks it, or where the median is zero."""
     values = [value_of(one.profile, metric) for one in ranks]
     there = [one for one in values if one is not None]
-    middle = statistics.median(there) if len(there) == len(ranks) > 1 else 0.0
+    middle = statistics.median_low(there) if len(there) == len(ranks) > 1 else 0.0
     if not middle:
         return None
     slowest = max(ranks, key=lambda one: value_of(one.profile, metric) or 0.0)

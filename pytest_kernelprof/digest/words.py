@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Environment, Profile, Verdict
 
 _MOST_RANKS = 8
-_NO_CALLERS = ("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#")
+_NO_CALLERS = (
+    *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
+)
 
 
 def title(verdict: Verdict) -> str:

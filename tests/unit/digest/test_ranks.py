@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import calls_of, timed
 
-from pytest_kernelprof.digest.ranks import Rank, alike_neighbours, odd_ones
+from pytest_kernelprof.digest.ranks import Rank, alike_neighbours, odd_ones, spread_of
 
 
 def rank(name: str, kernels: int = 5, us: float = 100, comm_us: float = 0) -> Rank:
@@ -36,3 +36,24 @@ def test_neighbours_that_are_alike_are_one_row_and_the_odd_one_stands_alone() ->
     ranks = [rank("0"), rank("1"), rank("2", us=150), rank("3"), rank("4", 9)]
     found = alike_neighbours(ranks, odd_ones(ranks))
     assert [[one.name for one in group] for group in found] == [["0", "1"], ["2"], ["3"], ["4"]]
+
+
+@pytest.mark.parametrize(
+    ("own", "times"),
+    [
+        ([100, 130], 1.3),
+        ([100, 100, 150], 1.5),
+        ([100, 100, 120, 150], 1.5),
+        ([80, 100, 100, 90], 100 / 90),
+    ],
+)
+def test_the_spread_is_of_the_slowest_over_the_median(own: list[float], times: float) -> None:
+    found = spread_of([rank(str(at), us=us) for at, us in enumerate(own)], "cuda_time")
+    assert found is not None
+    assert found.times == pytest.approx(times)
+
+
+def test_without_times_there_is_no_spread() -> None:
+    assert spread_of([rank("0", us=0), rank("1", us=5)], "cuda_time") is None
+    assert spread_of([rank("0")], "cuda_time") is None
+    assert spread_of([rank("0"), rank("1")], "latency") is None

@@ -52,7 +52,7 @@ def test_a_row_a_rank_and_a_total_and_who_is_waited_for() -> None:
     assert lines[1] == "  kernels of rank 1:"
     assert [line.strip() for line in lines[-7:-3]] == TABLE
     assert lines[-3].strip() == STRAGGLER
-    assert lines[-2].strip().startswith("The slowest is rank 1: its own kernels take 1.23 times")
+    assert lines[-2].strip().startswith("The slowest is rank 1: its own kernels take 1.60 times")
 
 
 def test_a_failure_names_all_ranks_the_worst_first() -> None:
