@@ -82,6 +82,8 @@ def _row(row: Row, place: str, slowest: float) -> TableRow:
     trusted = profile.integrity.complete
     closest, share, room = _closest(row)
     more = row.broken.get("kernels")
+    if more is not None:  # of several ranks that of the worst
+        kernels = more.measured
     return TableRow(
         place=place,
         mark=mark_of(row.told),

@@ -13,6 +13,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
+from pytest_kernelprof.report.html.tests_table import table_rows
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.rank_table import ranks_told, texts_of
 from pytest_kernelprof.report.spans import plain
@@ -89,6 +90,12 @@ def test_the_page_has_a_section_for_it() -> None:
     assert '<table class="ranks">' in page
     assert "Rank 1 comes last to 1 of 1 collectives" in page
     assert '<table class="ranks">' not in html_of(run_of(judged(mlp(), max_kernels=2)))
+
+
+def test_the_tables_have_the_count_of_the_rank_that_is_over() -> None:
+    rows = digest_of(run_of(judged(of_ranks(*SLOW), max_kernels=2))).rows
+    (row,) = table_rows(rows, ["p"])
+    assert (row.kernels, row.more) == (3, 1)
 
 
 def test_of_a_file_the_straggler_is_told_with_the_first_ranks_kernels() -> None:
