@@ -141,7 +141,7 @@ def _what_takes_time(verdict: Verdict, profile: Profile) -> Cause:
 
 def _what_communicates(verdict: Verdict, profile: Profile) -> Cause:
     kernels = profile.kernels
-    talking = [one.kernel for one in profile.collectives if one.kernel < len(kernels)]
+    talking = [one.kernel for one in profile.collectives if 0 <= one.kernel < len(kernels)]
     return _longest_of([kernels[at] for at in talking], verdict)
 
 

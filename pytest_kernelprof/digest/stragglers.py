@@ -60,7 +60,7 @@ def straggler_of(profiles: Sequence[Profile]) -> Straggler | None:
     by_number = {one.rank or 0: one for one in profiles}
     for number, one in by_number.items():
         for met in one.collectives:
-            if met.last is not None:
+            if met.last in by_number:  # a file may say anything
                 for_whom[met.last][number] += met.waited_us
     sums = {last: sum(waits.values()) for last, waits in for_whom.items()}
     if not any(sums.values()):
@@ -95,7 +95,7 @@ def _kernel_of(
     kept = profile.kernels
     if not profile.kernels_kept:
         kept = next((one.kernels for one in profiles if one.kernels_kept), ())
-    return kept[collective.kernel] if collective.kernel < len(kept) else None
+    return kept[collective.kernel] if 0 <= collective.kernel < len(kept) else None
 
 
 def _collective_words(collective: Collective, kernel: Kernel | None) -> str:

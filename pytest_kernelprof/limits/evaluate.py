@@ -89,10 +89,10 @@ def _of_ratio(
 def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
     if not profile.other_ranks:
         return _evaluate(profile, limit, place)
-    found = {one.rank or 0: _evaluate(one, limit, place) for one in profile.ranks}
-    worst = min(found, key=lambda rank: _badness(found[rank]))
-    alike = [rank for rank, one in found.items() if one.outcome == found[worst].outcome]
-    return replace(found[worst], ranks=(worst, *(rank for rank in alike if rank != worst)))
+    judged = [(one.rank or 0, _evaluate(one, limit, place)) for one in profile.ranks]
+    rank, worst = min(judged, key=lambda one: _badness(one[1]))
+    alike = (other for other, one in judged if one.outcome == worst.outcome and other != rank)
+    return replace(worst, ranks=(rank, *alike))
 
 
 def _badness(verdict: Verdict) -> tuple[int, float]:

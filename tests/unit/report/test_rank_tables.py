@@ -108,6 +108,15 @@ def test_of_a_file_the_straggler_is_told_with_the_first_ranks_kernels() -> None:
     assert "ddp.py:8" in told[1][0]
 
 
+@pytest.mark.parametrize("wrong", [{"last": 9}, {"kernel": -5}, {"kernel": 99}, {"rounds_us": ()}])
+def test_what_makes_no_sense_in_a_file_is_told_without_it(wrong: dict[str, Any]) -> None:
+    first, other = of_ranks(*SLOW).ranks
+    (met,) = first.collectives
+    odd = replace(first, collectives=(replace(met, **wrong),), other_ranks=(other,))
+    told = report_lines(digest_of(run_of(judged(odd, max_exposed_comm="1us"))), Style(100))
+    assert any("max_exposed_comm: " in plain(line) for line in told)
+
+
 def test_little_waiting_names_nobody() -> None:
     told = ranks_told(of_ranks(talking(80.0), talking(84.0)))
     assert told is not None
