@@ -90,7 +90,8 @@ def _without(profile: Profile, why: str) -> Profile:
 
 
 def _with_split(profile: Profile, split: Split) -> Profile:
-    if not split.collectives:  # why there is nothing to split stays with its metrics
+    """Where there is no time to split, why that is so stays with its metrics."""
+    if not split.collectives or profile.metrics["comm_time"].value is None:
         return profile
     took = np.sum([one.rounds_us for one in split.collectives], axis=0)
     found = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import absent, profile
+from records import absent, profile, timed
 
 from pytest_kernelprof.analysis.ranks import gathered
 from pytest_kernelprof.schema.run import Collective, Profile
@@ -18,8 +18,8 @@ def reduce_of(*us: float, **more: Any) -> Collective:
 
 
 def rank(number: int, *collectives: Collective) -> Profile:
-    metrics = [absent("comm_transfer", "alone"), absent("comm_wait", "alone")]
-    return profile((), metrics, rank=number, collectives=collectives)
+    times = [absent("comm_transfer", "alone"), absent("comm_wait", "alone")]
+    return profile((), [*times, timed("comm_time", [9.0])], rank=number, collectives=collectives)
 
 
 def split(one: Profile) -> tuple[float | None, float | None]:
@@ -52,6 +52,15 @@ def test_one_rank_alone_is_handed_back_as_it_is() -> None:
 def test_ranks_that_do_not_communicate_keep_what_was_said_of_them() -> None:
     found = gathered([rank(0), rank(1)])
     assert [why(one) for one in found.ranks] == ["alone", "alone"]
+
+
+def test_where_times_are_not_to_be_had_nor_is_what_they_are_made_of() -> None:
+    """As under MPS."""
+    shared = [
+        replace(one, metrics=one.metrics | {"comm_time": absent("comm_time", "MPS")})
+        for one in (rank(0, reduce_of(5)), rank(1, reduce_of(9)))
+    ]
+    assert [why(one) for one in gathered(shared).ranks] == ["alone", "alone"]
 
 
 def test_groups_are_told_apart() -> None:
