@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.runner import Measurement
     from pytest_kernelprof.schema.recording import DeviceKind
 
@@ -251,11 +253,28 @@ class Profile:
         return self.record
 
 
+_measured_by: list[Callable[[str, Callable[..., Any], Arguments, object], Profile]] = []
+
+
+@contextlib.contextmanager
+def measured_by(
+    measures: Callable[[str, Callable[..., Any], Arguments, object], Profile],
+) -> Iterator[None]:
+    """Have ``profile`` measure like this meanwhile: in a process that a test has started, by what
+    the test asks for. It is given the call in words, the callable, its arguments and the ranks."""
+    _measured_by.append(measures)
+    try:
+        yield
+    finally:
+        _measured_by.remove(measures)
+
+
 def profile(
     fn: Callable[..., Any],
     *args: Any,
     device: DeviceKind | None = None,
     rounds: int = 12,
+    ranks: object = None,
     **kwargs: Any,
 ) -> Profile:
     """Warm up, profile and measure ``fn(*args, **kwargs)`` without pytest.
@@ -263,9 +282,12 @@ def profile(
     Args:
         device: "cuda" or "cpu"; by default "cuda" where there is a usable GPU.
         rounds: profiled rounds, and as many unprofiled ones for host times.
+        ranks: which ranks of ``torch.distributed`` make this call, as a group or as numbers; by
+            default all, where it is initialised.
 
     Raises:
-        IncompleteProfile: the profile could not be taken completely.
+        IncompleteProfile: the profile could not be taken completely, or a rank did not come.
+        MarkerError: ``ranks`` are none, or this rank is not among them.
         CannotMeasureError: a TypeError; ``fn`` is no callable, or returns a generator or coroutine.
         ValueError: ``device`` or ``rounds`` is none of the above.
     """
@@ -281,14 +303,18 @@ def profile(
     if device not in (None, "cuda", "cpu"):
         raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
     from pytest_kernelprof.capture.holder import held_by
+    from pytest_kernelprof.capture.ranks import agreeing
     from pytest_kernelprof.device.inventory import usual_kind
     from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.completeness import require_complete
     from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
     from pytest_kernelprof.measure.runner import measure
 
+    called = f"profile({getattr(fn, '__name__', type(fn).__name__)})"
+    if _measured_by:
+        return _measured_by[-1](called, fn, Arguments(args, kwargs), ranks)
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
-    with held_by("pytest_kernelprof.profile"):
-        _, measurement = measure(fn, plan, Arguments(args, kwargs))
+    with held_by("pytest_kernelprof.profile"), agreeing(called, group=ranks) as agreement:
+        _, measurement = measure(fn, plan, Arguments(args, kwargs), agreement=agreement)
     require_complete(measurement.profile)
     return Profile.of(measurement)

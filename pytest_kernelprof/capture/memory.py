@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.device.bindings import as_made
 from pytest_kernelprof.device.inventory import Device, devices_in_use, load_torch, synchronize
 from pytest_kernelprof.schema.recording import MemoryUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pytest_kernelprof.capture.agreement import Agreement
 
 _MAX_HISTORY = 1_000_000
 NO_HISTORY = (
@@ -19,20 +22,25 @@ NO_HISTORY = (
 
 
 def watch_memory(
-    device: Device, prepare: Callable[[], Callable[[], object]], rounds: int
+    device: Device,
+    prepare: Callable[[], Callable[[], object]],
+    rounds: int,
+    agreement: Agreement = ALONE,
 ) -> MemoryUse | None:
     """Peak requested bytes and device allocations of unprofiled, warmed-up calls.
 
     The peak is summed from the allocator's own event history, so that the user's peak statistics
     stay as they are. None where the allocator keeps no history (the CPU, other allocators, a
-    history that the user is recording).
+    history that the user is recording), there or on another rank.
     """
     torch = load_torch()
     if device.kind != "cuda":
         return None
     with as_made():  # also where the code has patched what the history is ended with
-        if not _history_is_free(torch):
-            return None
+        is_free = _history_is_free(torch)
+    if not all(agreement.gather("memory history", is_free)):
+        return None
+    too_long = False
     peaks, allocations = [], []
     for _ in range(rounds):
         call = prepare()
@@ -50,11 +58,10 @@ def watch_memory(
             with as_made():
                 torch.cuda.memory._record_memory_history(None)
         del result
-        if any(len(trace) >= _MAX_HISTORY for trace in traces):
-            return None
+        too_long |= any(len(trace) >= _MAX_HISTORY for trace in traces)
         peaks.append(max((_peak(trace) for trace in traces), default=0))
         allocations.append(after - before)
-    return MemoryUse(tuple(peaks), tuple(allocations))
+    return None if too_long else MemoryUse(tuple(peaks), tuple(allocations))
 
 
 def _history_is_free(torch: Any) -> bool:

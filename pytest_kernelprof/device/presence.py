@@ -101,6 +101,16 @@ def go_on() -> None:
         lock.go_on(_stretches[-1].timeout_s, _stretches[-1].who)
 
 
+@contextlib.contextmanager
+def at_rest() -> Iterator[None]:
+    """Share no GPU meanwhile: another process has it to itself, for this one, too."""
+    stop()
+    try:
+        yield
+    finally:
+        go_on()
+
+
 def finish_work() -> None:
     """Wait for what this process has queued: it must not run beside what another one times."""
     if _cuda_is_up() and not is_capturing():

@@ -17,6 +17,14 @@ _GPU_FOLDERS = Path("/proc/driver/nvidia/gpus")
 _DRIVER_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
 
+_given: list[str | None] = []
+
+
+def visible_to_all() -> str | None:
+    """``CUDA_VISIBLE_DEVICES`` as it was before this worker was given one GPU of its own."""
+    return _given[0] if _given else os.environ.get(_VISIBLE)
+
+
 def spread_workers(config: pytest.Config) -> None:
     """In a worker, set ``CUDA_VISIBLE_DEVICES`` to one GPU: worker gwN takes number N, counted
     round. A user's own ``CUDA_VISIBLE_DEVICES`` is what they are taken from.
@@ -30,6 +38,7 @@ def spread_workers(config: pytest.Config) -> None:
     given = os.environ.get(_VISIBLE)
     gpus = gpus_of_machine() if given is None else visible(given)
     if len(gpus) > 1:
+        _given[:] = [given]
         os.environ[_VISIBLE] = gpus[worker % len(gpus)]
 
 

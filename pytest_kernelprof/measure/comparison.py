@@ -9,13 +9,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_kernelprof.capture.agreement import nobody_else
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.completeness import require_clock, require_complete
-from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs
+from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs, of_all
 from pytest_kernelprof.measure.runner import warm
 from pytest_kernelprof.measure.turns import order_of_turns
 from pytest_kernelprof.schema.progress import silently
@@ -27,6 +28,7 @@ from pytest_kernelprof.stats.ratio import Ratio, ratio
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.recording import DeviceKind
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
+    Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]
 
 CompareBy = Literal["cuda_time", "latency", "peak_memory"]
 
@@ -66,9 +69,15 @@ def contest(
     *,
     reference: str,
     measuring: OpenProgress = silently,
+    agreeing: Agreeing = nobody_else,
 ) -> Contest:
     """Warm up and profile each callable, then take so many rounds of each in turn; more where
     twelve or more still give no interval of how each compares with the ``reference``.
+
+    Of several ranks a round is as long as that of the slowest: so all of them decide alike.
+
+    Args:
+        agreeing: begins a call of all ranks.
 
     Raises:
         IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
@@ -81,7 +90,7 @@ def contest(
     device = current_device(plan.device)
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
-        return _contest(device, callables, plan, arguments, reference, measuring)
+        return _contest(device, callables, plan, arguments, reference, measuring, agreeing)
 
 
 def _contest(
@@ -91,24 +100,29 @@ def _contest(
     arguments: Arguments,
     reference: str,
     measuring: OpenProgress,
+    agreeing: Agreeing,
 ) -> Contest:
     from pytest_kernelprof.capture.mutation import changed, versions
     from pytest_kernelprof.device.sharing import no_times
 
     prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
     before = versions(arguments.args, arguments.kwargs)
-    profiles = {name: warm(device, fn, arguments, name) for name, fn in callables.items()}
-    for profile in profiles.values():
-        require_complete(profile)
-        if plan.metric == "latency":
-            require_clock(profile)
+    with agreeing() as agreement:
+        pairs = max(agreement.gather(f"{plan.metric} of {', '.join(callables)}", plan.pairs))
+        profiles = {
+            name: warm(device, fn, arguments, name, agreement) for name, fn in callables.items()
+        }
+        for profile in profiles.values():
+            require_complete(profile)
+            if plan.metric == "latency":
+                require_clock(profile)
     why = no_times(device).get(plan.metric) if device.kind == "cuda" else None
     if why:
         raise IncompleteProfile(f"{plan.metric}: {why}")
     now = versions(arguments.args, arguments.kwargs)
     in_place = changed(before, now) if arguments.setup is None else []
-    found = Contest(device, plan, reference, prepares, profiles, in_place, measuring)
-    found.take(plan.pairs)
+    found = Contest(device, plan, reference, prepares, profiles, in_place, measuring, agreeing)
+    found.take(pairs)
     found.take_until_sure()
     return found
 
@@ -131,6 +145,7 @@ class Contest:
         profiles: Mapping[str, Profile],
         in_place: Sequence[str] = (),
         measuring: OpenProgress = silently,
+        agreeing: Agreeing = nobody_else,
     ) -> None:
         self.in_place = tuple(in_place)
         self.profiles = profiles
@@ -139,6 +154,7 @@ class Contest:
         self._plan = plan
         self._prepares = prepares
         self._measuring = measuring
+        self._agreeing = agreeing
         self._series: dict[str, list[float]] = {name: [] for name in profiles}
         self._kernels: dict[str, set[int]] = defaultdict(set)
         self._disturbed: list[Conditions] = []
@@ -165,8 +181,10 @@ class Contest:
             IncompleteProfile: the profile was incomplete three times, or memory cannot be watched.
         """
         order = order_of_turns(list(self._prepares), self.pairs, pairs)
-        for name, value in zip(order, self._values(order), strict=True):
-            self._series[name].append(value)
+        with self._agreeing() as agreement:
+            of_ranks = agreement.gather("values", self._values(order, agreement))
+        for name, *values in zip(order, *of_ranks, strict=True):
+            self._series[name].append(max(values))
 
     def take_until_sure(self) -> None:
         """Take more rounds while neighbours are so alike that a ratio has no interval yet."""
@@ -231,50 +249,52 @@ class Contest:
             unstable=tuple(sorted(counts)) if len(counts) > 1 else (),
         )
 
-    def _values(self, order: Sequence[str]) -> list[float]:
+    def _values(self, order: Sequence[str], agreement: Agreement) -> list[float]:
         if self.metric == "peak_memory":
-            return [self._peak(name) for name in order]
+            return [self._peak(name, agreement) for name in order]
         plan, history = self._plan, list[Shown]()
         take = self._device_times if self.metric == "cuda_time" else self._latencies
         with (
             self._measuring() as progress,
-            alone(self._device, plan.lock_timeout_s, plan.who) as watch,
+            alone(self._device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
         ):
             while not history or again(history):
-                values = take(order, watch, progress, history)
+                values, shown = take(order, watch, progress, agreement)
+                history.append(of_all(agreement.gather("rounds", shown)))
         if not history[-1].complete:
             times = sum(not one.complete for one in history)
             raise IncompleteProfile(
                 f"comparison: profile incomplete {times} times: {history[-1].problems}"
             )
         conditions = watch.conditions().keeping_throttled(kept_throttled(history))
-        if conditions.disturbed:
-            self._disturbed.append(conditions)
+        of_ranks = agreement.gather("conditions", conditions)
+        self._disturbed += [one for one in of_ranks if one.disturbed][:1]
         return values
 
     def _device_times(
-        self, order: Sequence[str], watch: Watch, progress: Progress, history: list[Shown]
-    ) -> list[float]:
+        self, order: Sequence[str], watch: Watch, progress: Progress, agreement: Agreement
+    ) -> tuple[list[float], Shown]:
         taken = sessions.profile_rounds(
             self._device,
             self._next_of(order, progress),
             len(order),
             flush_l2=self._plan.flush_l2,
+            agreement=agreement,
         )
         throttled = not watch.block(len(order))
         problems = "; ".join(taken.facts.integrity.problems)
         step = ProfileRounds(len(order))
-        history.append(Shown(step, complete=not problems, problems=problems, throttled=throttled))
+        shown = Shown(step, complete=not problems, problems=problems, throttled=throttled)
         if problems:
-            return []
+            return [], shown
         metrics = taken.facts.metrics
         for name, count in zip(order, metrics["kernels"].rounds, strict=True):
             self._kernels[name].add(int(count))
-        return list(metrics["cuda_time"].rounds)
+        return list(metrics["cuda_time"].rounds), shown
 
     def _latencies(
-        self, order: Sequence[str], watch: Watch, progress: Progress, history: list[Shown]
-    ) -> list[float]:
+        self, order: Sequence[str], watch: Watch, progress: Progress, agreement: Agreement
+    ) -> tuple[list[float], Shown]:
         from pytest_kernelprof.capture.host_timing import time_calls
         from pytest_kernelprof.capture.l2 import flusher
 
@@ -284,10 +304,10 @@ class Contest:
             len(order),
             flush=flusher(self._device, wanted=self._plan.flush_l2),
             fresh_arguments=True,  # calls in a row would mix the callables
+            agreement=agreement,
         )
         throttled = not watch.block(len(order))
-        history.append(Shown(TimeCalls(len(order)), throttled=throttled))
-        return list(timings.latency_us)
+        return list(timings.latency_us), Shown(TimeCalls(len(order)), throttled=throttled)
 
     def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
         """What hands back the next call in the order, and tells of it, outside the clock."""
@@ -300,10 +320,10 @@ class Contest:
 
         return prepare
 
-    def _peak(self, name: str) -> float:
+    def _peak(self, name: str, agreement: Agreement) -> float:
         from pytest_kernelprof.capture.memory import watch_memory
 
-        memory = watch_memory(self._device, self._prepares[name], 1)
+        memory = watch_memory(self._device, self._prepares[name], 1, agreement)
         if memory is None:
             raise IncompleteProfile(
                 "comparison: peak_memory could not be had: the allocator keeps no history to read "

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
-
-if TYPE_CHECKING:
-    from pytest_kernelprof.schema.recording import DeviceKind
-
+from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.schema.recording import DeviceKind
 
 EXACT_ROUNDS = 2
 """Rounds of a session whose counts alone are wanted: enough to see that they differ."""
@@ -74,6 +72,33 @@ class Plan:
     def timed(self) -> bool:
         """Whether any time is measured: that wants the GPU alone, and a cold L2."""
         return self.rounds > PROVING_ROUNDS or self.host_rounds > 0
+
+
+def of_all(plans: Sequence[Plan]) -> Plan:
+    """The plan that takes on each rank what any of them needs, so that all make the same calls.
+
+    Raises:
+        MarkerError: they are to be measured on different kinds of devices.
+    """
+    first = plans[0]
+    kinds = sorted({plan.device for plan in plans})
+    if len(kinds) > 1:
+        raise MarkerError(
+            f"some ranks measure on {kinds[0]}, others on {kinds[1]}: choose one for all, "
+            "--kernelprof-device=cpu or cuda"
+        )
+    return replace(
+        first,
+        warmup=max(plan.warmup for plan in plans),
+        rounds=max(plan.rounds for plan in plans),
+        host_rounds=max(plan.host_rounds for plan in plans),
+        memory=any(plan.memory for plan in plans),
+        flush_l2=any(plan.flush_l2 for plan in plans),
+        stacks=any(plan.stacks for plan in plans),
+        roofline=any(plan.roofline for plan in plans),
+        sample_on=any(plan.sample_on for plan in plans),
+        lock_timeout_s=max(plan.lock_timeout_s for plan in plans),
+    )
 
 
 def plan_of(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.measure.plan import PROVING_ROUNDS, TIMED_ROUNDS, Plan
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import Verdict
 from pytest_kernelprof.schema.steps import (
     Batch,
     Judge,
@@ -23,9 +23,6 @@ from pytest_kernelprof.schema.steps import (
     WarmUp,
     WatchMemory,
 )
-
-if TYPE_CHECKING:
-    from pytest_kernelprof.schema.run import Verdict
 
 TRIES = 3
 """How often a batch is taken that is incomplete, or during which the GPU throttles."""
@@ -56,6 +53,22 @@ class Shown:
     throttled: bool = False
     bound: str = "unknown"
     verdicts: tuple[Verdict, ...] = ()
+
+
+def of_all(shown: Sequence[Shown]) -> Shown:
+    """What one step showed on all ranks together: each that needs it taken again has all take it
+    again. So what follows of it, a pure function, is the same on all of them."""
+    first = shown[0]
+    return Shown(
+        first.step,
+        complete=all(one.complete for one in shown),
+        problems="; ".join(dict.fromkeys(one.problems for one in shown if one.problems)),
+        cold=any(one.cold for one in shown),
+        unproven=any(one.unproven for one in shown),
+        throttled=any(one.throttled for one in shown),
+        bound="gpu" if any(one.bound == "gpu" for one in shown) else first.bound,
+        verdicts=tuple(verdict for one in shown for verdict in one.verdicts),
+    )
 
 
 def next_step(plan: Plan, history: Sequence[Shown]) -> Step | None:

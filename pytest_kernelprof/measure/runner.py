@@ -17,10 +17,13 @@ from pytest_kernelprof.analysis.profile import (
     same_work,
     with_lines,
 )
+from pytest_kernelprof.analysis.ranks import with_waiting
 from pytest_kernelprof.capture.aftermath import at_work, left_at_work
+from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.presence import sharing
+from pytest_kernelprof.measure import plan as plans
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
 from pytest_kernelprof.measure.more_rounds import MoreRounds
@@ -43,6 +46,7 @@ from pytest_kernelprof.schema.steps import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.telemetry import Watch
@@ -64,6 +68,7 @@ class Measurement:
             the call cannot be run again.
         timeline: works out one round event by event, from the trace that was read.
         more: takes more rounds of the call; None where it cannot be run again.
+        agreement: of the ranks that have made the call together.
     """
 
     profile: Profile
@@ -72,6 +77,7 @@ class Measurement:
     timeline: Callable[[], Timeline]
     attribute: Callable[[], Profile] | None = None
     more: MoreRounds | None = None
+    agreement: Agreement = ALONE
 
 
 def measure(
@@ -82,17 +88,19 @@ def measure(
     label: str = "",
     judge: JudgeProfile | None = None,
     progress: Progress = no_progress,
+    agreement: Agreement = ALONE,
 ) -> tuple[Any, Measurement]:
     """Warm up, profile and measure a callable; the first call's result comes first.
 
     Args:
         judge: how the limits fare by a profile; asked only where the plan samples on.
         progress: told of each round, outside of what is timed.
+        agreement: of the ranks that make this call together.
 
     Raises:
         IncompleteProfile: the profiler is not available, or (GpuBusy, a kind of it) there can be
-            no lock of the GPU. A profile that stays incomplete is handed back, its ``integrity``
-            saying so: a limit that it violates is violated.
+            no lock of the GPU, or a rank does not come. A profile that stays incomplete is handed
+            back, its ``integrity`` saying so: a limit that it violates is violated.
         CannotMeasureError: the callable returned a generator or coroutine, whose body has not run.
         Exception: whatever the callable raises; the profiler is closed then.
     """
@@ -103,12 +111,13 @@ def measure(
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
-        run = _Run(device, plan, call, arguments, label, judge, progress)
-        return _measure(run, device, plan, arguments)
+        plan = plans.of_all(agreement.gather("the plan", plan))
+        run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
+        return _measure(run, device, plan, arguments, agreement)
 
 
 def _measure(
-    run: _Run, device: Device, plan: Plan, arguments: Arguments
+    run: _Run, device: Device, plan: Plan, arguments: Arguments, agreement: Agreement
 ) -> tuple[Any, Measurement]:
     from pytest_kernelprof.capture.mutation import changed, versions
 
@@ -120,8 +129,12 @@ def _measure(
             now = versions(arguments.args, arguments.kwargs)
             run.in_place = tuple(changed(before, now))
         step = run.next_step()
-    together = alone(device, plan.lock_timeout_s, plan.who) if plan.timed else _not_alone()
-    with together as run.watch:
+    timed_alone = (
+        alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
+        if plan.timed
+        else _not_alone()
+    )
+    with timed_alone as run.watch:
         while step is not None:
             run.execute(step)
             step = run.next_step()
@@ -161,11 +174,17 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         found.append(Measurement(profile, file, recording, taken.timeline))
 
 
-def warm(device: Device, call: Callable[..., Any], arguments: Arguments, label: str) -> Profile:
+def warm(
+    device: Device,
+    call: Callable[..., Any],
+    arguments: Arguments,
+    label: str,
+    agreement: Agreement = ALONE,
+) -> Profile:
     """The profile of a callable by counts alone: called once, then profiled until it is warm and
     the trace complete."""
     sessions.prime(device)
-    run = _Run(device, Plan(device.kind), call, arguments, label)
+    run = _Run(device, Plan(device.kind), call, arguments, label, agreement=agreement)
     while (step := run.next_step()) is not None:
         run.execute(step)
     return run.measurement().profile
@@ -189,9 +208,11 @@ class _Run:
         label: str,
         judge: JudgeProfile | None = None,
         progress: Progress = no_progress,
+        agreement: Agreement = ALONE,
     ) -> None:
         self._device = device
         self._plan = plan
+        self._agreement = agreement
         self._prepare = preparer(call, arguments)
         self._fresh_arguments = arguments.setup is not None
         self._label = label
@@ -212,7 +233,7 @@ class _Run:
         return policy.next_step(self._plan, self._history)
 
     def execute(self, step: Step) -> None:
-        """Take a step, and note what it showed."""
+        """Take a step, and note what it showed, here and on other ranks."""
         if isinstance(step, WarmUp):
             shown = self._warm_up(step)
         elif isinstance(step, ProfileRounds):
@@ -225,7 +246,7 @@ class _Run:
             shown = self._ask_verdicts(step)
         else:
             shown = self._record_shapes(step)
-        self._history.append(shown)
+        self._history.append(policy.of_all(self._agreement.gather(repr(step), shown)))
 
     def measurement(self) -> Measurement:
         """What all steps together gave."""
@@ -239,10 +260,24 @@ class _Run:
             retakes=policy.retakes(self._history),
             settled=policy.settled(self._history),
         )
-        profile = profile_of(taken.facts, recording, self._label)
-        attribute = functools.partial(lines_of_another_run, profile, self._device, self._prepare)
+        profile = self._with_other_ranks(profile_of(taken.facts, recording, self._label))
+        attribute = functools.partial(
+            _lines_on_all_ranks, profile, self._device, self._prepare, self._agreement
+        )
         more = MoreRounds(self._device, self._prepare, self._plan.flush_l2)
-        return Measurement(profile, taken.file, recording, taken.timeline, attribute, more)
+        return Measurement(
+            profile, taken.file, recording, taken.timeline, attribute, more, self._agreement
+        )
+
+    def _with_other_ranks(self, profile: Profile) -> Profile:
+        """This rank's, with what the call gave on the others."""
+        rank = self._agreement.rank
+        if rank is None:
+            return profile
+        own = replace(profile, rank=rank)
+        ranks = with_waiting(self._agreement.gather("the profile", own))
+        (own,) = (one for one in ranks if one.rank == rank)
+        return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
 
     def _session(self) -> sessions.Taken:
         assert self._taken is not None, "the policy begins with a session"
@@ -293,6 +328,7 @@ class _Run:
             flush_l2=step.flush_l2,
             stacks=self._plan.stacks,
             told=told,
+            agreement=self._agreement,
         )
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self._device, taken.facts)
@@ -321,6 +357,7 @@ class _Run:
             step.rounds,
             flush=flusher(self._device, wanted=self._plan.flush_l2),
             fresh_arguments=self._fresh_arguments,
+            agreement=self._agreement,
         )
         throttled = not self.watch.block(step.rounds)
         timings = replace(timings, **sessions.prime(self._device))
@@ -334,7 +371,7 @@ class _Run:
         from pytest_kernelprof.capture.memory import NO_HISTORY, watch_memory
 
         told = self._told("watching memory", step.rounds)
-        memory = watch_memory(self._device, told, step.rounds)
+        memory = watch_memory(self._device, told, step.rounds, self._agreement)
         if memory is not None:
             self._noted["memory"] = memory
         elif self._device.kind == "cuda":
@@ -344,6 +381,10 @@ class _Run:
     def _ask_verdicts(self, step: Judge) -> Shown:
         profile = self._profile_so_far()
         verdicts = tuple(self._judge(profile)) if self._judge else ()
+        if self._agreement.rank is not None:  # more than this is nobody's evidence
+            verdicts = tuple(
+                Verdict(limit=one.limit, outcome=one.outcome, metric=one.metric) for one in verdicts
+            )
         return Shown(step, bound=profile.bound.verdict, verdicts=verdicts)
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
@@ -352,7 +393,12 @@ class _Run:
         from pytest_kernelprof.analysis.roofline.peaks import peaks_of
 
         shaped = sessions.profile_rounds(
-            self._device, self._prepare, 1, flush_l2=self._plan.flush_l2, shapes=True
+            self._device,
+            self._prepare,
+            1,
+            flush_l2=self._plan.flush_l2,
+            shapes=True,
+            agreement=self._agreement,
         )
         facts, peaks = shaped.facts, peaks_of(self._device.name)
         names = [kernel.name for kernel in facts.kernels]
@@ -380,6 +426,17 @@ def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
         name: tuple(value for facts in further for value in facts.metrics[name].rounds)
         for name in names
     }
+
+
+def _lines_on_all_ranks(
+    profile: Profile, device: Device, prepare: Prepare, agreement: Agreement
+) -> Profile:
+    """The profile with source lines, and so those of the other ranks, which all run once more."""
+    own = lines_of_another_run(profile, device, prepare)
+    if agreement.rank is None:
+        return own
+    ranks = agreement.gather("the lines", replace(own, other_ranks=()))
+    return replace(own, other_ranks=tuple(one for one in ranks if one.rank != own.rank))
 
 
 def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> Profile:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
+from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
@@ -21,6 +22,7 @@ from pytest_kernelprof.trace.rounds import repeated, round_of_time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.session import TraceFile
     from pytest_kernelprof.capture.watched_calls import WatchedCalls
@@ -79,13 +81,14 @@ def profile_rounds(
     stacks: bool = False,
     shapes: bool = False,
     told: Callable[[int], None] = lambda done: None,
+    agreement: Agreement = ALONE,
 ) -> Taken:
     """One session of so many rounds, as it is: complete or not, warm or not.
 
     On the CPU inputs are recorded in any case: they tell operators from ranges of their name.
     """
     with OpenSession(device, prepare, flush_l2=flush_l2, stacks=stacks, shapes=shapes) as session:
-        session.take(rounds, told)
+        session.take(rounds, told, agreement)
     return session.read(inputs="all" if shapes else "presence")
 
 
@@ -123,8 +126,14 @@ class OpenSession:
             self._open = entered.pop_all()
         return self
 
-    def take(self, rounds: int, told: Callable[[int], None] = lambda done: None) -> None:
-        """Take so many rounds; ``told`` of each before it, with how many of these are done."""
+    def take(
+        self,
+        rounds: int,
+        told: Callable[[int], None] = lambda done: None,
+        agreement: Agreement = ALONE,
+    ) -> None:
+        """Take so many rounds; ``told`` of each before it, with how many of these are done. Ranks
+        begin each together."""
         from pytest_kernelprof.device.inventory import synchronize
 
         for done in range(rounds):
@@ -133,6 +142,7 @@ class OpenSession:
                 call = self._prepare()
             self._flush()
             synchronize(self._device)
+            agreement.begin()
             with self._session.round():
                 call()
 

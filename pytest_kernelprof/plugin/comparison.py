@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -286,7 +287,14 @@ def _compare(
         for fn in callables.values():
             run_plainly(fn, arguments)
         return Comparisons(_Measured(test, None), list(callables), reference)
-    found = contest(callables, plan, arguments, reference=reference, measuring=test.measuring)
+    found = contest(
+        callables,
+        plan,
+        arguments,
+        reference=reference,
+        measuring=test.measuring,
+        agreeing=partial(test.agreeing, f"a comparison at {line_words(place_of_call(test.place))}"),
+    )
     if found.in_place:
         test.ledger.notes.append(in_place_words(found.in_place))
     test.ledger.compared = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from pytest_kernelprof.errors import CannotMeasureError
+from pytest_kernelprof.errors import CannotMeasureError, MarkerError
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.plugin.ledger import Asked
     from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.plugin.ranks import Ranks
     from pytest_kernelprof.schema.run import Place
 
 R = TypeVar("R")
@@ -78,6 +79,7 @@ class KernelProfile:
         warmup: int | None = None,
         rounds: int | None = None,
         flush_l2: bool | None = None,
+        group: object = None,
     ) -> R:
         """The explicit form of a call.
 
@@ -86,10 +88,13 @@ class KernelProfile:
                 tuple, a pair of tuple and dict, or None to keep the given ones.
             warmup: calls before the first profiled one. rounds: profiled calls.
             flush_l2: whether the L2 cache is flushed before each timed round.
+            group: which ranks of ``torch.distributed`` make this call, as a group or as numbers; by
+                default all, where it is initialised.
 
         Raises:
-            IncompleteProfile: the profiler cannot be used here; the message says why.
-            MarkerError: an option is not of its form.
+            IncompleteProfile: the profiler cannot be used here, or a rank did not come; the
+                message says why.
+            MarkerError: an option is not of its form, or this rank is not in the group.
             CannotMeasureError: a TypeError; ``fn`` is no callable, or returns a generator or
                 coroutine, whose body would not be measured.
         """
@@ -106,7 +111,9 @@ class KernelProfile:
             if test.settings.disable:
                 test.ledger.ran_disabled = True
                 return run_plainly(fn, arguments)
-            result = measure_call(test, test.plan(test.needs(), **chosen), fn, arguments, place)
+            result = measure_call(
+                test, test.plan(test.needs(), **chosen), fn, arguments, place, group
+            )
         hold_comparisons(test, fn, arguments)
         return result
 
@@ -203,6 +210,27 @@ class KernelProfile:
             yield region
         profile = kept[0]
         region._profile = lambda: profile
+
+    def ranks(self, number: int | None = None, *, backend: str | None = None) -> Ranks:
+        """So many ranks of ``torch.distributed``, each a process: ``ranks(2).run(fn, *args)``.
+
+        Args:
+            number: by default what the marker ``kernelprof(ranks=2)`` says.
+            backend: by default "nccl", on the CPU "gloo".
+
+        Raises:
+            MarkerError: no number is said, or none of one or more.
+        """
+        from pytest_kernelprof.plugin.ranks import Ranks
+
+        if number is None:
+            number = self._test.options.ranks
+        if number is None:
+            raise MarkerError(
+                "how many ranks? Write kernel_profile.ranks(2).run(fn), or mark the test with "
+                "kernelprof(ranks=2)"
+            )
+        return Ranks(self._test, number, backend)
 
     def limit(self, **limits: Any) -> None:
         """Set limits at run time, by the markers' names: ``kernel_profile.limit(max_kernels=3)``.

@@ -35,7 +35,7 @@ from pytest_kernelprof.plugin.pytest_fixtures import (
 from pytest_kernelprof.plugin.pytest_fixtures import (
     kernelprof_device as kernelprof_device,
 )
-from pytest_kernelprof.plugin.reports import show, tell_more
+from pytest_kernelprof.plugin.reports import show, tell_more, tell_other_ranks
 from pytest_kernelprof.plugin.settings import OPTIONS_FORM, add_options, options_of
 from pytest_kernelprof.plugin.sheets import lay_out
 from pytest_kernelprof.plugin.start import begin_run
@@ -116,6 +116,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # A malformed marker is an error of this test, before its fixtures run.
     options_of(known_marks(item).options)
     if not settings.disable:
+        from pytest_kernelprof.capture.tries import next_try
+
+        next_try(item.nodeid)
         device = device_of(item)
         if device is not None:
             lay_out(item, device)
@@ -184,6 +187,8 @@ def pytest_runtest_makereport(
     report = yield
     with imports_as_ever():
         tell_more(item, call, report)
+        if report.when == "call" or (report.when == "setup" and not report.passed):
+            tell_other_ranks(item, call)
     return report
 
 

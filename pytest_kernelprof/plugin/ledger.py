@@ -254,11 +254,14 @@ class Ledger:
         record = measurement.profile
         verdicts, kept = evaluate(record, limits, place), self._by_what_was_before(record, place)
         is_over = any(one.outcome == "over" for one in (*verdicts, *kept))
-        if measurement.attribute and (self._lines or is_over):
+        attribute, agreement = measurement.attribute, measurement.agreement
+        if attribute and any(agreement.gather("source lines", self._lines or is_over)):
             # The verdict stands without lines: an error of the extra run must not hide it.
-            with contextlib.suppress(Exception, OutcomeException):
-                record = measurement.attribute()
+            try:
+                record = attribute()
                 kept = self._by_what_was_before(record, place)
+            except (Exception, OutcomeException) as error:
+                agreement.broke(error)
         record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
         for one in self._before:
             one.note(record)
@@ -266,6 +269,19 @@ class Ledger:
         self._entries.append(entry)
         self._keep_memory_flat(entry)
         return entry.profile()
+
+    def keep_record(self, record: run.Profile, place: run.Place) -> None:
+        """Judge what another process has measured for this test, and keep it."""
+        limits = self._limits_with({})
+        if self._entries:
+            record = replace(record, label=f"profile {len(self._entries) + 1}")
+        verdicts, kept = evaluate(record, limits, place), self._by_what_was_before(record, place)
+        record = replace(record, verdicts=(*verdicts, *kept), place=place)
+        for one in self._before:
+            one.note(record)
+        entry = _Entry(record, limits, {}, NOTHING_NOTED, None)
+        self._entries.append(entry)
+        self._keep_memory_flat(entry)
 
     def note_trace(self, path: str) -> None:
         """Note where the trace of the newest profile was written."""

@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_kernelprof.capture.holder import held_by
+from pytest_kernelprof.capture.ranks import agreeing, number_of_rank
+from pytest_kernelprof.capture.tries import name_of_test
 from pytest_kernelprof.digest.words import line_words
+from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
@@ -20,6 +23,7 @@ from pytest_kernelprof.trace.writer import write_trace
 
 if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile
+    from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
     from pytest_kernelprof.plugin.settings import Options, Settings
@@ -30,6 +34,11 @@ if TYPE_CHECKING:
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
 
 R = TypeVar("R")
+
+_NOT_AGAINST = (
+    "--kernelprof-against compares no code of several ranks: run such tests without it, or compare "
+    "with an earlier run, --kernelprof-compare=RUN.json"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,13 @@ class MeasuredTest:
             who=self.id,
         )
 
+    def agreeing(
+        self, call: str, group: object = None
+    ) -> contextlib.AbstractContextManager[Agreement]:
+        """Make a call of this test together with the other ranks, if there are any."""
+        limit_s = self.settings.rank_timeout
+        return agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s)
+
     def needs(self) -> Needs:
         """Everything where nothing says less, else what the limits need."""
         limits = self.ledger.limits
@@ -119,15 +135,19 @@ def measure_call(
     fn: Callable[..., R],
     arguments: Arguments,
     place: run.Place,
+    group: object = None,
 ) -> R:
     """Measure a callable and keep its profile; hands back the first call's result.
 
     Args:
-        place: the line that made the call.
+        place: the line that made the call. group: the ranks that make it together.
     """
     ledger = test.ledger
     label = f"profile {len(ledger) + 1}" if len(ledger) else ""
-    with held_by(_call_words(place)), test.measuring() as progress:
+    words = _call_words(place)
+    with held_by(words), test.agreeing(words, group) as agreement, test.measuring() as progress:
+        if agreement.rank is not None and test.settings.against:
+            raise IncompleteProfile(_NOT_AGAINST)
         result, measurement = measure(
             fn,
             plan,
@@ -135,6 +155,7 @@ def measure_call(
             label=label,
             judge=ledger.so_far,
             progress=progress,
+            agreement=agreement,
         )
         _keep(test, measurement, place)
         if test.after_call is not None and measurement.more is not None:
@@ -200,7 +221,7 @@ def _keep(
     profile = test.ledger.keep(measurement, own, place, timeline)
     folder = test.settings.trace_dir
     if folder:
-        path = trace_path(folder, test.id, len(test.ledger), profile.label)
+        path = trace_path(folder, test.id, len(test.ledger), profile.label, number_of_rank())
         try:
             write_trace(measurement.file.path, measurement.recording, path)
         except OSError as error:  # the profile is judged all the same

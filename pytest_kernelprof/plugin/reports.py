@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE
-from pytest_kernelprof.plugin.concerns import all_is_wanted, is_shown
+from pytest_kernelprof.plugin.concerns import all_is_wanted, concerns_us, is_shown
 from pytest_kernelprof.plugin.keys import RUN_RECORD, SERVES, SETTINGS, SHEET, TAKEN, TEST
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Run, Test
 
+_LONGEST = 300
 _NO_GPU = ("Skipped: no GPU", "Skipped: not applicable on the CPU")
 
 
@@ -32,6 +34,21 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
         from pytest_kernelprof.plugin.failures import tell
 
         tell(report, item, call.excinfo.value)
+
+
+def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """That the test's call has ended here, so that no other rank waits in it."""
+    if "torch" not in sys.modules or not concerns_us(item):
+        return
+    from pytest_kernelprof.capture.ranks import left_test
+
+    raised = call.excinfo
+    how = "" if raised is None else f" ({raised.typename}: {_first_line(raised.value)})"
+    left_test(item.nodeid, f"has ended the test{how}")
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "")[:_LONGEST]
 
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:

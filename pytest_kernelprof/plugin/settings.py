@@ -383,6 +383,13 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option(
+        "rank_timeout",
+        _SECONDS,
+        "seconds that ranks of torch.distributed wait for one that does not come (default: 120)",
+        default=120.0,
+        metavar="SECONDS",
+    ),
+    Option(
         "spread_workers",
         _FLAG,
         "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
@@ -392,8 +399,16 @@ OPTIONS = (
 )
 
 _RUN_FILES = tuple(option.name for option in OPTIONS if option.kind is _RUN_FILE)
-_MARKED = {option.name: option.marked for option in OPTIONS if option.marked}
-_EXAMPLES = (f"{option.name}={option.example}" for option in OPTIONS if option.marked)
+# What the marker alone says, since it is of one test: how many ranks that starts.
+_ONLY_MARKED = {"ranks": (_COUNT, "2")}
+_MARKED = {
+    **{option.name: option.marked for option in OPTIONS if option.marked},
+    **{name: kind for name, (kind, _) in _ONLY_MARKED.items()},
+}
+_EXAMPLES = (
+    *(f"{option.name}={option.example}" for option in OPTIONS if option.marked),
+    *(f"{name}={example}" for name, (_, example) in _ONLY_MARKED.items()),
+)
 OPTIONS_FORM = f"{OPTIONS_MARKER}({', '.join(_EXAMPLES)})"
 # For ``pytest --markers``.
 MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
@@ -436,6 +451,7 @@ class Settings(NamedTuple):
     update_new: bool
     require_snapshots: bool
     lock_timeout: float
+    rank_timeout: float
     spread_workers: bool
 
     @property
@@ -453,6 +469,7 @@ class Options(NamedTuple):
     flush_l2: bool | None = None
     stacks: bool | None = None
     margin: float | None = None
+    ranks: int | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:

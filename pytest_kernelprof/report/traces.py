@@ -16,17 +16,19 @@ _PLAIN_TEST = re.compile(r"(?:[A-Za-z_][\w.]*/)*[A-Za-z_]\w*\.py(?:::[A-Za-z_]\w
 _PLAIN_LABEL = re.compile(r"[\w.]*", re.ASCII)
 
 
-def trace_path(folder: str, test: str, index: int, label: str = "") -> str:
+def trace_path(folder: str, test: str, index: int, label: str = "", rank: int | None = None) -> str:
     """The file of one of a test's profiles, whose ``index`` counts from 1: a gzip Chrome trace.
 
-    No two profiles have the same; where plain characters alone would not tell, a digest does.
+    No two profiles have the same; where plain characters alone would not tell, a digest does. Of
+    several ranks each has its own.
     """
     name = f"{test}-{index}-{label}" if label else f"{test}-{index}"
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name.replace("::", "-").replace("/", "-")).strip("-")
     if not _is_told_apart(test, label) or len(plain) > _LONGEST:
         whole = f"{test}\n{index}\n{label}".encode("utf-8", "backslashreplace")
         plain = f"{plain[-_LONGEST:]}-{hashlib.sha1(whole).hexdigest()[:8]}"
-    return os.path.join(folder, f"{plain}.json.gz")
+    of_rank = "" if rank is None else f".rank{rank}"
+    return os.path.join(folder, f"{plain}{of_rank}.json.gz")
 
 
 def _is_told_apart(test: str, label: str) -> bool:

@@ -57,7 +57,9 @@ class Stage:
         self.lost: Iterator[bool] = iter(())
         self.kernels: Callable[[int], float] = lambda i: 1.0
 
-    def session(self, device: Device, prepare: Any, rounds: int, *, flush_l2: bool) -> Any:
+    def session(
+        self, device: Device, prepare: Any, rounds: int, *, flush_l2: bool, **_: object
+    ) -> Any:
         self.sessions += 1
         times = [prepare()() for _ in range(rounds)]
         problems = ("a kernel is missing",) if next(self.lost, False) else ()
@@ -69,7 +71,9 @@ class Stage:
         return SimpleNamespace(facts=SimpleNamespace(integrity=integrity, metrics=metrics))
 
     @contextlib.contextmanager
-    def alone(self, device: Device, lock_timeout_s: float, who: str) -> Iterator[Watch]:
+    def alone(
+        self, device: Device, lock_timeout_s: float, who: str, **_: object
+    ) -> Iterator[Watch]:
         yield self.gpu
 
     def timed(self, name: str) -> Callable[[], float]:
@@ -245,7 +249,7 @@ def test_what_takes_no_time_at_all_cannot_be_compared() -> None:
 def peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is what a call hands back."""
 
-    def watch_memory(device: Device, prepare: Any, rounds: int) -> MemoryUse:
+    def watch_memory(device: Device, prepare: Any, rounds: int, *_: object) -> MemoryUse:
         return MemoryUse((prepare()(),), (0,))
 
     monkeypatch.setattr(memory, "watch_memory", watch_memory)

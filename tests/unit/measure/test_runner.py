@@ -16,6 +16,7 @@ from compiled import fused, hidden
 from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
 from pytest_kernelprof.device.conditions import unwatched
@@ -292,7 +293,7 @@ def test_shapes_are_recorded_only_where_the_device_is_the_limit_and_while_it_is_
     taken: list[bool] = []
 
     @contextlib.contextmanager
-    def alone(*_: object) -> Iterator[Watch]:
+    def alone(*_: object, **__: object) -> Iterator[Watch]:
         held.append(True)
         yield unwatched()
         held.clear()
@@ -326,7 +327,7 @@ def test_the_gpu_is_asked_for_after_the_warm_up_and_for_times_only(
     calls: list[int] = []
 
     @contextlib.contextmanager
-    def alone(device: Device, timeout_s: float, who: str) -> Iterator[Watch]:
+    def alone(device: Device, timeout_s: float, who: str, **_: object) -> Iterator[Watch]:
         raise GpuBusy(f"after {len(calls)} call")
         yield
 
@@ -434,7 +435,7 @@ def test_rates_are_taken_with_the_cache_as_it_is_in_timed_rounds(
     run = a_run(Plan("cuda", flush_l2=flush_l2, roofline=True))
     run.execute(RecordShapes())
     assert run._noted["roofline"].roof == "compute"
-    assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True}
+    assert asked == {"rounds": 1, "flush_l2": flush_l2, "shapes": True, "agreement": ALONE}
 
 
 LOST = Integrity(("a kernel is missing",))

@@ -33,7 +33,8 @@ def test_each_option_is_a_field_of_the_settings() -> None:
 
 
 def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
-    assert sorted(option.name for option in OPTIONS if option.marked) == sorted(Options._fields)
+    said_elsewhere, by_it_alone = [one.name for one in OPTIONS if one.marked], ["ranks"]
+    assert sorted([*said_elsewhere, *by_it_alone]) == sorted(Options._fields)
 
 
 def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
@@ -71,6 +72,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         update_new=False,
         require_snapshots=False,
         lock_timeout=600.0,
+        rank_timeout=120.0,
         spread_workers=True,
     )
 
@@ -89,7 +91,7 @@ def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
     assert (
         '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True, '
-        'margin="8%"): how a test is profiled' in result.outlines
+        'margin="8%", ranks=2): how a test is profiled' in result.outlines
     )
 
 

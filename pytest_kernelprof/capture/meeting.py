@@ -1,0 +1,378 @@
+"""One call that several ranks make together: what they tell each other through a store of keys,
+outside of what is measured, and how each learns of one that does not come."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from pytest_kernelprof.capture.tries import id_of_test
+from pytest_kernelprof.clock import now_ns, now_s, sleep
+from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.schema import codec
+
+T = TypeVar("T")
+
+SETTLE_S = 1.0
+"""How long a rank may still be inside of its call when another one is known to be lost."""
+_TAKE_PART = (
+    ": all ranks have to make the same calls; where only some take part, say which: "
+    "kernel_profile.run(..., group=[0, 1])"
+)
+_LOOK_S = 0.05
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0001, 0.001
+_TO_READ_NS = 2_000_000
+_LONGEST_VALUE = 4_000_000  # a TCPStore takes 8 MiB
+
+
+class Store(Protocol):
+    """What is used of torch's stores."""
+
+    def set(self, key: str, value: Any, /) -> None:
+        """Keep a value."""
+
+    def get(self, key: str, /) -> bytes:
+        """A value that is there; for one that is not torch's would wait."""
+
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all of these are there, now."""
+
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
+        """With nothing expected: keep a value if there is none; the one that is there then."""
+
+    def delete_key(self, key: str, /) -> bool:
+        """Keep it no more."""
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process, as others of its host may look for it.
+
+    Attributes:
+        host: of what its number and its clock are; equal where both mean the same.
+        started: tells it from a later one of its number; empty where that is not known.
+    """
+
+    host: str
+    pid: int
+    started: str
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A rank with which a call cannot go on, and what became of it, in words.
+
+    Attributes:
+        absent: whether it may have been none of those that take part.
+    """
+
+    rank: int
+    why: str
+    absent: bool = False
+
+
+class _Post(msgspec.Struct, frozen=True):
+    what: str
+    call: str
+    at_ns: int
+    process: Process
+    data: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Which call of which test.
+
+    Attributes:
+        test: as ``name_of_test`` says; empty without pytest.
+        number: of the test's calls, from 1. words: what it is and where it stands.
+    """
+
+    test: str
+    number: int
+    words: str
+
+    @property
+    def told(self) -> str:
+        """For example ``kernel_profile at test_ddp.py:12 (call 1 of test_ddp.py::test_step)``."""
+        of = f" of {id_of_test(self.test)}" if self.test else ""
+        return f"{self.words} (call {self.number}{of})"
+
+    @property
+    def key(self) -> str:
+        """What its keys begin with."""
+        return f"{key_of(self.test)}/{self.number}"
+
+
+def key_of(test: str) -> str:
+    """What the keys of a test begin with."""
+    return hashlib.sha1(test.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def note_left(store: Store, test: str, rank: int, why: str) -> None:
+    """Tell those who wait in a call of this test that this rank has ended it."""
+    store.set(f"{key_of(test)}/left/{rank}", why)
+
+
+class Meeting:
+    """Where the ranks of one call meet.
+
+    Args:
+        ranks: those that take part, in order. rank: this one.
+        myself: this process. lives: whether another process of this host still does.
+        limit_s: how long a rank is waited for.
+        known: the processes of ranks that have been met before, which are noted here.
+
+    Attributes:
+        lost: the rank that cannot be waited for any more, once there is one.
+        inside_since: when this rank went on from here; None while it waits here.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        call: Call,
+        ranks: Sequence[int],
+        rank: int,
+        *,
+        myself: Process,
+        lives: Callable[[Process], bool],
+        limit_s: float,
+        known: dict[int, Process],
+    ) -> None:
+        self._store, self._call = store, call
+        self._ranks, self._rank = tuple(ranks), rank
+        self._myself, self._lives = myself, lives
+        self._limit_s = limit_s
+        self._known = known
+        self._steps = 0
+        self._old: list[str] = []
+        self.lost: Left | None = None
+        self.inside_since: float | None = None
+        self._asked(store.set, f"at/{rank}", call.told)
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """The other ranks."""
+        return tuple(rank for rank in self._ranks if rank != self._rank)
+
+    def begin(self) -> None:
+        """Wait for the instant at which all ranks of this host begin."""
+        posts = self._meet("begin", msgspec.Raw(b"null"), 0.0)
+        if len({post.process.host for post in posts}) == 1:
+            instant = max(post.at_ns for post in posts) + _TO_READ_NS
+            while now_ns() < instant:
+                pass
+
+    def gather(self, what: str, own: T, patience_s: float = 0.0) -> tuple[T, ...]:
+        """What each rank has, by number.
+
+        Raises:
+            IncompleteProfile: a rank does not come, or asks something else.
+        """
+        posts = self._meet(what, _encoded(own), patience_s)
+        return tuple(_decoded(post.data, type(own)) for post in posts)
+
+    def hosts(self) -> tuple[str, ...]:
+        """The host of each rank, by number."""
+        return tuple(self._known[rank].host for rank in self._ranks)
+
+    def look(self) -> Left | None:
+        """The rank that cannot be waited for any more, if there is one by now."""
+        if self.lost is None:
+            self.lost = self._said_lost() or self._gone()
+            if self.lost is not None:
+                self.lose(self.lost)
+        return self.lost
+
+    def lose(self, lost: Left) -> Left:
+        """Tell all that a rank is lost; the first that tells is believed, by all alike."""
+        key, said = f"{self._call.key}/lost", msgspec.json.encode(lost).decode()
+        with_it = self._asked(self._store.compare_set, key, "", said)
+        self.lost = msgspec.json.decode(with_it, type=Left)
+        return self.lost
+
+    def end(self) -> None:
+        """Leave little behind. The first rank, which may hold the store, stays until all have read
+        what they read here."""
+        if self.lost is None:
+            self._meet("the end", msgspec.Raw(b"null"), 0.0)
+        self._asked(self._store.set, f"{self._call.key}/end/{self._rank}", "")
+        if self._rank == self._ranks[0] and self.lost is None:
+            self._wait_for([f"{self._call.key}/end/{rank}" for rank in self._ranks], 0.0)
+
+    def error(self, lost: Left) -> IncompleteProfile:
+        """What this rank says of a lost one."""
+        which = f"rank {lost.rank}" + (" (this one)" if lost.rank == self._rank else "")
+        remedy = _TAKE_PART if lost.absent else ""
+        return IncompleteProfile(
+            f"{which} {lost.why}, so ranks {_listed(self._ranks)} could not go on together in "
+            f"{self._call.told}{remedy}"
+        )
+
+    def stuck(self) -> Left:
+        """A collective has waited here for too long: which rank it waited for. Those that are in it
+        say so, all within a moment."""
+        self._asked(self._store.set, f"{self._call.key}/stuck/{self._rank}", "")
+        deadline = now_s() + SETTLE_S
+        while self.look() is None and now_s() < deadline:
+            sleep(_LOOK_S)
+        if self.lost is not None:
+            return self.lost
+        for rank in self.others:
+            if not self._asked(self._store.check, [f"{self._call.key}/stuck/{rank}"]):
+                return self.lose(Left(rank, "did not come to a collective in which others waited"))
+        why = "is in a collective that waits for other ranks, which wait in another one"
+        return self.lose(Left(self._ranks[0], why))
+
+    def _meet(self, what: str, data: msgspec.Raw, patience_s: float) -> list[_Post]:
+        self.inside_since = None
+        if self.lost is not None:
+            raise self.error(self.lost)
+        step = f"{self._call.key}/{self._steps}"
+        self._steps += 1
+        keys = [f"{step}/{rank}" for rank in self._ranks]
+        own = f"{step}/{self._rank}"
+        post = _Post(what, self._call.told, now_ns(), self._myself, data)
+        posted = self._put(own, msgspec.json.encode(post))
+        self._wait_for(keys, patience_s)
+        posts = [msgspec.json.decode(self._get(key), type=_Post) for key in keys]
+        self._delete_old(posted)
+        self._compare(posts)
+        self.inside_since = now_s()
+        return posts
+
+    def _compare(self, posts: Sequence[_Post]) -> None:
+        for rank, post in zip(self._ranks, posts, strict=True):
+            self._known[rank] = post.process
+        own = posts[self._ranks.index(self._rank)]
+        if len({(post.process.host, post.process.pid) for post in posts}) < len(posts):
+            raise IncompleteProfile(
+                "ranks that are threads of one process cannot be profiled, since a profiler "
+                "records the work of all of them: give each rank a process of its own"
+            )
+        for rank, post in zip(self._ranks, posts, strict=True):
+            if post.what != own.what:
+                other = self._ranks[0] if rank == self._rank else self._rank
+                theirs = posts[self._ranks.index(other)]
+                here, there = (
+                    (post.call, theirs.call)
+                    if post.call != theirs.call
+                    else (post.what, theirs.what)
+                )
+                why = f"is at {here} while rank {other} is at {there}"
+                raise self.error(self.lose(Left(rank, why, absent=True)))
+
+    def _wait_for(self, keys: list[str], patience_s: float) -> None:
+        deadline = now_s() + self._limit_s + patience_s
+        next_look, pause = now_s() + _LOOK_S, _FIRST_PAUSE_S
+        while not self._asked(self._store.check, keys):
+            now = now_s()
+            if now >= next_look:
+                next_look = now + _LOOK_S
+                lost = self.look()
+                if lost is None and now >= deadline:
+                    lost = self.lose(self._late(keys))
+                # Who has posted all that is waited for here may have gone on and ended well.
+                if lost is not None and not self._asked(self._store.check, keys):
+                    raise self.error(lost)
+            sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+
+    def _late(self, keys: list[str]) -> Left:
+        for rank, key in zip(self._ranks, keys, strict=True):
+            if not self._asked(self._store.check, [key]):
+                return Left(
+                    rank, f"did not come within {self._limit_s:g} s{self._seen(rank)}", True
+                )
+        return Left(self._ranks[0], "came too late")
+
+    def _seen(self, rank: int) -> str:
+        """Where a rank was heard of last."""
+        key = f"at/{rank}"
+        if not self._asked(self._store.check, [key]):
+            return ""
+        where = self._asked(self._store.get, key).decode()
+        return f"; it was last in {where}" if where != self._call.told else ""
+
+    def _said_lost(self) -> Left | None:
+        """What another rank has said, or whoever has ended the test."""
+        key = f"{self._call.key}/lost"
+        if self._asked(self._store.check, [key]):
+            return msgspec.json.decode(self._asked(self._store.get, key), type=Left)
+        if not self._call.test:
+            return None
+        for rank in self.others:
+            key = f"{key_of(self._call.test)}/left/{rank}"
+            if self._asked(self._store.check, [key]):
+                if self._has_ended(rank):
+                    continue
+                why = self._asked(self._store.get, key).decode()
+                return Left(rank, why, absent=True)
+        return None
+
+    def _gone(self) -> Left | None:
+        for rank in self.others:
+            process = self._known.get(rank)
+            if process is None or process.host != self._myself.host or self._lives(process):
+                continue
+            if not self._has_ended(rank):
+                return Left(rank, f"has died (process {process.pid} is gone)")
+        return None
+
+    def _has_ended(self, rank: int) -> bool:
+        """Whether a rank has ended this call, and ended it well."""
+        return self._asked(self._store.check, [f"{self._call.key}/end/{rank}"])
+
+    def _put(self, key: str, data: bytes) -> list[str]:
+        packed = zlib.compress(data, 1) if len(data) > _LONGEST_VALUE // 8 else data
+        parts = [packed[i : i + _LONGEST_VALUE] for i in range(0, len(packed), _LONGEST_VALUE)]
+        more = [f"{key}/{i}" for i in range(1, len(parts))]
+        for name, part in zip(more, parts[1:], strict=True):
+            self._asked(self._store.set, name, part)
+        head = b"%d %d\n" % (len(parts), packed is not data)
+        self._asked(self._store.set, key, head + parts[0])
+        return [key, *more]
+
+    def _get(self, key: str) -> bytes:
+        first: bytes = self._asked(self._store.get, key)
+        head, _, data = first.partition(b"\n")
+        parts, is_packed = map(int, head.split())
+        for i in range(1, parts):
+            data += self._asked(self._store.get, f"{key}/{i}")
+        return zlib.decompress(data) if is_packed else data
+
+    def _delete_old(self, posted: list[str]) -> None:
+        """What all have read: who has posted this step has read the one before."""
+        for key in self._old:
+            self._asked(self._store.delete_key, key)
+        self._old = posted
+
+    def _asked(self, ask: Callable[..., T], *args: Any) -> T:
+        try:
+            return ask(*args)
+        except RuntimeError as error:
+            holder = self._ranks[0]
+            self.lost = Left(holder, "has gone, and with it the store of torch.distributed")
+            raise self.error(self.lost) from error
+
+
+def _encoded(own: object) -> msgspec.Raw:
+    if isinstance(own, msgspec.Struct):
+        return msgspec.Raw(codec.encode(own))
+    return msgspec.Raw(msgspec.json.encode(own))
+
+
+def _decoded(data: msgspec.Raw, kind: type[T]) -> T:
+    if issubclass(kind, msgspec.Struct):
+        return codec.decode(data, kind)
+    return msgspec.json.decode(data, type=kind)
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]} to {ranks[-1]}"
+    return " and ".join([", ".join(map(str, ranks[:-1])), str(ranks[-1])])

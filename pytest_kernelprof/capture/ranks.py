@@ -1,0 +1,296 @@
+"""Several ranks of ``torch.distributed`` that make one call together: who they are, and where they
+meet, which is the default store. A group of our own would need all ranks, in order, and would be
+gone with the first that times out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_kernelprof.capture.agreement import ALONE
+from pytest_kernelprof.capture.lookout import Lookout
+from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process, note_left
+from pytest_kernelprof.capture.tries import name_of_test, next_try
+from pytest_kernelprof.device.inventory import gpu_uuid
+from pytest_kernelprof.device.lock import lock_by_uuid
+from pytest_kernelprof.device.presence import at_rest
+from pytest_kernelprof.device.procfs import host_of_processes, started_at
+from pytest_kernelprof.device.whole_lock import NotFree
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.system import Real
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pytest_kernelprof.capture.agreement import Agreement
+    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.device.whole_lock import WholeLock
+
+T = TypeVar("T")
+
+RANK_TIMEOUT_S = 120.0
+_PREFIX = "kernelprof"
+_FORM = "group= takes a torch.distributed group that this rank is in, or ranks, such as [0, 1]"
+
+# What gloo and NCCL say.
+_OF_A_COLLECTIVE = re.compile(r"gloo|nccl|process group|pair closure|aborted", re.IGNORECASE)
+
+_calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
+_met: dict[int, Process] = {}
+_met_in: list[weakref.ref[Any]] = []
+
+
+def left_test(test: str, why: str) -> None:
+    """A test's call has ended here, however: those who still wait in it wait in vain."""
+    name = name_of_test(test)
+    next_try(test)
+    leave(name, why)
+
+
+def leave(name: str, why: str) -> None:
+    """The same of a test by the name that its calls are known by."""
+    dist = _distributed()
+    if dist is not None:
+        with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
+            note_left(_store(dist), name, dist.get_rank(), why)
+
+
+def number_of_rank() -> int | None:
+    """The number of this rank; None of one alone."""
+    dist = _distributed()
+    return None if dist is None else int(dist.get_rank())
+
+
+@contextlib.contextmanager
+def agreeing(
+    call: str, *, test: str = "", group: object = None, limit_s: float = RANK_TIMEOUT_S
+) -> Iterator[Agreement]:
+    """Make a call together with the other ranks, if there are any.
+
+    Args:
+        call: what is called, in words. test: as ``name_of_test`` says; empty without pytest.
+        group: the ranks that take part, or a group of them; by default all.
+        limit_s: how long a rank is waited for.
+
+    Raises:
+        MarkerError: ``group`` is neither, or this rank is not in it.
+        IncompleteProfile: on entry, where ranks are threads; later, where a rank does not come.
+    """
+    ranks = _taking_part(group)
+    if len(ranks) < 2:
+        yield ALONE
+        return
+    dist = _distributed()
+    assert dist is not None, "several ranks"
+    _calls[test, ranks] += 1
+    together = _Together(dist, Call(test, _calls[test, ranks], call), ranks, limit_s)
+    lookout = Lookout(together.meeting, functools.partial(_abort, dist), limit_s)
+    with _shorter_waits(dist, limit_s), lookout:
+        try:
+            yield together
+        except BaseException as error:
+            explained = together.explained(error)
+            together.broke(error)
+            if explained is not None:
+                raise explained from error
+            raise
+        together.meeting.end()
+
+
+class _Together:
+    """The agreement of several ranks."""
+
+    def __init__(self, dist: ModuleType, call: Call, ranks: tuple[int, ...], limit_s: float):
+        self.rank: int | None = dist.get_rank()
+        self._ranks = ranks
+        self._limit_s = limit_s
+        if not _met_in or _met_in[0]() is not dist.group.WORLD:
+            _met.clear()  # groups were made again, perhaps of other processes
+            _met_in[:] = [weakref.ref(dist.group.WORLD)]
+        self.meeting = Meeting(
+            _store(dist),
+            call,
+            ranks,
+            dist.get_rank(),
+            myself=_myself(),
+            lives=_lives,
+            limit_s=limit_s,
+            known=_met,
+        )
+
+    def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
+        """As the protocol says."""
+        return self.meeting.gather(what, own, patience_s)
+
+    def begin(self) -> None:
+        """As the protocol says."""
+        self.meeting.begin()
+
+    @contextlib.contextmanager
+    def gpu_lock(self, device: Device, timeout_s: float, who: str) -> Iterator[WholeLock | None]:
+        """The first rank of each host locks for all of them, in one order: two runs that each
+        have some of the GPUs would wait for each other."""
+        own = gpu_uuid(device)
+        locks: dict[str, WholeLock] = {}
+        why = ""
+        with contextlib.ExitStack() as held:
+            to_lock = self._gpus_to_lock(own)
+            if own not in to_lock:  # who locks it waits until this process does not share it
+                held.enter_context(at_rest())
+            try:
+                for gpu in to_lock:
+                    locks[gpu] = held.enter_context(lock_by_uuid(gpu, timeout_s, who, device.name))
+            except NotFree as busy:
+                why = str(busy)
+            whys = self.gather("the locks", why, patience_s=timeout_s)
+            if any(whys):
+                raise NotFree(next(filter(None, whys)))
+            yield locks.get(own)
+
+    def _gpus_to_lock(self, own: str) -> tuple[str, ...]:
+        """Those of all ranks of this host, by UUID, or none."""
+        gpus, hosts = self.gather("the GPUs", own), self.meeting.hosts()
+        here = hosts[self._ranks.index(self._number)]
+        if self._ranks[hosts.index(here)] != self._number:
+            return ()
+        return tuple(sorted({gpu for gpu, host in zip(gpus, hosts, strict=True) if host == here}))
+
+    def broke(self, error: BaseException) -> None:
+        """Tell the others, unless they know of one that broke before."""
+        with contextlib.suppress(IncompleteProfile):  # of a store that is gone nobody hears
+            if self.meeting.lost is None:
+                self.meeting.lose(Left(self._number, _words_of(error)))
+
+    def explained(self, error: BaseException) -> IncompleteProfile | None:
+        """Which rank is behind an error of a collective, which only says that it was left alone."""
+        if not (isinstance(error, RuntimeError) and _OF_A_COLLECTIVE.search(str(error))):
+            return None
+        try:
+            return self.meeting.error(self.meeting.stuck())
+        except IncompleteProfile as gone:  # the store is
+            return gone
+
+    @property
+    def _number(self) -> int:
+        assert self.rank is not None, "one of several"
+        return self.rank
+
+
+def _distributed() -> ModuleType | None:
+    """``torch.distributed``, where it is initialised and of several ranks; it is not imported."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized():
+        return None
+    if dist.get_world_size() < 2 or dist.get_backend() == "fake":
+        return None
+    return dist
+
+
+def _store(dist: ModuleType) -> Any:
+    return dist.PrefixStore(_PREFIX, dist.distributed_c10d._get_default_store())
+
+
+def _taking_part(group: object) -> tuple[int, ...]:
+    """The ranks that take part.
+
+    Raises:
+        MarkerError: ``group`` is no group and no ranks, or this rank is not among them.
+        IncompleteProfile: ranks are threads.
+    """
+    dist = _distributed()
+    if dist is None:
+        if group is None or _is_just_this(group):
+            return (0,)
+        raise MarkerError(f"group={group!r}: torch.distributed has one rank here. {_FORM}")
+    if type(dist.distributed_c10d._world).__name__ != "_World" or dist.get_backend() == "threaded":
+        raise IncompleteProfile(
+            "ranks that are threads of one process cannot be profiled, since a profiler records "
+            "the work of all of them: give each rank a process of its own (MultiProcessTestCase)"
+        )
+    ranks = tuple(range(dist.get_world_size())) if group is None else _ranks_of(dist, group)
+    if dist.get_rank() not in ranks:
+        raise MarkerError(f"group={group!r}: this is rank {dist.get_rank()}, not in it. {_FORM}")
+    return ranks
+
+
+def _is_just_this(group: object) -> bool:
+    """Whether code for several ranks runs in one: its group has rank 0 alone."""
+    if isinstance(group, Sequence):
+        return list(group) == [0]
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_initialized() and dist.get_world_size(group) == 1
+
+
+def _ranks_of(dist: ModuleType, group: object) -> tuple[int, ...]:
+    if isinstance(group, Sequence) and not isinstance(group, str):
+        known = range(dist.get_world_size())
+        if group and all(isinstance(one, int) and one in known for one in group):
+            return tuple(sorted(set(group)))
+        raise MarkerError(f"group={group!r}: expected ranks below {len(known)}. {_FORM}")
+    if isinstance(group, dist.ProcessGroup):
+        return tuple(sorted(dist.get_process_group_ranks(group)))
+    raise MarkerError(f"group={group!r}: got {type(group).__name__}. {_FORM}")
+
+
+def _myself() -> Process:
+    return Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
+
+
+def _lives(process: Process) -> bool:
+    """Whether a process of this host lives; True where that cannot be told."""
+    return not process.started or started_at(process.pid) == process.started
+
+
+def _words_of(error: BaseException) -> str:
+    first = next(iter(str(error).strip().splitlines()), "")
+    kind = type(error).__name__
+    return f"raised {kind}: {first}" if first else f"raised {kind}"
+
+
+@contextlib.contextmanager
+def _shorter_waits(dist: ModuleType, limit_s: float) -> Iterator[None]:
+    """Have gloo wait no longer than we do for a rank that does not come: it cannot be broken off.
+    By itself it waits for half an hour."""
+    changed: list[tuple[Any, timedelta]] = []
+    limit = timedelta(seconds=limit_s)
+    for backend in _backends(dist, "gloo"):
+        with contextlib.suppress(AttributeError, RuntimeError):
+            before = backend.options._timeout
+            if before > limit:
+                backend._set_default_timeout(limit)
+                changed.append((backend, before))
+    try:
+        yield
+    finally:
+        for backend, before in changed:
+            backend._set_default_timeout(before)
+
+
+def _backends(dist: ModuleType, name: str) -> Iterator[Any]:
+    """The backends of that name of all groups that this rank is in."""
+    torch = sys.modules["torch"]
+    for group in list(dist.distributed_c10d._world.pg_map):
+        for device in ("cpu", "cuda"):
+            with contextlib.suppress(RuntimeError, AttributeError):
+                backend = group._get_backend(torch.device(device))
+                if backend.name() == name:
+                    yield backend
+
+
+def _abort(dist: ModuleType) -> None:
+    """End the NCCL kernels that wait for a rank that does not come: all communicators are aborted,
+    as one, since each may wait for another. The groups stay, and raise when they are used again."""
+    backends = list(_backends(dist, "nccl"))
+    if not backends:
+        return
+    backends[0]._group_start()
+    for backend in reversed(backends):
+        backend.abort()
+    backends[0]._group_end()

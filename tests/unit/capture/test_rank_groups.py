@@ -1,0 +1,220 @@
+"""What is done to torch's process groups and GPUs of ranks, on doubles; gloo's own are in
+``tests/integration/test_ranks_with_gloo.py``."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_kernelprof.capture import ranks
+from pytest_kernelprof.capture.agreement import ALONE
+from pytest_kernelprof.device.inventory import Device
+from pytest_kernelprof.device.whole_lock import NotFree
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+
+GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
+
+
+class Backend:
+    """A backend of a group."""
+
+    def __init__(self, name: str, done: list[str], timeout_s: float = 1800.0) -> None:
+        self.options = SimpleNamespace(_timeout=timedelta(seconds=timeout_s))
+        self._name, self._done = name, done
+
+    def name(self) -> str:
+        return self._name
+
+    def _set_default_timeout(self, limit: timedelta) -> None:
+        self._done.append(f"{limit.total_seconds():g} s")
+        self.options._timeout = limit
+
+    def abort(self) -> None:
+        self._done.append("abort")
+
+    def _group_start(self) -> None:
+        self._done.append("start")
+
+    def _group_end(self) -> None:
+        self._done.append("end")
+
+
+def torch_with(monkeypatch: pytest.MonkeyPatch, *backends: Backend, **more: Any) -> Any:
+    """``torch.distributed`` of two ranks, this one number 0, with a group for each backend."""
+    groups = [SimpleNamespace(_get_backend=lambda device, one=one: one) for one in backends]
+    world = type(more.pop("world", "_World"), (), {"pg_map": dict.fromkeys(map(_Group, groups))})()
+    dist = SimpleNamespace(
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        get_world_size=lambda group=None: more.get("size", 2),
+        get_rank=lambda: 0,
+        get_backend=lambda: more.get("backend", "nccl"),
+        distributed_c10d=SimpleNamespace(_world=world),
+        ProcessGroup=_Group,
+        get_process_group_ranks=lambda group: [1, 0],
+    )
+    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+    return dist
+
+
+class _Group:
+    def __init__(self, made: Any) -> None:
+        self._get_backend = made._get_backend
+
+
+@pytest.mark.parametrize("more", [{"size": 1}, {"backend": "fake"}])
+def test_one_rank_and_made_up_ranks_agree_with_themselves(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    torch_with(monkeypatch, **more)
+    with ranks.agreeing("profile(f)") as agreement:
+        assert agreement is ALONE
+    assert ALONE.gather("x", 7) == (7,)
+
+
+def test_without_torch_nothing_is_imported() -> None:
+    code = (
+        "import sys; from pytest_kernelprof.capture.ranks import agreeing, left_test;"
+        "left_test('t', 'ended')\n"
+        "with agreeing('f'): pass\n"
+        "print([one for one in sys.modules if one.startswith('torch')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("more", [{"world": "ThreadLocalWorld"}, {"backend": "threaded"}])
+def test_ranks_that_are_threads_are_refused(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    torch_with(monkeypatch, **more)
+    with pytest.raises(IncompleteProfile, match="ranks that are threads"), ranks.agreeing("f"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ([1], "this is rank 0, not in it"),
+        ([0, 2], "expected ranks below 2"),
+        ([], "expected ranks below 2"),
+        ("all", "got str"),
+        (3, "got int"),
+    ],
+)
+def test_a_group_is_a_group_or_ranks(
+    monkeypatch: pytest.MonkeyPatch, group: object, words: str
+) -> None:
+    torch_with(monkeypatch)
+    with pytest.raises(MarkerError, match=words), ranks.agreeing("f", group=group):
+        pass
+
+
+def test_a_group_needs_torch_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch.distributed", raising=False)
+    with pytest.raises(MarkerError, match="has one rank here"), ranks.agreeing("f", group=[0, 1]):
+        pass
+    with ranks.agreeing("f", group=[0]) as agreement:
+        assert agreement is ALONE
+
+
+def test_who_takes_part_is_said_by_a_group_or_by_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    dist = torch_with(monkeypatch, Backend("nccl", []))
+    (group,) = dist.distributed_c10d._world.pg_map
+    assert ranks._taking_part(None) == ranks._taking_part(group) == (0, 1)
+    assert ranks._taking_part([0]) == (0,)
+
+
+def test_gloo_waits_no_longer_than_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    dist = torch_with(monkeypatch, Backend("gloo", done), Backend("gloo", done, 5.0))
+    with ranks._shorter_waits(dist, 30.0):
+        assert set(done) == {"30 s"}
+    assert done[-1] == "1800 s"
+    assert "5 s" not in done
+
+
+def test_all_communicators_are_aborted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    dist = torch_with(monkeypatch, Backend("nccl", done), Backend("gloo", done))
+    ranks._abort(dist)
+    assert done[0] == "start"
+    assert done[-1] == "end"
+    assert set(done[1:-1]) == {"abort"}
+    done.clear()
+    ranks._abort(torch_with(monkeypatch, Backend("gloo", done)))
+    assert done == []
+
+
+class Locks:
+    """What two ranks of one machine do about the locks of their GPUs."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rank: int, hosts: tuple[str, ...]) -> None:
+        self.done: list[str] = []
+        self.busy = ""
+        monkeypatch.setattr(ranks, "gpu_uuid", lambda device: f"gpu {1 - rank}")
+        monkeypatch.setattr(ranks, "lock_by_uuid", self._lock)
+        monkeypatch.setattr(ranks, "at_rest", self._rests)
+        self.together = ranks._Together.__new__(ranks._Together)
+        self.together.rank, self.together._ranks = rank, (0, 1)
+        self.together.meeting = SimpleNamespace(hosts=lambda: hosts)  # type: ignore[assignment]
+        self.together.gather = self._gather  # type: ignore[method-assign, assignment]
+
+    def _gather(self, what: str, own: Any, *, patience_s: float = 0.0) -> tuple[Any, ...]:
+        return ("gpu 1", "gpu 0") if what == "the GPUs" else (own, self.busy)
+
+    @contextlib.contextmanager
+    def _lock(self, uuid: str, timeout_s: float, who: str, name: str) -> Iterator[Any]:
+        if uuid == self.busy:
+            raise NotFree(f"{uuid} was not free")
+        self.done.append(f"lock {uuid}")
+        try:
+            yield uuid
+        finally:
+            self.done.append(f"leave {uuid}")
+
+    @contextlib.contextmanager
+    def _rests(self) -> Iterator[None]:
+        self.done.append("rest")
+        try:
+            yield
+        finally:
+            self.done.append("go on")
+
+
+def test_the_first_rank_of_a_host_locks_for_all_in_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locks = Locks(monkeypatch, 0, ("a", "a"))
+    with locks.together.gpu_lock(GPU, 1.0, "who") as lock:
+        assert lock == "gpu 1"  # type: ignore[comparison-overlap]
+    assert locks.done == ["lock gpu 0", "lock gpu 1", "leave gpu 1", "leave gpu 0"]
+
+
+def test_the_other_ranks_rest_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = Locks(monkeypatch, 1, ("a", "a"))
+    with locks.together.gpu_lock(GPU, 1.0, "who") as lock:
+        assert lock is None
+    assert locks.done == ["rest", "go on"]
+
+
+def test_each_host_has_its_own_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = Locks(monkeypatch, 1, ("a", "b"))
+    with locks.together.gpu_lock(GPU, 1.0, "who"):
+        assert locks.done == ["lock gpu 0"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_where_one_gpu_is_not_free_all_are_told(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    locks = Locks(monkeypatch, rank, ("a", "a"))
+    locks.busy = "gpu 1"
+    with pytest.raises(NotFree, match="gpu 1"), locks.together.gpu_lock(GPU, 1.0, "who"):
+        pass
+    assert locks.done in (["lock gpu 0", "leave gpu 0"], ["rest", "go on"])

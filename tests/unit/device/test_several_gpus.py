@@ -1,0 +1,92 @@
+"""Several GPUs for one test: all of them or none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from pytest_kernelprof.device import many, workers
+from pytest_kernelprof.device.many import several_gpus
+from pytest_kernelprof.device.nvml import Unknown
+from pytest_kernelprof.device.whole_lock import NotFree
+from pytest_kernelprof.errors import GpuBusy
+
+HERE = ("GPU-a", "GPU-b", "GPU-c")
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Who else holds a GPU, by UUID: for so many looks."""
+    busy: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def lock(uuid: str, timeout_s: float, who: str) -> Iterator[None]:
+        if busy.get(uuid, 0):
+            busy[uuid] -= 1
+            raise NotFree(uuid)
+        busy[uuid] = 1_000
+        yield
+        busy[uuid] = 0
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(workers, "_given", [])
+    monkeypatch.setattr(many, "_POLL_S", 0.001)
+    monkeypatch.setattr(many, "gpu_uuids", lambda: HERE)
+    monkeypatch.setattr(many, "lock_by_uuid", lock)
+    return busy
+
+
+def test_the_first_that_are_free_are_taken_and_given_back(held: dict[str, int]) -> None:
+    held["a"] = 1_000
+    with several_gpus(2, 1.0, "who") as gpus:
+        assert gpus == ("GPU-b", "GPU-c")
+        with pytest.raises(GpuBusy, match="1 of 3 GPUs were not free"), several_gpus(1, 0, "who"):
+            pass
+    assert (held["b"], held["c"]) == (0, 0)
+
+
+def test_who_waits_for_several_holds_none(held: dict[str, int]) -> None:
+    held |= {"a": 3, "b": 3}
+    with several_gpus(3, 60.0, "who") as gpus:
+        assert gpus == HERE
+
+
+def test_more_than_there_are_is_an_error_at_once(held: dict[str, int]) -> None:
+    with pytest.raises(GpuBusy, match="4 ranks need 4 GPUs, and this process may use 3"):
+        several_gpus(4, 60.0, "who").__enter__()
+
+
+def test_none_are_asked_for_without_need(held: dict[str, int]) -> None:
+    with several_gpus(0, 0.0, "who") as gpus:
+        assert gpus == ()
+    assert held == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("2,0", ("GPU-c", "GPU-a")), ("GPU-b,MIG-x", ("GPU-b", "MIG-x")), ("", ())],
+)
+def test_what_the_user_made_visible_is_what_there_is(
+    held: dict[str, int], monkeypatch: pytest.MonkeyPatch, given: str, expected: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert many._gpus() == expected
+
+
+def test_a_worker_that_has_one_gpu_of_its_own_takes_from_all(
+    held: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_given", [None])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
+    assert many._gpus() == HERE
+
+
+def test_without_nvml_what_is_named_is_what_there_is(
+    held: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(many, "gpu_uuids", lambda: Unknown("no NVML"))
+    assert many._gpus() == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x,GPU-y")
+    assert many._gpus() == ("GPU-x", "GPU-y")
