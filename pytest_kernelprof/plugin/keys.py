@@ -32,6 +32,8 @@ MEASURES = pytest.StashKey[bool]()
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
 SERVES = pytest.StashKey[bool]()
 """There where this run is the reference of another one (--kernelprof-against)."""
+QUIET = pytest.StashKey[bool]()
+"""There where another process reports and writes for this one: of ranks, rank 0."""
 AFTER_CALL: pytest.StashKey[AfterCall] = pytest.StashKey()
 """Who waits for each measured call of a run against a revision; not there in other runs."""
 SNAPSHOTS: pytest.StashKey[Snapshots] = pytest.StashKey()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelprof.plugin.keys import SNAPSHOT_KEEPER, SNAPSHOTS
+from pytest_kernelprof.plugin.keys import QUIET, SNAPSHOT_KEEPER, SNAPSHOTS
 from pytest_kernelprof.plugin.snapshot_census import SENT, Census
 from pytest_kernelprof.plugin.snapshots import Snapshots
 
@@ -40,7 +40,7 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector) -> No
     config.stash[SNAPSHOTS] = lookup = Snapshots(config, settings)
     census = Census(config, lookup)
     config.pluginmanager.register(census, "kernelprof-snapshot-census")
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and QUIET not in config.stash:
         keeper = Keeper(config, settings, collector, census)
         config.pluginmanager.register(keeper, SNAPSHOT_KEEPER)
 

@@ -11,7 +11,7 @@ from pytest_kernelprof.limits.marks import marker_lines
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE, is_active
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.concerns import is_measured, is_shown
-from pytest_kernelprof.plugin.keys import COLLECTOR, RUN_RECORD, SERVES, SETTINGS
+from pytest_kernelprof.plugin.keys import COLLECTOR, QUIET, RUN_RECORD, SERVES, SETTINGS
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
 from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, read_settings
 from pytest_kernelprof.plugin.untried import Untried
@@ -27,6 +27,9 @@ def begin_run(config: pytest.Config) -> None:
     if SERVES in config.stash:  # what is reported, and what fails, is the other run's
         settings = of_a_reference(settings)
     config.stash[SETTINGS] = settings
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        _begin_rank(config)
+        settings = config.stash[SETTINGS]
     if settings.spread_workers and hasattr(config, "workerinput"):
         from pytest_kernelprof.device.workers import spread_workers
 
@@ -56,6 +59,30 @@ def begin_run(config: pytest.Config) -> None:
     # profiler logs, and compiled CPU graphs that show their kernels.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _begin_rank(config: pytest.Config) -> None:
+    """This process is one of those that torchrun has started.
+
+    Raises:
+        pytest.UsageError: what is asked for cannot be had of several ranks.
+    """
+    from pytest_kernelprof.plugin import torchrun
+
+    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
+    if place is None:
+        return
+    settings = config.stash[SETTINGS]
+    if settings.against:
+        raise pytest.UsageError(
+            "--kernelprof-against: code of several ranks is compared with no revision; run it "
+            "without torchrun, or compare with an earlier run, --kernelprof-compare=RUN.json"
+        )
+    if place.rank:
+        config.stash[SETTINGS] = torchrun.of_a_quiet_rank(settings)
+        config.stash[QUIET] = True
+    kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
+    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
 
 
 def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:

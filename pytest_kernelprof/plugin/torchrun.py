@@ -1,0 +1,328 @@
+"""pytest in each rank of ``torchrun``, on one machine: rank 0 reports for all, the others are
+quiet, and all end with one exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_kernelprof.clock import now_s, sleep
+from pytest_kernelprof.plugin.keys import MEASURES, SETTINGS
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_kernelprof.plugin.settings import Settings
+
+PLUGIN = "kernelprof-torchrun"
+_INSIDE = "KERNELPROF_INSIDE_RANK"
+_OUR_ERROR = "kernelprof_error"
+_POLL_S = 0.02
+_TO_HEAR_S = 2.0
+_QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which rank of how many this process is, and where they leave word for each other."""
+
+    rank: int
+    size: int
+    folder: str
+
+    def file(self, rank: int) -> str:
+        """What a rank has to say."""
+        return os.path.join(self.folder, f"rank{rank}.json")
+
+
+def place_of_rank() -> Place | None:
+    """This process's, where ``torchrun`` has started it as one of several on this machine; None of
+    any other, such as one that a test has started."""
+    said = os.environ
+    try:
+        rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
+        run = [said["TORCHELASTIC_RUN_ID"], said["TORCHELASTIC_RESTART_COUNT"]]
+        run += [said["MASTER_ADDR"], said["MASTER_PORT"]]
+        on_one_machine = int(said["LOCAL_WORLD_SIZE"]) == size
+    except (KeyError, ValueError):
+        return None
+    inside = said.get(_INSIDE, "")
+    if size < 2 or not on_one_machine or inside not in ("", str(Real.getpid())):
+        return None
+    said[_INSIDE] = str(Real.getpid())
+    name = hashlib.sha1("\n".join(run).encode()).hexdigest()[:16]
+    folder = os.path.join(TEMPORARY_FOLDER, f"kernelprof-ranks-{os.getuid()}-{name}")
+    return Place(rank, size, folder) if _is_ours(folder) else None
+
+
+def _is_ours(folder: str) -> bool:
+    """Whether nobody else can leave word there; it is made where there is none."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            Real.mkdir(folder, 0o700)
+        found = Real.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def of_a_quiet_rank(settings: Settings) -> Settings:
+    """The settings of a rank that does not report: files are written, and rows shown, by rank 0,
+    whose profiles have those of all ranks."""
+    return settings._replace(
+        report=False,
+        report_all=False,
+        github=False,
+        json=None,
+        html=None,
+        markdown=None,
+        benchmark_json=None,
+    )
+
+
+class Rank:
+    """What all ranks have in common: they leave word, and end when all are through."""
+
+    def __init__(self, config: pytest.Config, place: Place) -> None:
+        self._config, self._place = config, place
+        self._limit_s = config.stash[SETTINGS].rank_timeout
+        self._session: pytest.Session | None = None
+        self._myself = _myself()
+        self._say()
+
+    @property
+    def _takes_part(self) -> bool:
+        """Whether this run measures anything: else each rank is as it would be without us."""
+        return self._config.stash.get(MEASURES, False)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Where a rank dies, torchrun asks the others to end, and kills them after 30 s: the test
+        that runs is brought to its end, and what there is by then is reported."""
+        self._session = session
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._stop)
+
+    def _stop(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.shouldstop = "torchrun ends the ranks, since one has ended (SIGTERM)"
+
+    def _say(self, **more: Any) -> None:
+        path = self._place.file(self._place.rank)
+        beside = f"{path}.{Real.getpid()}"
+        with contextlib.suppress(OSError):
+            with open(beside, "w", encoding="utf-8") as file:
+                json.dump({"process": self._myself, **more}, file)
+            Real.replace(beside, path)
+
+    def _forget(self) -> None:
+        with contextlib.suppress(OSError):
+            Real.unlink(self._place.file(self._place.rank))
+
+    def _hear(self, rank: int) -> dict[str, Any] | None:
+        """What another rank of this run says; None of one that is gone or has not come yet."""
+        said = self._read(rank)
+        return said if said is not None and _lives(said) else None
+
+    def _read(self, rank: int) -> dict[str, Any] | None:
+        try:
+            with open(self._place.file(rank), encoding="utf-8") as file:
+                said: dict[str, Any] = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return said
+
+
+class FirstRank(Rank):
+    """Rank 0: reports what is wrong on others, too."""
+
+    def __init__(self, config: pytest.Config, place: Place) -> None:
+        super().__init__(config, place)
+        said = {rank: self._read(rank) for rank in range(1, place.size)}
+        self._old = {rank: one["process"] for rank, one in said.items() if one and not _lives(one)}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Before the report: wait until all have ended their tests."""
+        if not self._takes_part:
+            return
+        others = self._ended()
+        told = {one.nodeid: _first_line(one) for one in _failed_here(session)}
+        for rank, said in others.items():
+            for data in (said or self._read(rank) or {}).get("problems", ()):
+                self._tell(session, rank, data, told)
+            if said is None:
+                ended = "died" if self._has_died(rank) else f"did not end in {self._limit_s:g} s"
+                self._tell_end(session, f"rank {rank} {ended}")
+            elif said["exit"] not in map(int, _QUIET_ENDS):
+                self._tell_end(session, f"rank {rank} ended with exit status {said['exit']}")
+
+    def _ended(self) -> dict[int, dict[str, Any] | None]:
+        found: dict[int, dict[str, Any] | None] = {}
+        deadline = now_s() + self._limit_s
+        for rank in range(1, self._place.size):
+            said = self._hear(rank)
+            while (said is None or "exit" not in said) and now_s() < deadline:
+                if self._has_died(rank):
+                    break
+                sleep(_POLL_S)
+                said = self._hear(rank)
+            found[rank] = said if said is not None and "exit" in said else None
+        return found
+
+    def _has_died(self, rank: int) -> bool:
+        """Whether a rank of this run is gone, and not one of an earlier run that was killed."""
+        said = self._read(rank)
+        return said is not None and said["process"] != self._old.get(rank) and not _lives(said)
+
+    def _tell(
+        self, session: pytest.Session, rank: int, data: dict[str, Any], told: dict[str, str]
+    ) -> None:
+        hook, config = self._config.hook, self._config
+        report = hook.pytest_report_from_serializable(config=config, data=data)
+        here = told.get(report.nodeid)
+        # The same limit is over on all; and of a rank that did not come each says it in its way.
+        if here is not None and (here == _first_line(report) or hasattr(report, _OUR_ERROR)):
+            return
+        report.nodeid = f"{report.nodeid} (rank {rank})"
+        hook.pytest_runtest_logreport(report=report)
+        session.testsfailed += 1
+        _fail(session)
+
+    def _tell_end(self, session: pytest.Session, words: str) -> None:
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"kernelprof: {words}", red=True)
+        _fail(session)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """All is told and written: the others may end."""
+        status = self._session.exitstatus if self._session is not None else 0
+        self._say(done=int(status))
+        if not self._takes_part:
+            return
+        deadline = now_s() + _TO_HEAR_S
+        while any(map(self._hear, range(1, self._place.size))) and now_s() < deadline:
+            sleep(_POLL_S)
+        self._forget()
+        with contextlib.suppress(OSError):
+            Real.rmdir(self._place.folder)
+
+
+class QuietRank(Rank):
+    """Any other rank: what it would print is kept, and printed where it ends in no ordinary way."""
+
+    def __init__(self, config: pytest.Config, place: Place) -> None:
+        super().__init__(config, place)
+        self._problems: list[dict[str, Any]] = []
+        self._kept = io.StringIO()
+        self._writer: Any = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Be quiet from here on."""
+        super().pytest_sessionstart(session)
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            from _pytest.config import create_terminal_writer
+
+            self._writer = reporter._tw
+            reporter._tw = create_terminal_writer(self._config, self._kept)
+
+    def pytest_runtestloop(self) -> None:
+        """Where nothing is measured nobody is quiet."""
+        if not self._takes_part:
+            self._speak()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Rank 0 tells what fails here alone."""
+        if report.failed:
+            hook = self._config.hook
+            data = hook.pytest_report_to_serializable(config=self._config, report=report)
+            self._problems.append(data)
+            self._say(problems=self._problems)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Wait until rank 0 has reported: torchrun ends all where one ends with a failure."""
+        session = self._session
+        if session is None:
+            return
+        status = int(session.exitstatus)
+        if not self._takes_part or status not in map(int, _QUIET_ENDS):
+            self._speak()
+        if not self._takes_part:
+            return
+        self._say(exit=status, problems=self._problems)
+        said, deadline = self._hear(0), now_s() + self._limit_s
+        while said is None or "done" not in said:
+            if said is None and now_s() > deadline:  # it has died, or has never come
+                break
+            sleep(_POLL_S)
+            said = self._hear(0)
+        self._forget()
+        # torchrun tells of the first that ends with a failure: that is to be the one that reports.
+        deadline = now_s() + _TO_HEAR_S
+        while said is not None and _lives(said) and now_s() < deadline:
+            sleep(_POLL_S)
+        if said is not None and status in map(int, _QUIET_ENDS):
+            session.exitstatus = said["done"]
+
+    def _speak(self) -> None:
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if self._writer is not None:
+            self._writer.write(self._kept.getvalue())
+            if reporter is not None:
+                reporter._tw = self._writer
+            self._writer = None
+
+
+def _failed_here(session: pytest.Session) -> Iterator[Any]:
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    stats = reporter.stats if reporter is not None else {}
+    return (one for kind in ("failed", "error") for one in stats.get(kind, ()))
+
+
+def _first_line(report: Any) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text: str = report.longreprtext if crash is None else crash.message
+    return text.partition("\n")[0]
+
+
+def _fail(session: pytest.Session) -> None:
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _myself() -> list[object]:
+    from pytest_kernelprof.device.procfs import started_at
+
+    return [Real.getpid(), started_at(Real.getpid())]
+
+
+def _lives(said: dict[str, Any]) -> bool:
+    from pytest_kernelprof.device.procfs import started_at
+
+    number, started = said["process"]
+    return not started or started_at(number) == started
+
+
+def takes_part(config: pytest.Config) -> bool:
+    """Whether this run can be that of a rank: pytest-xdist's processes are none, nor is the run
+    that serves another one."""
+    spreads = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
+    return sys.platform != "win32" and not spreads

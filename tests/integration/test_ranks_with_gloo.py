@@ -1,0 +1,327 @@
+"""Ranks with gloo, each a process: under torchrun, and started by a test.
+
+A process that imports torch takes seconds to start, so what can be seen in one run is.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(
+    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
+    reason="this torch has no gloo",
+)
+
+HEAD = """
+import os, time, pytest, torch, torch.distributed as dist
+from pytest_kernelprof import IncompleteProfile, profile
+x = torch.ones(4, 4)
+def step(x=x):
+    y = x @ x
+    dist.all_reduce(y)
+    return y
+def me():
+    return dist.get_rank()
+"""
+
+TORCHRUN = """
+@pytest.fixture(scope="session", autouse=True)
+def group():
+    dist.init_process_group("gloo")
+    yield
+@pytest.mark.max_kernels(2)
+def test_kept(kernel_profile):
+    kernel_profile(step)
+    assert [one.rank for one in kernel_profile.last.record.ranks] == [0, 1]
+    assert kernel_profile.last.record.rank == me()
+@pytest.mark.max_kernels(2)
+def test_more_on_one(kernel_profile):
+    kernel_profile(lambda: step() + 1 if me() else step())
+@pytest.mark.max_latency("1us")
+def test_time_is_over(kernel_profile):
+    kernel_profile(step)
+@pytest.mark.max_latency("100s")
+def test_rounds_by_one(kernel_profile):
+    kernel_profile.run(step, rounds=5 if me() else None)
+    assert len(kernel_profile.last.metrics["latency"].rounds) >= 12
+def test_compared(kernel_profile):
+    found = kernel_profile.compare(step, lambda: step(step()), rounds=8 if me() else 9)
+    assert found.pairs >= 9
+    with open(f"ratio{me()}", "w") as file:
+        file.write(repr(found.speedup))
+def test_cold_on_one(kernel_profile):
+    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    calls = []
+    def call():
+        calls.append(1)
+        compiled(x[: len(calls)] if me() and len(calls) < 4 else x)
+        return step()
+    kernel_profile(call)
+    counts = [None, None]
+    dist.all_gather_object(counts, len(calls))
+    assert counts[0] == counts[1]
+def test_in_a_group(kernel_profile):
+    kernel_profile.run(lambda: x + 1, group=[me()])
+    both = dist.new_group([0, 1])
+    kernel_profile.run(lambda: dist.all_reduce(x.clone(), group=both), group=both)
+    dist.destroy_process_group(both)
+    with pytest.raises(Exception, match="this is rank"):
+        kernel_profile.run(step, group=[1 - me()])
+def test_expected(kernel_profile):
+    def fails():
+        raise RuntimeError(f"rank {me()}")
+    with pytest.raises(RuntimeError, match=f"rank {me()}"):
+        kernel_profile(fails)
+    kernel_profile(step)
+def test_raises_on_one(kernel_profile):
+    calls = []
+    def call():
+        calls.append(1)
+        if me() and len(calls) == 3:
+            raise ValueError("boom")
+        return x + 1
+    kernel_profile(call)
+def test_skips_on_one(kernel_profile):
+    if me():
+        pytest.skip("not here")
+    kernel_profile(step)
+def test_fewer_calls(kernel_profile):
+    kernel_profile(step)
+    if not me():
+        kernel_profile(step)
+def test_another_call(kernel_profile):
+    if me():
+        kernel_profile.compare(step, lambda: x)
+    kernel_profile(step)
+def test_fails_on_one():
+    assert not me()
+def test_as_before_in_the_end(kernel_profile):
+    kernel_profile(step)
+def test_stuck_in_a_collective(kernel_profile):
+    calls = []
+    def call():
+        calls.append(1)
+        if me() and len(calls) == 2:
+            time.sleep(4)
+        return step()
+    kernel_profile(call)
+def test_remade(kernel_profile):
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
+    dist.destroy_process_group()
+    again = dist.PrefixStore("again", store)
+    dist.init_process_group("gloo", store=again, rank=int(os.environ["RANK"]), world_size=2)
+    kernel_profile(step)
+def test_dies(kernel_profile):
+    calls = []
+    def call():
+        calls.append(1)
+        if me() and len(calls) == 3:
+            os.kill(os.getpid(), 9)
+        return step()
+    kernel_profile(call)
+"""
+
+SPAWNED = """
+def worker(extra, how=""):
+    def call():
+        y = step()
+        return y + 1 if me() in extra else y
+    if how == "kill":
+        os.kill(os.getpid(), 9)
+    if how == "raise":
+        raise ValueError("boom")
+    return me(), profile(call).kernel_count
+@pytest.mark.max_kernels(2)
+def test_four(kernel_profile):
+    found = kernel_profile.ranks(4).run(worker, (2, 3))
+    assert found == [(0, 2), (1, 2), (2, 3), (3, 3)]
+    assert [one.kernel_count for one in kernel_profile.last.record.ranks] == [2, 2, 3, 3]
+@pytest.mark.kernelprof(ranks=1)
+def test_killed(kernel_profile):
+    kernel_profile.ranks().run(worker, (), how="kill")
+def test_raised(kernel_profile):
+    kernel_profile.ranks(1).run(worker, (), how="raise")
+def test_cannot_be_pickled(kernel_profile):
+    kernel_profile.ranks(2).run(lambda: 1)
+def test_how_many(kernel_profile):
+    kernel_profile.ranks().run(worker)
+def test_no_number(kernel_profile):
+    kernel_profile.ranks("two")
+"""
+
+Once = Callable[[str, Callable[[Path], None]], Path]
+
+
+_OPTIONS = (
+    *("-p", "no:cacheprovider", "-rA", "--tb=short", "--kernelprof-device=cpu"),
+    *("-p", "no:randomly", "-p", "no:random_order"),  # tests have one order on all ranks
+)
+
+
+def run(folder: Path, *command: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
+    done = subprocess.run(
+        [sys.executable, *command, *_OPTIONS],
+        cwd=folder,
+        env=environment | {"OMP_NUM_THREADS": "1", "COLUMNS": "400"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+    )
+    (folder / "out.txt").write_text(done.stdout)
+
+
+def _torchrun(folder: Path) -> None:
+    (folder / "test_it.py").write_text(HEAD + TORCHRUN)
+    run(
+        folder,
+        *("-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python", sys.executable),
+        *("-m", "pytest", "--kernelprof-rank-timeout=2", "--kernelprof-json=run.json"),
+        *("--kernelprof-report", "--kernelprof-trace-dir=traces"),
+    )
+
+
+def _spawned(pytester: pytest.Pytester, folder: Path) -> None:
+    """In this process, which has loaded torch."""
+    (folder / "test_it.py").write_text(HEAD + SPAWNED)
+    with pytest.MonkeyPatch.context() as here:
+        here.chdir(folder)
+        here.setenv("COLUMNS", "400")
+        result = pytester.runpytest_inprocess(*_OPTIONS, "--kernelprof-json=run.json")
+    (folder / "out.txt").write_text("\n".join(result.outlines))
+
+
+class Seen:
+    """What a run printed and left."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.text = (folder / "out.txt").read_text()
+        found = re.findall(r"^(\w+) test_it\.py::(\w+)", self.text, re.MULTILINE)
+        self.outcomes = {name: outcome for outcome, name in found}
+
+    def line(self, test: str) -> str:
+        found = re.search(rf"^\w+ test_it\.py::{test}\b.*", self.text, re.MULTILINE)
+        assert found, f"{test} in:\n{self.text}"
+        return found[0]
+
+    @property
+    def profiles(self) -> dict[str, list[dict[str, object]]]:
+        tests = json.loads((self.folder / "run.json").read_text())["tests"]
+        return {one["id"].partition("::")[2]: one.get("profiles", []) for one in tests}
+
+
+@pytest.fixture
+def torchrun(once: Once) -> Seen:
+    """A run of two ranks, of which the last test kills one."""
+    return Seen(once("ranks-torchrun", _torchrun))
+
+
+@pytest.fixture
+def spawned(once: Once, pytester: pytest.Pytester) -> Seen:
+    """A run whose tests start their ranks."""
+    return Seen(once("ranks-spawned", functools.partial(_spawned, pytester)))
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        *("test_kept", "test_rounds_by_one", "test_compared", "test_cold_on_one"),
+        *("test_in_a_group", "test_expected", "test_as_before_in_the_end", "test_remade"),
+    ],
+)
+def test_ranks_that_go_together_pass(torchrun: Seen, test: str) -> None:
+    assert torchrun.outcomes[test] == "PASSED", torchrun.text
+
+
+def test_a_limit_that_one_rank_breaks_fails_with_its_number(torchrun: Seen) -> None:
+    assert "max_kernels: 3 > 2 on rank 1" in torchrun.line("test_more_on_one")
+    assert torchrun.line("test_time_is_over").startswith("FAILED")
+
+
+def test_ranks_compare_alike(torchrun: Seen) -> None:
+    ratios = [(torchrun.folder / f"ratio{rank}").read_text() for rank in (0, 1)]
+    assert ratios[0] == ratios[1]
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        ("test_raises_on_one", "rank 1 raised ValueError: boom, so ranks 0 and 1 could not go on"),
+        ("test_skips_on_one", "rank 1 has ended the test (Skipped: not here)"),
+        ("test_fewer_calls", "rank 1 has ended the test, so ranks 0 and 1"),
+        ("test_another_call", "is at a comparison at test_it.py:"),
+        (
+            "test_stuck_in_a_collective",
+            "rank 1 did not come to a collective in which others waited",
+        ),
+        ("test_dies", "rank 1 has died (process "),
+    ],
+)
+def test_a_rank_that_does_not_come_is_an_error_that_names_it(
+    torchrun: Seen, test: str, words: str
+) -> None:
+    assert torchrun.line(test).startswith("ERROR")
+    assert words in torchrun.line(test)
+    assert f"of test_it.py::{test})" in torchrun.text
+
+
+def test_rank_0_tells_what_fails_on_another_alone(torchrun: Seen) -> None:
+    assert "FAILED test_it.py::test_fails_on_one (rank 1)" in torchrun.text
+    assert "FAILED test_it.py::test_raises_on_one (rank 1) - ValueError: boom" in torchrun.text
+
+
+def test_the_other_ranks_are_quiet(torchrun: Seen) -> None:
+    assert torchrun.text.count("test session starts") == 1
+    assert torchrun.text.count("short test summary info") == 1
+    assert "kernelprof: rank 1 died" in torchrun.text
+
+
+def test_there_is_one_document_with_all_ranks(torchrun: Seen) -> None:
+    profiles = torchrun.profiles
+    (kept,) = profiles["test_kept"]
+    assert kept["rank"] == 0
+    assert [one["rank"] for one in kept["other_ranks"]] == [1]  # type: ignore[attr-defined]
+
+
+def test_each_rank_writes_its_traces(torchrun: Seen) -> None:
+    written = sorted(path.name for path in torchrun.folder.glob("traces/*test_kept*"))
+    assert [name.partition("test_kept-1")[2] for name in written] == [
+        ".rank0.json.gz",
+        ".rank1.json.gz",
+    ]
+
+
+def test_ranks_that_a_test_starts_are_judged_each(spawned: Seen) -> None:
+    assert "max_kernels: 3 > 2 on ranks 2, 3" in spawned.line("test_four")
+    (profile,) = spawned.profiles["test_four"]
+    assert [one["rank"] for one in profile["other_ranks"]] == [1, 2, 3]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        ("test_killed", "ERROR test_it.py::test_killed - rank 0 of 1 died (SIGKILL)"),
+        ("test_raised", "FAILED test_it.py::test_raised - ValueError: boom"),
+        ("test_cannot_be_pickled", "CannotMeasureError: ranks(2).run: "),
+        ("test_how_many", "MarkerError: how many ranks?"),
+        ("test_no_number", "MarkerError: kernel_profile.ranks('two'): expected a whole number"),
+    ],
+)
+def test_what_a_started_rank_cannot_do_is_told(spawned: Seen, test: str, words: str) -> None:
+    assert words in spawned.line(test)
+
+
+def test_what_a_started_rank_raised_has_its_traceback(spawned: Seen) -> None:
+    assert 'in worker\n    raise ValueError("boom")' in spawned.text

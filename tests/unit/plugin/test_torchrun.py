@@ -1,0 +1,97 @@
+"""Which processes are ranks of torchrun, and what they leave for each other; the whole is in
+``tests/integration/test_ranks_with_gloo.py``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_kernelprof.plugin import torchrun
+from pytest_kernelprof.plugin.torchrun import FirstRank, Place, place_of_rank
+
+SAID = {
+    "RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_WORLD_SIZE": "2",
+    "TORCHELASTIC_RUN_ID": "none",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29500",
+}
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no users by number")
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """What torchrun says to its second rank, in folders of our own."""
+    for name, value in SAID.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(torchrun._INSIDE, "")
+    monkeypatch.setattr(torchrun, "TEMPORARY_FOLDER", str(tmp_path))
+    return monkeypatch
+
+
+def test_a_rank_knows_its_number_and_where_the_others_leave_word() -> None:
+    found = place_of_rank()
+    assert found is not None
+    assert (found.rank, found.size) == (1, 2)
+    assert os.stat(found.folder).st_mode & 0o777 == 0o700
+    assert place_of_rank() == found  # the same process asks again
+
+
+def test_ranks_of_another_run_meet_elsewhere(said: pytest.MonkeyPatch) -> None:
+    first = place_of_rank()
+    said.setenv("MASTER_PORT", "29501")
+    second = place_of_rank()
+    assert first is not None
+    assert second is not None
+    assert first.folder != second.folder
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WORLD_SIZE", "1"),
+        ("LOCAL_WORLD_SIZE", "1"),  # the others are on other machines
+        ("RANK", "first"),
+        (torchrun._INSIDE, "1"),  # a process that a test of a rank has started
+    ],
+)
+def test_other_processes_are_no_ranks(said: pytest.MonkeyPatch, name: str, value: str) -> None:
+    said.setenv(name, value)
+    assert place_of_rank() is None
+
+
+def test_without_torchrun_there_are_no_ranks(said: pytest.MonkeyPatch) -> None:
+    said.delenv("TORCHELASTIC_RUN_ID")
+    assert place_of_rank() is None
+
+
+def test_a_folder_that_is_none_of_ours_is_not_used(said: pytest.MonkeyPatch) -> None:
+    found = place_of_rank()
+    assert found is not None
+    os.rmdir(found.folder)
+    os.symlink("/", found.folder)
+    assert place_of_rank() is None
+
+
+def test_against_a_revision_is_refused(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("--kernelprof-against=main")
+    result.stderr.fnmatch_lines(["*--kernelprof-against: code of several ranks is compared with*"])
+
+
+def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
+    pytester: pytest.Pytester, tmp_path: Path
+) -> None:
+    gone = {"process": [2**22 + 1, "1"]}
+    place = Place(0, 3, str(tmp_path))
+    Path(place.file(1)).write_text('{"process": [4194305, "1"]}')
+    first = FirstRank(pytester.parseconfigure(), place)
+    assert first._read(1) == gone
+    assert first._hear(1) is None
+    assert not first._has_died(1)
+    Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
+    assert first._has_died(2)
