@@ -7,6 +7,8 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_kernelprof.baseline.hunks import Sides
 from pytest_kernelprof.baseline.keys import STEP, Keys
 from pytest_kernelprof.names.apart import comparable_name, kept_name
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MOST_KERNELS = 1_000_000
 """Kernels that one entry may stand for."""
 
+KeptKey = tuple[str, int, int | None]
+
 # Annotations, which are numbered by what ran before, and no operators.
 _NO_OPERATORS = (STEP, "## Call CompiledFxGraph ", "Torch-Compiled Region", "autograd::engine::")
 _TIMES = re.compile(r" x(\d{1,9})\Z")
@@ -52,9 +56,26 @@ def kept_of(profile: Profile) -> KeptProfile:
     )
 
 
+def kept_of_ranks(profile: Profile) -> tuple[KeptProfile, ...]:
+    """What is kept of a profile and of its other ranks: of those that launch something else than
+    the first."""
+    first, *others = (kept_of(one) for one in profile.ranks)
+    numbers = [one.rank for one in profile.ranks[1:]]
+    different = [
+        replace(other, rank=rank)
+        for other, rank in zip(others, numbers, strict=True)
+        if other != first
+    ]
+    return (first, *different)
+
+
 def why_not_kept(profile: Profile) -> str:
     """Why a profile makes no snapshot: "incomplete", "cold" or "unstable", or that there is none;
-    empty where it does."""
+    empty where it does. One of its ranks suffices."""
+    return next(filter(None, map(_why_not_kept, profile.ranks)), "")
+
+
+def _why_not_kept(profile: Profile) -> str:
     integrity = profile.integrity
     if not integrity.complete:
         return "incomplete"
@@ -117,14 +138,15 @@ def loosened(old: KeptTest, new: KeptTest) -> dict[str, tuple[CountChange, ...]]
     return found
 
 
-def numbered(profiles: Iterable[KeptProfile]) -> list[tuple[tuple[str, int], KeptProfile]]:
-    """Each with what tells it from the others of its test: its label, and the how manieth of that
-    label it is, from 0."""
-    seen: Counter[str] = Counter()
+def numbered(profiles: Iterable[KeptProfile]) -> list[tuple[KeptKey, KeptProfile]]:
+    """Each with what tells it from the others of its test: its label, the how manieth of that
+    label it is, from 0, and the rank, where it is of one that launches something else."""
+    seen: Counter[tuple[str, int | None]] = Counter()
     found = []
     for profile in profiles:
-        found.append(((profile.label, seen[profile.label]), profile))
-        seen[profile.label] += 1
+        of_one = (profile.label, profile.rank)
+        found.append(((profile.label, seen[of_one], profile.rank), profile))
+        seen[of_one] += 1
     return found
 
 

@@ -6,12 +6,21 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_kernelprof.baseline.shelf import device_folder
-from pytest_kernelprof.baseline.snapshots import find, kept_of, made_with, numbered, why_not_kept
-from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.baseline.snapshots import (
+    find,
+    kept_of_ranks,
+    made_with,
+    numbered,
+    why_not_kept,
+)
+from pytest_kernelprof.schema.run import OUTCOMES, Verdict
 from pytest_kernelprof.schema.snapshot import TEST_STATES, KeptTest, Taken
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.baseline.snapshots import KeptKey
     from pytest_kernelprof.schema.run import Outcome, Place, Profile
     from pytest_kernelprof.schema.snapshot import Finding, KeptProfile, TestState
 
@@ -67,9 +76,7 @@ class Sheet:
         self.entry = entry
         self._wish = wish
         kept = entry.kept if wish.checks else None
-        self._kept: dict[tuple[str, int], KeptProfile] = dict(
-            numbered(kept.profiles if kept else ())
-        )
+        self._kept: dict[KeptKey, KeptProfile] = dict(numbered(kept.profiles if kept else ()))
         self._made = kept.made_with if kept else {}
         self._seen: Counter[str] = Counter()
         self._states: list[TestState] = []
@@ -90,21 +97,37 @@ class Sheet:
         return self.entry.kept is not None or (self.collects and bool(self.entry.elsewhere))
 
     def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
-        """How the test's next profile compares with its snapshot; none without."""
-        kept = self._kept.get((profile.label, self._seen[profile.label]))
-        if kept is None:
+        """How the test's next profile compares with its snapshot; none without. Of several ranks
+        the worst counts."""
+        label, number = profile.label, self._seen[profile.label]
+        first = self._kept.get((label, number, None))
+        if first is None:
             return ()
+        ranks = profile.ranks
+        made = [
+            self._verdict(self._kept.get((label, number, one.rank), first), one, place)
+            for one in ranks
+        ]
+        worst = min(made, key=_badness)
+        if len(ranks) == 1:
+            return (worst,)
+        alike = [
+            one.rank
+            for one, verdict in zip(ranks, made, strict=True)
+            if verdict.outcome == worst.outcome and one.rank is not None
+        ]
+        return (replace(worst, ranks=tuple(alike)),)
+
+    def _verdict(self, kept: KeptProfile, profile: Profile, place: Place | None) -> Verdict:
         finding = find(kept, self._made, profile)
         outcome, why = self._judged(finding, profile)
-        return (
-            Verdict(
-                limit=LIMIT,
-                outcome=outcome,
-                why=why,
-                device=profile.environment.kind,
-                place=place,
-                snapshot=finding,
-            ),
+        return Verdict(
+            limit=LIMIT,
+            outcome=outcome,
+            why=why,
+            device=profile.environment.kind,
+            place=place,
+            snapshot=finding,
         )
 
     def note(self, profile: Profile) -> None:
@@ -177,7 +200,7 @@ class Sheet:
         if device_folder(environment.kind, environment.device) != self.entry.device:
             why = f"it ran on {environment.device}"
         self._refused = self._refused or why
-        self._profiles.append(kept_of(profile))
+        self._profiles += kept_of_ranks(profile)
         self._made_now = made_with(environment)
 
     def _state(self) -> TestState | None:
@@ -187,9 +210,15 @@ class Sheet:
             concerned = self._seen and (self.entry.exists or self.entry.elsewhere)
             return "missing" if concerned else None
         found = {*self._states, *(("missing",) if self._missing else ())}
-        if any(count >= self._seen[label] for label, count in self._kept):
+        if any(count >= self._seen[label] for label, count, _ in self._kept):
             found.add("changed")  # a profile that is kept and was not taken
         return next((state for state in TEST_STATES if state in found), None)
+
+
+def _badness(verdict: Verdict) -> tuple[int, bool]:
+    """Worst first; of those that are kept, the ones that changed."""
+    changed = verdict.snapshot is not None and verdict.snapshot.state != "held"
+    return OUTCOMES.index(verdict.outcome), not changed
 
 
 def _state(verdict: Verdict) -> TestState:

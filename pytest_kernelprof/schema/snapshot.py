@@ -30,12 +30,15 @@ class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True):
         ordered: whether the order says anything; else it is that of the alphabet.
         counts: exact metrics by name, those of ``COUNTS`` that are not zero; None where it could
             not be had.
+        rank: whose it is, where a rank launches something else than the first one; those that
+            launch the same have none.
     """
 
     kernels: tuple[str, ...]
     label: str = ""
     ordered: bool = True
     counts: dict[str, int | None] = {}
+    rank: int | None = None
 
 
 class KeptTest(msgspec.Struct, frozen=True):

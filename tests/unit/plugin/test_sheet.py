@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
+from pytest_kernelprof.baseline.snapshot_text import from_text, to_text
 from pytest_kernelprof.baseline.snapshots import kept_of, made_with
 from pytest_kernelprof.plugin.sheet import Entry, Sheet, Wish
 from pytest_kernelprof.schema.run import Integrity, Profile
@@ -97,3 +98,41 @@ def test_what_is_kept_and_what_is_not(found: Profile, why: str) -> None:
 
 def test_a_test_that_takes_nothing_any_more_is_changed() -> None:
     assert sheet().taken("test").state == "changed"
+
+
+def on_ranks(*profiles: Profile) -> Profile:
+    """The same call on several ranks; of the last one, as that one has it."""
+    numbered = [replace(one, rank=rank) for rank, one in enumerate(profiles)]
+    return replace(numbered[-1], other_ranks=tuple(numbered[:-1]))
+
+
+def test_ranks_that_launch_the_same_are_kept_once() -> None:
+    one = sheet(UPDATE, kept=None)
+    one.note(on_ranks(FIVE, FIVE, FIVE))
+    entry = one.taken("test").entry
+    assert entry == KEPT
+
+
+def test_a_rank_that_launches_something_else_is_kept_beside_and_compared_with_that() -> None:
+    first = sheet(UPDATE, kept=None)
+    first.note(on_ranks(FIVE, six(), FIVE))
+    kept = first.taken("test").entry
+    assert kept is not None
+    assert [one.rank for one in kept.profiles] == [None, 1]
+    again = sheet(kept=from_text(to_text({"a": kept}))["a"])
+    assert judged(again, on_ranks(FIVE, six(), FIVE)) == ("kept", "")
+    assert again.taken("test").state == "held"
+
+
+def test_more_on_one_rank_is_a_failure_that_names_it() -> None:
+    one = sheet()
+    (verdict,) = one.verdicts(on_ranks(FIVE, six(), FIVE), None)
+    assert (verdict.outcome, verdict.ranks) == ("over", (1,))
+    assert verdict.snapshot is not None
+    assert verdict.snapshot.kernels == 6
+
+
+def test_a_rank_without_a_whole_profile_makes_no_snapshot() -> None:
+    one = sheet(UPDATE, kept=None)
+    one.note(on_ranks(FIVE, mlp(*COUNTED, integrity=LOST)))
+    assert one.taken("test").refused == "incomplete"
