@@ -1,0 +1,93 @@
+"""Ranks on two GPUs, with NCCL: counts, times that end, and ranks that do not come."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+RunGpu = Callable[..., pytest.RunResult]
+
+pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are not two GPUs")
+
+HEAD = "import pytest\nfrom ranks_of_gpus import *\n"
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> RunGpu:
+    """Run a test file whose ranks find what they run beside it."""
+
+    def run_it(code: str, *options: str) -> pytest.RunResult:
+        shutil.copy(Path(__file__).with_name("ranks_of_gpus.py"), pytester.path)
+        pytester.makepyfile(test_it=code)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options, timeout=300)
+
+    return run_it
+
+
+def test_counts_are_those_of_the_profiler_on_each_rank(run: RunGpu) -> None:
+    result = run(
+        HEAD
+        + """
+@pytest.mark.max_kernels(500)
+@pytest.mark.parametrize("name", STEPS)
+def test_step(kernel_profile, name):
+    for ours, by_hand in kernel_profile.ranks(2).run(counted, name):
+        assert ours == by_hand
+"""
+    )
+    result.assert_outcomes(passed=6)
+
+
+def test_timed_limits_end_and_hold_on_each_rank(run: RunGpu) -> None:
+    result = run(
+        HEAD
+        + """
+@pytest.mark.max_cuda_time("1s")
+@pytest.mark.max_latency("1s")
+@pytest.mark.max_launch_overhead("1s")
+@pytest.mark.max_exposed_comm("1s")
+@pytest.mark.parametrize("name", STEPS)
+def test_step(kernel_profile, name):
+    kernel_profile.ranks(2).run(taken, name)
+@pytest.mark.max_kernels(2)
+def test_one_more(kernel_profile):
+    kernel_profile.ranks(2).run(more_on, 1)
+"""
+    )
+    result.assert_outcomes(passed=6, failed=1)
+    result.stdout.fnmatch_lines(["*max_kernels: 3 > 2 on rank 1*"])
+
+
+def test_many_profiles_in_a_row_are_complete_and_alike(run: RunGpu) -> None:
+    result = run(
+        HEAD
+        + """
+@pytest.mark.max_kernels(500)
+def test_many(kernel_profile):
+    assert kernel_profile.ranks(2).run(many, 500) == [[1] * 6] * 2
+"""
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("raises", "ValueError: boom"),
+        ("dies", "rank 1 of 2 died (SIGKILL)"),
+        ("is late", "rank 1 did not come to a collective in which others waited"),
+        ("skips a collective", "rank "),
+    ],
+)
+def test_a_rank_that_does_not_come_is_named(run: RunGpu, how: str, words: str) -> None:
+    code = f"""
+def test_lost(kernel_profile):
+    kernel_profile.ranks(2).run(lost, {how!r})
+"""
+    result = run(HEAD + code, "--kernelprof-rank-timeout=5")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"*{words}*"])
