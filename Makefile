@@ -37,6 +37,8 @@ demo: $(INSTALLED)
 # 3 s, not in 18.
 test suite example: export OMP_NUM_THREADS ?= 1
 test suite example: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
+# What is imported is compiled once, also in an image that sets this: the tests start many processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Where tests of the suite wait, and at its end, a core is idle: types and the example project are
 # checked beside it. Not on a GPU, which some tests disturb on purpose.
