@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from on_workers import Project, Wire, run_all, show, two_workers
@@ -83,6 +84,21 @@ def result_of_workers(
     return pytester.runpytest_inprocess(
         "-p", "no:cacheprovider", "-rs", *project.arguments, plugins=[shown]
     )
+
+
+@pytest.fixture
+def quick_references(monkeypatch: pytest.MonkeyPatch, python: str) -> None:
+    """References of --kernelprof-against have torch loaded when they start, which is most of what
+    else they would take. Usual ones are in test_each_test_is_compared, without workers, and where
+    it matters what an interpreter finds installed."""
+    from pytest_kernelprof.against import reference
+
+    command = reference._command
+
+    def quick(*given: Any) -> list[str]:
+        return [python, *command(*given)[1:]]
+
+    monkeypatch.setattr(reference, "_command", quick)
 
 
 def _project_of(item: pytest.Item) -> Project:

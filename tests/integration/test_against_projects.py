@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository, everything
 from setuptools.command import editable_wheel
 
-from pytest_kernelprof.against import folders, reference
+from pytest_kernelprof.against import folders
 from pytest_kernelprof.baseline.shelf import change, path_of
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
 
@@ -82,11 +82,10 @@ kernelprof_against_prepare = echo "git = '$GIT_DIR'" > pkg/built.py && git statu
 """
 
 
+@pytest.mark.usefixtures("quick_references")
 def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
-    against: Run, repository: Repository, python: str, monkeypatch: pytest.MonkeyPatch
+    against: Run, repository: Repository
 ) -> None:
-    command = reference._command
-    monkeypatch.setattr(reference, "_command", lambda *given: [python, *command(*given)[1:]])
     here = repository.folder
     data = here / "data.txt"
     reads = READS.format(path=str(data))

@@ -77,6 +77,11 @@ def pytest_kernelprof_profile(item):
     with open(PATH, "a") as file:
         print(item.path, file=file)
 """
+QUICK = """
+from pytest_kernelprof.against import reference
+command = reference._command
+reference._command = lambda *given: [PYTHON, *command(*given)[1:]]
+"""
 OWN = """
 import torch
 def test_own(kernel_profile):
@@ -127,6 +132,9 @@ def test_each_test_is_compared(
     # What is worse stays so, however often it is repeated.
     repeated = ["-p", "rerunfailures", "--reruns=1"]
     chosen = two_workers(python) if workers == "-n2" else repeated
+    if workers == "-n2":  # their references have torch loaded; without workers it is a usual one
+        with (repository.folder / "tests" / "conftest.py").open("a") as file:
+            file.write(QUICK.replace("PYTHON", repr(python)))
     git = {k: v for k, v in repository.everything().items() if k.startswith(".git/")}
     result = against(*chosen, "-k", "not excluded")
     lines = [" ".join(line.split()) for line in result.outlines]
@@ -226,6 +234,7 @@ def test_nothing_outlives_the_run(living: Repository, place: Path, how: signal.S
         cwd=living.folder,
         stdout=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     ) as run:
         try:
             wait_for(lambda: mark.exists() and mark.read_text())
@@ -234,7 +243,12 @@ def test_nothing_outlives_the_run(living: Repository, place: Path, how: signal.S
             run.send_signal(how)
             wait_for(lambda: not (reference.exists() or list(place.glob("kernelprof-against-*"))))
         finally:
-            run.kill()  # also where the signal did nothing: a shell's background job ignores SIGINT
+            run.kill()
+
+
+def heed_interrupts() -> None:
+    """What a shell starts in the background ignores them, and so does what that starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wait_for(true: Callable[[], object]) -> None:
@@ -283,6 +297,7 @@ def f(x):
 """
 
 
+@pytest.mark.usefixtures("quick_references")
 def test_a_test_that_has_a_number_there_and_none_here_is_told(
     against: Run, pytester: pytest.Pytester
 ) -> None:

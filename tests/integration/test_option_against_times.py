@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import folders, reference
+from pytest_kernelprof.against import folders
 from pytest_kernelprof.plugin import against as plugin
 from pytest_kernelprof.report.against import write_against
 from pytest_kernelprof.schema.against import AgainstTest, Laid
@@ -116,22 +116,15 @@ def against(
     repository: Repository,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
-    python: str,
+    quick_references: None,
 ) -> Run:
-    """A run of its own process; what it starts has torch loaded already."""
+    """A run of its own process."""
     place = tmp_path_factory.mktemp("place")
     monkeypatch.setattr(folders, "make", partial(folders.make, str(place)))
     monkeypatch.setenv("TMPDIR", str(place))
     for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
         monkeypatch.setattr(f"pytest_kernelprof.measure.more_rounds.{name}", None)
     monkeypatch.setattr("pytest_kernelprof.device.inventory.cuda_is_up", None)
-    command = reference._command
-
-    def warm(*given: object) -> list[str]:
-        _, *words = command(*given)  # type: ignore[arg-type]
-        return [python, *words]
-
-    monkeypatch.setattr(reference, "_command", warm)
 
     def run(*options: str) -> pytest.RunResult:
         usual = ("-p", "no:cacheprovider", "-p", "no:benchmark", "--kernelprof-device=cpu")

@@ -57,6 +57,7 @@ def document(folder: Path) -> Run:
     return unpack(codec.decode(data, Document))
 
 
+@pytest.mark.usefixtures("quick_references")
 def test_it_holds_what_each_comparison_found(
     pytester: pytest.Pytester, project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
