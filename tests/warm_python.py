@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _SIZE = struct.Struct("!Q")
-_MOST_FILES, _APART = 16, 200
+_MOST_FILES = 16
 _CLIENT = """#!{python} -IS
 import json, os, socket, struct, sys
 def is_open(file):
@@ -36,7 +36,8 @@ def is_open(file):
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 code = sys.argv[sys.argv.index("-c") + 1 :]
-files = [file for file in range(64) if file != server.fileno() and is_open(file)]
+files = [int(file) for file in os.listdir("/proc/self/fd")]
+files = sorted(file for file in files if file != server.fileno() and is_open(file))
 asked = json.dumps([files, code, os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [struct.pack("!Q", len(asked))], files)
 server.sendall(asked)
@@ -130,7 +131,8 @@ def _become(
     files: list[int], numbers: list[int], argv: list[str], folder: str, env: dict[str, str]
 ) -> NoReturn:
     """Run the code as a new process would."""
-    apart = [fcntl.fcntl(file, fcntl.F_DUPFD, _APART) for file in files]
+    beyond = max(numbers) + 1
+    apart = [fcntl.fcntl(file, fcntl.F_DUPFD, beyond) for file in files]
     for file in files:
         os.close(file)
     for number, file in zip(numbers, apart, strict=True):
