@@ -48,6 +48,7 @@ def test_nothing_hangs_in_our_modules_that_replacers_of_clocks_look_for() -> Non
     assert found == []
 
 
+@pytest.mark.bulk
 def test_only_one_file_reads_the_clocks_of_python() -> None:
     reading = {
         path.name

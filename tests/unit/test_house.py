@@ -13,6 +13,8 @@ import pytest
 
 import pytest_kernelprof
 
+pytestmark = pytest.mark.bulk  # code is read here, not run
+
 ROOT = Path(pytest_kernelprof.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 # What each room stands on. All but these four may use errors, units, the clock and the system.
