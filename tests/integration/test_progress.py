@@ -94,8 +94,11 @@ def run_on_a_terminal(folder: Path, case: Case, python: str) -> tuple[int, list[
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "CI")}
+    options = case.options
+    if "-n1" in options:  # with a worker that has torch loaded
+        options = (f"--tx=popen//python={python}", "--dist=load")
     process = subprocess.Popen(
-        [python, "-c", PYTEST, "-p", "no:cacheprovider", "--kernelprof-device=cpu", *case.options],
+        [python, "-c", PYTEST, "-p", "no:cacheprovider", "--kernelprof-device=cpu", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if case.piped else theirs,
         stderr=theirs,
