@@ -12,6 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture.dispatching import dispatch_as_before, dispatch_recorded
+from pytest_kernelprof.capture.holder import forget_holders
 from pytest_kernelprof.device.bindings import as_made
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.errors import ProfilerUnavailable
@@ -135,6 +136,7 @@ def end_left_open() -> bool:
     left = list(_open)
     for running in left:
         running.end()
+    forget_holders()
     return bool(left)
 
 

@@ -9,6 +9,7 @@ import torch
 
 from pytest_kernelprof.api import profile
 from pytest_kernelprof.capture.holder import held_by, outer_holder
+from pytest_kernelprof.capture.profiler import end_left_open
 from pytest_kernelprof.capture.session import refuse_to_nest
 from pytest_kernelprof.errors import ProfilerUnavailable
 
@@ -40,6 +41,16 @@ def test_it_is_let_go_whatever_is_raised() -> None:
         raise KeyError
     with held_by("region 'b'"):
         assert outer_holder() is None
+
+
+def test_who_never_lets_go_is_in_the_way_of_its_own_test_alone() -> None:
+    left = held_by("region 'left'")
+    left.__enter__()
+    end_left_open()  # as each test ends
+    with held_by("region 'a'"):
+        assert outer_holder() is None
+        left.__exit__(None, None, None)  # when nobody holds it any more
+    assert outer_holder() is None
 
 
 def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
