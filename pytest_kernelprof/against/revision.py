@@ -89,7 +89,23 @@ def _of_folder(given: str, folder: str, rootdir: str) -> Reference:
     root = os.path.realpath(root)
     if folder == root:
         raise CannotLayOut(f"{given!r} is the code that is tested: give another checkout's folder")
+    if _names(folder).isdisjoint(_names(root)):
+        name = os.path.basename(root)
+        is_inside = os.path.isdir(os.path.join(folder, name))
+        hint = f", as {os.path.join(given, name)!r}" if is_inside else ""
+        raise CannotLayOut(
+            f"{given!r} has nothing by a name that {root} has: give the folder that stands for "
+            f"that one{hint}"
+        )
     return Reference(given, given, root, folder=folder)
+
+
+def _names(folder: str) -> set[str]:
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise CannotLayOut(f"{folder} cannot be read: {error.strerror}") from None
+    return {name for name in names if not name.startswith((".", "__pycache__"))}
 
 
 def _of_revision(given: str, rootdir: str) -> Reference:

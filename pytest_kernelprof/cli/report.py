@@ -148,6 +148,6 @@ def _last_lines(found: Run) -> Iterator[str]:
 
     changes = changes_of(found)
     if changes is not None:
-        yield f"against {changes.base}: {changes.words}; together {changes.together}"
+        yield f"against {changes.base}: {changes.told}"
     if snapshots := line_of_run(found):
         yield snapshots

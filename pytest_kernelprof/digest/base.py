@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Came = Result | Literal["not judged"]
 """What came of a comparison; "not judged": worse, in a metric that fails nothing."""
 ORDER: tuple[Came, ...] = (RESULTS[0], "not judged", *RESULTS[1:])
+_COMPARED = [one for one in ORDER if one not in ("cannot run", "not compared", "another work")]
 _WORDS: dict[Came, str] = {
     "worse": "worse",
     "not judged": "worse, which nothing judges",
@@ -87,6 +88,13 @@ class Changes:
     counts: dict[Came, int]
     more_kernels: int
     ratio: float | None
+
+    @property
+    def told(self) -> str:
+        """``3 worse, 26 the same; together 3 kernels more``: together, where any were compared."""
+        if all(self.counts.get(result, 0) == 0 for result in _COMPARED):
+            return self.words
+        return f"{self.words}; together {self.together}"
 
     @property
     def words(self) -> str:

@@ -122,7 +122,7 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
         told.append(f"{format_time(totals.comm_us)} communicating")
     yield f"{', '.join(told)}."
     if changes is not None:
-        base, found = code(changes.base), text(f"{changes.words}; together {changes.together}")
+        base, found = code(changes.base), text(changes.told)
         yield f"Against {base}: {found}."
     if snapshots := line_of_run(run):
         yield f"{text(snapshots[0].upper() + snapshots[1:])}."

@@ -133,10 +133,21 @@ def test_the_folder_of_another_checkout_is_taken_as_it_stands(
 
 
 def test_without_git_the_folder_stands_beside_the_root_folder(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "other").mkdir()
+    for name in ("project", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mlp.py").touch()
     reference = find("../other", str(tmp_path / "project"), str(tmp_path / "project"))
     assert reference.root == str(tmp_path / "project")
+
+
+def test_a_folder_around_the_one_that_stands_for_the_root_folder_is_refused(tmp_path: Path) -> None:
+    for name in ("new/project", "old/project"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "mlp.py").touch()
+    root, old = str(tmp_path / "new" / "project"), str(tmp_path / "old")
+    with pytest.raises(CannotLayOut, match=f"nothing by a name that {root} has: .*, as '{old}/pro"):
+        find(old, root, root)
+    assert find(f"{old}/project", root, root).folder == f"{old}/project"
 
 
 def test_a_root_folder_below_the_repositorys_maps_the_whole(repository: Repository) -> None:
@@ -169,7 +180,7 @@ def test_a_name_that_is_both_is_refused(repository: Repository) -> None:
     repository.git("branch", "pkg")
     with pytest.raises(CannotLayOut, match=r"is a revision and a folder: write \./pkg .*, or "):
         found(repository, "pkg")
-    (repository.folder / "other").mkdir()
+    (repository.folder / "other" / "pkg").mkdir(parents=True)
     assert found(repository, "other").folder == str(repository.folder / "other")
 
 

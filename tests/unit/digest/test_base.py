@@ -40,6 +40,7 @@ def test_of_a_test_with_several_profiles_each_has_its_own_result() -> None:
     assert (found.more_kernels, found.ratio) == (0, None)
     assert found.words == "1 worse"
     assert found.together == "as many kernels"
+    assert found.told == "1 worse; together as many kernels"
 
 
 def test_what_cannot_run_there_says_why_and_is_no_change_of_kernels() -> None:
@@ -48,7 +49,7 @@ def test_what_cannot_run_there_says_why_and_is_no_change_of_kernels() -> None:
     assert found is not None
     (row,) = found.rows
     assert (row.why, row.old_kernels, row.ratio) == ("no such test", None, None)
-    assert found.words == "1 that it cannot run"
+    assert found.words == found.told == "1 that it cannot run"
 
 
 def test_nothing_compared_is_said() -> None:
