@@ -65,6 +65,7 @@ class Changed:
         ratio: the same, by all of them; None without turns.
         why: what else there is to say, in words.
         causes: which kernels, and where.
+        counted: what the count of kernels is of: on the CPU, of operators.
     """
 
     test: str
@@ -75,6 +76,7 @@ class Changed:
     ratios: tuple[float, ...] = ()
     why: str = ""
     causes: tuple[Cause, ...] = ()
+    counted: str = "kernels"
 
     @property
     def name(self) -> str:
@@ -127,6 +129,7 @@ def _row(test: AgainstTest, one: Compared) -> Iterator[Changed]:
         ratios=tuple(pair.ratio for pair in timing.pairs) if timing is not None else (),
         why=_why(timing) if timing is not None else "",
         causes=causes_of_diff(diff),
+        counted=diff.what,
     )
 
 
@@ -170,6 +173,7 @@ def _row_of_runs(one: ProfileComparison) -> Changed:
         values=values,
         why=_why_of_runs(one),
         causes=causes_of_diff(one.diff) if one.diff is not None else (),
+        counted=one.diff.what if one.diff is not None else "kernels",
     )
 
 

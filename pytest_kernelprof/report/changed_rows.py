@@ -88,9 +88,11 @@ def _name(one: Changed) -> str:
 def _columns(rows: Sequence[Changed], width: int) -> dict[str, list[Numbers]]:
     """By metric: counts that are another somewhere, times, the ratio of turns. Where names would
     have no room, the last are none; their values stand below the rows."""
+    counted = {one.counted for one in rows}
+    titles = {**_COUNTS, **({"kernels": counted.pop()} if len(counted) == 1 else {})}
     found = {
         metric: [Numbers(title, tuple(_count(one.values.get(metric)) for one in rows))]
-        for metric, title in _COUNTS.items()
+        for metric, title in titles.items()
         if metric == "kernels" or any(_differs(one.values.get(metric)) for one in rows)
     }
     if not any(found["kernels"][0].cells):

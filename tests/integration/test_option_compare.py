@@ -85,7 +85,7 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
         [
             "*= compared with old.json =*",
             "2 of 3 profiles are worse than old.json; 1 better.",
-            "*kernels *test",
+            "*operators *test",
             "worse",
             "✗ *3 -> 4 *test_it.py::test_a",
             "    + aten::mul*test_it.py:*",

@@ -150,3 +150,27 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     """pytest imports them by it, and would not collect the second of a whole run."""
     names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def always_holds(claim: ast.expr) -> bool:
+    """A constant, and what is held by one of its parts whatever the others are."""
+    if isinstance(claim, ast.Constant):
+        return bool(claim.value)
+    if isinstance(claim, ast.Tuple):
+        return bool(claim.elts)
+    return isinstance(claim, ast.BoolOp) and (any, all)[isinstance(claim.op, ast.And)](
+        map(always_holds, claim.values)
+    )
+
+
+def test_every_assertion_of_a_test_can_fail() -> None:
+    here = ROOT.parent
+    files = [*(here / "tests").rglob("*.py"), *(here / "example_project").glob("test_*.py")]
+    empty = [
+        f"{path.relative_to(here)}:{node.lineno}"
+        for path in files
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Assert) and always_holds(node.test)
+    ]
+    assert not empty
+    assert always_holds(ast.parse("x == 1 or True", mode="eval").body)

@@ -32,22 +32,25 @@ def test_only_what_changed_worst_first_with_its_kernels_and_their_place() -> Non
         ratios=(1.039, 1.054),
         why="above half of the margin",
     )
-    assert (
-        lines(row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)))
-        == [
-            "  kernels  GPU time     by pairs  test",
-            "worse",
-            "✗  4 -> 5                        test_mlp.py::a",
-            "    + elementwise [copy] x2, from aten::copy_                        train.py:31",
-            "undecided",
-            "?       6    +4.6 %  +3.9..+5.4 %  test_b.py::test_b",
-            "    above half of the margin",
-            "better",
-            "   2 -> 1                        test_mlp.py::test_better",
-            "    + elementwise [copy] x2, from aten::copy_                        train.py:31",
-        ]
-        or True
-    )
+    told = lines(row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)))
+    assert told == [
+        "  kernels  GPU time      by pairs  test",
+        "worse",
+        "✗  4 -> 5                          test_mlp.py::a",
+        "    + elementwise [copy] x2, from aten::copy_                        train.py:31",
+        "undecided",
+        "?       6    +4.6 %  +3.9..+5.4 %  test_b.py::test_b",
+        "    above half of the margin",
+        "better",
+        "   2 -> 1                          test_mlp.py::test_better",
+        "    + elementwise [copy] x2, from aten::copy_                        train.py:31",
+    ]
+
+
+def test_where_all_ran_on_the_cpu_operators_are_counted() -> None:
+    on_cpu = Changed("t.py::a", "worse", values={"kernels": Was((3,), 4)}, counted="operators")
+    assert lines(on_cpu)[0].split() == ["operators", "test"]
+    assert lines(on_cpu, row("b", kernels=(1, 2)))[0].split() == ["kernels", "test"]
 
 
 def test_a_count_has_its_column_where_it_changed_and_what_has_none_a_line() -> None:
