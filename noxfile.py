@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -48,7 +49,12 @@ def run_cell(session: nox.Session, cell: matrix.Cell) -> None:
             *("python", "-m", "pytest", "tests", "-q", f"--junit-xml={junit}"),
             *workers,
             *session.posargs,
-            env={"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0"},
+            env={
+                "OMP_NUM_THREADS": "1",
+                "TORCHINDUCTOR_VEC_ISA_OK": "0",
+                # nox has one below this folder, where projects of tests would find our settings.
+                "TMPDIR": tempfile.gettempdir(),
+            },
         )
     finally:
         if junit.exists() and not session.posargs:  # some of the tests are no cell
