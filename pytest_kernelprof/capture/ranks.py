@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import sys
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,17 +17,16 @@ from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.lookout import Lookout
 from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process, note_left
 from pytest_kernelprof.capture.tries import name_of_test, next_try
+from pytest_kernelprof.capture.world import World, taking_part, world_of_several
 from pytest_kernelprof.device.inventory import gpu_uuid
 from pytest_kernelprof.device.lock import lock_by_uuid
 from pytest_kernelprof.device.presence import at_rest
 from pytest_kernelprof.device.procfs import host_of_processes, started_at
 from pytest_kernelprof.device.whole_lock import NotFree
-from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.whole_lock import WholeLock
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RANK_TIMEOUT_S = 120.0
-_PREFIX = "kernelprof"
-_FORM = "group= takes a torch.distributed group that this rank is in, or ranks, such as [0, 1]"
 
 # What gloo and NCCL say.
 _OF_A_COLLECTIVE = re.compile(r"gloo|nccl|process group|pair closure|aborted", re.IGNORECASE)
@@ -56,16 +52,16 @@ def left_test(test: str, why: str) -> None:
 
 def leave(name: str, why: str) -> None:
     """The same of a test by the name that its calls are known by."""
-    dist = _distributed()
-    if dist is not None:
-        with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
-            note_left(_store(dist), name, dist.get_rank(), why)
+    with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
+        ranks = world_of_several()
+        if ranks is not None:
+            note_left(ranks.store, name, ranks.rank, why)
 
 
 def number_of_rank() -> int | None:
     """The number of this rank; None of one alone."""
-    dist = _distributed()
-    return None if dist is None else int(dist.get_rank())
+    ranks = world_of_several()
+    return None if ranks is None else ranks.rank
 
 
 @contextlib.contextmanager
@@ -83,16 +79,14 @@ def agreeing(
         MarkerError: ``group`` is neither, or this rank is not in it.
         IncompleteProfile: on entry, where ranks are threads; later, where a rank does not come.
     """
-    ranks = _taking_part(group)
-    if len(ranks) < 2:
+    ranks, all_ranks = taking_part(group), world_of_several()
+    if all_ranks is None or len(ranks) < 2:
         yield ALONE
         return
-    dist = _distributed()
-    assert dist is not None, "several ranks"
     _calls[test, ranks] += 1
-    together = _Together(dist, Call(test, _calls[test, ranks], call), ranks, limit_s)
-    lookout = Lookout(together.meeting, functools.partial(_abort, dist), limit_s)
-    with _shorter_waits(dist, limit_s), lookout:
+    together = _Together(all_ranks, Call(test, _calls[test, ranks], call), ranks, limit_s)
+    lookout = Lookout(together.meeting, functools.partial(_abort, all_ranks), limit_s)
+    with _shorter_waits(all_ranks, limit_s), lookout:
         try:
             yield together
         except BaseException as error:
@@ -107,18 +101,18 @@ def agreeing(
 class _Together:
     """The agreement of several ranks."""
 
-    def __init__(self, dist: ModuleType, call: Call, ranks: tuple[int, ...], limit_s: float):
-        self.rank: int | None = dist.get_rank()
+    def __init__(self, world: World, call: Call, ranks: tuple[int, ...], limit_s: float):
+        self.rank: int | None = world.rank
         self._ranks = ranks
         self._limit_s = limit_s
-        if not _met_in or _met_in[0]() is not dist.group.WORLD:
+        if not _met_in or _met_in[0]() is not world.group:
             _met.clear()  # groups were made again, perhaps of other processes
-            _met_in[:] = [weakref.ref(dist.group.WORLD)]
+            _met_in[:] = [weakref.ref(world.group)]
         self.meeting = Meeting(
-            _store(dist),
+            world.store,
             call,
             ranks,
-            dist.get_rank(),
+            world.rank,
             myself=_myself(),
             lives=_lives,
             limit_s=limit_s,
@@ -183,62 +177,6 @@ class _Together:
         return self.rank
 
 
-def _distributed() -> ModuleType | None:
-    """``torch.distributed``, where it is initialised and of several ranks; it is not imported."""
-    dist = sys.modules.get("torch.distributed")
-    if dist is None or not dist.is_available() or not dist.is_initialized():
-        return None
-    if dist.get_world_size() < 2 or dist.get_backend() == "fake":
-        return None
-    return dist
-
-
-def _store(dist: ModuleType) -> Any:
-    return dist.PrefixStore(_PREFIX, dist.distributed_c10d._get_default_store())
-
-
-def _taking_part(group: object) -> tuple[int, ...]:
-    """The ranks that take part.
-
-    Raises:
-        MarkerError: ``group`` is no group and no ranks, or this rank is not among them.
-        IncompleteProfile: ranks are threads.
-    """
-    dist = _distributed()
-    if dist is None:
-        if group is None or _is_just_this(group):
-            return (0,)
-        raise MarkerError(f"group={group!r}: torch.distributed has one rank here. {_FORM}")
-    if type(dist.distributed_c10d._world).__name__ != "_World" or dist.get_backend() == "threaded":
-        raise IncompleteProfile(
-            "ranks that are threads of one process cannot be profiled, since a profiler records "
-            "the work of all of them: give each rank a process of its own (MultiProcessTestCase)"
-        )
-    ranks = tuple(range(dist.get_world_size())) if group is None else _ranks_of(dist, group)
-    if dist.get_rank() not in ranks:
-        raise MarkerError(f"group={group!r}: this is rank {dist.get_rank()}, not in it. {_FORM}")
-    return ranks
-
-
-def _is_just_this(group: object) -> bool:
-    """Whether code for several ranks runs in one: its group has rank 0 alone."""
-    if isinstance(group, Sequence):
-        return list(group) == [0]
-    dist = sys.modules.get("torch.distributed")
-    return dist is not None and dist.is_initialized() and dist.get_world_size(group) == 1
-
-
-def _ranks_of(dist: ModuleType, group: object) -> tuple[int, ...]:
-    if isinstance(group, Sequence) and not isinstance(group, str):
-        known = range(dist.get_world_size())
-        if group and all(isinstance(one, int) and one in known for one in group):
-            return tuple(sorted(set(group)))
-        raise MarkerError(f"group={group!r}: expected ranks below {len(known)}. {_FORM}")
-    if isinstance(group, dist.ProcessGroup):
-        return tuple(sorted(dist.get_process_group_ranks(group)))
-    raise MarkerError(f"group={group!r}: got {type(group).__name__}. {_FORM}")
-
-
 def _myself() -> Process:
     return Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
 
@@ -255,12 +193,12 @@ def _words_of(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _shorter_waits(dist: ModuleType, limit_s: float) -> Iterator[None]:
+def _shorter_waits(world: World, limit_s: float) -> Iterator[None]:
     """Have gloo wait no longer than we do for a rank that does not come: it cannot be broken off.
     By itself it waits for half an hour."""
     changed: list[tuple[Any, timedelta]] = []
     limit = timedelta(seconds=limit_s)
-    for backend in _backends(dist, "gloo"):
+    for backend in world.backends("gloo"):
         with contextlib.suppress(AttributeError, RuntimeError):
             before = backend.options._timeout
             if before > limit:
@@ -273,21 +211,10 @@ def _shorter_waits(dist: ModuleType, limit_s: float) -> Iterator[None]:
             backend._set_default_timeout(before)
 
 
-def _backends(dist: ModuleType, name: str) -> Iterator[Any]:
-    """The backends of that name of all groups that this rank is in."""
-    torch = sys.modules["torch"]
-    for group in list(dist.distributed_c10d._world.pg_map):
-        for device in ("cpu", "cuda"):
-            with contextlib.suppress(RuntimeError, AttributeError):
-                backend = group._get_backend(torch.device(device))
-                if backend.name() == name:
-                    yield backend
-
-
-def _abort(dist: ModuleType) -> None:
+def _abort(world: World) -> None:
     """End the NCCL kernels that wait for a rank that does not come: all communicators are aborted,
     as one, since each may wait for another. The groups stay, and raise when they are used again."""
-    backends = list(_backends(dist, "nccl"))
+    backends = list(world.backends("nccl"))
     if not backends:
         return
     backends[0]._group_start()

@@ -6,15 +6,18 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+import torch
 
 from pytest_kernelprof.capture import ranks
 from pytest_kernelprof.capture.agreement import ALONE
+from pytest_kernelprof.capture.world import World, taking_part
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.whole_lock import NotFree
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
@@ -46,27 +49,37 @@ class Backend:
         self._done.append("end")
 
 
-def torch_with(monkeypatch: pytest.MonkeyPatch, *backends: Backend, **more: Any) -> Any:
-    """``torch.distributed`` of two ranks, this one number 0, with a group for each backend."""
-    groups = [SimpleNamespace(_get_backend=lambda device, one=one: one) for one in backends]
-    world = type(more.pop("world", "_World"), (), {"pg_map": dict.fromkeys(map(_Group, groups))})()
-    dist = SimpleNamespace(
-        is_available=lambda: True,
-        is_initialized=lambda: True,
-        get_world_size=lambda group=None: more.get("size", 2),
-        get_rank=lambda: 0,
-        get_backend=lambda: more.get("backend", "nccl"),
-        distributed_c10d=SimpleNamespace(_world=world),
-        ProcessGroup=_Group,
-        get_process_group_ranks=lambda group: [1, 0],
-    )
-    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
-    return dist
+def torch_with(monkeypatch: pytest.MonkeyPatch, *backends: Backend, **more: Any) -> World:
+    """torch's module of process groups, of two ranks, this one number 0; the first group is the
+    default one, and there is one for each backend."""
+    groups = [_Group(one, more.get("size", 2)) for one in backends or (Backend("nccl", []),)]
+    backend = more.get("backend", "nccl")
+    store = more.get("store", object())
+    held = {
+        "default_pg": groups[0],
+        "pg_map": dict.fromkeys(groups, (backend, store)),
+        "pg_backend_config": dict.fromkeys(groups, f"cpu:{backend},cuda:{backend}"),
+        "pg_group_ranks": {one: {1: 0, 0: 1} for one in groups},
+    }
+    c10d: Any = ModuleType("torch.distributed.distributed_c10d")
+    c10d._world = type(more.pop("world", "_World"), (), held)()
+    c10d.ProcessGroup = _Group
+    monkeypatch.setitem(sys.modules, c10d.__name__, c10d)
+    return World(c10d, groups[0])
 
 
 class _Group:
-    def __init__(self, made: Any) -> None:
-        self._get_backend = made._get_backend
+    def __init__(self, backend: Backend, size: int) -> None:
+        self._backend, self._size = backend, size
+
+    def _get_backend(self, device: object) -> Backend:
+        return self._backend
+
+    def rank(self) -> int:
+        return 0
+
+    def size(self) -> int:
+        return self._size
 
 
 @pytest.mark.parametrize("more", [{"size": 1}, {"backend": "fake"}])
@@ -118,7 +131,7 @@ def test_a_group_is_a_group_or_ranks(
 
 
 def test_a_group_needs_torch_distributed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch.distributed", raising=False)
+    monkeypatch.delitem(sys.modules, "torch.distributed.distributed_c10d", raising=False)
     with pytest.raises(MarkerError, match="has one rank here"), ranks.agreeing("f", group=[0, 1]):
         pass
     with ranks.agreeing("f", group=[0]) as agreement:
@@ -126,16 +139,60 @@ def test_a_group_needs_torch_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_who_takes_part_is_said_by_a_group_or_by_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    dist = torch_with(monkeypatch, Backend("nccl", []))
-    (group,) = dist.distributed_c10d._world.pg_map
-    assert ranks._taking_part(None) == ranks._taking_part(group) == (0, 1)
-    assert ranks._taking_part([0]) == (0,)
+    group = torch_with(monkeypatch).group
+    assert taking_part(None) == taking_part(group) == (0, 1)
+    assert taking_part([0]) == (0,)
+
+
+def test_made_up_ranks_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = torch_with(monkeypatch, backend="fake", size=8).group
+    assert taking_part(group) == taking_part([0]) == (0,)
+    with pytest.raises(MarkerError, match="this is rank 0"):
+        taking_part([1])
+
+
+def test_a_backend_without_a_store_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_with(monkeypatch, backend="mpi", store=None)
+    with pytest.raises(IncompleteProfile, match="backend mpi has none"), ranks.agreeing("f"):
+        pass
+    ranks.left_test("t", "has ended the test")
+
+
+def two_ranks_by_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group=None: 2)
+
+
+def a_mock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+
+
+def a_stub(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+
+
+def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("patch", [two_ranks_by_functions, a_mock, a_stub, nothing])
+def test_what_a_test_puts_in_place_of_torch_distributed_is_no_rank(
+    monkeypatch: pytest.MonkeyPatch, patch: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    patch(monkeypatch)
+    with ranks.agreeing("f") as agreement:
+        assert agreement is ALONE
+    assert ranks.number_of_rank() is None
+    ranks.left_test("t", "has ended the test")
 
 
 def test_gloo_waits_no_longer_than_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    dist = torch_with(monkeypatch, Backend("gloo", done), Backend("gloo", done, 5.0))
-    with ranks._shorter_waits(dist, 30.0):
+    world = torch_with(monkeypatch, Backend("gloo", done), Backend("gloo", done, 5.0))
+    with ranks._shorter_waits(world, 30.0):
         assert set(done) == {"30 s"}
     assert done[-1] == "1800 s"
     assert "5 s" not in done
@@ -143,8 +200,8 @@ def test_gloo_waits_no_longer_than_we_do(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_all_communicators_are_aborted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
-    dist = torch_with(monkeypatch, Backend("nccl", done), Backend("gloo", done))
-    ranks._abort(dist)
+    world = torch_with(monkeypatch, Backend("nccl", done), Backend("gloo", done))
+    ranks._abort(world)
     assert done[0] == "start"
     assert done[-1] == "end"
     assert set(done[1:-1]) == {"abort"}
