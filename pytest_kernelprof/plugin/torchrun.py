@@ -100,6 +100,8 @@ class Rank:
         self._limit_s = config.stash[SETTINGS].rank_timeout
         self._session: pytest.Session | None = None
         self._myself = _myself()
+        said = {rank: self._read(rank) for rank in range(place.size) if rank != place.rank}
+        self._old = {rank: one["process"] for rank, one in said.items() if one and not _lives(one)}
         self._say()
 
     @property
@@ -128,14 +130,14 @@ class Rank:
                 json.dump({"process": self._myself, **more}, file)
             Real.replace(beside, path)
 
-    def _forget(self) -> None:
-        with contextlib.suppress(OSError):
-            Real.unlink(self._place.file(self._place.rank))
-
     def _hear(self, rank: int) -> dict[str, Any] | None:
-        """What another rank of this run says; None of one that is gone or has not come yet."""
+        """What a rank of this run says, or has said before it ended; None where it is not known."""
         said = self._read(rank)
-        return said if said is not None and _lives(said) else None
+        return None if said is None or said["process"] == self._old.get(rank) else said
+
+    def _has_died(self, rank: int) -> bool:
+        said = self._hear(rank)
+        return said is not None and not _lives(said)
 
     def _read(self, rank: int) -> dict[str, Any] | None:
         try:
@@ -145,14 +147,24 @@ class Rank:
             return None
         return said
 
+    def _forget(self, *ranks: int) -> None:
+        """Take away what ranks have said, and the folder with the last of it."""
+        with contextlib.suppress(OSError):
+            for rank in ranks:
+                if self._read(rank) is not None:
+                    Real.unlink(self._place.file(rank))
+            Real.rmdir(self._place.folder)
+
+    def _end_alone(self, status: int) -> None:
+        """Of a rank that nobody reports for: it waits for none, and the last one tidies up."""
+        self._say(exit=status, measures=False)
+        said = [self._read(rank) for rank in range(self._place.size)]
+        if all(one is None or "exit" in one or not _lives(one) for one in said):
+            self._forget(*range(self._place.size))
+
 
 class FirstRank(Rank):
     """Rank 0: reports what is wrong on others, too."""
-
-    def __init__(self, config: pytest.Config, place: Place) -> None:
-        super().__init__(config, place)
-        said = {rank: self._read(rank) for rank in range(1, place.size)}
-        self._old = {rank: one["process"] for rank, one in said.items() if one and not _lives(one)}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -162,12 +174,12 @@ class FirstRank(Rank):
         others = self._ended()
         told = {one.nodeid: _first_line(one) for one in _failed_here(session)}
         for rank, said in others.items():
-            for data in (said or self._read(rank) or {}).get("problems", ()):
+            for data in (said or self._hear(rank) or {}).get("problems", ()):
                 self._tell(session, rank, data, told)
             if said is None:
                 ended = "died" if self._has_died(rank) else f"did not end in {self._limit_s:g} s"
                 self._tell_end(session, f"rank {rank} {ended}")
-            elif said["exit"] not in map(int, _QUIET_ENDS):
+            elif said["measures"] and said["exit"] not in map(int, _QUIET_ENDS):
                 self._tell_end(session, f"rank {rank} ended with exit status {said['exit']}")
 
     def _ended(self) -> dict[int, dict[str, Any] | None]:
@@ -177,16 +189,12 @@ class FirstRank(Rank):
             said = self._hear(rank)
             while (said is None or "exit" not in said) and now_s() < deadline:
                 if self._has_died(rank):
+                    said = self._hear(rank)  # it may have ended well, just now
                     break
                 sleep(_POLL_S)
                 said = self._hear(rank)
             found[rank] = said if said is not None and "exit" in said else None
         return found
-
-    def _has_died(self, rank: int) -> bool:
-        """Whether a rank of this run is gone, and not one of an earlier run that was killed."""
-        said = self._read(rank)
-        return said is not None and said["process"] != self._old.get(rank) and not _lives(said)
 
     def _tell(
         self, session: pytest.Session, rank: int, data: dict[str, Any], told: dict[str, str]
@@ -211,16 +219,17 @@ class FirstRank(Rank):
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """All is told and written: the others may end."""
-        status = self._session.exitstatus if self._session is not None else 0
-        self._say(done=int(status))
+        status = int(self._session.exitstatus) if self._session is not None else 0
         if not self._takes_part:
+            self._end_alone(status)
             return
-        deadline = now_s() + _TO_HEAR_S
-        while any(map(self._hear, range(1, self._place.size))) and now_s() < deadline:
+        self._say(exit=status, measures=True)
+        others, deadline = range(1, self._place.size), now_s() + _TO_HEAR_S
+        while any(self._hear(one) and not self._has_died(one) for one in others):
+            if now_s() > deadline:
+                break
             sleep(_POLL_S)
-        self._forget()
-        with contextlib.suppress(OSError):
-            Real.rmdir(self._place.folder)
+        self._forget(0, *filter(self._has_died, others))
 
 
 class QuietRank(Rank):
@@ -263,24 +272,36 @@ class QuietRank(Rank):
         if session is None:
             return
         status = int(session.exitstatus)
-        if not self._takes_part or status not in map(int, _QUIET_ENDS):
+        ends_quietly = status in map(int, _QUIET_ENDS)
+        if not self._takes_part or not ends_quietly:
             self._speak()
         if not self._takes_part:
+            self._end_alone(status)
             return
-        self._say(exit=status, problems=self._problems)
-        said, deadline = self._hear(0), now_s() + self._limit_s
-        while said is None or "done" not in said:
-            if said is None and now_s() > deadline:  # it has died, or has never come
-                break
-            sleep(_POLL_S)
-            said = self._hear(0)
-        self._forget()
+        self._say(exit=status, measures=True, problems=self._problems)
+        said = self._first_at_its_end()
+        if said is None or not said["measures"]:
+            self._speak()  # nobody else tells what has failed here
+            self._end_alone(status)
+            return
+        self._forget(self._place.rank)
         # torchrun tells of the first that ends with a failure: that is to be the one that reports.
         deadline = now_s() + _TO_HEAR_S
-        while said is not None and _lives(said) and now_s() < deadline:
+        while _lives(said) and now_s() < deadline:
             sleep(_POLL_S)
-        if said is not None and status in map(int, _QUIET_ENDS):
-            session.exitstatus = said["done"]
+        if ends_quietly:
+            session.exitstatus = said["exit"]
+
+    def _first_at_its_end(self) -> dict[str, Any] | None:
+        """What rank 0 says at its end; None of one that has died, or has never come."""
+        deadline = now_s() + self._limit_s
+        while True:
+            said = self._hear(0)
+            if said is not None and ("exit" in said or not _lives(said)):
+                return said if "exit" in said else None
+            if said is None and now_s() > deadline:
+                return None
+            sleep(_POLL_S)
 
     def _speak(self) -> None:
         reporter = self._config.pluginmanager.getplugin("terminalreporter")

@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pytest_kernelprof.plugin import torchrun
-from pytest_kernelprof.plugin.torchrun import FirstRank, Place, place_of_rank
+from pytest_kernelprof.plugin.keys import MEASURES
+from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
 
 SAID = {
     "RANK": "1",
@@ -95,3 +100,58 @@ def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
     assert not first._has_died(1)
     Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
     assert first._has_died(2)
+
+
+DEAD = [2**22 + 1, "1"]
+
+
+def end_quietly(pytester: pytest.Pytester, folder: Path, said: dict[str, object]) -> QuietRank:
+    """Rank 1, which measures and fails, has come to its end; rank 0 has said that, and is gone."""
+    folder.mkdir()
+    config = pytester.parseconfigure("-p", "no:terminal", "--kernelprof-rank-timeout=1")
+    config.stash[MEASURES] = True
+    place = Place(1, 2, str(folder))
+    rank = QuietRank(config, place)
+    rank._session = SimpleNamespace(exitstatus=1)  # type: ignore[assignment]
+    rank._writer = spoken = io.StringIO()
+    rank._kept.write("what failed here")
+    Path(place.file(0)).write_text(json.dumps({"process": DEAD, **said}))
+    rank.pytest_unconfigure()
+    rank._kept = spoken
+    return rank
+
+
+@pytest.mark.parametrize("said", [{}, {"exit": 0, "measures": False}])
+def test_what_rank_0_does_not_report_is_told_by_its_rank(
+    pytester: pytest.Pytester, tmp_path: Path, said: dict[str, object]
+) -> None:
+    rank = end_quietly(pytester, tmp_path / "ranks", said)
+    assert rank._kept.getvalue() == "what failed here"
+    assert rank._session is not None
+    assert rank._session.exitstatus == 1
+    assert not (tmp_path / "ranks").exists()
+
+
+def test_what_rank_0_reports_is_told_once(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    rank = end_quietly(pytester, tmp_path / "ranks", {"exit": 5, "measures": True})
+    assert rank._kept.getvalue() == ""
+    assert rank._session is not None
+    assert rank._session.exitstatus == 5
+
+
+def test_rank_0_waits_for_none_that_measures_nothing(
+    pytester: pytest.Pytester, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ranks"
+    folder.mkdir()
+    place = Place(0, 2, str(folder))
+    config = pytester.parseconfigure("-p", "no:terminal")
+    first = FirstRank(config, place)
+    Path(place.file(1)).write_text(json.dumps({"process": DEAD, "exit": 1, "measures": False}))
+    config.stash[MEASURES] = True
+    session: Any = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)
+    first._session = session
+    first.pytest_sessionfinish(session)
+    assert session.exitstatus == pytest.ExitCode.OK
+    first.pytest_unconfigure()
+    assert not folder.exists()
