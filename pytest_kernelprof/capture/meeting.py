@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -24,9 +24,11 @@ _TAKE_PART = (
     ": all ranks have to make the same calls; where only some take part, say which: "
     "kernel_profile.run(..., group=[0, 1])"
 )
+_ORDER = " (tests have to be the same, in one order, on all ranks: see pytest-randomly's seed)"
 _LOOK_S = 0.05
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0001, 0.001
 _TO_READ_NS = 2_000_000
+_LONGEST_SPIN_NS = 1_000_000_000
 _LONGEST_VALUE = 4_000_000  # a TCPStore takes 8 MiB
 
 
@@ -117,6 +119,20 @@ def note_left(store: Store, test: str, rank: int, why: str) -> None:
     store.set(f"{key_of(test)}/left/{rank}", why)
 
 
+def note_left_run(store: Store, rank: int, why: str) -> None:
+    """Tell those who wait in any call that this rank makes none any more."""
+    store.set(_of_run(rank), why)
+
+
+def note_back(store: Store, rank: int) -> None:
+    """Tell them that it does, after all: a process may run pytest again."""
+    store.delete_key(_of_run(rank))
+
+
+def _of_run(rank: int) -> str:
+    return f"left/{rank}"
+
+
 class Meeting:
     """Where the ranks of one call meet.
 
@@ -164,7 +180,8 @@ class Meeting:
         posts = self._meet("begin", msgspec.Raw(b"null"), 0.0)
         if len({post.process.host for post in posts}) == 1:
             instant = max(post.at_ns for post in posts) + _TO_READ_NS
-            while now_ns() < instant:
+            given_up = now_ns() + _LONGEST_SPIN_NS  # of clocks that are not the same, after all
+            while now_ns() < min(instant, given_up):
                 pass
 
     def gather(self, what: str, own: T, patience_s: float = 0.0) -> tuple[T, ...]:
@@ -296,23 +313,25 @@ class Meeting:
         if not self._asked(self._store.check, [key]):
             return ""
         where = self._asked(self._store.get, key).decode()
-        return f"; it was last in {where}" if where != self._call.told else ""
+        return f"; it was last in {where}{_ORDER}" if where != self._call.told else ""
 
     def _said_lost(self) -> Left | None:
         """What another rank has said, or whoever has ended the test."""
         key = f"{self._call.key}/lost"
         if self._asked(self._store.check, [key]):
             return msgspec.json.decode(self._asked(self._store.get, key), type=Left)
-        if not self._call.test:
-            return None
         for rank in self.others:
-            key = f"{key_of(self._call.test)}/left/{rank}"
-            if self._asked(self._store.check, [key]):
-                if self._has_ended(rank):
-                    continue
-                why = self._asked(self._store.get, key).decode()
-                return Left(rank, why, absent=True)
+            for key in self._left_by(rank):
+                if self._asked(self._store.check, [key]) and not self._has_ended(rank):
+                    why = self._asked(self._store.get, key).decode()
+                    return Left(rank, why, absent=True)
         return None
+
+    def _left_by(self, rank: int) -> Iterator[str]:
+        """What a rank sets that does not come any more."""
+        if self._call.test:
+            yield f"{key_of(self._call.test)}/left/{rank}"
+        yield _of_run(rank)
 
     def _gone(self) -> Left | None:
         for rank in self.others:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.lookout import Lookout
-from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process, note_left
+from pytest_kernelprof.capture.meeting import (
+    Call,
+    Left,
+    Meeting,
+    Process,
+    note_back,
+    note_left,
+    note_left_run,
+)
 from pytest_kernelprof.capture.tries import name_of_test, next_try
 from pytest_kernelprof.capture.world import World, taking_part, world_of_several
 from pytest_kernelprof.device.inventory import gpu_uuid
@@ -41,6 +49,7 @@ _OF_A_COLLECTIVE = re.compile(r"gloo|nccl|process group|pair closure|aborted", r
 _calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
 _met: dict[int, Process] = {}
 _met_in: list[weakref.ref[Any]] = []
+_left_run: list[int] = []
 
 
 def left_test(test: str, why: str) -> None:
@@ -56,6 +65,15 @@ def leave(name: str, why: str) -> None:
         ranks = world_of_several()
         if ranks is not None:
             note_left(ranks.store, name, ranks.rank, why)
+
+
+def left_run() -> None:
+    """pytest has come to its end here, early or not: who waits in any call waits in vain."""
+    with contextlib.suppress(Exception):
+        ranks = world_of_several()
+        if ranks is not None:
+            note_left_run(ranks.store, ranks.rank, "has ended its run")
+            _left_run.append(ranks.rank)
 
 
 def number_of_rank() -> int | None:
@@ -83,6 +101,8 @@ def agreeing(
     if all_ranks is None or len(ranks) < 2:
         yield ALONE
         return
+    if _left_run:
+        note_back(all_ranks.store, _left_run.pop())
     _calls[test, ranks] += 1
     together = _Together(all_ranks, Call(test, _calls[test, ranks], call), ranks, limit_s)
     lookout = Lookout(together.meeting, functools.partial(_abort, all_ranks), limit_s)

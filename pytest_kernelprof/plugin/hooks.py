@@ -35,7 +35,7 @@ from pytest_kernelprof.plugin.pytest_fixtures import (
 from pytest_kernelprof.plugin.pytest_fixtures import (
     kernelprof_device as kernelprof_device,
 )
-from pytest_kernelprof.plugin.reports import show, tell_more, tell_other_ranks
+from pytest_kernelprof.plugin.reports import show, tell_end_of_run, tell_more, tell_other_ranks
 from pytest_kernelprof.plugin.settings import OPTIONS_FORM, add_options, options_of
 from pytest_kernelprof.plugin.sheets import lay_out
 from pytest_kernelprof.plugin.start import begin_run
@@ -140,6 +140,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any]
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    if item.session.shouldfail or item.session.shouldstop:  # as long as there is a process group
+        tell_end_of_run(item.config)
     try:
         yield
     finally:
@@ -190,6 +192,12 @@ def pytest_runtest_makereport(
         if report.when == "call" or (report.when == "setup" and not report.passed):
             tell_other_ranks(item, call)
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # rank 0 waits for the others in one that is none
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    tell_end_of_run(session.config)
+    yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE
 from pytest_kernelprof.plugin.concerns import all_is_wanted, concerns_us, is_shown
-from pytest_kernelprof.plugin.keys import RUN_RECORD, SERVES, SETTINGS, SHEET, TAKEN, TEST
+from pytest_kernelprof.plugin.keys import (
+    MEASURES,
+    RUN_RECORD,
+    SERVES,
+    SETTINGS,
+    SHEET,
+    TAKEN,
+    TEST,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -45,6 +53,14 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     raised = call.excinfo
     how = "" if raised is None else f" ({raised.typename}: {_first_line(raised.value)})"
     left_test(item.nodeid, f"has ended the test{how}")
+
+
+def tell_end_of_run(config: pytest.Config) -> None:
+    """That this rank makes no call any more, so that no other one waits for it."""
+    if "torch" in sys.modules and config.stash.get(MEASURES, False):
+        from pytest_kernelprof.capture.ranks import left_run
+
+        left_run()
 
 
 def _first_line(error: BaseException) -> str:

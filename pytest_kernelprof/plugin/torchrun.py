@@ -31,6 +31,7 @@ _INSIDE = "KERNELPROF_INSIDE_RANK"
 _OUR_ERROR = "kernelprof_error"
 _POLL_S = 0.02
 _TO_HEAR_S = 2.0
+_AT_ONCE_S = 5.0
 _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -50,6 +51,18 @@ class Place:
 def place_of_rank() -> Place | None:
     """This process's, where ``torchrun`` has started it as one of several on this machine; None of
     any other, such as one that a test has started."""
+    ranks = _said_by_torchrun()
+    if ranks is None:
+        return None
+    rank, size, run = ranks
+    os.environ[_INSIDE] = str(Real.getpid())
+    name = hashlib.sha1("\n".join(run).encode()).hexdigest()[:16]
+    folder = os.path.join(TEMPORARY_FOLDER, f"kernelprof-ranks-{os.getuid()}-{name}")
+    return Place(rank, size, folder) if _is_ours(folder) else None
+
+
+def _said_by_torchrun() -> tuple[int, int, list[str]] | None:
+    """The number of this rank, how many there are, and what tells their run from others."""
     said = os.environ
     try:
         rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
@@ -61,10 +74,7 @@ def place_of_rank() -> Place | None:
     inside = said.get(_INSIDE, "")
     if size < 2 or not on_one_machine or inside not in ("", str(Real.getpid())):
         return None
-    said[_INSIDE] = str(Real.getpid())
-    name = hashlib.sha1("\n".join(run).encode()).hexdigest()[:16]
-    folder = os.path.join(TEMPORARY_FOLDER, f"kernelprof-ranks-{os.getuid()}-{name}")
-    return Place(rank, size, folder) if _is_ours(folder) else None
+    return rank, size, run
 
 
 def _is_ours(folder: str) -> bool:
@@ -101,7 +111,9 @@ class Rank:
         self._session: pytest.Session | None = None
         self._myself = _myself()
         said = {rank: self._read(rank) for rank in range(place.size) if rank != place.rank}
-        self._old = {rank: one["process"] for rank, one in said.items() if one and not _lives(one)}
+        self._old = {
+            rank: one["process"] for rank, one in said.items() if one and self._is_old(one)
+        }
         self._say()
 
     @property
@@ -134,6 +146,14 @@ class Rank:
         """What a rank of this run says, or has said before it ended; None where it is not known."""
         said = self._read(rank)
         return None if said is None or said["process"] == self._old.get(rank) else said
+
+    def _is_old(self, said: dict[str, Any]) -> bool:
+        """Whether that is left of an earlier run. Torchrun starts all ranks at once; one may have
+        ended before this one is here."""
+        if _lives(said):
+            return False
+        ticks = int(self._myself[1]) - int(said["process"][1])
+        return ticks > _AT_ONCE_S * os.sysconf("SC_CLK_TCK")
 
     def _has_died(self, rank: int) -> bool:
         said = self._hear(rank)
@@ -329,10 +349,10 @@ def _fail(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _myself() -> list[object]:
+def _myself() -> tuple[int, str]:
     from pytest_kernelprof.device.procfs import started_at
 
-    return [Real.getpid(), started_at(Real.getpid())]
+    return Real.getpid(), started_at(Real.getpid())
 
 
 def _lives(said: dict[str, Any]) -> bool:
@@ -344,6 +364,19 @@ def _lives(said: dict[str, Any]) -> bool:
 
 def takes_part(config: pytest.Config) -> bool:
     """Whether this run can be that of a rank: pytest-xdist's processes are none, nor is the run
-    that serves another one."""
-    spreads = config.getoption("dist", "no") != "no" or hasattr(config, "workerinput")
-    return sys.platform != "win32" and not spreads
+    that serves another one.
+
+    Raises:
+        pytest.UsageError: ranks share their tests out to workers, and would write the same files.
+    """
+    if sys.platform == "win32" or hasattr(config, "workerinput"):
+        return False
+    if config.getoption("dist", "no") == "no":
+        return True
+    files = config.stash[SETTINGS].run_files
+    if files and _said_by_torchrun() is not None:
+        raise pytest.UsageError(
+            "pytest -n under torchrun: workers of pytest-xdist are no ranks, and each rank would "
+            f"write {next(iter(files.values()))}: leave out one of the two"
+        )
+    return False

@@ -12,7 +12,15 @@ import pytest
 
 from pytest_kernelprof.capture import lookout, meeting
 from pytest_kernelprof.capture.lookout import Lookout
-from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process, note_left
+from pytest_kernelprof.capture.meeting import (
+    Call,
+    Left,
+    Meeting,
+    Process,
+    note_back,
+    note_left,
+    note_left_run,
+)
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import plan as plans
@@ -176,6 +184,12 @@ def test_they_begin_at_one_instant() -> None:
         assert min(began) >= max(came) + meeting._TO_READ_NS
 
 
+def test_nobody_waits_for_an_instant_of_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_LONGEST_SPIN_NS", 1_000_000)
+    monkeypatch.setattr(meeting, "_TO_READ_NS", 3_600_000_000_000)
+    assert Ranks().all_do(lambda rank, here: here.begin()) == [None, None]
+
+
 def test_a_rank_of_another_host_has_another_clock() -> None:
     ranks = Ranks()
 
@@ -235,6 +249,16 @@ def test_a_rank_that_has_ended_the_test_is_named_at_once() -> None:
     assert found[0].startswith("rank 1 has ended the test (Skipped: not here), so ranks 0 and 1")
 
 
+def test_a_rank_that_has_ended_its_run_is_named_at_once_until_it_is_back() -> None:
+    ranks = Ranks()
+    note_left_run(ranks.store, 1, "has ended its run")
+    found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
+    assert found[0].startswith("rank 1 has ended its run, so ranks 0 and 1 could not go on")
+    note_back(ranks.store, 1)
+    call = Call(TEST, 2, CALL.words)
+    assert ranks.at(0, call).look() is None
+
+
 def test_a_rank_that_has_ended_its_call_well_is_not_missed() -> None:
     ranks = Ranks()
 
@@ -243,6 +267,7 @@ def test_a_rank_that_has_ended_its_call_well_is_not_missed() -> None:
         here.end()
         ranks.dead.add(rank)
         note_left(ranks.store, TEST, rank, "has ended the test")
+        note_left_run(ranks.store, rank, "has ended its run")
         return found
 
     assert ranks.all_do(run) == [(0, 1), (0, 1)]

@@ -6,12 +6,15 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytest_kernelprof.capture import ranks
+from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin import torchrun
 from pytest_kernelprof.plugin.keys import MEASURES
 from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
@@ -155,3 +158,42 @@ def test_rank_0_waits_for_none_that_measures_nothing(
     assert session.exitstatus == pytest.ExitCode.OK
     first.pytest_unconfigure()
     assert not folder.exists()
+
+
+def test_a_rank_may_have_ended_before_another_one_is_there(
+    pytester: pytest.Pytester, tmp_path: Path
+) -> None:
+    started = started_at(os.getpid())
+    if not started:
+        pytest.skip("this system does not say when a process was started")
+    place = Place(0, 2, str(tmp_path))
+    said = {"process": [2**22 + 1, str(int(started) - 1)], "exit": 0, "measures": False}
+    Path(place.file(1)).write_text(json.dumps(said))
+    assert FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1) == said
+
+
+def test_a_run_that_breaks_off_tells_the_other_ranks_while_there_is_a_process_group(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    said.delenv("TORCHELASTIC_RUN_ID")
+    said.setattr(ranks, "left_run", lambda: told.append("told"))
+    said.setattr(sys, "told", told, raising=False)
+    pytester.makepyfile(
+        """
+        import sys, pytest, torch
+        @pytest.fixture(scope="session")
+        def group():
+            yield
+            sys.told.append("destroyed")
+        def test_a(kernel_profile, group): assert False
+        def test_b(): pass
+        """
+    )
+    pytester.runpytest_inprocess("-x", "-p", "no:randomly", "--kernelprof-device=cpu")
+    assert told[:2] == ["told", "destroyed"]
+
+
+def test_workers_under_torchrun_would_write_the_same_files(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("-n1", "--kernelprof-json=run.json")
+    result.stderr.fnmatch_lines(["*pytest -n under torchrun: *each rank would write *run.json*"])
