@@ -5,17 +5,22 @@ A process that imports torch takes seconds to start, so what can be seen in one 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing import forkserver, get_context
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pytest
 import torch
+
+from pytest_kernelprof.plugin import ranks
 
 pytestmark = pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
@@ -24,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 HEAD = """
 import os, time, pytest, torch, torch.distributed as dist
+from datetime import timedelta
 from pytest_kernelprof import IncompleteProfile, profile
 x = torch.ones(4, 4)
 def step(x=x):
@@ -37,7 +43,8 @@ def me():
 TORCHRUN = """
 @pytest.fixture(scope="session", autouse=True)
 def group():
-    dist.init_process_group("gloo")
+    torch.compile(lambda x: x, backend="eager")(x)  # loads much, on one rank sooner than on others
+    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
     yield
 @pytest.mark.max_kernels(2)
 def test_kept(kernel_profile):
@@ -119,7 +126,8 @@ def test_remade(kernel_profile):
     store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
     dist.destroy_process_group()
     again = dist.PrefixStore("again", store)
-    dist.init_process_group("gloo", store=again, rank=int(os.environ["RANK"]), world_size=2)
+    rank, soon = int(os.environ["RANK"]), timedelta(seconds=20)
+    dist.init_process_group("gloo", store=again, rank=rank, world_size=2, timeout=soon)
     kernel_profile(step)
 def test_dies(kernel_profile):
     calls = []
@@ -170,32 +178,49 @@ _OPTIONS = (
 
 def run(folder: Path, *command: str) -> None:
     environment = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
-    done = subprocess.run(
-        [sys.executable, *command, *_OPTIONS],
-        cwd=folder,
-        env=environment | {"OMP_NUM_THREADS": "1", "COLUMNS": "400"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=100,
-    )
-    (folder / "out.txt").write_text(done.stdout)
+    with open(folder / "out.txt", "w") as out:
+        try:
+            subprocess.run(
+                [sys.executable, *command, *_OPTIONS],
+                cwd=folder,
+                env=environment | {"OMP_NUM_THREADS": "1", "COLUMNS": "400"},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=100,
+            )
+        except subprocess.TimeoutExpired:
+            out.flush()
+            pytest.fail(f"it hangs; until now:\n{(folder / 'out.txt').read_text()}")
 
 
 def _torchrun(folder: Path) -> None:
     (folder / "test_it.py").write_text(HEAD + TORCHRUN)
     run(
         folder,
-        *("-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python", sys.executable),
-        *("-m", "pytest", "--kernelprof-rank-timeout=2", "--kernelprof-json=run.json"),
+        # Standalone: by itself torchrun of older torch has one port for all runs of a machine.
+        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
+        *("--no-python", sys.executable, "-m", "pytest", "-o", "faulthandler_timeout=40"),
+        *("--kernelprof-rank-timeout=2", "--kernelprof-json=run.json"),
         *("--kernelprof-report", "--kernelprof-trace-dir=traces"),
     )
+
+
+@contextlib.contextmanager
+def forked_of_one_that_has_loaded_torch() -> Iterator[BaseContext]:
+    """How processes start in a tenth of the time; as users start them they do in the docs' test."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["torch._inductor", "pytest_kernelprof.plugin.rank_process"])
+    try:
+        yield context
+    finally:
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
 def _spawned(pytester: pytest.Pytester, folder: Path) -> None:
     """In this process, which has loaded torch."""
     (folder / "test_it.py").write_text(HEAD + SPAWNED)
-    with pytest.MonkeyPatch.context() as here:
+    with pytest.MonkeyPatch.context() as here, forked_of_one_that_has_loaded_torch() as forked:
+        here.setattr(ranks, "get_context", lambda how: forked)
         here.chdir(folder)
         here.setenv("COLUMNS", "400")
         result = pytester.runpytest_inprocess(*_OPTIONS, "--kernelprof-json=run.json")
