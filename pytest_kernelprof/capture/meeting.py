@@ -24,7 +24,7 @@ _TAKE_PART = (
     ": all ranks have to make the same calls; where only some take part, say which: "
     "kernel_profile.run(..., group=[0, 1])"
 )
-_ORDER = " (tests have to be the same, in one order, on all ranks: see pytest-randomly's seed)"
+_ORDER = " (all ranks run the same tests in one order: pytest-randomly needs --randomly-seed)"
 _LOOK_S = 0.05
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0001, 0.001
 _TO_READ_NS = 2_000_000
@@ -213,13 +213,18 @@ class Meeting:
         return self.lost
 
     def end(self) -> None:
-        """Leave little behind. The first rank, which may hold the store, stays until all have read
-        what they read here."""
+        """Leave nothing behind but where each was. The first rank, which may hold the store, stays
+        until all have read what they read here."""
         if self.lost is None:
             self._meet("the end", msgspec.Raw(b"null"), 0.0)
+        self.inside_since = None  # nobody is to be broken off any more
+        ends = [f"{self._call.key}/end/{rank}" for rank in self._ranks]
         self._asked(self._store.set, f"{self._call.key}/end/{self._rank}", "")
         if self._rank == self._ranks[0] and self.lost is None:
-            self._wait_for([f"{self._call.key}/end/{rank}" for rank in self._ranks], 0.0)
+            self._wait_for(ends, 0.0)
+            last = f"{self._call.key}/{self._steps - 1}"
+            for key in (*ends, *(f"{last}/{rank}" for rank in self._ranks)):
+                self._asked(self._store.delete_key, key)
 
     def error(self, lost: Left) -> IncompleteProfile:
         """What this rank says of a lost one."""
