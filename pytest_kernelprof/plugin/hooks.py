@@ -189,7 +189,7 @@ def pytest_runtest_makereport(
     report = yield
     with imports_as_ever():
         tell_more(item, call, report)
-        if report.when == "call" or (report.when == "setup" and not report.passed):
+        if report.when != "setup" or not report.passed:
             tell_other_ranks(item, call)
     return report
 

@@ -45,7 +45,7 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """That the test's call has ended here, so that no other rank waits in it."""
+    """That the test's call, or its teardown, has ended here, so that no other rank waits in it."""
     if "torch" not in sys.modules or not concerns_us(item):
         return
     from pytest_kernelprof.capture.ranks import left_test

@@ -110,6 +110,14 @@ def test_another_call(kernel_profile):
     if me():
         kernel_profile.compare(step, lambda: x)
     kernel_profile(step)
+@pytest.fixture
+def measures_late(kernel_profile):
+    yield
+    if me():
+        raise ValueError("too late")
+    kernel_profile(step)
+def test_ends_badly_on_one(measures_late, kernel_profile):
+    kernel_profile(step)
 def test_fails_on_one():
     assert not me()
 def test_as_before_in_the_end(kernel_profile):
@@ -300,6 +308,11 @@ def test_a_rank_that_does_not_come_is_an_error_that_names_it(
     assert torchrun.line(test).startswith("ERROR")
     assert words in torchrun.line(test)
     assert f"of test_it.py::{test})" in torchrun.text
+
+
+def test_nobody_waits_for_a_teardown_that_failed_elsewhere(torchrun: Seen) -> None:
+    told = "ERROR test_it.py::test_ends_badly_on_one - "
+    assert f"{told}rank 1 has ended the test (ValueError: too late)" in torchrun.text
 
 
 def test_rank_0_tells_what_fails_on_another_alone(torchrun: Seen) -> None:
