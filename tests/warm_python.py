@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import selectors
+import signal
 import socket
 import stat
 import struct
@@ -77,9 +78,11 @@ def load() -> None:
 
 
 def serve(address: str, owner: int) -> None:
-    """Fork for each that connects, until the owner is gone."""
+    """Fork for each that connects, until the owner is gone. What was forked for one that is gone,
+    killed or not, is ended."""
     load()
     waiting = selectors.DefaultSelector()
+    running: set[int] = set()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address + ".new")
         listener.listen()
@@ -88,9 +91,12 @@ def serve(address: str, owner: int) -> None:
         while _is_alive(owner):
             for key, _ in waiting.select(timeout=1):
                 if key.fileobj is listener:
-                    _fork(listener, waiting)
-                else:
-                    _tell_the_end(waiting, key)
+                    running.add(_fork(listener, waiting))
+                elif not isinstance(key.fileobj, socket.socket):
+                    running.discard(_tell_the_end(waiting, key))
+                elif key.data in running:
+                    waiting.unregister(key.fileobj)
+                    os.kill(key.data, signal.SIGKILL)
 
 
 def _is_alive(process: int) -> bool:
@@ -101,7 +107,7 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def _fork(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
+def _fork(listener: socket.socket, waiting: selectors.BaseSelector) -> int:
     client, _ = listener.accept()
     size, files, _, _ = socket.recv_fds(client, _SIZE.size, _MOST_FILES)
     asked = b""
@@ -115,16 +121,22 @@ def _fork(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
         _become(files, *json.loads(asked))
     for file in files:
         os.close(file)
+    waiting.register(client, selectors.EVENT_READ, child)
     waiting.register(os.pidfd_open(child), selectors.EVENT_READ, (child, client))
+    return child
 
 
-def _tell_the_end(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+def _tell_the_end(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> int:
+    child: int
     child, client = key.data
     waiting.unregister(key.fileobj)
+    with contextlib.suppress(KeyError):
+        waiting.unregister(client)
     os.close(key.fd)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(OSError), client:
         client.sendall(str(code % 256).encode())
+    return child
 
 
 def _become(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -23,3 +24,21 @@ def test_a_file_is_handed_on_whatever_its_number(python: str, number: int) -> No
     finally:
         for file in (read, write, number):
             os.close(file)
+
+
+def test_what_runs_ends_with_who_asked_for_it(python: str) -> None:
+    """Who ends a process of a test, or its group, ends the one that was asked for it alone."""
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    with subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE, text=True) as asked:
+        assert asked.stdout is not None
+        running = int(asked.stdout.readline())
+        assert running != asked.pid
+        asked.kill()
+    late = time.monotonic() + 30
+    while True:
+        try:
+            os.kill(running, 0)
+        except ProcessLookupError:
+            return
+        assert time.monotonic() < late
+        time.sleep(0.05)
