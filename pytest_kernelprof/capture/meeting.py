@@ -111,7 +111,9 @@ class Call:
 
 def key_of(test: str) -> str:
     """What the keys of a test begin with."""
-    return hashlib.sha1(test.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    return hashlib.sha1(
+        test.encode("utf-8", "backslashreplace"), usedforsecurity=False
+    ).hexdigest()[:16]
 
 
 def note_left(store: Store, test: str, rank: int, why: str) -> None:

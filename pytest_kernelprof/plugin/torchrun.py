@@ -56,7 +56,7 @@ def place_of_rank() -> Place | None:
         return None
     rank, size, run = ranks
     os.environ[_INSIDE] = str(Real.getpid())
-    name = hashlib.sha1("\n".join(run).encode()).hexdigest()[:16]
+    name = hashlib.sha1("\n".join(run).encode(), usedforsecurity=False).hexdigest()[:16]
     folder = os.path.join(TEMPORARY_FOLDER, f"kernelprof-ranks-{os.getuid()}-{name}")
     return Place(rank, size, folder) if _is_ours(folder) else None
 

@@ -172,7 +172,7 @@ def _bounded(name: str) -> str:
     if len(data) <= _LONGEST:
         return name
     begin = data[: _LONGEST - 20].decode("utf-8", "ignore")
-    return f"{begin}...{hashlib.sha1(data).hexdigest()[:8]}"
+    return f"{begin}...{hashlib.sha1(data, usedforsecurity=False).hexdigest()[:8]}"
 
 
 def _machine(environments: Collection[Environment]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def trace_path(folder: str, test: str, index: int, label: str = "", rank: int | 
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name.replace("::", "-").replace("/", "-")).strip("-")
     if not _is_told_apart(test, label) or len(plain) > _LONGEST:
         whole = f"{test}\n{index}\n{label}".encode("utf-8", "backslashreplace")
-        plain = f"{plain[-_LONGEST:]}-{hashlib.sha1(whole).hexdigest()[:8]}"
+        plain = f"{plain[-_LONGEST:]}-{hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:8]}"
     of_rank = "" if rank is None else f".rank{rank}"
     return os.path.join(folder, f"{plain}{of_rank}.json.gz")
 
