@@ -203,7 +203,7 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, Agains
     result.stdout.fnmatch_lines(
         [
             "1 of 3 tests is worse than main; 1 better, 1 the same.",
-            "*kernels *GPU time *by pairs *test",
+            "*operators *GPU time *by pairs *test",
             "worse",
             "✗ *1 *+[78].? % *+?.?..+?.? % *::test_slow",
             "*slower in 4 of 4 pairs",
