@@ -496,19 +496,16 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(**{option.name: _setting(config, option) for option in OPTIONS})
 
 
+def quiet(settings: Settings) -> Settings:
+    """The settings of a run for which another one reports: it writes no files and shows no rows."""
+    files: dict[str, Any] = dict.fromkeys(_RUN_FILES)
+    return settings._replace(**files, report=False, report_all=False, github=False)
+
+
 def of_a_reference(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
-    files: dict[str, Any] = dict.fromkeys((*_RUN_FILES, "trace_dir"))
-    return settings._replace(
-        **files,
-        report=False,
-        report_all=False,
-        github=False,
-        only=False,
-        compare=None,
-        undecided="pass",
-    )
+    return quiet(settings)._replace(trace_dir=None, only=False, compare=None, undecided="pass")
 
 
 def _setting(config: pytest.Config, option: Option) -> Any:

@@ -13,7 +13,7 @@ from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.concerns import is_measured, is_shown
 from pytest_kernelprof.plugin.keys import COLLECTOR, QUIET, RUN_RECORD, SERVES, SETTINGS
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
-from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, read_settings
+from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, quiet, read_settings
 from pytest_kernelprof.plugin.untried import Untried
 
 
@@ -79,7 +79,7 @@ def _begin_rank(config: pytest.Config) -> None:
             "without torchrun, or compare with an earlier run, --kernelprof-compare=RUN.json"
         )
     if place.rank:
-        config.stash[SETTINGS] = torchrun.of_a_quiet_rank(settings)
+        config.stash[SETTINGS] = quiet(settings)
         config.stash[QUIET] = True
     kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
     config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)

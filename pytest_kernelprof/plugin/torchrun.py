@@ -24,7 +24,6 @@ from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_kernelprof.plugin.settings import Settings
 
 PLUGIN = "kernelprof-torchrun"
 _INSIDE = "KERNELPROF_INSIDE_RANK"
@@ -86,20 +85,6 @@ def _is_ours(folder: str) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-
-
-def of_a_quiet_rank(settings: Settings) -> Settings:
-    """The settings of a rank that does not report: files are written, and rows shown, by rank 0,
-    whose profiles have those of all ranks."""
-    return settings._replace(
-        report=False,
-        report_all=False,
-        github=False,
-        json=None,
-        html=None,
-        markdown=None,
-        benchmark_json=None,
-    )
 
 
 class Rank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from pytest_kernelprof.plugin.settings import (
     Options,
     Settings,
     check_option,
+    of_a_reference,
     options_of,
+    quiet,
     read_settings,
 )
 
@@ -30,6 +33,21 @@ def marked(**options: Any) -> pytest.Mark:
 
 def test_each_option_is_a_field_of_the_settings() -> None:
     assert [option.name for option in OPTIONS] == list(Settings._fields)
+
+
+@pytest.mark.parametrize("less", [quiet, of_a_reference])
+def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
+    pytester: pytest.Pytester, less: Callable[[Settings], Settings]
+) -> None:
+    written = ("json", "html", "markdown", "benchmark-json")
+    asked = settings(
+        pytester,
+        *("--kernelprof-report", "--kernelprof-report-all", "--kernelprof-github"),
+        *(f"--kernelprof-{name}=run.{name}" for name in written),
+    )
+    assert len(asked.run_files) == len(written)
+    told = less(asked)
+    assert (told.run_files, told.report, told.report_all, told.github) == ({}, False, False, False)
 
 
 def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
