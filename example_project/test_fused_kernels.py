@@ -335,12 +335,21 @@ def test_it_is_one_launch(kernel_profile: KernelProfile, form: Form) -> None:
 
 @needs_gpu
 @EACH_FORM
-def test_a_thousand_launches_with_changing_inputs(form: Form) -> None:
+def test_a_thousand_launches_with_changing_inputs_beside_a_busy_stream(form: Form) -> None:
+    """Bitwise, with no synchronisation in between."""
     inputs = [random(*form.sizes[0], torch.bfloat16) for _ in range(2)]
     inputs[1] = inputs[1]._replace(x=inputs[1].x.flip(0).contiguous())
     right = [form(operands, "relu") for operands in inputs]
+    busy, side = torch.randn(4096, 4096, device=DEVICE, dtype=torch.bfloat16), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    different = torch.zeros((), dtype=torch.int64, device=DEVICE)
     for i in range(1000):
-        assert torch.equal(form(inputs[i % 2], "relu"), right[i % 2])
+        if i % 5 == 0:
+            with torch.cuda.stream(side):
+                busy @ busy
+        different += (form(inputs[i % 2], "relu") != right[i % 2]).any()
+    torch.cuda.synchronize()
+    assert int(different) == 0
 
 
 @needs_gpu
