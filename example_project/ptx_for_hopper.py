@@ -30,6 +30,7 @@ def compile_for_hopper(name: str) -> str:
     from typing import Any
 
     import torch
+    from fused_mlp.launch import described
     from fused_mlp.weights import Weights
     from triton.backends.compiler import GPUTarget
     from triton.runtime import driver
@@ -60,7 +61,8 @@ def compile_for_hopper(name: str) -> str:
         def __call__(
             self, key: object, programs: int, arguments: Any, constants: Any, options: Any
         ) -> None:
-            compiled = self.kernel.warmup(*arguments, *constants, grid=(programs,), **options)
+            usual = described(arguments)
+            compiled = self.kernel.warmup(*usual, *constants, grid=(programs,), **options)
             self.ptx = compiled.asm["ttir" if name == "narrow" else "ptx"]
 
     driver.set_active(Hopper())
@@ -68,8 +70,8 @@ def compile_for_hopper(name: str) -> str:
     module: Any = importlib.import_module(f"fused_mlp.{kernel}")
     module.sms = lambda index: 132
     plain = name in PLAIN
-    if not plain:
-        module.workspace.slot = lambda device, ints, use=None: torch.zeros(ints, dtype=torch.int32)
+    workspace: Any = importlib.import_module("fused_mlp.workspace")
+    workspace.slot = lambda device, ints, use=None: torch.zeros(ints, dtype=torch.int32)
     module._launcher = launcher = Keep(getattr(module, f"{kernel}_kernel"))
     rows, width, hidden = (PLAIN if plain else GATED)[name]
     first, down = zeros(hidden, width), zeros(width, hidden)

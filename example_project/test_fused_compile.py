@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from fused_mlp import dispatch, functional, ops
+from fused_mlp import dispatch, functional, ops, problem
 from fused_mlp.modules import FusedGatedMLP, FusedMLP
 from torch import nn
 
@@ -59,7 +59,8 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the dispatch a Hopper; the kernels, for which there is none, refuse to be launched."""
     monkeypatch.setattr(functional, "_is_on_a_gpu", lambda x: True)
     monkeypatch.setattr(functional, "_ways", {})  # what is decided here holds here alone
-    monkeypatch.setattr(dispatch, "capability_of", lambda device: (9, 0))
+    monkeypatch.setattr(dispatch, "_remembered", dispatch.choose)
+    monkeypatch.setattr(problem, "capability_of", lambda device: (9, 0))
     monkeypatch.setattr(dispatch, "_launch", refuse)
     monkeypatch.setattr(dispatch, "ALIGNMENT", 1)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 from fused_mlp import dispatch, problem
@@ -250,3 +253,42 @@ def test_a_narrow_mlp_is_one_launch(kernel_profile: KernelProfile) -> None:
     tensors = [torch.randn(s, device="cuda").mul(0.1).bfloat16() for s in shapes]
     with torch.no_grad():
         kernel_profile(mlp, *tensors, "relu")
+
+
+@pytest.fixture
+def green_context() -> Iterator[Any]:
+    """A part of the GPU's SMs: 16 of them, far fewer than a cooperative launch asks for."""
+    create = getattr(getattr(torch.cuda, "GreenContext", None), "create", None)
+    if create is None:
+        pytest.skip("this PyTorch has no torch.cuda.GreenContext")
+    try:
+        context = create(num_sms=16, device_id=torch.cuda.current_device())
+    except RuntimeError as error:  # not built with it, or a driver that has none
+        pytest.skip(f"no green context: {error}")
+    right = [gated_mlp(*decode(rows), "silu") for rows in (1, 4)]
+    torch.cuda.synchronize()
+    context.set_context()
+    try:
+        yield
+    finally:
+        context.pop_context()
+        torch.cuda.synchronize()
+    for rows, before in zip((1, 4), right, strict=True):
+        assert torch.equal(gated_mlp(*decode(rows), "silu"), before), "as if nothing had been"
+
+
+def decode(rows: int) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(rows)
+    shapes = ((rows, 768), (3072, 768), (3072, 768), (768, 3072))
+    return tuple(torch.randn(s, device="cuda").mul(0.05).bfloat16() for s in shapes)
+
+
+@needs_hopper
+@pytest.mark.usefixtures("green_context")
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_launch_that_a_green_context_refuses_is_done_by_pytorch(rows: int) -> None:
+    """Its programs wait for each other and do not all fit: CUDA refuses, nothing was changed."""
+    x, *weights = decode(rows)
+    with pytest.warns(RuntimeWarning, match="goes to PyTorch, since a launch failed: .*CUDA"):
+        y = gated_mlp(x, *weights, "silu")
+    torch.testing.assert_close(y, eager(x, Weights(*weights), "silu"), rtol=1e-2, atol=1e-2)

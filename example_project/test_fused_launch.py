@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ X = torch.arange(4.0)
 class Compiled:
     """Stands for a kernel that Triton compiled; notes how it is launched."""
 
-    function, packed_metadata = "function", "packed"
+    function, packed_metadata, metadata = "function", "packed", SimpleNamespace()
 
     def __init__(self) -> None:
         self.seen: list[Any] = []

@@ -11,6 +11,7 @@ workspace while a graph is captured) is done by PyTorch, with a warning.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
@@ -18,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 
 from .eager import ACTIVATE, eager
-from .problem import KERNEL_ACTIVATIONS, KERNEL_DTYPES, TRITON, Problem, capability_of
+from .problem import KERNEL_ACTIVATIONS, KERNEL_DTYPES, TRITON, Problem, problem_of
 from .weights import Weights
 
 REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
@@ -79,12 +80,11 @@ class Rule(NamedTuple):
 
 def _is_narrow(p: Problem) -> bool:
     return (
-        not p.gated
-        and not p.keep
+        not p.keep
         and p.rows >= NARROW_MIN_ROWS
         and max(p.width, p.out) <= NARROW_MAX_WIDTH
         and p.hidden <= NARROW_MAX_HIDDEN
-        and narrow.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+        and narrow.supports(p)
     )
 
 
@@ -93,16 +93,16 @@ def _is_resident(p: Problem) -> bool:
         GLUON
         and _is_narrow(p)
         and max(p.width, p.hidden, p.out) > RESIDENT_ABOVE
-        and resident.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+        and resident.supports(p)
     )
 
 
 def _has_one_row(p: Problem) -> bool:
-    return _is_decode(p) and one_row.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+    return _is_decode(p) and one_row.supports(p)
 
 
 def _has_few_rows(p: Problem) -> bool:
-    return _is_decode(p) and few_rows.supports(p.rows, p.width, p.hidden, p.out, p.dtype)
+    return _is_decode(p) and few_rows.supports(p)
 
 
 def _is_decode(p: Problem) -> bool:
@@ -156,6 +156,8 @@ def choose(problem: Problem) -> Choice:
     raise AssertionError("the last rule always holds")
 
 
+_remembered = functools.lru_cache(maxsize=4096)(choose)
+
 _forced: Kernel | None = None
 
 
@@ -189,21 +191,16 @@ def kernel_for(x: torch.Tensor, weights: Weights, activation: str, keep: bool = 
     """
     if _forced is not None:
         return _forced if _forced == "specialised" or not keep else "pytorch"
-    rows, width = x.shape
-    out, hidden = weights.down.shape
-    gated, capability = weights.up is not None, capability_of(x.get_device())
-    problem = Problem(rows, width, hidden, out, gated, activation, x.dtype, capability, keep)
-    return choose(problem).kernel
+    decide = choose if torch.compiler.is_compiling() else _remembered
+    return decide(problem_of(x, weights, activation, keep)).kernel
 
 
 def run(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """Launch what was chosen: x (rows, width), contiguous, to (rows, out). No autograd."""
     if kernel != "pytorch":
         try:
-            if x.is_cuda and x.get_device() != torch.cuda.current_device():
-                with torch.cuda.device(x.device):  # Triton launches on the current device
-                    return _launch(kernel, x, weights, activation)
-            return _launch(kernel, x, weights, activation)
+            with on_its_device(x):
+                return _launch(kernel, x, weights, activation)
         except REFUSALS as error:
             _go_on_without(error)
     return eager(x, weights, activation)
@@ -219,7 +216,7 @@ def run_and_keep(
     kernel = kernel_for(x, weights, activation, keep=True)
     if kernel == "specialised" and are_aligned(x, weights):
         try:
-            with torch.cuda.device_of(x):
+            with on_its_device(x):
                 y = specialised.specialised(x, weights, activation, keep=(gate_pre, up_pre))
                 return y, gate_pre, up_pre
         except REFUSALS as error:
@@ -232,15 +229,19 @@ def run_and_keep(
 def _launch(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     if _forced is not None:
         _require_contiguous(weights)
-    if kernel == "narrow":
-        return narrow.narrow(x, weights, activation)
-    if kernel == "resident":
-        return resident.resident(x, weights, activation)
-    if kernel == "specialised":
-        return specialised.specialised(x, weights, activation)
-    if kernel == "one_row":
-        return one_row.one_row(x, weights, activation)
-    return few_rows.few_rows(x, weights, activation)
+    module = globals()[kernel]  # each has one function, with its own name
+    y: torch.Tensor = getattr(module, kernel)(x, weights, activation)
+    return y
+
+
+_HERE = contextlib.nullcontext()
+
+
+def on_its_device(x: torch.Tensor) -> contextlib.AbstractContextManager[None]:
+    """Where Triton launches: on the current device."""
+    if x.is_cuda and x.get_device() != torch.cuda.current_device():
+        return torch.cuda.device(x.device)
+    return _HERE
 
 
 def _go_on_without(error: Exception) -> None:

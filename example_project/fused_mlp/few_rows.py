@@ -34,11 +34,12 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
-from . import sync, workspace
+from . import sync
 from .activations import activate
-from .flags import HEADER, PATIENCE, announce, constraints, registers, until_there
-from .hopper import ALIGNMENT, SHARED_MEMORY, sms
-from .launch import Launcher
+from .flags import HEADER, PATIENCE, announce, constraints, launch, registers, until_there
+from .hopper import ALIGNMENT, SHARED_MEMORY
+from .launch import Launcher, Plan
+from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -365,16 +366,18 @@ def few_rows_kernel(
         gl.store(work, 1 - turn)
 
 
-def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
-    """Can the kernel do this? 1 to 16 rows, 16-bit floats, width and hidden multiples of 8."""
+def supports(p: Problem) -> bool:
+    """Can the kernel do this? Gated, 1 to 16 rows of 16-bit floats, width and hidden multiples of
+    8."""
     return (
-        dtype in (torch.float16, torch.bfloat16)
-        and 0 < rows <= MAX_ROWS
-        and min(width, hidden, out) > 0
-        and width % ALIGNMENT == 0
-        and hidden % ALIGNMENT == 0
-        and hidden <= MAX_HIDDEN
-        and hidden * max(width, out) < 2**31
+        p.gated
+        and p.dtype in KERNEL_DTYPES
+        and 0 < p.rows <= MAX_ROWS
+        and min(p.width, p.hidden, p.out) > 0
+        and p.width % ALIGNMENT == 0
+        and p.hidden % ALIGNMENT == 0
+        and p.hidden <= MAX_HIDDEN
+        and p.hidden * max(p.width, p.out) < 2**31
     )
 
 
@@ -388,20 +391,6 @@ class Config:
     across: int
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What a launch depends on beside its tensors. Each problem has one, compared by identity.
-
-    ``use``: whose workspace it shares, that of launches with the same buffers.
-    """
-
-    programs: int
-    constants: tuple[object, ...]
-    options: dict[str, object]
-    ints: int
-    use: tuple[object, ...]
-
-
 def few_rows(
     x: torch.Tensor, weights: Weights, activation: str, config: Config | None = None
 ) -> torch.Tensor:
@@ -413,42 +402,23 @@ def few_rows(
     Raises ValueError for what `supports` refuses and for a plain MLP, WorkspaceExhausted while
     capturing a graph.
     """
-    rows, width = x.shape
-    out, hidden = weights.down.shape
-    device = x.device
-    plan = make_plan(
-        rows, width, hidden, out, weights.gated, x.dtype, device.index, activation, config
-    )
-    y = torch.empty((rows, out), dtype=x.dtype, device=device)
-    work = workspace.slot(device, plan.ints, plan.use)
-    arguments = (x, weights.first, weights.up, weights.down, y, work)
-    _launcher(plan, plan.programs, arguments, plan.constants, plan.options)
-    return y
+    plan = make_plan(problem_of(x, weights, activation), x.device.index, config)
+    return launch(_launcher, plan, x, weights)
 
 
 _launcher = Launcher(few_rows_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(
-    rows: int,
-    width: int,
-    hidden: int,
-    out: int,
-    gated: bool,
-    dtype: torch.dtype,
-    device: int,
-    activation: str,
-    config: Config | None,
-) -> Plan:
+def make_plan(p: Problem, device: int, config: Config | None) -> Plan:
     """Shares, steps and the ring. Raises ValueError for what `few_rows` refuses."""
-    if not (gated and supports(rows, width, hidden, out, dtype)):
-        raise ValueError(
-            f"expected a gated MLP of 1 to {MAX_ROWS} rows of bfloat16 or float16, width and "
-            f"hidden multiples of {ALIGNMENT}, hidden up to {MAX_HIDDEN}; got "
-            f"{'gated' if gated else 'plain'}, {rows} rows, width {width}, hidden {hidden}, out "
-            f"{out}, {dtype}"
+    if not supports(p):
+        raise refusal(
+            f"gated MLP of 1 to {MAX_ROWS} rows of bfloat16 or float16, width and hidden multiples "
+            f"of {ALIGNMENT}, hidden up to {MAX_HIDDEN}",
+            p,
         )
+    rows, width, hidden, out = p.rows, p.width, p.hidden, p.out
     size = config or config_for(rows, width, hidden)
     split, across, warps = size.split, size.across, WARPS.value
     programs = min(sms(device), hidden)
@@ -473,7 +443,7 @@ def make_plan(
     share = max(32 * warps, triton.next_power_of_2(math.ceil(hidden / programs)))
     out_share = max(32, triton.next_power_of_2(math.ceil(out_rows / split)))
     constants = (
-        *(activation, rows, width, hidden, out, programs, split, across, whole_x, blocks),
+        *(p.activation, rows, width, hidden, out, programs, split, across, whole_x, blocks),
         *(out_blocks, width_steps, hidden_steps, pieces, buffer, share, out_share, stages),
         PATIENCE,
     )

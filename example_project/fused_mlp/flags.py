@@ -21,8 +21,13 @@ why that is so.
 
 from __future__ import annotations
 
+import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+
+from . import workspace
+from .launch import Launcher, Plan
+from .weights import Weights
 
 # ruff: noqa: N806  (compile-time constants are written in capitals, as Triton's users do)
 
@@ -91,3 +96,12 @@ def announce(at, value, mask):
         is_pure=False,
         pack=1,
     )
+
+
+def launch(launcher: Launcher, plan: Plan, x: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """y, by a kernel that takes x, gate, up, down, y and a workspace with two buffers."""
+    y = x.new_empty((x.shape[0], weights.down.shape[0]))
+    work = workspace.slot(x.device, plan.ints, plan.use)
+    arguments = (x, weights.first, weights.up, weights.down, y, work)
+    launcher(plan, plan.programs, arguments, plan.constants, plan.options)
+    return y

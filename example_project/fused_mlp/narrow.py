@@ -19,8 +19,8 @@ import triton
 import triton.language as tl
 
 from .activations import activate
-from .launch import INTERPRET, Launcher
-from .problem import sms
+from .launch import INTERPRET, Launcher, Plan, alignment
+from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -151,15 +151,16 @@ def narrow_kernel(
             tl.store(y + row * OUT + to_y, acc.to(dtype), mask=inside & (to_y < OUT))
 
 
-def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
-    """Can the kernel do this? Any widths up to 128 and any hidden up to 1,024, 16-bit floats."""
-    dtypes = (torch.float16, torch.float32) if INTERPRET else (torch.float16, torch.bfloat16)
+def supports(p: Problem) -> bool:
+    """Can the kernel do this? Plain, widths up to 128 and hidden up to 1,024, 16-bit floats."""
+    dtypes = (torch.float16, torch.float32) if INTERPRET else KERNEL_DTYPES
     return (
-        dtype in dtypes
-        and 0 < rows <= MAX_ROWS
-        and 0 < width <= MAX_WIDTH
-        and 0 < out <= MAX_WIDTH
-        and 0 < hidden <= MAX_HIDDEN
+        not p.gated
+        and p.dtype in dtypes
+        and 0 < p.rows <= MAX_ROWS
+        and 0 < p.width <= MAX_WIDTH
+        and 0 < p.out <= MAX_WIDTH
+        and 0 < p.hidden <= MAX_HIDDEN
     )
 
 
@@ -172,37 +173,35 @@ def narrow(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     Raises ValueError for what `supports` refuses.
     """
     w1, _, w2, b1, b2 = weights
-    rows, width = x.shape
-    out, hidden = w2.shape
-    if weights.gated or not supports(rows, width, hidden, out, x.dtype):
-        raise ValueError(
-            f"expected a plain MLP, up to {MAX_ROWS} rows, a width and out of 1 to {MAX_WIDTH}, "
-            f"hidden of 1 to {MAX_HIDDEN} and bfloat16 or float16; got {rows} rows, width {width}, "
-            f"hidden {hidden}, out {out}, {x.dtype}, {'gated' if weights.gated else 'plain'}"
-        )
-    config = config_for(width, hidden, out)
-    y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
-    bias = (b1 is not None and b1.data_ptr() % 16, b2 is not None and b2.data_ptr() % 16)
-    addresses = (x.data_ptr() % 16, w1.data_ptr() % 16, w2.data_ptr() % 16)
-    even_rows = (rows == 1, rows % 16 == 0)
-    sizes = (width, hidden, out, padded(width), padded(out))
-    _launcher(
-        (
-            *(sizes, even_rows, b1 is None, b2 is None, bias, addresses, activation),
-            *(x.dtype, x.device, config),
-        ),
-        min(_programs(x.device, config), triton.cdiv(rows, config.block_rows)),
-        (x, w1, b1, w2, b2, y, rows),
-        (
-            *(*sizes, activation, config.block_rows, config.block_hidden, config.stages),
-            INTERPRET,
-        ),
-        {"num_warps": config.warps},
-    )
+    p = problem_of(x, weights, activation)
+    plan = make_plan(p, x.device)
+    y = x.new_empty((p.rows, p.out))
+    arguments = (x, w1, b1, w2, b2, y)
+    key = (plan, alignment(*arguments))
+    _launcher(key, plan.programs, arguments, plan.constants, plan.options)
     return y
 
 
 _launcher = Launcher(narrow_kernel)
+
+
+@functools.lru_cache(maxsize=1024)
+def make_plan(p: Problem, device: torch.device) -> Plan:
+    """As many programs as stay at once. Raises ValueError for what `narrow` refuses."""
+    if not supports(p):
+        raise refusal(
+            f"plain MLP, up to {MAX_ROWS} rows, a width and out of 1 to {MAX_WIDTH}, hidden of 1 "
+            f"to {MAX_HIDDEN}, and bfloat16 or float16",
+            p,
+        )
+    config = config_for(p.width, p.hidden, p.out)
+    stay = sms(device.index) * config.residents if device.type == "cuda" else INTERPRETED_PROGRAMS
+    constants = (
+        *(p.rows, p.width, p.hidden, p.out, padded(p.width), padded(p.out), p.activation),
+        *(config.block_rows, config.block_hidden, config.stages, INTERPRET),
+    )
+    programs = min(stay, triton.cdiv(p.rows, config.block_rows))
+    return Plan(programs, constants, {"num_warps": config.warps})
 
 
 def padded(size: int) -> int:
@@ -210,7 +209,6 @@ def padded(size: int) -> int:
     return max(SMALLEST, triton.next_power_of_2(size))
 
 
-@functools.lru_cache(maxsize=1024)
 def config_for(width: int, hidden: int, out: int) -> Config:
     """The quickest tiles on an H200, of those tried (`benchmarks`), by the padded sizes."""
     wide, deep = max(padded(width), padded(out)), padded(hidden)
@@ -223,9 +221,3 @@ def config_for(width: int, hidden: int, out: int) -> Config:
     if wide <= 64 and deep <= 256:
         return Config(64, deep, 4, 2, 2)
     return Config(128, 64, 4, 2, 2)
-
-
-def _programs(device: torch.device, config: Config) -> int:
-    if device.type != "cuda":
-        return INTERPRETED_PROGRAMS
-    return sms(device.index) * config.residents

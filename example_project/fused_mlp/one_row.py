@@ -30,11 +30,12 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from . import sync, workspace
+from . import sync
 from .activations import activate
-from .flags import HEADER, PATIENCE, announce, constraints, registers, until_there
-from .hopper import ALIGNMENT, SHARED_MEMORY, sms
-from .launch import Launcher
+from .flags import HEADER, PATIENCE, announce, constraints, launch, registers, until_there
+from .hopper import ALIGNMENT, SHARED_MEMORY
+from .launch import Launcher, Plan
+from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -269,16 +270,17 @@ def one_row_kernel(
         gl.store(work, 1 - turn)
 
 
-def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
-    """Can the kernel do this? One row of 16-bit floats, width and hidden multiples of 8."""
+def supports(p: Problem) -> bool:
+    """Can the kernel do this? Gated, one row of 16-bit floats, width and hidden multiples of 8."""
     return (
-        dtype in (torch.float16, torch.bfloat16)
-        and rows == 1
-        and min(width, hidden, out) > 0
-        and width % ALIGNMENT == 0
-        and hidden % ALIGNMENT == 0
-        and max(width, hidden) <= MAX_LENGTH
-        and hidden * max(width, out) < 2**31
+        p.gated
+        and p.dtype in KERNEL_DTYPES
+        and p.rows == 1
+        and min(p.width, p.hidden, p.out) > 0
+        and p.width % ALIGNMENT == 0
+        and p.hidden % ALIGNMENT == 0
+        and max(p.width, p.hidden) <= MAX_LENGTH
+        and p.hidden * max(p.width, p.out) < 2**31
     )
 
 
@@ -288,20 +290,6 @@ class Config:
 
     warps: int
     stages: int
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What a launch depends on beside its tensors. Each problem has one, compared by identity.
-
-    ``use``: whose workspace it shares, that of launches with as many numbers of h.
-    """
-
-    programs: int
-    constants: tuple[object, ...]
-    options: dict[str, object]
-    ints: int
-    use: tuple[object, ...]
 
 
 def one_row(
@@ -315,41 +303,23 @@ def one_row(
     Raises ValueError for what `supports` refuses and for a plain MLP, WorkspaceExhausted while
     capturing a graph.
     """
-    rows, width = x.shape
-    out, hidden = weights.down.shape
-    device = x.device
-    plan = make_plan(
-        rows, width, hidden, out, weights.gated, x.dtype, device.index, activation, config
-    )
-    y = torch.empty((1, out), dtype=x.dtype, device=device)
-    work = workspace.slot(device, plan.ints, plan.use)
-    arguments = (x, weights.first, weights.up, weights.down, y, work)
-    _launcher(plan, plan.programs, arguments, plan.constants, plan.options)
-    return y
+    plan = make_plan(problem_of(x, weights, activation), x.device.index, config)
+    return launch(_launcher, plan, x, weights)
 
 
 _launcher = Launcher(one_row_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(
-    rows: int,
-    width: int,
-    hidden: int,
-    out: int,
-    gated: bool,
-    dtype: torch.dtype,
-    device: int,
-    activation: str,
-    config: Config | None,
-) -> Plan:
+def make_plan(p: Problem, device: int, config: Config | None) -> Plan:
     """Shares, steps and the ring. Raises ValueError for what `one_row` refuses."""
-    if not (gated and supports(rows, width, hidden, out, dtype)):
-        raise ValueError(
-            f"expected a gated MLP of 1 row of bfloat16 or float16, width and hidden multiples of "
-            f"{ALIGNMENT} up to {MAX_LENGTH}; got {'gated' if gated else 'plain'}, {rows} rows, "
-            f"width {width}, hidden {hidden}, out {out}, {dtype}"
+    if not supports(p):
+        raise refusal(
+            f"gated MLP of 1 row of bfloat16 or float16, width and hidden multiples of {ALIGNMENT} "
+            f"up to {MAX_LENGTH}",
+            p,
         )
+    width, hidden, out = p.width, p.hidden, p.out
     size = config or config_for(width, hidden)
     warps, chunks, line = size.warps, CHUNKS.value, LINE.value
     programs = min(sms(device), hidden)
@@ -363,7 +333,7 @@ def make_plan(
     stages = min(size.stages, room // step_bytes, blocks * width_steps + out_blocks * hidden_steps)
     share = max(32 * warps, triton.next_power_of_2(math.ceil(hidden / programs)))
     constants = (
-        *(activation, width, hidden, out, programs, blocks, out_blocks, width_steps),
+        *(p.activation, width, hidden, out, programs, blocks, out_blocks, width_steps),
         *(hidden_steps, buffer, share, warps, stages, PATIENCE),
     )
     options = {"num_warps": warps, "launch_cooperative_grid": True}

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import torch
 
+from .weights import Weights
+
 TRITON = importlib.util.find_spec("triton") is not None
 """Is Triton there? Without it every call goes to PyTorch."""
 
@@ -52,3 +54,19 @@ def capability_of(device: int) -> tuple[int, int] | None:
 def sms(device: int) -> int:
     """Streaming multiprocessors of CUDA device number ``device``; of a slice of a GPU, its own."""
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def problem_of(x: torch.Tensor, weights: Weights, activation: str, keep: bool = False) -> Problem:
+    """That of x, (rows, width), and the weights."""
+    rows, width = x.shape
+    out, hidden = weights.down.shape
+    gated, capability = weights.up is not None, capability_of(x.get_device())
+    return Problem(rows, width, hidden, out, gated, activation, x.dtype, capability, keep)
+
+
+def refusal(expected: str, p: Problem) -> ValueError:
+    """What a kernel raises for what it cannot do."""
+    return ValueError(
+        f"expected a {expected}; got {'gated' if p.gated else 'plain'}, {p.rows} rows, width "
+        f"{p.width}, hidden {p.hidden}, out {p.out}, {p.dtype}"
+    )

@@ -12,6 +12,8 @@ the memory or the tensor cores wait. Here, of the nine warps of a program,
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 from triton.experimental import gluon
@@ -25,8 +27,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from .activations import activate
-from .hopper import ALIGNMENT, claim, descriptor, sms
-from .launch import Launcher
+from .hopper import ALIGNMENT, claim
+from .launch import Launcher, Plan, alignment
+from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
+from .tensor_maps import Tiles
 from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -41,7 +45,6 @@ SHARED_BYTES = 224 * 1024
 """Of an SM's 227 KiB, what weights and ring may take."""
 
 MOST_STAGES = 8
-
 
 CONSUMER_REGISTERS, PRODUCER_REGISTERS = 240, 24
 """Of a thread."""
@@ -156,12 +159,13 @@ def resident_kernel(
     )  # fmt: skip
 
 
-def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
-    """Can the kernel do this? Sizes that are multiples of 8, up to 128; 16-bit floats."""
+def supports(p: Problem) -> bool:
+    """Can the kernel do this? Plain, sizes that are multiples of 8, up to 128; 16-bit floats."""
     return (
-        dtype in (torch.float16, torch.bfloat16)
-        and 0 < rows < 2**30
-        and all(0 < size <= WIDEST and size % ALIGNMENT == 0 for size in (width, hidden, out))
+        not p.gated
+        and p.dtype in KERNEL_DTYPES
+        and 0 < p.rows < 2**30
+        and all(0 < n <= WIDEST and n % ALIGNMENT == 0 for n in (p.width, p.hidden, p.out))
     )
 
 
@@ -174,45 +178,48 @@ def resident(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor
     Raises ValueError for what `supports` refuses.
     """
     w1, _, w2, b1, b2 = weights
-    rows, width = x.shape
-    out, hidden = w2.shape
-    if weights.gated or not supports(rows, width, hidden, out, x.dtype):
-        raise ValueError(
-            f"expected a plain MLP, widths and hidden of 8 to {WIDEST}, multiples of {ALIGNMENT}, "
-            f"and bfloat16 or float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, "
-            f"{x.dtype}, {'gated' if weights.gated else 'plain'}"
-        )
-    deep, wide = _padded(hidden), _padded(max(width, out))
-    block_rows = 64 if wide == WIDEST else 128
-    room = SHARED_BYTES - 2 * deep * wide * 2
-    # Three at least: a group still stores from one while both wait for the next.
-    stages = min(MOST_STAGES, room // (block_rows * wide * 2))
-    y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
-    programs = sms(x.device.index)
-    bias = (b1 is not None and b1.data_ptr() % 16, b2 is not None and b2.data_ptr() % 16)
-    _launcher(
-        (
-            *(rows, width, hidden, out, x.dtype, x.device, activation),
-            *(b1 is None, b2 is None, bias),
-        ),
-        min(programs, triton.cdiv(rows, block_rows)),
-        (
-            descriptor(x, rows, width, block_rows, wide),
-            *(descriptor(w1, hidden, width, deep, wide), b1),
-            *(descriptor(w2, out, hidden, wide, deep), b2),
-            *(descriptor(y, rows, out, block_rows, wide), rows, hidden, out),
-        ),
-        (
-            *(hidden != deep, activation, block_rows, wide, deep, stages),
-            *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
-        ),
-        {"num_warps": 4},
+    p = problem_of(x, weights, activation)
+    plan = make_plan(p, x.device.index)
+    rows, width, hidden, out, *_ = p
+    high, wide, deep = tile_of(p)
+    y = x.new_empty((rows, out))
+    arguments = (
+        Tiles(x, rows, width, high, wide),
+        *(Tiles(w1, hidden, width, deep, wide), b1),
+        *(Tiles(w2, out, hidden, wide, deep), b2),
+        Tiles(y, rows, out, high, wide),
     )
+    key = (plan, alignment(b1, b2))
+    _launcher(key, plan.programs, arguments, plan.constants, plan.options)
     return y
 
 
 _launcher = Launcher(resident_kernel)
 
 
-def _padded(size: int) -> int:
-    return NARROWEST if size <= NARROWEST else WIDEST
+@functools.lru_cache(maxsize=1024)
+def make_plan(p: Problem, device: int) -> Plan:
+    """As many buffers as fit beside the weights. Raises ValueError for what `resident` refuses."""
+    if not supports(p):
+        raise refusal(
+            f"plain MLP, widths and hidden of 8 to {WIDEST}, multiples of {ALIGNMENT}, and "
+            "bfloat16 or float16",
+            p,
+        )
+    high, wide, deep = tile_of(p)
+    room = SHARED_BYTES - 2 * deep * wide * 2
+    # Three at least: a group still stores from one while both wait for the next.
+    stages = min(MOST_STAGES, room // (high * wide * 2))
+    constants = (
+        *(p.rows, p.hidden, p.out, p.hidden != deep, p.activation, high, wide, deep, stages),
+        *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
+    )
+    return Plan(min(sms(device), triton.cdiv(p.rows, high)), constants, {"num_warps": 4})
+
+
+def tile_of(p: Problem) -> tuple[int, int, int]:
+    """Rows of a block, and width and hidden as they are padded."""
+    wide, deep = (
+        NARROWEST if size <= NARROWEST else WIDEST for size in (max(p.width, p.out), p.hidden)
+    )
+    return 64 if wide == WIDEST else 128, wide, deep

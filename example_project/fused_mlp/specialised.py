@@ -26,6 +26,7 @@ tiles for 132 SMs), those beyond the last full wave are cut into two of 128 colu
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -40,9 +41,11 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from . import sync, workspace
 from .activations import activate
-from .hopper import ALIGNMENT, claim, descriptor, sms
-from .launch import Launcher
+from .hopper import ALIGNMENT, claim
+from .launch import Launcher, Plan
+from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .sync import COUNTERS, LEFT
+from .tensor_maps import Tiles
 from .weights import Weights
 
 # ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
@@ -310,14 +313,15 @@ def specialised_kernel(
     )  # fmt: skip
 
 
-def supports(rows: int, width: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
-    """Can the kernel do this? 16-bit floats, and rows of whole 16-byte pieces, as TMA wants."""
+def supports(p: Problem) -> bool:
+    """Can the kernel do this? Gated, 16-bit floats, rows of whole 16-byte pieces, as TMA wants."""
     return (
-        dtype in (torch.float16, torch.bfloat16)
-        and min(rows, width, hidden, out) > 0
-        and max(rows, width, hidden, out) < 2**30
-        and width % ALIGNMENT == 0
-        and hidden % ALIGNMENT == 0
+        p.gated
+        and p.dtype in KERNEL_DTYPES
+        and min(p.rows, p.width, p.hidden, p.out) > 0
+        and max(p.rows, p.width, p.hidden, p.out) < 2**30
+        and p.width % ALIGNMENT == 0
+        and p.hidden % ALIGNMENT == 0
     )
 
 
@@ -335,42 +339,45 @@ def specialised(
 
     Raises ValueError for what `supports` refuses, WorkspaceExhausted while capturing a graph.
     """
+    p = problem_of(x, weights, activation, keep is not None)
+    plan = make_plan(p, x.device.index)
+    rows, width, hidden, out, *_ = p
     gate, up, down, *_ = weights
-    rows, width = x.shape
-    out, hidden = down.shape
-    if up is None or not supports(rows, width, hidden, out, x.dtype):
-        raise ValueError(
-            f"expected a gated MLP, width and hidden multiples of {ALIGNMENT}, and bfloat16 or "
-            f"float16; got {rows} rows, width {width}, hidden {hidden}, out {out}, {x.dtype}, "
-            f"{'gated' if weights.gated else 'plain'}"
-        )
-    row_blocks = math.ceil(rows / ROWS)
-    tiles = row_blocks * math.ceil(out / (2 * COLUMNS))
-    programs = sms(x.device.index)
-    h = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
-    y = torch.empty((rows, out), dtype=x.dtype, device=x.device)
+    h, y = x.new_empty((rows, hidden)), x.new_empty((rows, out))
     keep_gate, keep_up = (None, None) if keep is None else keep
-    slot = workspace.slot(x.device, sync.HEADER_INTS + row_blocks)
-    _launcher(
-        (rows, width, hidden, out, x.dtype, x.device, activation, keep is None),
-        programs,
-        (
-            descriptor(x, rows, width, ROWS, DEPTH),
-            descriptor(gate, hidden, width, COLUMNS, DEPTH),
-            descriptor(up, hidden, width, COLUMNS, DEPTH),
-            descriptor(h, rows, hidden, ROWS, DEPTH),
-            descriptor(down, out, hidden, 2 * COLUMNS, DEPTH),
-            descriptor(down, out, hidden, COLUMNS, DEPTH),
-            *(h, keep_gate, keep_up, y, slot),
-            *(rows, width, hidden, out, tiles // programs * programs, programs),
-        ),
-        (
-            *(activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, MAILBOX),
-            *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
-        ),
-        {"num_warps": 4},
+    slot = workspace.slot(x.device, plan.ints)
+    arguments = (
+        Tiles(x, rows, width, ROWS, DEPTH),
+        Tiles(gate, hidden, width, COLUMNS, DEPTH),
+        Tiles(up, hidden, width, COLUMNS, DEPTH),
+        Tiles(h, rows, hidden, ROWS, DEPTH),
+        Tiles(down, out, hidden, 2 * COLUMNS, DEPTH),
+        Tiles(down, out, hidden, COLUMNS, DEPTH),
+        *(h, keep_gate, keep_up, y, slot),
     )
+    _launcher(plan, plan.programs, arguments, plan.constants, plan.options)
     return y
 
 
 _launcher = Launcher(specialised_kernel)
+
+
+@functools.lru_cache(maxsize=1024)
+def make_plan(p: Problem, device: int) -> Plan:
+    """Tiles of y that stay whole, and a counter for each row block.
+
+    Raises ValueError for what `specialised` refuses.
+    """
+    if not supports(p):
+        raise refusal(
+            f"gated MLP, width and hidden multiples of {ALIGNMENT}, and bfloat16 or float16", p
+        )
+    row_blocks = math.ceil(p.rows / ROWS)
+    tiles = row_blocks * math.ceil(p.out / (2 * COLUMNS))
+    programs = sms(device)
+    constants = (
+        *(p.rows, p.width, p.hidden, p.out, tiles // programs * programs, programs),
+        *(p.activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, MAILBOX),
+        *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
+    )
+    return Plan(programs, constants, {"num_warps": 4}, sync.HEADER_INTS + row_blocks)
