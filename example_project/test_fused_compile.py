@@ -61,6 +61,7 @@ def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functional, "_ways", {})  # what is decided here holds here alone
     monkeypatch.setattr(dispatch, "_remembered", dispatch.choose)
     monkeypatch.setattr(problem, "capability_of", lambda device: (9, 0))
+    monkeypatch.setattr(dispatch, "plan_for", lambda *call: None)
     monkeypatch.setattr(dispatch, "_launch", refuse)
     monkeypatch.setattr(dispatch, "ALIGNMENT", 1)
 

@@ -67,7 +67,7 @@ def plan_of(name: str, rows: int, sizes: tuple[int, int, int], sms: int) -> dict
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "sms", lambda index: sms)
         p = Problem(rows, *sizes, True, "silu", torch.bfloat16, (9, 0))
-        plan = module.make_plan.__wrapped__(p, 0, None)
+        plan = module.make_plan.__wrapped__(p, torch.device("cuda", 0))
     found = dict(zip(kernel.arg_names[6:], plan.constants, strict=True))
     return {**found, "programs": plan.programs, "ints": plan.ints, "options": plan.options}
 

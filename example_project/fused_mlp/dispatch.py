@@ -14,7 +14,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
@@ -195,12 +195,19 @@ def kernel_for(x: torch.Tensor, weights: Weights, activation: str, keep: bool = 
     return decide(problem_of(x, weights, activation, keep)).kernel
 
 
-def run(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+def plan_for(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> Any:
+    """What a launch depends on beside its tensors, for `run`."""
+    return globals()[kernel].make_plan(problem_of(x, weights, activation), x.device)
+
+
+def run(
+    kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str, plan: Any = None
+) -> torch.Tensor:
     """Launch what was chosen: x (rows, width), contiguous, to (rows, out). No autograd."""
     if kernel != "pytorch":
         try:
             with on_its_device(x):
-                return _launch(kernel, x, weights, activation)
+                return _launch(kernel, x, weights, activation, plan)
         except REFUSALS as error:
             _go_on_without(error)
     return eager(x, weights, activation)
@@ -226,11 +233,13 @@ def run_and_keep(
     return (ACTIVATE[activation](gate_pre) * up_pre) @ weights.down.t(), gate_pre, up_pre
 
 
-def _launch(kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+def _launch(
+    kernel: Kernel, x: torch.Tensor, weights: Weights, activation: str, plan: Any = None
+) -> torch.Tensor:
     if _forced is not None:
         _require_contiguous(weights)
     module = globals()[kernel]  # each has one function, with its own name
-    y: torch.Tensor = getattr(module, kernel)(x, weights, activation)
+    y: torch.Tensor = getattr(module, kernel)(x, weights, activation, plan)
     return y
 
 

@@ -392,7 +392,7 @@ class Config:
 
 
 def few_rows(
-    x: torch.Tensor, weights: Weights, activation: str, config: Config | None = None
+    x: torch.Tensor, weights: Weights, activation: str, plan: Plan | None = None
 ) -> torch.Tensor:
     """``(act(x Wg^T) * (x Wu^T)) Wd^T`` in one launch, on compute capability 9.0.
 
@@ -402,7 +402,8 @@ def few_rows(
     Raises ValueError for what `supports` refuses and for a plain MLP, WorkspaceExhausted while
     capturing a graph.
     """
-    plan = make_plan(problem_of(x, weights, activation), x.device.index, config)
+    if plan is None:
+        plan = make_plan(problem_of(x, weights, activation), x.device)
     return launch(_launcher, plan, x, weights)
 
 
@@ -410,7 +411,7 @@ _launcher = Launcher(few_rows_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(p: Problem, device: int, config: Config | None) -> Plan:
+def make_plan(p: Problem, device: torch.device, config: Config | None = None) -> Plan:
     """Shares, steps and the ring. Raises ValueError for what `few_rows` refuses."""
     if not supports(p):
         raise refusal(
@@ -421,11 +422,13 @@ def make_plan(p: Problem, device: int, config: Config | None) -> Plan:
     rows, width, hidden, out = p.rows, p.width, p.hidden, p.out
     size = config or config_for(rows, width, hidden)
     split, across, warps = size.split, size.across, WARPS.value
-    programs = min(sms(device), hidden)
+    programs = min(sms(device.index), hidden)
     if split > 1:  # each must finish some row of y: program 0 then has seen all of h, see the top
         programs = min(programs, out) // split * split
         if not programs:
-            raise ValueError(f"expected out and SMs of {split} or more, got {out}, {sms(device)}")
+            raise ValueError(
+                f"expected out and SMs of {split} or more, got {out}, {sms(device.index)}"
+            )
     blocks = math.ceil(math.ceil(hidden / programs) / (across * TILE.value))
     out_rows = math.ceil(out * split / programs)
     out_blocks = math.ceil(out_rows / TILE.value)

@@ -10,6 +10,7 @@ Four paths lead on from here:
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -73,21 +74,21 @@ def _mlp(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     way = _way(x, weights, activation)
     if way is PYTORCH or _is_transformed():
         return eager(x, weights, activation)
-    kernel, keep = way
+    kernel, keep, plan = way
     if dispatch.forced_kernel() is None and not dispatch.are_aligned(x, weights):
         return eager(x, weights, activation)
     rows = (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
     if keep:
         y = backward.GatedMLP.apply(rows, *weights[:3], activation)
     else:
-        y = dispatch.run(kernel, rows, weights, activation)
+        y = dispatch.run(kernel, rows, weights, activation, plan)
     return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[-1])
 
 
 def _traced(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """What torch.compile sees: an opaque operator, or PyTorch's, which Inductor may fuse."""
     check(x, weights, activation)
-    kernel, keep = _choice(x, weights, activation)
+    kernel, keep, _ = _choice(x, weights, activation)
     if kernel == "pytorch" or not dispatch.are_aligned(x, weights):
         return eager(x, weights, activation)
     rows = x.reshape(-1, x.shape[-1]).contiguous()
@@ -98,10 +99,10 @@ def _traced(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     return y.view(*x.shape[:-1], y.shape[-1])
 
 
-Way = tuple[dispatch.Kernel, bool]
-"""A kernel, and whether a backward will follow."""
+Way = tuple[dispatch.Kernel, bool, Any]
+"""A kernel, whether a backward will follow, and the plan of a launch, if it has been made."""
 
-PYTORCH: Way = ("pytorch", False)
+PYTORCH: Way = ("pytorch", False, None)
 MOST_WAYS = 4096
 
 _ways: dict[Any, Way] = {}
@@ -117,14 +118,10 @@ def _way(x: torch.Tensor, weights: Weights, activation: str) -> Way:
     first, up, down, first_bias, down_bias = weights
     try:
         key = (
-            activation,
-            torch.is_grad_enabled(),
-            *(type(x), x.shape, x.dtype, x.device, x.requires_grad),
-            *(type(first), first.shape, first.dtype, first.device, first.requires_grad),
-            *(type(down), down.shape, down.dtype, down.device, down.requires_grad),
-            up if up is None else (type(up), up.shape, up.dtype, up.device, up.requires_grad),
-            _bias(first_bias),
-            _bias(down_bias),
+            *(activation, torch.is_grad_enabled(), _looks(x), _looks(first), _looks(down)),
+            up if up is None else _looks(up),
+            first_bias if first_bias is None else _looks(first_bias),
+            down_bias if down_bias is None else _looks(down_bias),
         )
         way = _ways.get(key)
     except (AttributeError, TypeError):  # no tensors, or a name that is no name
@@ -134,14 +131,15 @@ def _way(x: torch.Tensor, weights: Weights, activation: str) -> Way:
         check(x, weights, activation)
         if len(_ways) >= MOST_WAYS:
             _ways.clear()
-        way = _ways[key] = _choice(x, weights, activation)
+        kernel, keep, _ = way = _choice(x, weights, activation)
+        if way is not PYTORCH and not keep:
+            rows = x.reshape(-1, x.shape[-1])
+            way = kernel, keep, dispatch.plan_for(kernel, rows, weights, activation)
+        _ways[key] = way
     return way
 
 
-def _bias(bias: torch.Tensor | None) -> tuple[Any, ...] | None:
-    if bias is None:
-        return None
-    return type(bias), bias.shape, bias.dtype, bias.device, bias.requires_grad
+_looks = operator.attrgetter("__class__", "shape", "dtype", "device", "requires_grad")
 
 
 def _choice(x: torch.Tensor, weights: Weights, activation: str) -> Way:
@@ -159,7 +157,7 @@ def _choice(x: torch.Tensor, weights: Weights, activation: str) -> Way:
     )
     rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
     kernel = dispatch.kernel_for(rows, weights, activation, keep)
-    return PYTORCH if kernel == "pytorch" else (kernel, keep)
+    return PYTORCH if kernel == "pytorch" else (kernel, keep, None)
 
 
 _PLAIN = (torch.Tensor, nn.Parameter)

@@ -99,24 +99,11 @@ def activate_inside(
 
 @triton.jit
 def narrow_kernel(
-    x,
-    w1,
-    b1,
-    w2,
-    b2,
-    y,
-    rows,
-    WIDTH: tl.constexpr,
-    HIDDEN: tl.constexpr,
-    OUT: tl.constexpr,
-    PADDED_WIDTH: tl.constexpr,
-    PADDED_OUT: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    BLOCK_ROWS: tl.constexpr,
-    BLOCK_HIDDEN: tl.constexpr,
-    STAGES: tl.constexpr,
-    INTERPRET: tl.constexpr,
-):
+    x, w1, b1, w2, b2, y, rows,
+    WIDTH: tl.constexpr, HIDDEN: tl.constexpr, OUT: tl.constexpr, PADDED_WIDTH: tl.constexpr,
+    PADDED_OUT: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_ROWS: tl.constexpr,
+    BLOCK_HIDDEN: tl.constexpr, STAGES: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
     """One of a grid of programs that stay; each takes every ``num_programs``-th block of rows."""
     dtype: tl.constexpr = y.dtype.element_ty
     PRECISE: tl.constexpr = dtype != tl.bfloat16  # see `activations`
@@ -164,7 +151,9 @@ def supports(p: Problem) -> bool:
     )
 
 
-def narrow(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+def narrow(
+    x: torch.Tensor, weights: Weights, activation: str, plan: Plan | None = None
+) -> torch.Tensor:
     """A plain MLP in one launch.
 
     Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype,
@@ -173,9 +162,9 @@ def narrow(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     Raises ValueError for what `supports` refuses.
     """
     w1, _, w2, b1, b2 = weights
-    p = problem_of(x, weights, activation)
-    plan = make_plan(p, x.device)
-    y = x.new_empty((p.rows, p.out))
+    if plan is None:
+        plan = make_plan(problem_of(x, weights, activation), x.device)
+    y = x.new_empty((x.shape[0], w2.shape[0]))
     arguments = (x, w1, b1, w2, b2, y)
     key = (plan, alignment(*arguments))
     _launcher(key, plan.programs, arguments, plan.constants, plan.options)

@@ -293,7 +293,7 @@ class Config:
 
 
 def one_row(
-    x: torch.Tensor, weights: Weights, activation: str, config: Config | None = None
+    x: torch.Tensor, weights: Weights, activation: str, plan: Plan | None = None
 ) -> torch.Tensor:
     """``(act(x Wg^T) * (x Wu^T)) Wd^T`` of one row in one launch, on compute capability 9.0.
 
@@ -303,7 +303,8 @@ def one_row(
     Raises ValueError for what `supports` refuses and for a plain MLP, WorkspaceExhausted while
     capturing a graph.
     """
-    plan = make_plan(problem_of(x, weights, activation), x.device.index, config)
+    if plan is None:
+        plan = make_plan(problem_of(x, weights, activation), x.device)
     return launch(_launcher, plan, x, weights)
 
 
@@ -311,7 +312,7 @@ _launcher = Launcher(one_row_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(p: Problem, device: int, config: Config | None) -> Plan:
+def make_plan(p: Problem, device: torch.device, config: Config | None = None) -> Plan:
     """Shares, steps and the ring. Raises ValueError for what `one_row` refuses."""
     if not supports(p):
         raise refusal(
@@ -322,7 +323,7 @@ def make_plan(p: Problem, device: int, config: Config | None) -> Plan:
     width, hidden, out = p.width, p.hidden, p.out
     size = config or config_for(width, hidden)
     warps, chunks, line = size.warps, CHUNKS.value, LINE.value
-    programs = min(sms(device), hidden)
+    programs = min(sms(device.index), hidden)
     blocks = math.ceil(math.ceil(hidden / programs) / warps)
     out_blocks = math.ceil(math.ceil(out / programs) / (2 * chunks))
     width_steps = math.ceil(width / (chunks * line))

@@ -169,7 +169,9 @@ def supports(p: Problem) -> bool:
     )
 
 
-def resident(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
+def resident(
+    x: torch.Tensor, weights: Weights, activation: str, plan: Plan | None = None
+) -> torch.Tensor:
     """A plain MLP in one launch, on compute capability 9.0.
 
     Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype,
@@ -178,10 +180,11 @@ def resident(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor
     Raises ValueError for what `supports` refuses.
     """
     w1, _, w2, b1, b2 = weights
-    p = problem_of(x, weights, activation)
-    plan = make_plan(p, x.device.index)
-    rows, width, hidden, out, *_ = p
-    high, wide, deep = tile_of(p)
+    if plan is None:
+        plan = make_plan(problem_of(x, weights, activation), x.device)
+    rows, width = x.shape
+    out, hidden = w2.shape
+    high, wide, deep = tile_of(width, hidden, out)
     y = x.new_empty((rows, out))
     arguments = (
         Tiles(x, rows, width, high, wide),
@@ -198,7 +201,7 @@ _launcher = Launcher(resident_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(p: Problem, device: int) -> Plan:
+def make_plan(p: Problem, device: torch.device) -> Plan:
     """As many buffers as fit beside the weights. Raises ValueError for what `resident` refuses."""
     if not supports(p):
         raise refusal(
@@ -206,7 +209,7 @@ def make_plan(p: Problem, device: int) -> Plan:
             "bfloat16 or float16",
             p,
         )
-    high, wide, deep = tile_of(p)
+    high, wide, deep = tile_of(p.width, p.hidden, p.out)
     room = SHARED_BYTES - 2 * deep * wide * 2
     # Three at least: a group still stores from one while both wait for the next.
     stages = min(MOST_STAGES, room // (high * wide * 2))
@@ -214,12 +217,10 @@ def make_plan(p: Problem, device: int) -> Plan:
         *(p.rows, p.hidden, p.out, p.hidden != deep, p.activation, high, wide, deep, stages),
         *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
     )
-    return Plan(min(sms(device), triton.cdiv(p.rows, high)), constants, {"num_warps": 4})
+    return Plan(min(sms(device.index), triton.cdiv(p.rows, high)), constants, {"num_warps": 4})
 
 
-def tile_of(p: Problem) -> tuple[int, int, int]:
+def tile_of(width: int, hidden: int, out: int) -> tuple[int, int, int]:
     """Rows of a block, and width and hidden as they are padded."""
-    wide, deep = (
-        NARROWEST if size <= NARROWEST else WIDEST for size in (max(p.width, p.out), p.hidden)
-    )
-    return 64 if wide == WIDEST else 128, wide, deep
+    wide = NARROWEST if width <= NARROWEST and out <= NARROWEST else WIDEST
+    return 64 if wide == WIDEST else 128, wide, NARROWEST if hidden <= NARROWEST else WIDEST

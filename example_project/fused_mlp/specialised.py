@@ -329,6 +329,7 @@ def specialised(
     x: torch.Tensor,
     weights: Weights,
     activation: str,
+    plan: Plan | None = None,
     keep: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """A gated MLP in one launch, on compute capability 9.0.
@@ -339,10 +340,11 @@ def specialised(
 
     Raises ValueError for what `supports` refuses, WorkspaceExhausted while capturing a graph.
     """
-    p = problem_of(x, weights, activation, keep is not None)
-    plan = make_plan(p, x.device.index)
-    rows, width, hidden, out, *_ = p
+    if plan is None:
+        plan = make_plan(problem_of(x, weights, activation, keep is not None), x.device)
     gate, up, down, *_ = weights
+    rows, width = x.shape
+    out, hidden = down.shape
     h, y = x.new_empty((rows, hidden)), x.new_empty((rows, out))
     keep_gate, keep_up = (None, None) if keep is None else keep
     slot = workspace.slot(x.device, plan.ints)
@@ -363,7 +365,7 @@ _launcher = Launcher(specialised_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(p: Problem, device: int) -> Plan:
+def make_plan(p: Problem, device: torch.device) -> Plan:
     """Tiles of y that stay whole, and a counter for each row block.
 
     Raises ValueError for what `specialised` refuses.
@@ -374,7 +376,7 @@ def make_plan(p: Problem, device: int) -> Plan:
         )
     row_blocks = math.ceil(p.rows / ROWS)
     tiles = row_blocks * math.ceil(p.out / (2 * COLUMNS))
-    programs = sms(device)
+    programs = sms(device.index)
     constants = (
         *(p.rows, p.width, p.hidden, p.out, tiles // programs * programs, programs),
         *(p.activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, MAILBOX),
