@@ -14,6 +14,7 @@ Shapes: x is (rows, width), weights as `Weights` has them, results (rows, out), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
@@ -26,11 +27,24 @@ from .weights import Weights
 if TRITON:
     from . import slopes
 
+
+def operator(function: Callable[..., Any]) -> Any:
+    """Register an operator of the function's name that mutates nothing, for every device.
+
+    `torch.library.custom_op` does so, too, and puts Python around each call that takes the host
+    longer than all of a call for one row.
+    """
+    name = f"fused_mlp::{function.__name__}"
+    torch.library.define(name, torch.library.infer_schema(function, mutates_args=()))
+    torch.library.impl(name, "default")(function)
+    return getattr(torch.ops.fused_mlp, function.__name__).default
+
+
 # ``Optional[...]``, not ``... | None``: the schema is read from these annotations.
 # ruff: noqa: UP045
 
 
-@torch.library.custom_op("fused_mlp::mlp", mutates_args=())
+@operator
 def mlp(
     x: torch.Tensor,
     first: torch.Tensor,
@@ -47,12 +61,12 @@ def mlp(
     return dispatch.run(dispatch.kernel_for(x, weights, activation), x, weights, activation)
 
 
-@mlp.register_fake
+@torch.library.register_fake("fused_mlp::mlp")
 def _(x: torch.Tensor, first: Any, up: Any, down: torch.Tensor, *_: Any) -> torch.Tensor:
     return x.new_empty(x.shape[0], down.shape[0])
 
 
-@torch.library.custom_op("fused_mlp::gated_training", mutates_args=())
+@operator
 def gated_training(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -60,7 +74,7 @@ def gated_training(
     return dispatch.run_and_keep(x.contiguous(), Weights(gate, up, down), activation)
 
 
-@gated_training.register_fake
+@torch.library.register_fake("fused_mlp::gated_training")
 def _(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -68,7 +82,7 @@ def _(
     return x.new_empty(x.shape[0], down.shape[0]), pre, torch.empty_like(pre)
 
 
-@torch.library.custom_op("fused_mlp::gated_slopes", mutates_args=())
+@operator
 def gated_slopes(
     gate_pre: torch.Tensor, up_pre: torch.Tensor, d_hidden: torch.Tensor, activation: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -78,7 +92,7 @@ def gated_slopes(
         return slopes.gated_slopes(*pre, d_hidden.contiguous(), activation)
 
 
-@gated_slopes.register_fake
+@torch.library.register_fake("fused_mlp::gated_slopes")
 def _(
     gate_pre: torch.Tensor, up_pre: torch.Tensor, d_hidden: torch.Tensor, activation: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -94,4 +108,4 @@ def _gradients(ctx: Any, dy: torch.Tensor | None, *_: None) -> Any:
     return backward.gradients(ctx, dy, torch.ops.fused_mlp.gated_slopes)
 
 
-gated_training.register_autograd(_gradients, setup_context=_save)
+torch.library.register_autograd("fused_mlp::gated_training", _gradients, setup_context=_save)
