@@ -11,6 +11,7 @@ import torch
 pytest.importorskip("triton")
 
 from fused_mlp import launch
+from fused_mlp.problem import Problem
 from triton import knobs
 
 X = torch.arange(4.0)
@@ -102,3 +103,27 @@ def test_a_profilers_hook_gets_the_usual_launch(
     monkeypatch.setattr(getattr(knobs.runtime, which), "calls", [print])
     launcher("key", 7, (X,), ("relu",), {})
     assert kernel.compiled[0].seen[1] == ("usual", (7, 1, 1), X, "relu")
+
+
+def test_numbers_of_rows_that_are_alike_to_triton_share_a_kernel() -> None:
+    """A model that sees ever new lengths must not ask Triton each time."""
+    p = Problem(4099, 64, 64, 64, False, "relu", torch.bfloat16, (9, 0))
+
+    def kind(**changes: Any) -> object:
+        problem = p._replace(**changes)
+        return launch.kind_of(problem, problem.rows)
+
+    assert kind() is kind(rows=8191)
+    assert kind(rows=4096) is kind(rows=16)
+    others = ({"rows": 16}, {"rows": 1}, {"width": 72}, {"dtype": torch.float16}, {"keep": True})
+    assert len({kind(), *(kind(**changes) for changes in others)}) == 6
+
+
+def test_what_is_kept_is_bounded(gpu: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "MOST_VARIANTS", 3)
+    kernel = Kernel()
+    launcher = launch.Launcher(kernel)
+    for key in range(10):
+        launcher(key, 7, (X,), (), {})
+        assert len(launcher._launches) <= 3
+    assert [len(compiled.seen) for compiled in kernel.compiled] == [1] * 10

@@ -13,6 +13,7 @@ where there are none.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -23,12 +24,13 @@ import torch
 from triton import knobs
 from triton.runtime import driver
 
+from .problem import Problem
 from .tensor_maps import Encoding, Tiles, pieces
 
 INTERPRET = os.environ.get("TRITON_INTERPRET") == "1"
 
 MOST_VARIANTS = 4096
-"""Of one kernel; a caller with ever new numbers of rows begins again after so many."""
+"""Of one kernel; after so many it begins again."""
 
 Arguments = tuple[Any, ...]
 
@@ -38,7 +40,8 @@ class Plan:
     """What a launch depends on beside its tensors. Each problem has one, compared by identity.
 
     ``constants``: all that follows the tensors in the kernel's arguments. ``ints``, ``use``: how
-    much workspace, and whose it shares.
+    much workspace, and whose it shares. ``kind``: one for all numbers of rows that are alike, where
+    the kernel is compiled for any.
     """
 
     programs: int
@@ -46,6 +49,18 @@ class Plan:
     options: Mapping[str, Any]
     ints: int = 0
     use: Hashable = None
+    kind: object = None
+
+
+def kind_of(p: Problem, *numbers: int) -> object:
+    """What problems have in common that differ in their rows, if ``numbers`` that are handed to the
+    kernel are alike to Triton, which tells apart 1 and multiples of 16."""
+    return _kind(p._replace(rows=0), tuple((n == 1, n % 16 == 0) for n in numbers))
+
+
+@functools.lru_cache(maxsize=1024)
+def _kind(*told_apart: object) -> object:
+    return object()
 
 
 class Launcher:

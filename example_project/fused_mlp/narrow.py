@@ -12,6 +12,7 @@ from L2 again for each block of rows; the hidden numbers still never leave the S
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,7 @@ import triton
 import triton.language as tl
 
 from .activations import activate
-from .launch import INTERPRET, Launcher, Plan, alignment
+from .launch import INTERPRET, Launcher, Plan, alignment, kind_of
 from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .weights import Weights
 
@@ -166,7 +167,7 @@ def narrow(
         plan = make_plan(problem_of(x, weights, activation), x.device)
     y = x.new_empty((x.shape[0], w2.shape[0]))
     arguments = (x, w1, b1, w2, b2, y)
-    key = (plan, alignment(*arguments))
+    key = (plan.kind, alignment(*arguments))
     _launcher(key, plan.programs, arguments, plan.constants, plan.options)
     return y
 
@@ -189,13 +190,13 @@ def make_plan(p: Problem, device: torch.device) -> Plan:
         *(p.rows, p.width, p.hidden, p.out, padded(p.width), padded(p.out), p.activation),
         *(config.block_rows, config.block_hidden, config.stages, INTERPRET),
     )
-    programs = min(stay, triton.cdiv(p.rows, config.block_rows))
-    return Plan(programs, constants, {"num_warps": config.warps})
+    programs = min(stay, math.ceil(p.rows / config.block_rows))
+    return Plan(programs, constants, {"num_warps": config.warps}, kind=kind_of(p, p.rows))
 
 
 def padded(size: int) -> int:
     """The next power of two that the tensor cores multiply."""
-    return max(SMALLEST, triton.next_power_of_2(size))
+    return max(SMALLEST, 1 << (size - 1).bit_length())
 
 
 def config_for(width: int, hidden: int, out: int) -> Config:

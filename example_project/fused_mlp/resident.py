@@ -13,9 +13,9 @@ the memory or the tensor cores wait. Here, of the nine warps of a program,
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -28,7 +28,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 from .activations import activate
 from .hopper import ALIGNMENT, claim
-from .launch import Launcher, Plan, alignment
+from .launch import Launcher, Plan, alignment, kind_of
 from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .tensor_maps import Tiles
 from .weights import Weights
@@ -192,7 +192,7 @@ def resident(
         *(Tiles(w2, out, hidden, wide, deep), b2),
         Tiles(y, rows, out, high, wide),
     )
-    key = (plan, alignment(b1, b2))
+    key = (plan.kind, alignment(b1, b2))
     _launcher(key, plan.programs, arguments, plan.constants, plan.options)
     return y
 
@@ -217,7 +217,8 @@ def make_plan(p: Problem, device: torch.device) -> Plan:
         *(p.rows, p.hidden, p.out, p.hidden != deep, p.activation, high, wide, deep, stages),
         *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
     )
-    return Plan(min(sms(device.index), triton.cdiv(p.rows, high)), constants, {"num_warps": 4})
+    programs = min(sms(device.index), math.ceil(p.rows / high))
+    return Plan(programs, constants, {"num_warps": 4}, kind=kind_of(p, p.rows, p.hidden, p.out))
 
 
 def tile_of(width: int, hidden: int, out: int) -> tuple[int, int, int]:

@@ -42,7 +42,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from . import sync, workspace
 from .activations import activate
 from .hopper import ALIGNMENT, claim
-from .launch import Launcher, Plan
+from .launch import Launcher, Plan, kind_of
 from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .sync import COUNTERS, LEFT
 from .tensor_maps import Tiles
@@ -357,7 +357,7 @@ def specialised(
         Tiles(down, out, hidden, COLUMNS, DEPTH),
         *(h, keep_gate, keep_up, y, slot),
     )
-    _launcher(plan, plan.programs, arguments, plan.constants, plan.options)
+    _launcher(plan.kind, plan.programs, arguments, plan.constants, plan.options)
     return y
 
 
@@ -377,9 +377,10 @@ def make_plan(p: Problem, device: torch.device) -> Plan:
     row_blocks = math.ceil(p.rows / ROWS)
     tiles = row_blocks * math.ceil(p.out / (2 * COLUMNS))
     programs = sms(device.index)
+    numbers = (p.rows, p.width, p.hidden, p.out, tiles // programs * programs, programs)
     constants = (
-        *(p.rows, p.width, p.hidden, p.out, tiles // programs * programs, programs),
-        *(p.activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, MAILBOX),
+        *(*numbers, p.activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, MAILBOX),
         *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
     )
-    return Plan(programs, constants, {"num_warps": 4}, sync.HEADER_INTS + row_blocks)
+    ints = sync.HEADER_INTS + row_blocks
+    return Plan(programs, constants, {"num_warps": 4}, ints, kind=kind_of(p, *numbers))
