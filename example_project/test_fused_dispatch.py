@@ -22,6 +22,7 @@ needs_hopper = pytest.mark.skipif(
 )
 
 DECODE = Problem(1, 1024, 4096, 1024, True, "silu", torch.bfloat16, (9, 0))
+LARGE = Problem(1, 4096, 14336, 4096, True, "silu", torch.bfloat16, (9, 0))
 GEGLU = Problem(8192, 768, 3072, 768, True, "gelu_tanh", torch.bfloat16, (9, 0))
 NARROW = Problem(2**20, 64, 64, 64, False, "relu", torch.float16, (9, 0))
 
@@ -38,6 +39,11 @@ CASES = [
     pytest.param(but(DECODE, rows=16, hidden=16384), "few_rows", "few rows", id="and 16 rows"),
     pytest.param(
         but(DECODE, rows=16, hidden=32768), "pytorch", "no kernel was", id="larger weights, 16 rows"
+    ),
+    pytest.param(but(LARGE, rows=4), "few_rows", "few rows", id="the largest, 4 rows"),
+    pytest.param(but(LARGE, rows=5), "pytorch", "no kernel was", id="the largest, 5 rows"),
+    pytest.param(
+        but(LARGE, rows=16, width=8192, hidden=3584, out=8192), "few_rows", "few rows", id="16 rows"
     ),
     pytest.param(GEGLU, "specialised", "many rows", id="geglu"),
     pytest.param(but(GEGLU, keep=True), "specialised", "many rows", id="training"),
