@@ -15,6 +15,7 @@ from pathlib import Path
 
 GATED = {
     "specialised": (1024, 768, 3072),
+    "slopes": (1024, 768, 3072),
     "one_row": (1, 768, 3072),
     "few_rows": (4, 768, 3072),
     "few_rows, split": (16, 2048, 8192),
@@ -79,7 +80,11 @@ def compile_for_hopper(name: str) -> str:
         weights = Weights(first, None, down, zeros(hidden), zeros(width))
     else:
         weights = Weights(first, zeros(hidden, width), down)
-    getattr(module, kernel)(zeros(rows, width), weights, "gelu_tanh")
+    if kernel == "slopes":
+        pre = zeros(rows, hidden)
+        module.slopes(zeros(rows, width), down, pre, pre, "gelu_tanh")
+    else:
+        getattr(module, kernel)(zeros(rows, width), weights, "gelu_tanh")
     return launcher.ptx
 
 

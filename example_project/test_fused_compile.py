@@ -107,6 +107,7 @@ def test_training_is_the_operator_that_keeps(
     """Its backward, too: the slopes are opaque, the GEMMs PyTorch's."""
     pytest.importorskip("triton.experimental.gluon")
     monkeypatch.setattr(dispatch.specialised, "specialised", refuse)
+    monkeypatch.setattr(dispatch.slopes, "slopes", refuse)
     monkeypatch.setattr(dispatch, "MANY_ROWS", 8)
     monkeypatch.setattr(dispatch, "MANY_ROWS_HIDDEN", (8, 64))
     monkeypatch.setattr(dispatch, "MANY_ROWS_WIDTH", (8, 64))
@@ -135,12 +136,12 @@ def test_the_operators_keep_the_rules(kernelprof_device: str) -> None:
     """``opcheck``: schemas tell the truth, fakes agree with what is returned, autograd is
     registered where it must be, and AOTAutograd traces them, with symbolic shapes too."""
     device = kernelprof_device
-    pre = [torch.randn(5, 40, device=device) for _ in range(3)]
+    for_slopes = [torch.randn(s, device=device) for s in ((5, 16), (16, 40), (5, 40), (5, 40))]
     for operator, given in (
         (ops.mlp, (*arguments(device, True, False), None, None, "silu")),
         (ops.mlp, (*arguments(device, False, False), "relu")),
         (ops.gated_training, (*arguments(device, True, True), "gelu_tanh")),
-        (ops.gated_slopes, (*pre, "silu")),
+        (ops.gated_slopes, (*for_slopes, "silu")),
     ):
         with dispatch.forced("pytorch"):
             torch.library.opcheck(operator, given)

@@ -26,7 +26,7 @@ INTERESTING = {
     "draw": r"(?:atom|red)\.global\.gpu\.relaxed\.",
 }
 
-KERNELS = ("specialised", "resident", "resident, ragged")
+KERNELS = ("specialised", "slopes", "resident", "resident, ragged")
 
 
 def events(text: str) -> list[str]:
@@ -59,10 +59,10 @@ def test_after_the_acquire_a_proxy_fence_comes_before_tma() -> None:
     assert "proxy fence" in seen[place:reader]
 
 
-@pytest.mark.parametrize("name", ["resident", "resident, ragged"])
+@pytest.mark.parametrize("name", ["slopes", "resident", "resident, ragged"])
 def test_a_buffer_is_fenced_before_tma_stores_from_it_and_given_back_after(name: str) -> None:
-    """y leaves from the buffer that x came in: all threads' numbers must be in it before TMA reads
-    them, and TMA must have read them before the next block may land there."""
+    """Results leave from the buffer that inputs came in: all threads' numbers must be in it before
+    TMA reads them, and TMA must have read them before the next ones may land there."""
     text = ptx(name, KERNELS)
     store = text.index("cp.async.bulk.tensor.2d.global.shared")
     written = text.rindex("stmatrix", 0, store)

@@ -12,8 +12,10 @@ if not __package__:
     # Run as a script: import from example_project, not from this folder.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+import torch
 from fused_mlp import dispatch
 from fused_mlp.eager import eager
+from fused_mlp.eager import slopes as eager_slopes
 
 from benchmarks.shapes import Case, Shape
 
@@ -39,6 +41,14 @@ def main() -> None:
         exact = eager(case.x, weights, shape.activation)
         error = (y.double() - exact.double()).norm() / exact.double().norm()
         print(f"{kernel} {shape.label}: {float(error):.1e} from eager", flush=True)
+    rows, hidden, out = 1_100, 1_032, 776
+    sizes = ((rows, out), (out, hidden), (rows, hidden), (rows, hidden))
+    tensors = [torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes]
+    for _ in range(2):
+        gradients = dispatch.run_slopes(*tensors, "silu")
+    for found, exact in zip(gradients, eager_slopes(*tensors, "silu"), strict=True):
+        error = (found.double() - exact.double()).norm() / exact.double().norm()
+        print(f"slopes {rows} x {out} x {hidden}: {float(error):.1e} from eager", flush=True)
 
 
 if __name__ == "__main__":

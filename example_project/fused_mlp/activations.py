@@ -55,28 +55,27 @@ def reciprocal_of_1_plus_exp2(z):
 
 
 @triton.jit
-def times_sigmoid(a, z, INTERPRET: tl.constexpr, PRECISE: tl.constexpr):
-    """``a * sigmoid(2 z)``, which is ``a / 2 * (1 + tanh z)``."""
+def sigmoid_of_twice(z, INTERPRET: tl.constexpr, PRECISE: tl.constexpr):
+    """``sigmoid(2 z)``, which is ``(1 + tanh z) / 2``."""
     if INTERPRET:
-        return a / (1.0 + tl.exp(-2.0 * z))
+        return 1.0 / (1.0 + tl.exp(-2.0 * z))
     elif PRECISE:
-        return a * reciprocal_of_1_plus_exp2(z * -2.8853900817779268)  # 2 / ln 2
+        return reciprocal_of_1_plus_exp2(z * -2.8853900817779268)  # 2 / ln 2
     else:
-        half = 0.5 * a
-        return half * tanh_approx(z) + half
+        return 0.5 * tanh_approx(z) + 0.5
 
 
 @triton.jit
 def silu(a, INTERPRET: tl.constexpr, PRECISE: tl.constexpr = False):
     """``a * sigmoid(a)``."""
-    return times_sigmoid(a, 0.5 * a, INTERPRET, PRECISE)
+    return a * sigmoid_of_twice(0.5 * a, INTERPRET, PRECISE)
 
 
 @triton.jit
 def gelu_tanh(a, INTERPRET: tl.constexpr, PRECISE: tl.constexpr = False):
     """``a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3)))``."""
     z = a * (0.7978845608028654 + 0.035677408136300125 * (a * a))
-    return times_sigmoid(a, z, INTERPRET, PRECISE)
+    return a * sigmoid_of_twice(z, INTERPRET, PRECISE)
 
 
 @triton.jit
@@ -89,3 +88,29 @@ def activate(a, ACTIVATION: tl.constexpr, INTERPRET: tl.constexpr, PRECISE: tl.c
     else:
         tl.static_assert(ACTIVATION == "gelu_tanh", "no such activation in a kernel")
         return gelu_tanh(a, INTERPRET, PRECISE)
+
+
+@triton.jit
+def value_and_slope(a, ACTIVATION: tl.constexpr, INTERPRET: tl.constexpr, PRECISE: tl.constexpr):
+    """``act(a)`` and ``act'(a)``.
+
+    Both SiLU and tanh-GELU are ``a * s(u(a))`` with the logistic function s: u is a itself for SiLU
+    (Elfwing, Uchibe, Doya 2017) and ``2 sqrt(2/pi) (a + 0.044715 a^3)`` for tanh-GELU (Hendrycks,
+    Gimpel 2016, section 2). With ``s' = s (1 - s)`` the slope is ``s + a s (1 - s) u'(a)``.
+    """
+    if ACTIVATION == "relu":
+        value = relu(a)
+        slope = tl.where(a <= 0.0, 0.0, 1.0)  # 0 at 0, as PyTorch has it
+    else:
+        if ACTIVATION == "silu":
+            s = sigmoid_of_twice(0.5 * a, INTERPRET, PRECISE)
+            inner_slope = 1.0
+        else:
+            tl.static_assert(ACTIVATION == "gelu_tanh", "no such activation in a kernel")
+            square = a * a
+            z = a * (0.7978845608028654 + 0.035677408136300125 * square)
+            s = sigmoid_of_twice(z, INTERPRET, PRECISE)
+            inner_slope = 1.5957691216057308 + 0.21406444881780077 * square
+        value = a * s
+        slope = s + value * (1.0 - s) * inner_slope
+    return value, slope

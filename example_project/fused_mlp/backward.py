@@ -1,14 +1,13 @@
-"""Gradients of a gated MLP: GEMMs by cuBLAS and one kernel, from x and the pre-activations alone.
+"""Gradients of a gated MLP: one kernel and GEMMs by cuBLAS, from what the forward kept.
 
-The forward keeps x and what the activation was applied to; the hidden layer h is computed again,
-in the same kernel that applies the activation's slope, because writing h once more is cheaper
-than keeping it from the forward on. With ``dh = dy Wd`` that kernel makes h and the gradients dg
-and du of both pre-activations, and then
+The forward keeps x, what the activation was applied to, and the hidden layer h: it writes h anyway,
+for its own second half. Then, with dg and du for the gradients of both pre-activations, both of
+``dh = dy Wd``, which the kernel of `slopes` makes in one go,
 
     dWg = dg^T x        dWu = du^T x        dWd = dy^T h        dx = dg Wg + du Wu
 
-Seven launches: five for these lines (dx adds its second GEMM onto its first), dh, and the kernel.
-Eager takes ten. A gradient that nobody needs is not computed. (One GEMM for dWg and dWu would be a
+Six launches: the kernel, and five for these lines (dx adds its second GEMM onto its first). Eager
+takes ten. A gradient that nobody needs is not computed. (One GEMM for dWg and dWu would be a
 launch less, and both gradients views of one storage, which saving and resharding trip over.)
 """
 
@@ -20,13 +19,9 @@ from typing import Any
 import torch
 
 from . import dispatch
-from .problem import TRITON
 from .weights import Weights
 
-if TRITON:
-    from . import slopes
-
-Slopes = Callable[..., tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+Slopes = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
 class GatedMLP(torch.autograd.Function):
@@ -41,27 +36,29 @@ class GatedMLP(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: torch.Tensor) -> Any:
-        return gradients(ctx, dy, slopes.gated_slopes)
+        return gradients(ctx, dy, dispatch.run_slopes)
 
 
 def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    """Keep x, the weights and the pre-activations; no h and no y."""
+    """Keep x, the weights, the pre-activations and h; no y."""
     x, gate, up, down, activation = inputs
-    _, gate_pre, up_pre = output
+    _, gate_pre, up_pre, h = output
     ctx.activation = activation
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, gate, up, down, gate_pre, up_pre)
+    ctx.save_for_backward(x, gate, up, down, gate_pre, up_pre, h)
 
 
-def gradients(ctx: Any, dy: torch.Tensor | None, gated_slopes: Slopes) -> Any:
+def gradients(ctx: Any, dy: torch.Tensor | None, slopes: Slopes) -> Any:
     """Of x, gate, up, down (each ``None`` where not needed) and of the name."""
     _refuse_a_second_derivative()
     if dy is None:
         return None, None, None, None, None
-    x, gate, up, down, gate_pre, up_pre = ctx.saved_tensors
+    x, gate, up, down, gate_pre, up_pre, h = ctx.saved_tensors
     need_x, need_gate, need_up, need_down = ctx.needs_input_grad[:4]
-    dy = _for_gemm(dy)
-    d_gate, d_up, h = gated_slopes(gate_pre, up_pre, dy @ down, ctx.activation)
+    # copied once for all that read it: the gradient of ``sum`` is one number expanded
+    dy = dy.contiguous()
+    if need_x or need_gate or need_up:
+        d_gate, d_up = slopes(dy, down, gate_pre, up_pre, ctx.activation)
     return (
         # in place: ``addmm`` would copy the first product first
         (d_gate @ gate).addmm_(d_up, up) if need_x else None,
@@ -70,16 +67,6 @@ def gradients(ctx: Any, dy: torch.Tensor | None, gated_slopes: Slopes) -> Any:
         dy.t() @ h if need_down else None,
         None,
     )
-
-
-def _for_gemm(dy: torch.Tensor) -> torch.Tensor:
-    """``dy``, copied if its strides suit no GEMM: the gradient of ``sum`` is one number expanded.
-
-    Several kernels read dy, and each would make that copy for itself.
-    """
-    if dy.is_contiguous() or dy.t().is_contiguous():
-        return dy
-    return dy.contiguous()
 
 
 def _refuse_a_second_derivative() -> None:

@@ -19,7 +19,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 
 from .eager import ACTIVATE, eager
-from .problem import KERNEL_ACTIVATIONS, KERNEL_DTYPES, TRITON, Problem, problem_of
+from .eager import slopes as eager_slopes
+from .problem import KERNEL_ACTIVATIONS, KERNEL_DTYPES, TRITON, Problem, capability_of, problem_of
 from .weights import Weights
 
 REFUSALS: tuple[type[Exception], ...] = (RuntimeError,)
@@ -33,7 +34,7 @@ if TRITON:
 
     REFUSALS = (RuntimeError, OutOfResources)
     try:  # Gluon is experimental: where a Triton has none, or another, PyTorch does the work
-        from . import few_rows, one_row, resident, specialised
+        from . import few_rows, one_row, resident, slopes, specialised
     except (ImportError, AttributeError):
         pass
     else:
@@ -220,22 +221,52 @@ def run(
 
 def run_and_keep(
     x: torch.Tensor, weights: Weights, activation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The result and both pre-activations, ``x Wg^T`` and ``x Wu^T``, (rows, hidden) each."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The result, both pre-activations, ``x Wg^T`` and ``x Wu^T``, and h, (rows, hidden) each."""
     assert weights.up is not None
     gate_pre = x.new_empty(x.shape[0], weights.first.shape[0])
     up_pre = torch.empty_like(gate_pre)
     kernel = kernel_for(x, weights, activation, keep=True)
     if kernel == "specialised" and are_aligned(x, weights):
+        h = torch.empty_like(gate_pre)
         try:
             with on_its_device(x):
-                y = specialised.specialised(x, weights, activation, keep=(gate_pre, up_pre))
-                return y, gate_pre, up_pre
+                y = specialised.specialised(x, weights, activation, keep=(gate_pre, up_pre, h))
+                return y, gate_pre, up_pre, h
         except REFUSALS as error:
             _go_on_without(error)
     torch.mm(x, weights.first.t(), out=gate_pre)
     torch.mm(x, weights.up.t(), out=up_pre)
-    return (ACTIVATE[activation](gate_pre) * up_pre) @ weights.down.t(), gate_pre, up_pre
+    h = ACTIVATE[activation](gate_pre) * up_pre
+    return h @ weights.down.t(), gate_pre, up_pre, h
+
+
+def run_slopes(
+    dy: torch.Tensor,
+    down: torch.Tensor,
+    gate_pre: torch.Tensor,
+    up_pre: torch.Tensor,
+    activation: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of both pre-activations, (rows, hidden) each, from that of the result, (rows, out).
+
+    By the kernel wherever it can run: PyTorch trains the sizes for which none is ahead.
+    """
+    tensors = (dy, down, gate_pre, up_pre)
+    if (
+        GLUON
+        and _forced in (None, "specialised")
+        and capability_of(dy.get_device()) in ARCHITECTURES
+        and activation in KERNEL_ACTIVATIONS
+        and slopes.supports(*gate_pre.shape, dy.shape[1], dy.dtype)
+        and all(t.is_contiguous() and t.data_ptr() % 16 == 0 for t in tensors)
+    ):
+        try:
+            with on_its_device(dy):
+                return slopes.slopes(*tensors, activation)
+        except REFUSALS as error:
+            _go_on_without(error)
+    return eager_slopes(*tensors, activation)
 
 
 def _launch(

@@ -17,9 +17,28 @@ ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+_SLOPE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "relu": lambda d, a: torch.ops.aten.threshold_backward(d, a, 0),
+    "silu": torch.ops.aten.silu_backward,
+    "gelu_tanh": lambda d, a: torch.ops.aten.gelu_backward(d, a, approximate="tanh"),
+}
+
+
 def eager(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """As `Weights` has it: five kernels where gated, three or so where plain. x is (..., width)."""
     h = ACTIVATE[activation](F.linear(x, weights.first, weights.first_bias))
     if weights.up is not None:
         h = h * F.linear(x, weights.up)
     return F.linear(h, weights.down, weights.down_bias)
+
+
+def slopes(
+    dy: torch.Tensor,
+    down: torch.Tensor,
+    gate_pre: torch.Tensor,
+    up_pre: torch.Tensor,
+    activation: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of both pre-activations from that of the result, (rows, out)."""
+    dh = dy @ down
+    return _SLOPE[activation](dh * up_pre, gate_pre), dh * ACTIVATE[activation](gate_pre)

@@ -93,7 +93,7 @@ def _traced(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
         return eager(x, weights, activation)
     rows = x.reshape(-1, x.shape[-1]).contiguous()
     if keep:
-        y, _, _ = ops.gated_training(rows, *weights[:3], activation)
+        y, *_ = ops.gated_training(rows, *weights[:3], activation)
     else:
         y = ops.mlp(rows, *weights, activation)
     return y.view(*x.shape[:-1], y.shape[-1])

@@ -1,15 +1,15 @@
 """The operators that torch.compile sees: opaque, functional, with fakes and with gradients.
 
-``mlp`` is inference. ``gated_training`` returns the pre-activations, too, which the backward wants:
-an operator cannot see whether a gradient will be asked for, so `functional` picks the one or the
-other. ``gated_slopes`` is the backward's kernel; the GEMMs around it stay aten operators, which
-Inductor may tune.
+``mlp`` is inference. ``gated_training`` returns what the backward wants, too: an operator cannot
+see whether a gradient will be asked for, so `functional` picks the one or the other.
+``gated_slopes`` is the backward's kernel; the GEMMs after it stay aten operators, which Inductor
+may tune.
 
 None declares a mutation. The kernels do write to a workspace, but leave it as they found it and
 share it with nobody (see `workspace`); declaring it would cost copies, or the CUDA graph.
 
-Shapes: x is (rows, width), weights as `Weights` has them, results (rows, out), pre-activations
-(rows, hidden).
+Shapes: x is (rows, width), weights as `Weights` has them, results (rows, out), pre-activations and
+h (rows, hidden).
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ import torch
 
 from . import backward, dispatch
 from .eager import eager
-from .problem import TRITON
 from .weights import Weights
-
-if TRITON:
-    from . import slopes
 
 
 def operator(function: Callable[..., Any]) -> Any:
@@ -69,34 +65,42 @@ def _(x: torch.Tensor, first: Any, up: Any, down: torch.Tensor, *_: Any) -> torc
 @operator
 def gated_training(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gated MLP and both pre-activations, ``x Wg^T`` and ``x Wu^T``."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gated MLP, both pre-activations, ``x Wg^T`` and ``x Wu^T``, and h."""
     return dispatch.run_and_keep(x.contiguous(), Weights(gate, up, down), activation)
 
 
 @torch.library.register_fake("fused_mlp::gated_training")
 def _(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     pre = x.new_empty(x.shape[0], gate.shape[0])
-    return x.new_empty(x.shape[0], down.shape[0]), pre, torch.empty_like(pre)
+    y = x.new_empty(x.shape[0], down.shape[0])
+    return y, pre, torch.empty_like(pre), torch.empty_like(pre)
 
 
 @operator
 def gated_slopes(
-    gate_pre: torch.Tensor, up_pre: torch.Tensor, d_hidden: torch.Tensor, activation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of both pre-activations, and h."""
-    with torch.cuda.device_of(gate_pre):
-        pre = (gate_pre.contiguous(), up_pre.contiguous())
-        return slopes.gated_slopes(*pre, d_hidden.contiguous(), activation)
+    dy: torch.Tensor,
+    down: torch.Tensor,
+    gate_pre: torch.Tensor,
+    up_pre: torch.Tensor,
+    activation: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of both pre-activations from that of the result, (rows, out)."""
+    tensors = (dy.contiguous(), down, gate_pre.contiguous(), up_pre.contiguous())
+    return dispatch.run_slopes(*tensors, activation)
 
 
 @torch.library.register_fake("fused_mlp::gated_slopes")
 def _(
-    gate_pre: torch.Tensor, up_pre: torch.Tensor, d_hidden: torch.Tensor, activation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return torch.empty_like(gate_pre), torch.empty_like(gate_pre), torch.empty_like(gate_pre)
+    dy: torch.Tensor,
+    down: torch.Tensor,
+    gate_pre: torch.Tensor,
+    up_pre: torch.Tensor,
+    activation: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return gate_pre.new_empty(gate_pre.shape), up_pre.new_empty(up_pre.shape)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:

@@ -1,95 +1,216 @@
-"""The backward's one kernel: the activation's slope, applied, and the hidden layer once more.
+"""The backward's own kernel, on Hopper: ``dh = dy Wd``, and the activation's slope in its epilogue.
 
-It is bound by memory: each number is read once and written once, in 16-byte pieces, and the
-arithmetic between (float32) is free. That is why the exact exponential is used here, not the
-hardware's approximate tanh as in the one-launch kernels.
+``dg = dh u act'(g)`` and ``du = dh act(g)`` of the pre-activations g and u that the forward kept.
+dh itself stays in registers: by cuBLAS and a pointwise kernel it would go to memory and back.
+
+The warps are those of `specialised`: a producer that fills a ring by TMA, and two groups of
+consumers with 64 rows of each tile. After the steps along K a tile has four more, in which the
+same ring brings g and u, 64 columns of them a step, so that they are there when the sums are. A
+group writes dg and du into the buffers that g and u came in, from where TMA stores them. There are
+no tickets: each program has every so many-th tile.
 """
 
 from __future__ import annotations
 
 import torch
-import triton
-import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
+from .activations import value_and_slope
+from .hopper import ALIGNMENT, claim
 from .launch import Launcher
+from .problem import KERNEL_DTYPES, sms
+from .specialised import halves, multiply, place
+from .tensor_maps import Tiles
 
-# ruff: noqa: N803  (compile-time constants are written in capitals, as Triton's users do)
+# ruff: noqa: N803, N806  (compile-time constants are written in capitals, as Triton's users do)
 
-BLOCK = 2048
-"""Numbers a program: 4 warps with two 16-byte loads a thread and tensor."""
+ROWS, COLUMNS, DEPTH = 128, 256, 64
+"""Of a tile; numbers of a step along K, and columns of g and u in a step of the epilogue."""
 
+STAGES = 4
+GROUP = 4
+"""Row blocks worked on together, so that tiles running at one time share operands in L2."""
 
-@triton.jit
-def value_and_slope(a, ACTIVATION: tl.constexpr):
-    """``act(a)`` and ``act'(a)`` of a float32 tile.
-
-    Both SiLU and tanh-GELU are ``a * s(u(a))`` with the logistic function s, since
-    ``(1 + tanh z) / 2 = s(2z)``: u is a itself for SiLU (Elfwing, Uchibe, Doya 2017) and
-    ``2 sqrt(2/pi) (a + 0.044715 a^3)`` for tanh-GELU (Hendrycks, Gimpel 2016, section 2). With
-    ``s' = s (1 - s)`` the slope is ``s + a s (1 - s) u'(a)``.
-    """
-    if ACTIVATION == "relu":
-        value = tl.where(a < 0.0, 0.0, a)  # no maximum(a, 0), which would turn a NaN into 0
-        slope = tl.where(a <= 0.0, 0.0, 1.0)  # 0 at 0, as PyTorch has it
-    else:
-        if ACTIVATION == "silu":
-            s = tl.sigmoid(a)
-            inner_slope = 1.0
-        else:
-            tl.static_assert(ACTIVATION == "gelu_tanh")
-            square = a * a
-            s = tl.sigmoid(1.5957691216057308 * a * (1.0 + 0.044715 * square))
-            inner_slope = 1.5957691216057308 * (1.0 + 0.134145 * square)
-        value = a * s
-        slope = s + value * (1.0 - s) * inner_slope
-    return value, slope
+CONSUMER_REGISTERS, PRODUCER_REGISTERS = 240, 24
+"""Of a thread."""
 
 
-@triton.jit
-def slopes_kernel(
-    gate_pre,
-    up_pre,
-    d_hidden,
-    d_gate,
-    d_up,
-    h,
-    numbers,
-    ACTIVATION: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """``h = act(g) u``, ``dg = dh u act'(g)`` and ``du = dh act(g)``, number by number."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < numbers
-    a = tl.load(gate_pre + at, mask=inside, other=0.0).to(tl.float32)
-    b = tl.load(up_pre + at, mask=inside, other=0.0).to(tl.float32)
-    d = tl.load(d_hidden + at, mask=inside, other=0.0).to(tl.float32)
-    value, slope = value_and_slope(a, ACTIVATION)
-    tl.store(h + at, (value * b).to(h.dtype.element_ty), mask=inside)
-    tl.store(d_gate + at, (d * b * slope).to(h.dtype.element_ty), mask=inside)
-    tl.store(d_up + at, (d * value).to(h.dtype.element_ty), mask=inside)
+@gluon.jit
+def beside(a, b, i):
+    """Buffer i of b, as high and wide as a's: where u lies while g is in a's."""
+    tall = b.index(i)._reinterpret(b.dtype, [b.shape[2], b.shape[1]], a.type.layout)
+    return tall.slice(0, a.shape[1])
 
 
-def gated_slopes(
-    gate_pre: torch.Tensor, up_pre: torch.Tensor, d_hidden: torch.Tensor, activation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``(d_gate, d_up, h)`` in one launch, on the current device.
+@gluon.jit
+def produce(
+    dy, down, gate_pre, up_pre, a, b, full, empty, row_blocks, column_blocks, steps,
+    ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr,
+    GROUP: gl.constexpr,
+):  # fmt: skip
+    """The producer: the operands of each tile, then its g and u."""
+    step = 0
+    for tile in range(gl.program_id(0), row_blocks * column_blocks, gl.num_programs(0)):
+        row_block, column_block = place(tile, row_blocks, column_blocks, GROUP)
+        row = row_block * ROWS
+        column = column_block * COLUMNS
+        for k in range(steps):
+            i = claim(empty, full, step, (ROWS + COLUMNS) * DEPTH * 2, STAGES)
+            at = k * DEPTH
+            tma.async_copy_global_to_shared(dy, [row, at], full.index(i), a.index(i))
+            tma.async_copy_global_to_shared(down, [at, column], full.index(i), b.index(i))
+            step += 1
+        for part in range(COLUMNS // DEPTH):
+            i = claim(empty, full, step, 2 * ROWS * DEPTH * 2, STAGES)
+            at = column + part * DEPTH
+            tma.async_copy_global_to_shared(gate_pre, [row, at], full.index(i), a.index(i))
+            tma.async_copy_global_to_shared(up_pre, [row, at], full.index(i), beside(a, b, i))
+            step += 1
 
-    Shapes: all (rows, hidden), contiguous, of one dtype.
-    """
-    d_gate, d_up, h = (torch.empty_like(gate_pre) for _ in range(3))
-    numbers = gate_pre.numel()
-    if numbers:
-        tensors = (gate_pre, up_pre, d_hidden, d_gate, d_up, h)
-        aligned = tuple(tensor.data_ptr() % 16 == 0 for tensor in tensors)
-        size = (numbers == 1, numbers % 16 == 0, numbers < 2**31)
-        _launcher(
-            (size, aligned, gate_pre.dtype, gate_pre.device, activation),
-            triton.cdiv(numbers, BLOCK),
-            (*tensors, numbers),
-            (activation, BLOCK),
-            {"num_warps": 4},
+
+@gluon.jit
+def consume(
+    d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
+    GROUP_OF_WARPS: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr,
+    COLUMNS: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+):  # fmt: skip
+    """A group of consumers: multiply, apply the slope and store its half of each tile's rows."""
+    HALF: gl.constexpr = ROWS // 2
+    gl.static_assert(COLUMNS == 4 * DEPTH)
+    step = 0
+    for tile in range(gl.program_id(0), row_blocks * column_blocks, gl.num_programs(0)):
+        acc, step = multiply(
+            a, b, full, empty, step, steps, GROUP_OF_WARPS, ROWS, COLUMNS, STAGES, (0, 1)
         )
-    return d_gate, d_up, h
+        row_block, column_block = place(tile, row_blocks, column_blocks, GROUP)
+        row = row_block * ROWS + GROUP_OF_WARPS * HALF
+        left, right = halves(acc, HALF, 2 * DEPTH)
+        quarters = halves(left, HALF, DEPTH) + halves(right, HALF, DEPTH)
+        for part in gl.static_range(4):
+            column = column_block * COLUMNS + part * DEPTH
+            i = step % STAGES
+            mbarrier.wait(full.index(i), (step // STAGES) & 1)
+            apply(
+                quarters[part], a.index(i).slice(GROUP_OF_WARPS * HALF, HALF),
+                beside(a, b, i).slice(GROUP_OF_WARPS * HALF, HALF),
+                d_gate, d_up, row, column, ACTIVATION,
+            )  # fmt: skip
+            if (
+                part > 0
+            ):  # the part before has left its buffer once no more than two stores are left
+                tma.store_wait(2)
+                mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
+            step += 1
+        tma.store_wait(0)
+        mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
+
+
+@gluon.jit
+def apply(dh, first, second, d_gate, d_up, row, column, ACTIVATION: gl.constexpr):
+    """From dh and the buffers with g and u to dg and du, in those buffers and on their way out."""
+    dtype: gl.constexpr = first.dtype
+    PRECISE: gl.constexpr = dtype != gl.bfloat16  # see `activations`
+    layout: gl.constexpr = dh.type.layout
+    gate = first.load(layout).to(gl.float32)
+    value, slope = value_and_slope(gate, ACTIVATION, False, PRECISE)
+    up = second.load(layout).to(gl.float32)
+    first.store((dh * up * slope).to(dtype))
+    second.store((dh * value).to(dtype))
+    fence_async_shared()
+    tma.async_copy_shared_to_global(d_gate, [row, column], first)
+    tma.async_copy_shared_to_global(d_up, [row, column], second)
+
+
+@gluon.jit
+def slopes_kernel(
+    dy, down, gate_pre, up_pre, d_gate, d_up, rows, hidden, out,
+    ACTIVATION: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr,
+    STAGES: gl.constexpr, GROUP: gl.constexpr, CONSUMER_REGISTERS: gl.constexpr,
+    PRODUCER_REGISTERS: gl.constexpr,
+):  # fmt: skip
+    """Set up the ring and its barriers, and split the warps."""
+    row_blocks = gl.cdiv(rows, ROWS)
+    column_blocks = gl.cdiv(hidden, COLUMNS)
+    steps = gl.cdiv(out, DEPTH)
+    a = gl.allocate_shared_memory(dy.dtype, [STAGES, ROWS, DEPTH], dy.layout)
+    b = gl.allocate_shared_memory(dy.dtype, [STAGES, DEPTH, COLUMNS], down.layout)
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=2)
+    gl.warp_specialize(
+        [
+            (consume, (
+                d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
+                0, ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP,
+            )),
+            (consume, (
+                d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
+                1, ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP,
+            )),
+            (produce, (
+                dy, down, gate_pre, up_pre, a, b, full, empty, row_blocks, column_blocks, steps,
+                ROWS, COLUMNS, DEPTH, STAGES, GROUP,
+            )),
+        ],
+        [4, 1],
+        [CONSUMER_REGISTERS, PRODUCER_REGISTERS],
+    )  # fmt: skip
+
+
+def supports(rows: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
+    """Can the kernel do this? 16-bit floats, and rows of whole 16-byte pieces, as TMA wants."""
+    return (
+        dtype in KERNEL_DTYPES
+        and min(rows, hidden, out) > 0
+        and max(rows, hidden, out) < 2**30
+        and hidden % ALIGNMENT == 0
+        and out % ALIGNMENT == 0
+    )
+
+
+def slopes(
+    dy: torch.Tensor,
+    down: torch.Tensor,
+    gate_pre: torch.Tensor,
+    up_pre: torch.Tensor,
+    activation: str,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of both pre-activations in one launch, on compute capability 9.0.
+
+    Shapes: dy (rows, out), down (out, hidden), the others and both results (rows, hidden); one
+    dtype, everything contiguous and aligned to 16 bytes.
+
+    Raises ValueError for what `supports` refuses.
+    """
+    rows, out = dy.shape
+    hidden = down.shape[1]
+    if not supports(rows, hidden, out, dy.dtype):
+        raise ValueError(
+            f"expected hidden and out multiples of {ALIGNMENT}, and bfloat16 or float16; got "
+            f"{rows} rows, hidden {hidden}, out {out}, {dy.dtype}"
+        )
+    d_gate, d_up = torch.empty_like(gate_pre), torch.empty_like(up_pre)
+    _launcher(
+        (rows, hidden, out, dy.dtype, dy.device, activation),
+        sms(dy.device.index),
+        (
+            Tiles(dy, rows, out, ROWS, DEPTH),
+            Tiles(down, out, hidden, DEPTH, COLUMNS),
+            *(Tiles(pre, rows, hidden, ROWS, DEPTH) for pre in (gate_pre, up_pre)),
+            *(Tiles(to, rows, hidden, ROWS // 2, DEPTH) for to in (d_gate, d_up)),
+            *(rows, hidden, out),
+        ),
+        (
+            *(activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP),
+            *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
+        ),
+        {"num_warps": 4},
+    )
+    return d_gate, d_up
 
 
 _launcher = Launcher(slopes_kernel)

@@ -171,7 +171,7 @@ def produce(
 def multiply(
     a, b, full, empty, step, steps,
     GROUP_OF_WARPS: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
-    STAGES: gl.constexpr,
+    STAGES: gl.constexpr, ORDER: gl.constexpr,
 ):  # fmt: skip
     """This group's rows of a tile, in float32, and the number of the next buffer.
 
@@ -185,7 +185,7 @@ def multiply(
         i = step % STAGES
         mbarrier.wait(full.index(i), (step // STAGES) & 1)
         left = a.index(i).slice(GROUP_OF_WARPS * HALF, HALF)
-        right = b.index(i).slice(0, COLUMNS).permute((1, 0))
+        right = b.index(i).slice(0, COLUMNS, dim=ORDER[1]).permute(ORDER)
         acc = warpgroup_mma(left, right, acc, is_async=True)
         acc = warpgroup_mma_wait(1, deps=(acc,))
         mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=k > 0)
@@ -234,7 +234,7 @@ def consume(
             of_h = ticket < hidden_tiles
             steps = gl.where(of_h, width_steps, hidden_steps)
             acc, step = multiply(
-                a, b, full, empty, step, steps, GROUP_OF_WARPS, ROWS, 2 * COLUMNS, STAGES
+                a, b, full, empty, step, steps, GROUP_OF_WARPS, ROWS, 2 * COLUMNS, STAGES, (1, 0)
             )
             left, right = halves(acc, HALF, COLUMNS)
             if of_h:
@@ -259,7 +259,7 @@ def consume(
             half = ticket - hidden_tiles - whole_tiles
             row_block, column_block = place(whole_tiles + half // 2, row_blocks, out_blocks, GROUP)
             tail, step = multiply(
-                a, b, full, empty, step, hidden_steps, GROUP_OF_WARPS, ROWS, COLUMNS, STAGES
+                a, b, full, empty, step, hidden_steps, GROUP_OF_WARPS, ROWS, COLUMNS, STAGES, (1, 0)
             )
             row = row_block * ROWS + GROUP_OF_WARPS * HALF
             column = column_block * (2 * COLUMNS) + (half % 2) * COLUMNS
@@ -330,13 +330,13 @@ def specialised(
     weights: Weights,
     activation: str,
     plan: Plan | None = None,
-    keep: tuple[torch.Tensor, torch.Tensor] | None = None,
+    keep: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """A gated MLP in one launch, on compute capability 9.0.
 
     Shapes: x (rows, width), y (rows, out), the weights as `Weights` has them; one dtype, everything
-    contiguous and aligned to 16 bytes. ``keep``: two (rows, hidden) tensors that receive
-    ``x Wg^T`` and ``x Wu^T``.
+    contiguous and aligned to 16 bytes. ``keep``: three (rows, hidden) tensors that receive
+    ``x Wg^T``, ``x Wu^T`` and h.
 
     Raises ValueError for what `supports` refuses, WorkspaceExhausted while capturing a graph.
     """
@@ -345,8 +345,9 @@ def specialised(
     gate, up, down, *_ = weights
     rows, width = x.shape
     out, hidden = down.shape
-    h, y = x.new_empty((rows, hidden)), x.new_empty((rows, out))
-    keep_gate, keep_up = (None, None) if keep is None else keep
+    keep_gate, keep_up, h = (None, None, None) if keep is None else keep
+    h = x.new_empty((rows, hidden)) if h is None else h
+    y = x.new_empty((rows, out))
     slot = workspace.slot(x.device, plan.ints)
     arguments = (
         Tiles(x, rows, width, ROWS, DEPTH),
