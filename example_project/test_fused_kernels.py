@@ -315,14 +315,17 @@ def test_more_than_two_thousand_million_numbers(name: str) -> None:
 
 
 @needs_gpu
-def test_what_training_keeps_are_the_preactivations() -> None:
+def test_what_training_keeps_are_the_preactivations_and_h() -> None:
     o = random(1000, 768, 3072, 768, torch.bfloat16)
-    keep = tuple(o.x.new_empty(1000, 3072) for _ in range(2))
+    keep = tuple(o.x.new_empty(1000, 3072) for _ in range(3))
     weights = o.weights(True)
     y = dispatch.specialised.specialised(o.x, weights, "gelu_tanh", keep=keep)
     assert torch.equal(y, FORMS["specialised"](o, "gelu_tanh"))
-    for kept, weight in zip(keep, (o.gate, o.up), strict=True):
+    gate, up, h = keep
+    for kept, weight in ((gate, o.gate), (up, o.up)):
         torch.testing.assert_close(kept, F.linear(o.x, weight), rtol=1e-2, atol=1e-2)
+    of_both = F.gelu(gate, approximate="tanh") * up
+    torch.testing.assert_close(h, of_both, rtol=2e-2, atol=2e-2)
 
 
 @needs_gpu
