@@ -90,6 +90,31 @@ def test_progress_says_why_code_is_profiled_again() -> None:
     assert set(reasons) == {"", "not warm yet"}
 
 
+def test_what_code_runs_once_in_its_second_call_is_no_part_of_it() -> None:
+    calls: list[int] = []
+
+    def call() -> torch.Tensor:
+        calls.append(1)
+        return X + 1 if len(calls) != 2 else (X + 1) * 2
+
+    _, measurement = measure(call, Plan("cpu"))
+    assert measurement.profile.metrics["kernels"].rounds == (1, 1)
+    assert len(calls) == 1 + 2 + 2
+
+
+def test_code_whose_first_round_always_differs_is_profiled_twice_and_told_as_it_is() -> None:
+    calls: list[int] = []
+
+    def call() -> torch.Tensor:
+        calls.append(1)
+        return X + 1 if len(calls) % 2 else (X + 1) * 2
+
+    _, measurement = measure(call, Plan("cpu"))
+    assert measurement.profile.metrics["kernels"].rounds == (2, 1)
+    assert measurement.profile.kernel_count == 2
+    assert len(calls) == 1 + 2 + 2
+
+
 @pytest.mark.parametrize(
     ("fresh", "expected"),
     [((1, 2), (1, 2)), ([1, 2], (1, 2)), (((1,), {"b": 2}), (1, 2)), (None, ("a", "b"))],
