@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 _SIZE = struct.Struct("!Q")
 _MOST_FILES = 16
 _CLIENT = """#!{python} -IS
-import json, os, socket, struct, sys
+import json, os, signal, socket, struct, sys
 def is_open(file):
     try:
         return bool(os.fstat(file))
@@ -42,9 +42,14 @@ files = sorted(file for file in files if file != server.fileno() and is_open(fil
 asked = json.dumps([files, code, os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [struct.pack("!Q", len(asked))], files)
 server.sendall(asked)
+signal.signal(signal.SIGTERM, lambda *_: server.sendall(b"T"))
 for file in files:  # they end when what was forked closes them
     os.close(file)
-os._exit(int(server.recv(16) or b"1"))
+ended = int(server.recv(16) or b"1")
+if ended < 0:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), -ended)
+os._exit(ended)
 """
 
 
@@ -95,8 +100,7 @@ def serve(address: str, owner: int) -> None:
                 elif not isinstance(key.fileobj, socket.socket):
                     running.discard(_tell_the_end(waiting, key))
                 elif key.data in running:
-                    waiting.unregister(key.fileobj)
-                    os.kill(key.data, signal.SIGKILL)
+                    _hand_on(waiting, key.fileobj, key.data)
 
 
 def _is_alive(process: int) -> bool:
@@ -126,6 +130,15 @@ def _fork(listener: socket.socket, waiting: selectors.BaseSelector) -> int:
     return child
 
 
+def _hand_on(waiting: selectors.BaseSelector, client: socket.socket, child: int) -> None:
+    """Of who asked, that it was asked to end, or that it is gone."""
+    if client.recv(1):
+        os.kill(child, signal.SIGTERM)
+    else:
+        waiting.unregister(client)
+        os.kill(child, signal.SIGKILL)
+
+
 def _tell_the_end(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -> int:
     child: int
     child, client = key.data
@@ -135,7 +148,7 @@ def _tell_the_end(waiting: selectors.BaseSelector, key: selectors.SelectorKey) -
     os.close(key.fd)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with contextlib.suppress(OSError), client:
-        client.sendall(str(code % 256).encode())
+        client.sendall(str(code).encode())
     return child
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,24 @@ def test_a_file_is_handed_on_whatever_its_number(python: str, number: int) -> No
     finally:
         for file in (read, write, number):
             os.close(file)
+
+
+def test_what_runs_is_asked_to_end_where_who_asked_for_it_is(python: str) -> None:
+    code = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7));"
+        "print('there', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE, text=True) as asked:
+        assert asked.stdout is not None
+        assert asked.stdout.readline() == "there\n"
+        asked.terminate()
+        assert asked.wait(30) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_who_asked_ends_by_the_signal_that_what_ran_has_ended_by(python: str, number: int) -> None:
+    code = f"import os; os.kill(os.getpid(), {int(number)})"
+    assert subprocess.run([python, "-c", code]).returncode == -number
 
 
 def test_what_runs_ends_with_who_asked_for_it(python: str) -> None:
