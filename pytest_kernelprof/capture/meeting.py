@@ -21,8 +21,8 @@ T = TypeVar("T")
 SETTLE_S = 1.0
 """How long a rank may still be inside of its call when another one is known to be lost."""
 _TAKE_PART = (
-    ": all ranks have to make the same calls; where only some take part, say which: "
-    "kernel_profile.run(..., group=[0, 1])"
+    ": all ranks have to make the same calls, from the same line (kernel_profile(send if rank == 0 "
+    "else receive)); where only some take part, say which: kernel_profile.run(..., group=[0, 1])"
 )
 _ORDER = " (all ranks run the same tests in one order: pytest-randomly needs --randomly-seed)"
 _LOOK_S = 0.05

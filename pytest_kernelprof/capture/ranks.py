@@ -24,7 +24,7 @@ from pytest_kernelprof.capture.meeting import (
     note_left,
     note_left_run,
 )
-from pytest_kernelprof.capture.tries import name_of_test, next_try
+from pytest_kernelprof.capture.tries import first_missing, name_of_test, next_try
 from pytest_kernelprof.capture.world import World, taking_part, world_of_several
 from pytest_kernelprof.device.inventory import gpu_uuid
 from pytest_kernelprof.device.lock import lock_by_uuid
@@ -108,6 +108,7 @@ def agreeing(
     lookout = Lookout(together.meeting, functools.partial(_abort, all_ranks), limit_s)
     with _shorter_waits(all_ranks, limit_s), lookout:
         try:
+            together.miss(first_missing(test, ranks))
             yield together
         except BaseException as error:
             explained = together.explained(error)
@@ -138,6 +139,12 @@ class _Together:
             limit_s=limit_s,
             known=_met,
         )
+
+    def miss(self, rank: int | None) -> None:
+        """Raise IncompleteProfile of a rank that is known not to come, where there is one."""
+        if rank is not None:
+            lost = Left(rank, "does not run this test", absent=True)
+            raise self.meeting.error(self.meeting.lose(lost))
 
     def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
         """As the protocol says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from dataclasses import dataclass
@@ -174,6 +175,27 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         found.append(Measurement(profile, file, recording, taken.timeline))
 
 
+def of_this_rank(measurement: Measurement, rank: int | None) -> Measurement:
+    """The measurement of a block, which says whose it is: a rank's alone, where there are any."""
+    return dataclasses.replace(measurement, profile=replace(measurement.profile, rank=rank))
+
+
+def of_all_ranks(measurement: Measurement, agreement: Agreement) -> Measurement:
+    """The measurement of a block that all ranks have run, with the profiles of the others."""
+    profile = _with_other_ranks(measurement.profile, agreement)
+    return dataclasses.replace(measurement, profile=profile)
+
+
+def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
+    """This rank's, with what the call gave on the others."""
+    rank = agreement.rank
+    if rank is None:
+        return profile
+    ranks = with_waiting(agreement.gather("the profile", replace(profile, rank=rank)))
+    (own,) = (one for one in ranks if one.rank == rank)
+    return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
+
+
 def warm(
     device: Device,
     call: Callable[..., Any],
@@ -260,7 +282,8 @@ class _Run:
             retakes=policy.retakes(self._history),
             settled=policy.settled(self._history),
         )
-        profile = self._with_other_ranks(profile_of(taken.facts, recording, self._label))
+        profile = profile_of(taken.facts, recording, self._label)
+        profile = _with_other_ranks(profile, self._agreement)
         attribute = functools.partial(
             _lines_on_all_ranks, profile, self._device, self._prepare, self._agreement
         )
@@ -268,16 +291,6 @@ class _Run:
         return Measurement(
             profile, taken.file, recording, taken.timeline, attribute, more, self._agreement
         )
-
-    def _with_other_ranks(self, profile: Profile) -> Profile:
-        """This rank's, with what the call gave on the others."""
-        rank = self._agreement.rank
-        if rank is None:
-            return profile
-        own = replace(profile, rank=rank)
-        ranks = with_waiting(self._agreement.gather("the profile", own))
-        (own,) = (one for one in ranks if one.rank == rank)
-        return replace(own, other_ranks=tuple(one for one in ranks if one.rank != rank))
 
     def _session(self) -> sessions.Taken:
         assert self._taken is not None, "the policy begins with a session"

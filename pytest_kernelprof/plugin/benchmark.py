@@ -205,17 +205,31 @@ class KernelBenchmark:
         self._used = True
 
     def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
-        """Let pytest-benchmark time live calls."""
-        if arguments.setup is None:
+        """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,
+        which would decide on another number each, so many."""
+        from pytest_kernelprof.capture.ranks import number_of_rank
+        from pytest_kernelprof.digest.words import line_words
+        from pytest_kernelprof.measure.arguments import preparer
+        from pytest_kernelprof.plugin.places import place_of_call
+
+        if arguments.setup is None and number_of_rank() is None:
             return self._benchmark(  # type: ignore[no-any-return]
                 fn, *arguments.args, **arguments.kwargs
             )
-        from pytest_kernelprof.measure.arguments import preparer
-
         prepare = preparer(fn, arguments)
-        return self._benchmark.pedantic(  # type: ignore[no-any-return]
-            lambda call: call(), setup=lambda: ((prepare(),), {}), rounds=rounds
-        )
+        place = line_words(place_of_call(self._test.place))
+        with self._test.agreeing(f"kernel_benchmark at {place}") as agreement:
+
+            def begin() -> tuple[tuple[Callable[[], object]], dict[str, Any]]:
+                call = prepare()
+                agreement.begin()
+                return (call,), {}
+
+            return self._benchmark.pedantic(  # type: ignore[no-any-return]
+                lambda call: call(),
+                setup=begin,
+                rounds=max(agreement.gather("rounds to benchmark", rounds)),
+            )
 
     def _play_back(self, times_us: Sequence[float]) -> None:
         """Let pytest-benchmark read times that are known already."""

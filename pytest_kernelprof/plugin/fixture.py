@@ -181,13 +181,19 @@ class KernelProfile:
         )
 
     def region(
-        self, name: str = "region", **limits: Any
+        self, name: str = "region", *, group: object = None, **limits: Any
     ) -> contextlib.AbstractContextManager[Region]:
         """Profile a block as it stands, once. A limit given here replaces the same of a marker.
 
+        Args:
+            group: which ranks of ``torch.distributed`` have this block, as in ``run``: at its end
+                they wait for each other.
+
         Raises:
-            MarkerError: a limit is unknown or not of its form.
-            IncompleteProfile: the profiler cannot be used here; the message says why.
+            MarkerError: a limit is unknown or not of its form; as the block ends, this rank is not
+                in the group.
+            IncompleteProfile: the profiler cannot be used here, or a rank did not come; the
+                message says why.
         """
         own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
         ledger, place = self._test.ledger, place_of_call(self._test.place)
@@ -198,14 +204,14 @@ class KernelProfile:
             return contextlib.nullcontext(region)
         asked = asked_region(name, own, place)
         ledger.ask(asked)
-        return self._region(name, asked, place)
+        return self._region(name, asked, place, group)
 
     @contextlib.contextmanager
-    def _region(self, name: str, asked: Asked, place: Place) -> Iterator[Region]:
+    def _region(self, name: str, asked: Asked, place: Place, group: object) -> Iterator[Region]:
         region = Region()
         with (
             self._test.ledger.asking(asked),
-            measure_block(self._test, name, asked.own, place) as kept,
+            measure_block(self._test, name, asked.own, place, group) as kept,
         ):
             yield region
         profile = kept[0]

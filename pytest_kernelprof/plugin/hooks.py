@@ -38,7 +38,7 @@ from pytest_kernelprof.plugin.pytest_fixtures import (
 from pytest_kernelprof.plugin.reports import show, tell_end_of_run, tell_more, tell_other_ranks
 from pytest_kernelprof.plugin.settings import OPTIONS_FORM, add_options, options_of
 from pytest_kernelprof.plugin.sheets import lay_out
-from pytest_kernelprof.plugin.start import begin_run
+from pytest_kernelprof.plugin.start import begin_run, refuse_workers_of_ranks
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not settings.disable:
         from pytest_kernelprof.capture.tries import next_try
 
+        refuse_workers_of_ranks(item.config)
         next_try(item.nodeid)
         device = device_of(item)
         if device is not None:

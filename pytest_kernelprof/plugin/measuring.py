@@ -15,7 +15,13 @@ from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
-from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
+from pytest_kernelprof.measure.runner import (
+    Measurement,
+    measure,
+    measure_once,
+    of_all_ranks,
+    of_this_rank,
+)
 from pytest_kernelprof.plugin.ledger import Asked, Ledger
 from pytest_kernelprof.report.traces import trace_path
 from pytest_kernelprof.schema import run
@@ -96,12 +102,21 @@ class MeasuredTest:
             who=self.id,
         )
 
-    def agreeing(
-        self, call: str, group: object = None
-    ) -> contextlib.AbstractContextManager[Agreement]:
-        """Make a call of this test together with the other ranks, if there are any."""
+    @contextlib.contextmanager
+    def agreeing(self, call: str, group: object = None) -> Iterator[Agreement]:
+        """Make a call of this test together with the other ranks, if there are any, which have to
+        make the same one, from the same line: else one that a rank left out would be mixed up with
+        its next.
+
+        Raises:
+            IncompleteProfile: there are ranks, and the run compares with a revision.
+        """
         limit_s = self.settings.rank_timeout
-        return agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s)
+        with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
+            if agreement.rank is not None and self.settings.against:
+                raise IncompleteProfile(_NOT_AGAINST)
+            agreement.gather(call, None)
+            yield agreement
 
     def needs(self) -> Needs:
         """Everything where nothing says less, else what the limits need."""
@@ -146,8 +161,6 @@ def measure_call(
     label = f"profile {len(ledger) + 1}" if len(ledger) else ""
     words = _call_words(place)
     with held_by(words), test.agreeing(words, group) as agreement, test.measuring() as progress:
-        if agreement.rank is not None and test.settings.against:
-            raise IncompleteProfile(_NOT_AGAINST)
         result, measurement = measure(
             fn,
             plan,
@@ -169,8 +182,15 @@ def measure_block(
     name: str = "",
     own: dict[Key, Limit] | None = None,
     place: run.Place | None = None,
+    group: object = None,
 ) -> Iterator[list[Profile]]:
-    """Measure a block as it stands, once; its profile is in the list after the block."""
+    """Measure a block as it stands, once; its profile is in the list after the block. Ranks run
+    it as they do without us, and have each other's profiles when all are through; but where nobody
+    asked for numbers, each has its own.
+
+    Args:
+        group: the ranks that have such a block.
+    """
     kept: list[Profile] = []
     plan = test.plan(test.needs())
     unasked = own is None and not test.ledger.limits  # but by --kernelprof-all
@@ -182,7 +202,13 @@ def measure_block(
         measure_once(plan, name) as found,
     ):
         yield kept
-    kept.append(_keep(test, found[0], place or test.place, own))
+    measurement = found[0]
+    if unasked:
+        measurement = of_this_rank(measurement, number_of_rank())
+    else:
+        with test.agreeing(who, group) as agreement:
+            measurement = of_all_ranks(measurement, agreement)
+    kept.append(_keep(test, measurement, place or test.place, own))
 
 
 def asked_call(place: run.Place) -> Asked:

@@ -61,6 +61,21 @@ def begin_run(config: pytest.Config) -> None:
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
 
 
+def refuse_workers_of_ranks(config: pytest.Config) -> None:
+    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
+
+    Raises:
+        IncompleteProfile: this is such a worker.
+    """
+    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
+        from pytest_kernelprof.errors import IncompleteProfile
+        from pytest_kernelprof.plugin.torchrun import why_no_worker
+
+        why = why_no_worker(config)
+        if why:
+            raise IncompleteProfile(why)
+
+
 def _begin_rank(config: pytest.Config) -> None:
     """This process is one of those that torchrun has started.
 
@@ -68,8 +83,9 @@ def _begin_rank(config: pytest.Config) -> None:
         pytest.UsageError: what is asked for cannot be had of several ranks.
     """
     from pytest_kernelprof.plugin import torchrun
+    from pytest_kernelprof.plugin.rank_place import place_of_rank
 
-    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
+    place = place_of_rank() if torchrun.takes_part(config) else None
     if place is None:
         return
     settings = config.stash[SETTINGS]

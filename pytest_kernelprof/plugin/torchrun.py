@@ -4,87 +4,34 @@ quiet, and all end with one exit status."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
-import json
 import os
 import signal
-import stat
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_kernelprof.capture.tries import note_missing
 from pytest_kernelprof.clock import now_s, sleep
+from pytest_kernelprof.plugin.concerns import is_measured
 from pytest_kernelprof.plugin.keys import MEASURES, SETTINGS
-from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
+from pytest_kernelprof.plugin.rank_place import lives, read, said_by_torchrun, this_process, write
+from pytest_kernelprof.plugin.rank_tests import missing, why_out_of_order
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_kernelprof.plugin.rank_place import Place
 
 PLUGIN = "kernelprof-torchrun"
-_INSIDE = "KERNELPROF_INSIDE_RANK"
 _OUR_ERROR = "kernelprof_error"
 _POLL_S = 0.02
 _TO_HEAR_S = 2.0
 _AT_ONCE_S = 5.0
 _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which rank of how many this process is, and where they leave word for each other."""
-
-    rank: int
-    size: int
-    folder: str
-
-    def file(self, rank: int) -> str:
-        """What a rank has to say."""
-        return os.path.join(self.folder, f"rank{rank}.json")
-
-
-def place_of_rank() -> Place | None:
-    """This process's, where ``torchrun`` has started it as one of several on this machine; None of
-    any other, such as one that a test has started."""
-    ranks = _said_by_torchrun()
-    if ranks is None:
-        return None
-    rank, size, run = ranks
-    os.environ[_INSIDE] = str(Real.getpid())
-    name = hashlib.sha1("\n".join(run).encode(), usedforsecurity=False).hexdigest()[:16]
-    folder = os.path.join(TEMPORARY_FOLDER, f"kernelprof-ranks-{os.getuid()}-{name}")
-    return Place(rank, size, folder) if _is_ours(folder) else None
-
-
-def _said_by_torchrun() -> tuple[int, int, list[str]] | None:
-    """The number of this rank, how many there are, and what tells their run from others."""
-    said = os.environ
-    try:
-        rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
-        run = [said["TORCHELASTIC_RUN_ID"], said["TORCHELASTIC_RESTART_COUNT"]]
-        run += [said["MASTER_ADDR"], said["MASTER_PORT"]]
-        on_one_machine = int(said["LOCAL_WORLD_SIZE"]) == size
-    except (KeyError, ValueError):
-        return None
-    inside = said.get(_INSIDE, "")
-    if size < 2 or not on_one_machine or inside not in ("", str(Real.getpid())):
-        return None
-    return rank, size, run
-
-
-def _is_ours(folder: str) -> bool:
-    """Whether nobody else can leave word there; it is made where there is none."""
-    try:
-        with contextlib.suppress(FileExistsError):
-            Real.mkdir(folder, 0o700)
-        found = Real.lstat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 class Rank:
@@ -94,7 +41,7 @@ class Rank:
         self._config, self._place = config, place
         self._limit_s = config.stash[SETTINGS].rank_timeout
         self._session: pytest.Session | None = None
-        self._myself = _myself()
+        self._myself = this_process()
         said = {rank: self._read(rank) for rank in range(place.size) if rank != place.rank}
         self._old = {
             rank: one["process"] for rank, one in said.items() if one and self._is_old(one)
@@ -115,17 +62,47 @@ class Rank:
         if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._stop)
 
+    @pytest.hookimpl(trylast=True)  # when it is known whether anything is measured
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Before the first test: what would have ranks wait for each other in vain in each.
+
+        Raises:
+            pytest.UsageError: they run their tests in different orders.
+        """
+        ids = [item.nodeid for item in session.items if is_measured(self._config, item)]
+        write(self._place.tests(self._place.rank), {"process": self._myself, "tests": ids})
+        if not self._takes_part or self._config.getoption("collectonly", False):
+            return
+        tests = {self._place.rank: ids, **self._tests_of_others()}
+        why = why_out_of_order(tests)
+        if why:
+            self._refuse(why)
+        note_missing(missing(tests))
+
+    def _refuse(self, why: str) -> None:
+        raise pytest.UsageError(why)
+
+    def _tests_of_others(self) -> dict[int, list[str]]:
+        """By rank; of one that has ended, or that is not there in time, nothing is known."""
+        found: dict[int, list[str]] = {}
+        deadline = now_s() + self._limit_s
+        for rank in set(range(self._place.size)) - {self._place.rank}:
+            while now_s() < deadline:
+                said, tests = self._hear(rank), read(self._place.tests(rank))
+                if said is not None and tests is not None and tests["process"] == said["process"]:
+                    found[rank] = tests["tests"]
+                    break
+                if said is not None and ("exit" in said or not lives(said)):
+                    break
+                sleep(_POLL_S)
+        return found
+
     def _stop(self, *_: object) -> None:
         if self._session is not None:
             self._session.shouldstop = "torchrun ends the ranks, since one has ended (SIGTERM)"
 
     def _say(self, **more: Any) -> None:
-        path = self._place.file(self._place.rank)
-        beside = f"{path}.{Real.getpid()}"
-        with contextlib.suppress(OSError):
-            with open(beside, "w", encoding="utf-8") as file:
-                json.dump({"process": self._myself, **more}, file)
-            Real.replace(beside, path)
+        write(self._place.file(self._place.rank), {"process": self._myself, **more})
 
     def _hear(self, rank: int) -> dict[str, Any] | None:
         """What a rank of this run says, or has said before it ended; None where it is not known."""
@@ -135,36 +112,32 @@ class Rank:
     def _is_old(self, said: dict[str, Any]) -> bool:
         """Whether that is left of an earlier run. Torchrun starts all ranks at once; one may have
         ended before this one is here."""
-        if _lives(said):
+        if lives(said):
             return False
         ticks = int(self._myself[1]) - int(said["process"][1])
         return ticks > _AT_ONCE_S * os.sysconf("SC_CLK_TCK")
 
     def _has_died(self, rank: int) -> bool:
         said = self._hear(rank)
-        return said is not None and not _lives(said)
+        return said is not None and not lives(said)
 
     def _read(self, rank: int) -> dict[str, Any] | None:
-        try:
-            with open(self._place.file(rank), encoding="utf-8") as file:
-                said: dict[str, Any] = json.load(file)
-        except (OSError, ValueError):
-            return None
-        return said
+        return read(self._place.file(rank))
 
     def _forget(self, *ranks: int) -> None:
         """Take away what ranks have said, and the folder with the last of it."""
+        for rank in ranks:
+            for path in (self._place.file(rank), self._place.tests(rank)):
+                with contextlib.suppress(OSError):
+                    Real.unlink(path)
         with contextlib.suppress(OSError):
-            for rank in ranks:
-                if self._read(rank) is not None:
-                    Real.unlink(self._place.file(rank))
             Real.rmdir(self._place.folder)
 
     def _end_alone(self, status: int) -> None:
         """Of a rank that nobody reports for: it waits for none, and the last one tidies up."""
         self._say(exit=status, measures=False)
         said = [self._read(rank) for rank in range(self._place.size)]
-        if all(one is None or "exit" in one or not _lives(one) for one in said):
+        if all(one is None or "exit" in one or not lives(one) for one in said):
             self._forget(*range(self._place.size))
 
 
@@ -257,6 +230,9 @@ class QuietRank(Rank):
             self._writer = reporter._tw
             reporter._tw = create_terminal_writer(self._config, self._kept)
 
+    def _refuse(self, why: str) -> None:
+        pytest.exit(why, returncode=pytest.ExitCode.TESTS_FAILED)  # rank 0 says so
+
     def pytest_runtestloop(self) -> None:
         """Where nothing is measured nobody is quiet."""
         if not self._takes_part:
@@ -292,7 +268,7 @@ class QuietRank(Rank):
         self._forget(self._place.rank)
         # torchrun tells of the first that ends with a failure: that is to be the one that reports.
         deadline = now_s() + _TO_HEAR_S
-        while _lives(said) and now_s() < deadline:
+        while lives(said) and now_s() < deadline:
             sleep(_POLL_S)
         if ends_quietly:
             session.exitstatus = said["exit"]
@@ -302,7 +278,7 @@ class QuietRank(Rank):
         deadline = now_s() + self._limit_s
         while True:
             said = self._hear(0)
-            if said is not None and ("exit" in said or not _lives(said)):
+            if said is not None and ("exit" in said or not lives(said)):
                 return said if "exit" in said else None
             if said is None and now_s() > deadline:
                 return None
@@ -334,17 +310,15 @@ def _fail(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _myself() -> tuple[int, str]:
-    from pytest_kernelprof.device.procfs import started_at
-
-    return Real.getpid(), started_at(Real.getpid())
-
-
-def _lives(said: dict[str, Any]) -> bool:
-    from pytest_kernelprof.device.procfs import started_at
-
-    number, started = said["process"]
-    return not started or started_at(number) == started
+def why_no_worker(config: pytest.Config) -> str:
+    """Why a worker of pytest-xdist measures nothing here; empty where it may."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers < 2 or said_by_torchrun() is None:
+        return ""
+    return (
+        f"pytest -n {workers} under torchrun: the workers of a rank would all be that rank, and "
+        "each run other tests than the others do: leave out one of the two"
+    )
 
 
 def takes_part(config: pytest.Config) -> bool:
@@ -359,7 +333,7 @@ def takes_part(config: pytest.Config) -> bool:
     if config.getoption("dist", "no") == "no":
         return True
     files = config.stash[SETTINGS].run_files
-    if files and _said_by_torchrun() is not None:
+    if files and said_by_torchrun() is not None:
         raise pytest.UsageError(
             "pytest -n under torchrun: workers of pytest-xdist are no ranks, and each rank would "
             f"write {next(iter(files.values()))}: leave out one of the two"

@@ -11,16 +11,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver, get_context
-from multiprocessing.context import BaseContext
+from multiprocessing import spawn
 from pathlib import Path
 
 import pytest
 import torch
-
-from pytest_kernelprof.plugin import ranks
 
 pytestmark = pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
@@ -43,7 +39,6 @@ def me():
 TORCHRUN = """
 @pytest.fixture(scope="session", autouse=True)
 def group():
-    torch.compile(lambda x: x, backend="eager")(x)  # loads much, on one rank sooner than on others
     dist.init_process_group("gloo", timeout=timedelta(seconds=20))
     yield
 @pytest.mark.max_kernels(2)
@@ -67,13 +62,46 @@ def test_compared(kernel_profile):
     with open(f"ratio{me()}", "w") as file:
         file.write(repr(found.speedup))
 def test_cold_on_one(kernel_profile):
-    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     calls = []
     def call():
         calls.append(1)
-        compiled(x[: len(calls)] if me() and len(calls) < 4 else x)
-        return step()
+        return step() + 1 if me() and len(calls) == 2 else step()
     kernel_profile(call)
+    assert [one.kernel_count for one in kernel_profile.last.record.ranks] == [2, 2]
+    counts = [None, None]
+    dist.all_gather_object(counts, len(calls))
+    assert counts[0] == counts[1]
+@pytest.mark.max_kernels(2)
+def test_region_with_more_on_one(kernel_profile):
+    with kernel_profile.region("block") as region:
+        step() + 1 if me() else step()
+    assert [one.kernel_count for one in region.profile.record.ranks] == [2, 3]
+def test_region_of_one(kernel_profile):
+    if me():
+        with kernel_profile.region("block", group=[1], max_kernels=1):
+            x + 1
+    else:
+        kernel_profile.run(lambda: x + 1, group=[0])
+def test_region_that_one_leaves_out(kernel_profile):
+    if not me():
+        with kernel_profile.region("block"):
+            x + 1
+    kernel_profile(step)
+@pytest.mark.max_kernels(2)
+def test_all_of_it_with_more_on_one():
+    step() + 1 if me() else step()
+@pytest.mark.max_kernels(2)
+def test_all_of_it_raises_on_one():
+    step()
+    if me():
+        raise ValueError("boom")
+def test_benchmarked(kernel_benchmark):
+    calls = []
+    def call():
+        calls.append(1)
+        time.sleep(0.001 + 0.002 * me())  # one rank alone would be called more often
+        return step()
+    kernel_benchmark(call)
     counts = [None, None]
     dist.all_gather_object(counts, len(calls))
     assert counts[0] == counts[1]
@@ -102,6 +130,10 @@ def test_skips_on_one(kernel_profile):
     if me():
         pytest.skip("not here")
     kernel_profile(step)
+if os.environ["RANK"] == "0":
+    def test_of_one_rank(kernel_profile):
+        kernel_profile.run(lambda: x + 1, group=[0])
+        kernel_profile(step)
 def test_fewer_calls(kernel_profile):
     kernel_profile(step)
     if not me():
@@ -110,6 +142,11 @@ def test_another_call(kernel_profile):
     if me():
         kernel_profile.compare(step, lambda: x)
     kernel_profile(step)
+def test_another_line(kernel_profile):
+    if me():
+        kernel_profile(step)
+    else:
+        kernel_profile(step)
 @pytest.fixture
 def measures_late(kernel_profile):
     yield
@@ -177,6 +214,8 @@ def test_no_number(kernel_profile):
 
 Once = Callable[[str, Callable[[Path], None]], Path]
 
+PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
+
 
 _OPTIONS = (
     *("-p", "no:cacheprovider", "-rA", "--tb=short", "--kernelprof-device=cpu"),
@@ -185,11 +224,12 @@ _OPTIONS = (
 
 
 def run(folder: Path, *command: str) -> None:
+    """Run a command in a folder, with what it prints in ``out.txt``."""
     environment = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
     with open(folder / "out.txt", "w") as out:
         try:
             subprocess.run(
-                [sys.executable, *command, *_OPTIONS],
+                [*command, *_OPTIONS],
                 cwd=folder,
                 env=environment | {"OMP_NUM_THREADS": "1", "COLUMNS": "400"},
                 stdout=out,
@@ -201,34 +241,35 @@ def run(folder: Path, *command: str) -> None:
             pytest.fail(f"it hangs; until now:\n{(folder / 'out.txt').read_text()}")
 
 
-def _torchrun(folder: Path) -> None:
+def _torchrun(python: str, folder: Path) -> None:
     (folder / "test_it.py").write_text(HEAD + TORCHRUN)
     run(
         folder,
+        *(python, "-c", "from torch.distributed.run import main; main()"),
         # Standalone: by itself torchrun of older torch has one port for all runs of a machine.
-        *("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
-        *("--no-python", sys.executable, "-m", "pytest", "-o", "faulthandler_timeout=40"),
+        *("--standalone", "--nproc-per-node=2", "--no-python"),
+        *(python, "-c", PYTEST, "-o", "faulthandler_timeout=40"),
         *("--kernelprof-rank-timeout=2", "--kernelprof-json=run.json"),
         *("--kernelprof-report", "--kernelprof-trace-dir=traces"),
     )
 
 
 @contextlib.contextmanager
-def forked_of_one_that_has_loaded_torch() -> Iterator[BaseContext]:
-    """How processes start in a tenth of the time; as users start them they do in the docs' test."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["torch._inductor", "pytest_kernelprof.plugin.rank_process"])
+def processes_of(python: str) -> Iterator[None]:
+    """What is spawned meanwhile starts in a tenth of the time; as for users it does in the docs'
+    test."""
+    usual = spawn.get_executable()
+    spawn.set_executable(python)
     try:
-        yield context
+        yield
     finally:
-        forkserver._forkserver._stop()  # type: ignore[attr-defined]
+        spawn.set_executable(usual)
 
 
-def _spawned(pytester: pytest.Pytester, folder: Path) -> None:
+def _spawned(pytester: pytest.Pytester, python: str, folder: Path) -> None:
     """In this process, which has loaded torch."""
     (folder / "test_it.py").write_text(HEAD + SPAWNED)
-    with pytest.MonkeyPatch.context() as here, forked_of_one_that_has_loaded_torch() as forked:
-        here.setattr(ranks, "get_context", lambda how: forked)
+    with pytest.MonkeyPatch.context() as here, processes_of(python):
         here.chdir(folder)
         here.setenv("COLUMNS", "400")
         result = pytester.runpytest_inprocess(*_OPTIONS, "--kernelprof-json=run.json")
@@ -256,15 +297,15 @@ class Seen:
 
 
 @pytest.fixture
-def torchrun(once: Once) -> Seen:
+def torchrun(once: Once, python: str) -> Seen:
     """A run of two ranks, of which the last test kills one."""
-    return Seen(once("ranks-torchrun", _torchrun))
+    return Seen(once("ranks-torchrun", functools.partial(_torchrun, python)))
 
 
 @pytest.fixture
-def spawned(once: Once, pytester: pytest.Pytester) -> Seen:
+def spawned(once: Once, python: str, pytester: pytest.Pytester) -> Seen:
     """A run whose tests start their ranks."""
-    return Seen(once("ranks-spawned", functools.partial(_spawned, pytester)))
+    return Seen(once("ranks-spawned", functools.partial(_spawned, pytester, python)))
 
 
 @pytest.mark.parametrize(
@@ -272,14 +313,25 @@ def spawned(once: Once, pytester: pytest.Pytester) -> Seen:
     [
         *("test_kept", "test_rounds_by_one", "test_compared", "test_cold_on_one"),
         *("test_in_a_group", "test_expected", "test_as_before_in_the_end", "test_remade"),
+        *("test_region_of_one", "test_benchmarked"),
     ],
 )
 def test_ranks_that_go_together_pass(torchrun: Seen, test: str) -> None:
     assert torchrun.outcomes[test] == "PASSED", torchrun.text
 
 
-def test_a_limit_that_one_rank_breaks_fails_with_its_number(torchrun: Seen) -> None:
-    assert "max_kernels: 3 > 2 on rank 1" in torchrun.line("test_more_on_one")
+@pytest.mark.parametrize(
+    "test", ["test_more_on_one", "test_region_with_more_on_one", "test_all_of_it_with_more_on_one"]
+)
+def test_a_limit_that_one_rank_breaks_fails_on_all_with_its_number(
+    torchrun: Seen, test: str
+) -> None:
+    assert "max_kernels: 3 > 2 on rank 1" in torchrun.line(test)
+    assert f"{test} (rank 1)" not in torchrun.text  # there as here
+    assert [one["rank"] for one in torchrun.profiles[test][0]["other_ranks"]] == [1]  # type: ignore[attr-defined]
+
+
+def test_a_time_that_is_over_fails_on_all(torchrun: Seen) -> None:
     assert torchrun.line("test_time_is_over").startswith("FAILED")
 
 
@@ -293,8 +345,12 @@ def test_ranks_compare_alike(torchrun: Seen) -> None:
     [
         ("test_raises_on_one", "rank 1 raised ValueError: boom, so ranks 0 and 1 could not go on"),
         ("test_skips_on_one", "rank 1 has ended the test (Skipped: not here)"),
+        ("test_of_one_rank", "rank 1 does not run this test, so ranks 0 and 1 could not go on"),
         ("test_fewer_calls", "rank 1 has ended the test, so ranks 0 and 1"),
         ("test_another_call", "is at a comparison at test_it.py:"),
+        ("test_another_line", "is at kernel_profile at test_it.py:"),
+        ("test_region_that_one_leaves_out", "is at region 'block' at test_it.py:"),
+        ("test_all_of_it_raises_on_one", "rank 1 has ended the test (ValueError: boom)"),
         (
             "test_stuck_in_a_collective",
             "rank 1 did not come to a collective in which others waited",

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import ranks
+from pytest_kernelprof.capture import ranks, tries
 from pytest_kernelprof.device.procfs import started_at
-from pytest_kernelprof.plugin import torchrun
+from pytest_kernelprof.plugin import rank_place, torchrun
 from pytest_kernelprof.plugin.keys import MEASURES
-from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
+from pytest_kernelprof.plugin.rank_place import Place, place_of_rank
+from pytest_kernelprof.plugin.torchrun import FirstRank, QuietRank
 
 SAID = {
     "RANK": "1",
@@ -37,8 +38,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """What torchrun says to its second rank, in folders of our own."""
     for name, value in SAID.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv(torchrun._INSIDE, "")
-    monkeypatch.setattr(torchrun, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setenv(rank_place._INSIDE, "")
+    monkeypatch.setattr(rank_place, "TEMPORARY_FOLDER", str(tmp_path))
     return monkeypatch
 
 
@@ -65,7 +66,7 @@ def test_ranks_of_another_run_meet_elsewhere(said: pytest.MonkeyPatch) -> None:
         ("WORLD_SIZE", "1"),
         ("LOCAL_WORLD_SIZE", "1"),  # the others are on other machines
         ("RANK", "first"),
-        (torchrun._INSIDE, "1"),  # a process that a test of a rank has started
+        (rank_place._INSIDE, "1"),  # a process that a test of a rank has started
     ],
 )
 def test_other_processes_are_no_ranks(said: pytest.MonkeyPatch, name: str, value: str) -> None:
@@ -197,3 +198,88 @@ def test_a_run_that_breaks_off_tells_the_other_ranks_while_there_is_a_process_gr
 def test_workers_under_torchrun_would_write_the_same_files(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("-n1", "--kernelprof-json=run.json")
     result.stderr.fnmatch_lines(["*pytest -n under torchrun: *each rank would write *run.json*"])
+
+
+TESTS = """
+def test_a(kernel_profile): kernel_profile(lambda: None)
+def test_b(kernel_profile): kernel_profile(lambda: None)
+def test_of_nobody(): pass
+"""
+A, B = "test_it.py::test_a", "test_it.py::test_b"
+
+
+def run_beside(pytester: pytest.Pytester, tests: list[str], exit: int = 0) -> pytest.RunResult:
+    """Run pytest as one rank of two; the other one has said which tests it runs, and its end."""
+    place = place_of_rank()
+    assert place is not None
+    other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
+    said = {"process": process, "exit": exit, "measures": True, "problems": []}
+    Path(place.file(other)).write_text(json.dumps(said))
+    Path(place.tests(other)).write_text(json.dumps({"process": process, "tests": tests}))
+    pytester.makepyfile(test_it=TESTS)
+    options = ("-p", "no:randomly", "--kernelprof-device=cpu", "--kernelprof-rank-timeout=1")
+    return pytester.runpytest_inprocess(*options)
+
+
+def test_an_order_that_differs_ends_the_run_before_its_first_test(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    said.setenv("RANK", "0")
+    said.setattr(torchrun, "_TO_HEAR_S", 0.0)
+    result = run_beside(pytester, [B, A])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    words = f"*rank 1 would run {B} where rank 0 runs {A}; give all ranks one order*"
+    result.stderr.fnmatch_lines([words])
+    result.assert_outcomes()
+
+
+def test_another_rank_ends_as_rank_0_does_and_leaves_it_to_tell(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    said.setattr(torchrun, "_TO_HEAR_S", 0.0)
+    result = run_beside(pytester, [B, A], exit=4)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "order" not in result.stdout.str() + result.stderr.str()
+
+
+def test_tests_of_one_rank_alone_are_run_and_known_as_such(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    said.setenv("RANK", "0")
+    said.setattr(torchrun, "_TO_HEAR_S", 0.0)
+    run_beside(pytester, [B]).assert_outcomes(passed=3)
+    assert tries.first_missing(A, (0, 1)) == 1
+    assert tries.first_missing(A, (0,)) is None
+    assert tries.first_missing(B, (0, 1)) is None
+    tries.note_missing({})
+
+
+def test_what_an_earlier_run_left_of_its_tests_is_not_believed(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    place = place_of_rank()
+    assert place is not None
+    Path(place.file(0)).write_text(json.dumps({"process": DEAD, "exit": 0}))
+    Path(place.tests(0)).write_text(json.dumps({"process": [1, "1"], "tests": [B, A]}))
+    config = pytester.parseconfigure("-p", "no:terminal", "--kernelprof-rank-timeout=0.1")
+    assert QuietRank(config, place)._tests_of_others() == {}
+
+
+@pytest.mark.parametrize(("workers", "refused"), [(2, True), (1, False)])
+def test_a_worker_of_a_rank_measures_nothing_where_it_is_not_the_only_one(
+    pytester: pytest.Pytester, workers: int, refused: bool
+) -> None:
+    config: Any = pytester.parseconfig()
+    config.workerinput = {"workercount": workers}
+    assert bool(torchrun.why_no_worker(config)) == refused
+
+
+def test_tests_of_such_workers_are_errors_before_their_fixtures_run(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(test_it=TESTS)
+    result = pytester.runpytest_inprocess("-n2", "--kernelprof-device=cpu")
+    result.assert_outcomes(passed=1, errors=2)
+    result.stdout.fnmatch_lines(
+        ["*pytest -n 2 under torchrun: the workers of a rank would all be*"]
+    )
