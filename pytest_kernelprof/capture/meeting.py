@@ -3,18 +3,20 @@ outside of what is measured, and how each learns of one that does not come."""
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pytest_kernelprof.capture.board import Board, key_of, notes_of
 from pytest_kernelprof.capture.tries import id_of_test
 from pytest_kernelprof.clock import now_ns, now_s, sleep
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.schema import codec
+
+if TYPE_CHECKING:
+    from pytest_kernelprof.capture.board import Store
 
 T = TypeVar("T")
 
@@ -25,30 +27,11 @@ _TAKE_PART = (
     "else receive)); where only some take part, say which: kernel_profile.run(..., group=[0, 1])"
 )
 _ORDER = " (all ranks run the same tests in one order: pytest-randomly needs --randomly-seed)"
+_TO_SAY = 3
 _LOOK_S = 0.05
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0001, 0.001
 _TO_READ_NS = 2_000_000
 _LONGEST_SPIN_NS = 1_000_000_000
-_LONGEST_VALUE = 4_000_000  # a TCPStore takes 8 MiB
-
-
-class Store(Protocol):
-    """What is used of torch's stores."""
-
-    def set(self, key: str, value: Any, /) -> None:
-        """Keep a value."""
-
-    def get(self, key: str, /) -> bytes:
-        """A value that is there; for one that is not torch's would wait."""
-
-    def check(self, keys: list[str], /) -> bool:
-        """Whether all of these are there, now."""
-
-    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """With nothing expected: keep a value if there is none; the one that is there then."""
-
-    def delete_key(self, key: str, /) -> bool:
-        """Keep it no more."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -109,32 +92,6 @@ class Call:
         return f"{key_of(self.test)}/{self.number}"
 
 
-def key_of(test: str) -> str:
-    """What the keys of a test begin with."""
-    return hashlib.sha1(
-        test.encode("utf-8", "backslashreplace"), usedforsecurity=False
-    ).hexdigest()[:16]
-
-
-def note_left(store: Store, test: str, rank: int, why: str) -> None:
-    """Tell those who wait in a call of this test that this rank has ended it."""
-    store.set(f"{key_of(test)}/left/{rank}", why)
-
-
-def note_left_run(store: Store, rank: int, why: str) -> None:
-    """Tell those who wait in any call that this rank makes none any more."""
-    store.set(_of_run(rank), why)
-
-
-def note_back(store: Store, rank: int) -> None:
-    """Tell them that it does, after all: a process may run pytest again."""
-    store.delete_key(_of_run(rank))
-
-
-def _of_run(rank: int) -> str:
-    return f"left/{rank}"
-
-
 class Meeting:
     """Where the ranks of one call meet.
 
@@ -161,7 +118,7 @@ class Meeting:
         limit_s: float,
         known: dict[int, Process],
     ) -> None:
-        self._store, self._call = store, call
+        self._board, self._call = Board(store, self._without_store), call
         self._ranks, self._rank = tuple(ranks), rank
         self._myself, self._lives = myself, lives
         self._limit_s = limit_s
@@ -170,7 +127,7 @@ class Meeting:
         self._old: list[str] = []
         self.lost: Left | None = None
         self.inside_since: float | None = None
-        self._asked(store.set, f"at/{rank}", call.told)
+        self._board.note(f"at/{rank}", call.told)
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -210,8 +167,7 @@ class Meeting:
     def lose(self, lost: Left) -> Left:
         """Tell all that a rank is lost; the first that tells is believed, by all alike."""
         key, said = f"{self._call.key}/lost", msgspec.json.encode(lost).decode()
-        with_it = self._asked(self._store.compare_set, key, "", said)
-        self.lost = msgspec.json.decode(with_it, type=Left)
+        self.lost = msgspec.json.decode(self._board.first_words(key, said), type=Left)
         return self.lost
 
     def end(self) -> None:
@@ -221,12 +177,11 @@ class Meeting:
             self._meet("the end", msgspec.Raw(b"null"), 0.0)
         self.inside_since = None  # nobody is to be broken off any more
         ends = [f"{self._call.key}/end/{rank}" for rank in self._ranks]
-        self._asked(self._store.set, f"{self._call.key}/end/{self._rank}", "")
+        self._board.note(f"{self._call.key}/end/{self._rank}")
         if self._rank == self._ranks[0] and self.lost is None:
             self._wait_for(ends, 0.0)
             last = f"{self._call.key}/{self._steps - 1}"
-            for key in (*ends, *(f"{last}/{rank}" for rank in self._ranks)):
-                self._asked(self._store.delete_key, key)
+            self._board.delete([*ends, *(f"{last}/{rank}" for rank in self._ranks)])
 
     def error(self, lost: Left) -> IncompleteProfile:
         """What this rank says of a lost one."""
@@ -240,14 +195,14 @@ class Meeting:
     def stuck(self) -> Left:
         """A collective has waited here for too long: which rank it waited for. Those that are in it
         say so, all within a moment."""
-        self._asked(self._store.set, f"{self._call.key}/stuck/{self._rank}", "")
+        self._board.note(f"{self._call.key}/stuck/{self._rank}")
         deadline = now_s() + SETTLE_S
         while self.look() is None and now_s() < deadline:
             sleep(_LOOK_S)
         if self.lost is not None:
             return self.lost
         for rank in self.others:
-            if not self._asked(self._store.check, [f"{self._call.key}/stuck/{rank}"]):
+            if not self._board.has(f"{self._call.key}/stuck/{rank}"):
                 return self.lose(Left(rank, "did not come to a collective in which others waited"))
         why = "is in a collective that waits for other ranks, which wait in another one"
         return self.lose(Left(self._ranks[0], why))
@@ -261,9 +216,9 @@ class Meeting:
         keys = [f"{step}/{rank}" for rank in self._ranks]
         own = f"{step}/{self._rank}"
         post = _Post(what, self._call.told, now_ns(), self._myself, data)
-        posted = self._put(own, msgspec.json.encode(post))
+        posted = self._board.put(own, msgspec.json.encode(post))
         self._wait_for(keys, patience_s)
-        posts = [msgspec.json.decode(self._get(key), type=_Post) for key in keys]
+        posts = [msgspec.json.decode(self._board.get(key), type=_Post) for key in keys]
         self._delete_old(posted)
         self._compare(posts)
         self.inside_since = now_s()
@@ -291,9 +246,11 @@ class Meeting:
                 raise self.error(self.lose(Left(rank, why, absent=True)))
 
     def _wait_for(self, keys: list[str], patience_s: float) -> None:
-        deadline = now_s() + self._limit_s + patience_s
+        # A rank that waits in a collective, which this one has left out, says so in time.
+        to_say = min(_TO_SAY * SETTLE_S, self._limit_s)
+        deadline = now_s() + self._limit_s + patience_s + to_say
         next_look, pause = now_s() + _LOOK_S, _FIRST_PAUSE_S
-        while not self._asked(self._store.check, keys):
+        while not self._board.has(*keys):
             now = now_s()
             if now >= next_look:
                 next_look = now + _LOOK_S
@@ -301,14 +258,14 @@ class Meeting:
                 if lost is None and now >= deadline:
                     lost = self.lose(self._late(keys))
                 # Who has posted all that is waited for here may have gone on and ended well.
-                if lost is not None and not self._asked(self._store.check, keys):
+                if lost is not None and not self._board.has(*keys):
                     raise self.error(lost)
             sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
     def _late(self, keys: list[str]) -> Left:
         for rank, key in zip(self._ranks, keys, strict=True):
-            if not self._asked(self._store.check, [key]):
+            if not self._board.has(key):
                 return Left(
                     rank, f"did not come within {self._limit_s:g} s{self._seen(rank)}", True
                 )
@@ -317,28 +274,22 @@ class Meeting:
     def _seen(self, rank: int) -> str:
         """Where a rank was heard of last."""
         key = f"at/{rank}"
-        if not self._asked(self._store.check, [key]):
+        if not self._board.has(key):
             return ""
-        where = self._asked(self._store.get, key).decode()
+        where = self._board.words(key)
         return f"; it was last in {where}{_ORDER}" if where != self._call.told else ""
 
     def _said_lost(self) -> Left | None:
         """What another rank has said, or whoever has ended the test."""
         key = f"{self._call.key}/lost"
-        if self._asked(self._store.check, [key]):
-            return msgspec.json.decode(self._asked(self._store.get, key), type=Left)
+        if self._board.has(key):
+            return msgspec.json.decode(self._board.words(key), type=Left)
         for rank in self.others:
-            for key in self._left_by(rank):
-                if self._asked(self._store.check, [key]) and not self._has_ended(rank):
-                    why = self._asked(self._store.get, key).decode()
+            for key in notes_of(self._call.test, rank):
+                if self._board.has(key) and not self._has_ended(rank):
+                    why = self._board.words(key)
                     return Left(rank, why, absent=True)
         return None
-
-    def _left_by(self, rank: int) -> Iterator[str]:
-        """What a rank sets that does not come any more."""
-        if self._call.test:
-            yield f"{key_of(self._call.test)}/left/{rank}"
-        yield _of_run(rank)
 
     def _gone(self) -> Left | None:
         for rank in self.others:
@@ -351,39 +302,16 @@ class Meeting:
 
     def _has_ended(self, rank: int) -> bool:
         """Whether a rank has ended this call, and ended it well."""
-        return self._asked(self._store.check, [f"{self._call.key}/end/{rank}"])
-
-    def _put(self, key: str, data: bytes) -> list[str]:
-        packed = zlib.compress(data, 1) if len(data) > _LONGEST_VALUE // 8 else data
-        parts = [packed[i : i + _LONGEST_VALUE] for i in range(0, len(packed), _LONGEST_VALUE)]
-        more = [f"{key}/{i}" for i in range(1, len(parts))]
-        for name, part in zip(more, parts[1:], strict=True):
-            self._asked(self._store.set, name, part)
-        head = b"%d %d\n" % (len(parts), packed is not data)
-        self._asked(self._store.set, key, head + parts[0])
-        return [key, *more]
-
-    def _get(self, key: str) -> bytes:
-        first: bytes = self._asked(self._store.get, key)
-        head, _, data = first.partition(b"\n")
-        parts, is_packed = map(int, head.split())
-        for i in range(1, parts):
-            data += self._asked(self._store.get, f"{key}/{i}")
-        return zlib.decompress(data) if is_packed else data
+        return self._board.has(f"{self._call.key}/end/{rank}")
 
     def _delete_old(self, posted: list[str]) -> None:
         """What all have read: who has posted this step has read the one before."""
-        for key in self._old:
-            self._asked(self._store.delete_key, key)
+        self._board.delete(self._old)
         self._old = posted
 
-    def _asked(self, ask: Callable[..., T], *args: Any) -> T:
-        try:
-            return ask(*args)
-        except RuntimeError as error:
-            holder = self._ranks[0]
-            self.lost = Left(holder, "has gone, and with it the store of torch.distributed")
-            raise self.error(self.lost) from error
+    def _without_store(self) -> IncompleteProfile:
+        self.lost = Left(self._ranks[0], "has gone, and with it the store of torch.distributed")
+        return self.error(self.lost)
 
 
 def _encoded(own: object) -> msgspec.Raw:

@@ -14,16 +14,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelprof.capture.agreement import ALONE
+from pytest_kernelprof.capture.board import note_back, note_left, note_left_run
 from pytest_kernelprof.capture.lookout import Lookout
-from pytest_kernelprof.capture.meeting import (
-    Call,
-    Left,
-    Meeting,
-    Process,
-    note_back,
-    note_left,
-    note_left_run,
-)
+from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
 from pytest_kernelprof.capture.tries import first_missing, name_of_test, next_try
 from pytest_kernelprof.capture.world import World, taking_part, world_of_several
 from pytest_kernelprof.device.inventory import gpu_uuid

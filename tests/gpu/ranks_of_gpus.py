@@ -20,6 +20,11 @@ from pytest_kernelprof import profile
 
 Step = Callable[[], Any]
 
+_ACTIVITY = {
+    "cpu": torch.profiler.ProfilerActivity.CPU,
+    "cuda": torch.profiler.ProfilerActivity.CUDA,
+}
+
 
 def _device() -> torch.device:
     if dist.get_backend() == "nccl":
@@ -105,25 +110,49 @@ STEPS = {
 }
 
 
-def counted(name: str) -> tuple[list[str], list[str]]:
-    """The kernels of a step, as we have them and as torch.profiler alone has them."""
-    step = STEPS[name]()
-    ours = sorted(kernel.name for kernel in profile(step).kernels)
+def symmetric() -> Step:
+    """All-reduces that kernels of PyTorch do, on memory that ranks share."""
+    import torch.distributed._symmetric_memory as shared
+
+    x = shared.empty(1 << 20, device=_device(), dtype=torch.bfloat16).fill_(1)
+    shared.rendezvous(x, dist.group.WORLD)
+    group = dist.group.WORLD.group_name
+
+    def step() -> None:
+        torch.ops.symm_mem.one_shot_all_reduce(x, "sum", group)
+        torch.ops.symm_mem.two_shot_all_reduce_(x, "sum", group)
+
+    return step
+
+
+def counted() -> dict[str, tuple[list[str], list[str]]]:
+    """The kernels of each step, as we have them and as torch.profiler alone has them."""
+    found = {}
+    for name, make in STEPS.items():
+        step = make()
+        ours = sorted(kernel.name for kernel in profile(step, rounds=2).kernels)
+        found[name] = ours, names_by_hand(step)
+    return found
+
+
+def names_by_hand(step: Step) -> list[str]:
+    """The kernels of a step, as torch.profiler alone has them."""
     dist.barrier()
-    activity = torch.profiler.ProfilerActivity
-    with torch.profiler.profile(activities=[activity.CPU, activity.CUDA]) as by_hand:
+    activities = {torch.profiler.ProfilerActivity.CPU, _ACTIVITY[_device().type]}
+    with torch.profiler.profile(activities=activities) as by_hand:
         step()
-        torch.cuda.synchronize()
+        if _device().type == "cuda":
+            torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json.gz")
         by_hand.export_chrome_trace(str(path))
         events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    return ours, sorted(one["name"] for one in events if one.get("cat") == "kernel")
+    return sorted(one["name"] for one in events if one.get("cat") == "kernel")
 
 
-def taken(name: str) -> int:
-    """Profile a step; how many kernels it has."""
-    return profile(STEPS[name]()).kernel_count
+def taken(*names: str) -> list[int]:
+    """Profile these steps; how many kernels each has."""
+    return [profile(STEPS[name]()).kernel_count for name in names]
 
 
 def many(times: int) -> list[int]:
@@ -131,7 +160,7 @@ def many(times: int) -> list[int]:
     steps = [make() for make in STEPS.values()]
     counts: list[set[int]] = [set() for _ in steps]
     for i in range(times):
-        counts[i % len(steps)].add(profile(steps[i % len(steps)]).kernel_count)
+        counts[i % len(steps)].add(profile(steps[i % len(steps)], rounds=2).kernel_count)
     return [len(one) for one in counts]
 
 

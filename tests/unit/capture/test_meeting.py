@@ -10,17 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import lookout, meeting
+from pytest_kernelprof.capture import board, lookout, meeting
+from pytest_kernelprof.capture.board import note_back, note_left, note_left_run
 from pytest_kernelprof.capture.lookout import Lookout
-from pytest_kernelprof.capture.meeting import (
-    Call,
-    Left,
-    Meeting,
-    Process,
-    note_back,
-    note_left,
-    note_left_run,
-)
+from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import plan as plans
@@ -325,7 +318,7 @@ def test_of_many_steps_nothing_stays() -> None:
 
 
 def test_what_is_longer_than_a_store_takes_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_LONGEST_VALUE", 1_000)
+    monkeypatch.setattr(board, "_LONGEST_VALUE", 1_000)
     ranks = Ranks()
     long = [random.Random(rank).randbytes(3_000).hex() for rank in (0, 1)]
     found = ranks.all_do(lambda rank, here: [here.gather("x", long[rank]) for _ in range(3)])
@@ -343,6 +336,24 @@ def test_a_collective_that_waited_too_long_names_who_did_not_come_to_it() -> Non
     found = ranks.all_do(run)
     assert found[0] == found[1] == found[3]
     assert found[0] == Left(2, "did not come to a collective in which others waited")
+
+
+def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(meeting, "SETTLE_S", 0.3)
+    ranks = Ranks(limit_s=0.8)
+
+    def run(rank: int, here: Meeting) -> Any:
+        here.gather("x", rank)
+        if rank == 0:
+            time.sleep(0.85)  # until its collective times out
+            return here.stuck().rank
+        return here.gather("y", rank)
+
+    who, told = ranks.all_do(run)
+    assert who == 1
+    assert "rank 1 (this one) did not come to a collective in which others waited" in told
 
 
 def test_collectives_that_wait_for_each_other_are_told() -> None:
