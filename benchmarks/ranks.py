@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STEPS = Path(__file__).parents[1] / "tests" / "gpu" / "ranks_of_gpus.py"
-LONGEST_S = 120
+PARTS = ("suite", "lost", "spawned", "symmetric")
 HOWS = {
     "raises": "one rank raises in its third call",
     "dies": "one rank is killed in its third call",
-    "is late": "one rank sleeps for 20 s in its third call",
-    "calls less": "one rank makes one call less, and sleeps",
+    "is late": "one rank sleeps for 12 s in its third call",
+    "calls less": "one rank makes one call less, and sleeps for 9 s",
     "skips a collective": "one rank leaves a collective out",
 }
 
@@ -156,6 +156,7 @@ def test_symmetric(kernel_profile):
 
 LOST = """
 HOW = os.environ["LOST"]
+@pytest.mark.max_kernels(9)
 def test_lost(kernel_profile, kernelprof_device):
     x, calls, other = torch.ones(1 << 16, device=DEVICE), [], dist.get_rank() == 1
     def call():
@@ -166,14 +167,15 @@ def test_lost(kernel_profile, kernelprof_device):
             if HOW == "dies":
                 os.kill(os.getpid(), signal.SIGKILL)
             if HOW == "is late":
-                time.sleep(20)
+                time.sleep(12)
             if HOW == "skips a collective":
                 return
         dist.all_reduce(x.mul_(0.5))
     if other and HOW == "calls less":
-        time.sleep(12)
+        time.sleep(9)
         return
     kernel_profile(call)
+@pytest.mark.max_kernels(9)
 def test_alone_afterwards(kernel_profile, kernelprof_device):
     x = torch.ones(64, device=DEVICE)
     kernel_profile.run(lambda: x + 1, group=[dist.get_rank()])
@@ -218,8 +220,8 @@ class Ran:
 class Place:
     """Where the runs take place."""
 
-    def __init__(self, device: str, ranks: int, many: int, folder: Path) -> None:
-        self._ranks, self._folder = ranks, folder
+    def __init__(self, device: str, ranks: int, many: int, longest_s: float, folder: Path) -> None:
+        self._ranks, self._longest_s, self._folder = ranks, longest_s, folder
         self._fill = {"device": device, "many": many}
         self._device = device
 
@@ -260,11 +262,10 @@ class Place:
                 stderr=subprocess.STDOUT,
             )
             try:
-                process.wait(LONGEST_S)
+                process.wait(self._longest_s)
             except subprocess.TimeoutExpired:
                 process.terminate()
-                process.wait()
-                file.write(f"\nwas ended after {LONGEST_S} s\n")
+                file.write(f"\nwas ended after {self._longest_s} s\n")
         return Ran(folder, time.monotonic() - began, out.read_text(errors="replace"))
 
 
@@ -332,16 +333,28 @@ def planted(ran: Ran) -> None:
 
 
 def lost(place: Place) -> None:
-    print("\nA rank that does not come, with --kernelprof-rank-timeout=6; each run by itself:\n")
+    print("\nA rank that does not come, with --kernelprof-rank-timeout=4; all runs side by side:\n")
     with ThreadPoolExecutor(len(HOWS)) as pool:
         runs = {
-            how: pool.submit(place.torchrun, how, LOST, "--kernelprof-rank-timeout=6", lost=how)
+            how: pool.submit(place.torchrun, how, LOST, "--kernelprof-rank-timeout=4", lost=how)
             for how in HOWS
         }
     for how, words in HOWS.items():
         ran = runs[how].result()
-        print(f"{words}: {ran.seconds:.0f} s from start to end")
+        print(f"{words}: {ran.seconds:.0f} s from the start of the processes to their end")
         print("".join(f"  {line}\n" for line in ran.outcomes()) or f"  NOTHING\n{ran.text[-2000:]}")
+
+
+def suite(ran: Ran) -> None:
+    for tell in (counts, times, many, planted):
+        tell(ran)
+    ended = re.findall(r"\d+ [a-z]+(?:, \d+ [a-z]+)* in [\d.]+s", ran.text)
+    print(f"\n{ended[-1] if ended else ran.text[-3000:]}", flush=True)
+
+
+def spawned(ran: Ran) -> None:
+    print(f"\nTwo tests that start a rank on each GPU, in two workers: {ran.seconds:.0f} s")
+    print("\n".join(ran.outcomes()) or ran.text[-2000:], flush=True)
 
 
 def symmetric(ran: Ran) -> None:
@@ -361,27 +374,29 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="30 profiles in a row, not 500")
     parser.add_argument("--keep", type=Path, help="a new folder for what the runs leave")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--longest", type=float, default=120.0, help="seconds that a run may take")
     given = parser.parse_args()
     kind = device_kind(given.device)
     began = time.monotonic()
     print(f"{given.ranks} ranks of torch.distributed, on one machine")
     print(device_and_place(kind, "triton", "pytest", "pytest-kernelprof"), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(kind, given.ranks, 30 if given.quick else 500, given.keep or Path(folder))
+        many_profiles, kept = 30 if given.quick else 500, given.keep or Path(folder)
+        place = Place(kind, given.ranks, many_profiles, given.longest, kept)
         if given.keep:
             given.keep.mkdir(parents=True)
-        ran = place.torchrun("suite", SUITE)
-        for tell in (counts, times, many, planted):
-            tell(ran)
-        ended = re.findall(r"^=+ .* in [\d.]+s.*=+$", ran.text, re.MULTILINE)
-        print(f"\n{ended[-1] if ended else ran.text[-3000:]}", flush=True)
-        lost(place)
-        print(end="", flush=True)
-        ran = place.spawned()
-        print(f"Two tests that start a rank on each GPU, in two workers: {ran.seconds:.0f} s")
-        print("\n".join(ran.outcomes()) or ran.text[-2000:], flush=True)
-        if kind == "cuda":
-            symmetric(place.torchrun("symmetric", SYMMETRIC))
+        if "suite" in given.parts:
+            suite(place.torchrun("suite", SUITE))
+        with ThreadPoolExecutor() as pool:  # beside the runs in which a rank is lost
+            wanted = kind == "cuda" and "symmetric" in given.parts
+            beside = pool.submit(place.torchrun, "symmetric", SYMMETRIC) if wanted else None
+            if "lost" in given.parts:
+                lost(place)
+            if beside:
+                symmetric(beside.result())
+        if "spawned" in given.parts:
+            spawned(place.spawned())
     print(f"\nall of it took {time.monotonic() - began:.0f} s")
 
 

@@ -20,7 +20,7 @@ from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
 from pytest_kernelprof.capture.tries import first_missing, name_of_test, next_try
 from pytest_kernelprof.capture.world import World, taking_part, world_of_several
 from pytest_kernelprof.device.inventory import gpu_uuid
-from pytest_kernelprof.device.lock import lock_by_uuid
+from pytest_kernelprof.device.many import lock_all
 from pytest_kernelprof.device.presence import at_rest
 from pytest_kernelprof.device.procfs import host_of_processes, started_at
 from pytest_kernelprof.device.whole_lock import NotFree
@@ -159,8 +159,7 @@ class _Together:
             if own not in to_lock:  # who locks it waits until this process does not share it
                 held.enter_context(at_rest())
             try:
-                for gpu in to_lock:
-                    locks[gpu] = held.enter_context(lock_by_uuid(gpu, timeout_s, who, device.name))
+                locks = held.enter_context(lock_all(to_lock, timeout_s, who, device.name))
             except NotFree as busy:
                 why = str(busy)
             whys = self.gather("the locks", why, patience_s=timeout_s)

@@ -1,4 +1,4 @@
-"""Several GPUs for one test, which others do not use meanwhile."""
+"""Several GPUs for one test, or for the ranks of one call, which others do not use meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,41 @@ from pytest_kernelprof.errors import GpuBusy
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_kernelprof.device.whole_lock import WholeLock
+
 _POLL_S = 0.2
+_MOMENT_S = 1.0
+
+
+@contextlib.contextmanager
+def lock_all(
+    gpus: Sequence[str], timeout_s: float, who: str, name: str
+) -> Iterator[dict[str, WholeLock]]:
+    """Have these GPUs alone, by UUID.
+
+    Who has the first waits for the others for a moment only, and then begins again: ranks of
+    another run that share these may wait for one of them that waits for the first.
+
+    Raises:
+        NotFree: the time is up, with who holds one of them.
+        GpuBusy: they cannot be locked at all.
+    """
+    deadline = now_s() + timeout_s
+    while True:
+        with contextlib.ExitStack() as held:
+            locks: dict[str, WholeLock] = {}
+            try:
+                for gpu in gpus:
+                    patience_s = min(_MOMENT_S, timeout_s) if locks else deadline - now_s()
+                    locks[gpu] = held.enter_context(lock_by_uuid(gpu, patience_s, who, name))
+            except NotFree as busy:
+                if not locks or now_s() >= deadline:
+                    together = f"{len(gpus)} GPUs were not free together in {timeout_s:g} s: "
+                    raise NotFree(f"{together if locks else ''}{busy}") from busy
+            if len(locks) == len(gpus):
+                yield locks
+                return
+        sleep(_POLL_S)
 
 
 @contextlib.contextmanager

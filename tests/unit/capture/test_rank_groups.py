@@ -18,6 +18,7 @@ import torch
 from pytest_kernelprof.capture import ranks
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.world import World, taking_part
+from pytest_kernelprof.device import many
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.whole_lock import NotFree
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
@@ -217,7 +218,7 @@ class Locks:
         self.done: list[str] = []
         self.busy = ""
         monkeypatch.setattr(ranks, "gpu_uuid", lambda device: f"gpu {1 - rank}")
-        monkeypatch.setattr(ranks, "lock_by_uuid", self._lock)
+        monkeypatch.setattr(many, "lock_by_uuid", self._lock)
         monkeypatch.setattr(ranks, "at_rest", self._rests)
         self.together = ranks._Together.__new__(ranks._Together)
         self.together.rank, self.together._ranks = rank, (0, 1)
@@ -272,6 +273,6 @@ def test_each_host_has_its_own_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_one_gpu_is_not_free_all_are_told(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
     locks = Locks(monkeypatch, rank, ("a", "a"))
     locks.busy = "gpu 1"
-    with pytest.raises(NotFree, match="gpu 1"), locks.together.gpu_lock(GPU, 1.0, "who"):
+    with pytest.raises(NotFree, match="gpu 1"), locks.together.gpu_lock(GPU, 0.0, "who"):
         pass
     assert locks.done in (["lock gpu 0", "leave gpu 0"], ["rest", "go on"])

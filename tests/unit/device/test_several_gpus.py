@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_kernelprof.device import many, workers
-from pytest_kernelprof.device.many import several_gpus
+from pytest_kernelprof.device.many import lock_all, several_gpus
 from pytest_kernelprof.device.nvml import Unknown
 from pytest_kernelprof.device.whole_lock import NotFree
 from pytest_kernelprof.errors import GpuBusy
@@ -22,13 +22,15 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     busy: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def lock(uuid: str, timeout_s: float, who: str) -> Iterator[None]:
+    def lock(uuid: str, timeout_s: float, who: str, name: str = "GPU") -> Iterator[None]:
         if busy.get(uuid, 0):
             busy[uuid] -= 1
             raise NotFree(uuid)
         busy[uuid] = 1_000
-        yield
-        busy[uuid] = 0
+        try:
+            yield
+        finally:
+            busy[uuid] = 0
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(workers, "_given", [])
@@ -90,3 +92,32 @@ def test_without_nvml_what_is_named_is_what_there_is(
     assert many._gpus() == ()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x,GPU-y")
     assert many._gpus() == ("GPU-x", "GPU-y")
+
+
+def test_who_has_one_waits_for_another_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is left by a rank that waits for one which waits for the first."""
+    done: list[str] = []
+
+    @contextlib.contextmanager
+    def lock(uuid: str, timeout_s: float, who: str, name: str) -> Iterator[str]:
+        if uuid == "b" and "leave a" not in done:
+            done.append(f"wait {timeout_s:g} s for b")
+            raise NotFree("b")
+        try:
+            yield uuid
+        finally:
+            done.append(f"leave {uuid}")
+
+    monkeypatch.setattr(many, "_POLL_S", 0.001)
+    monkeypatch.setattr(many, "lock_by_uuid", lock)
+    with lock_all(("a", "b"), 600.0, "who", "GPU") as locks:
+        assert set(locks) == {"a", "b"}
+        assert done == ["wait 1 s for b", "leave a"]
+
+
+def test_the_time_for_several_is_up(held: dict[str, int]) -> None:
+    held["b"] = 10**9
+    words = "2 GPUs were not free together in 0.05 s: b"
+    with pytest.raises(NotFree, match=words), lock_all(("a", "b"), 0.05, "who", "GPU"):
+        pass
+    assert held["a"] == 0
