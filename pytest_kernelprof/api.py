@@ -315,6 +315,7 @@ def profile(
         return _measured_by[-1](called, fn, Arguments(args, kwargs), ranks)
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
     with held_by("pytest_kernelprof.profile"), agreeing(called, group=ranks) as agreement:
+        agreement.gather("profile", None)  # all are there; what follows may take longer on one
         _, measurement = measure(fn, plan, Arguments(args, kwargs), agreement=agreement)
     require_complete(measurement.profile)
     return Profile.of(measurement)

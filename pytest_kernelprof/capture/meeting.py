@@ -73,10 +73,12 @@ class Call:
 
     Attributes:
         test: as ``name_of_test`` says; empty without pytest.
-        number: of the test's calls, from 1. words: what it is and where it stands.
+        ranks: that make it. number: of the test's calls that these make, from 1.
+        words: what it is and where it stands.
     """
 
     test: str
+    ranks: tuple[int, ...]
     number: int
     words: str
 
@@ -89,15 +91,14 @@ class Call:
     @property
     def key(self) -> str:
         """What its keys begin with."""
-        return f"{key_of(self.test)}/{self.number}"
+        return f"{key_of(f'{self.test}{self.ranks}')}/{self.number}"
 
 
 class Meeting:
     """Where the ranks of one call meet.
 
     Args:
-        ranks: those that take part, in order. rank: this one.
-        myself: this process. lives: whether another process of this host still does.
+        rank: this one. myself: this process. lives: whether another process of its host does.
         limit_s: how long a rank is waited for.
         known: the processes of ranks that have been met before, which are noted here.
 
@@ -110,7 +111,6 @@ class Meeting:
         self,
         store: Store,
         call: Call,
-        ranks: Sequence[int],
         rank: int,
         *,
         myself: Process,
@@ -119,7 +119,7 @@ class Meeting:
         known: dict[int, Process],
     ) -> None:
         self._board, self._call = Board(store, self._without_store), call
-        self._ranks, self._rank = tuple(ranks), rank
+        self._ranks, self._rank = call.ranks, rank
         self._myself, self._lives = myself, lives
         self._limit_s = limit_s
         self._known = known

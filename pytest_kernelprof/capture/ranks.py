@@ -36,8 +36,13 @@ T = TypeVar("T")
 
 RANK_TIMEOUT_S = 120.0
 
-# What gloo and NCCL say.
-_OF_A_COLLECTIVE = re.compile(r"gloo|nccl|process group|pair closure|aborted", re.IGNORECASE)
+# What gloo and NCCL say where another rank does not come, or goes; they also raise of what is wrong
+# on this one.
+_OF_A_COLLECTIVE = re.compile(r"gloo|nccl|process group|pair closure", re.IGNORECASE)
+_LEFT_ALONE = re.compile(
+    r"tim(ed|e) ?out|connection (closed|reset|refused)|broken pipe|closure|abort|remote process",
+    re.IGNORECASE,
+)
 
 _calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
 _met: dict[int, Process] = {}
@@ -97,7 +102,7 @@ def agreeing(
     if _left_run:
         note_back(all_ranks.store, _left_run.pop())
     _calls[test, ranks] += 1
-    together = _Together(all_ranks, Call(test, _calls[test, ranks], call), ranks, limit_s)
+    together = _Together(all_ranks, Call(test, ranks, _calls[test, ranks], call), limit_s)
     lookout = Lookout(together.meeting, functools.partial(_abort, all_ranks), limit_s)
     with _shorter_waits(all_ranks, limit_s), lookout:
         try:
@@ -115,9 +120,9 @@ def agreeing(
 class _Together:
     """The agreement of several ranks."""
 
-    def __init__(self, world: World, call: Call, ranks: tuple[int, ...], limit_s: float):
+    def __init__(self, world: World, call: Call, limit_s: float):
         self.rank: int | None = world.rank
-        self._ranks = ranks
+        self._ranks = call.ranks
         self._limit_s = limit_s
         if not _met_in or _met_in[0]() is not world.group:
             _met.clear()  # groups were made again, perhaps of other processes
@@ -125,7 +130,6 @@ class _Together:
         self.meeting = Meeting(
             world.store,
             call,
-            ranks,
             world.rank,
             myself=_myself(),
             lives=_lives,
@@ -183,7 +187,10 @@ class _Together:
 
     def explained(self, error: BaseException) -> IncompleteProfile | None:
         """Which rank is behind an error of a collective, which only says that it was left alone."""
-        if not (isinstance(error, RuntimeError) and _OF_A_COLLECTIVE.search(str(error))):
+        says = str(error)
+        if not isinstance(error, RuntimeError) or not _OF_A_COLLECTIVE.search(says):
+            return None
+        if not _LEFT_ALONE.search(says):
             return None
         try:
             return self.meeting.error(self.meeting.stuck())

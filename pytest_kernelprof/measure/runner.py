@@ -112,7 +112,10 @@ def measure(
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
-        plan = plans.of_all(agreement.gather("the plan", plan))
+        # Another rank may have waited for its GPU until now.
+        patience_s = plan.lock_timeout_s if device.kind == "cuda" else 0.0
+        given = agreement.gather("the plan", plan, patience_s=patience_s)
+        plan = plans.of_all(given)
         run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
         return _measure(run, device, plan, arguments, agreement)
 

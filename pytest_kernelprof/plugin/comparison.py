@@ -253,16 +253,17 @@ def compare(
     metric: str | None = None,
     rounds: int | None = None,
     judged: str = "the comparison",
+    group: object = None,
 ) -> Comparisons:
     """Measure callables in turn, and have the test's report tell of it.
 
     Args:
-        judged: what is to be judged by it, in words.
+        judged: what is to be judged by it, in words. group: the ranks that compare.
     """
     what = f"the comparison at {line_words(place_of_call(test.place))}"
     remedy = "catch what is expected to be raised inside of the callables"
     with test.ledger.asking(Asked(what, remedy, instead=judged)), held_by(what):
-        return _compare(test, callables, arguments, reference, metric, rounds)
+        return _compare(test, callables, arguments, reference, metric, rounds, group)
 
 
 def _compare(
@@ -272,6 +273,7 @@ def _compare(
     reference: str,
     metric: str | None,
     rounds: int | None,
+    group: object,
 ) -> Comparisons:
     _check_callables(callables, reference)
     plan = ContestPlan(
@@ -287,13 +289,14 @@ def _compare(
         for fn in callables.values():
             run_plainly(fn, arguments)
         return Comparisons(_Measured(test, None), list(callables), reference)
+    words = f"a comparison at {line_words(place_of_call(test.place))}"
     found = contest(
         callables,
         plan,
         arguments,
         reference=reference,
         measuring=test.measuring,
-        agreeing=partial(test.agreeing, f"a comparison at {line_words(place_of_call(test.place))}"),
+        agreeing=partial(test.agreeing, words, group),
     )
     if found.in_place:
         test.ledger.notes.append(in_place_words(found.in_place))

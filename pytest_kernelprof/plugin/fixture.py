@@ -114,7 +114,7 @@ class KernelProfile:
             result = measure_call(
                 test, test.plan(test.needs(), **chosen), fn, arguments, place, group
             )
-        hold_comparisons(test, fn, arguments)
+        hold_comparisons(test, fn, arguments, group)
         return result
 
     def compare(
@@ -281,8 +281,10 @@ def hold_comparisons(
     test: MeasuredTest,
     fn: Callable[..., Any],
     arguments: Arguments,
+    group: object = None,
 ) -> None:
-    """Compare what was profiled with the reference of each marker; a failure is told at the end."""
+    """Compare what was profiled with the reference of each marker, on the ranks that have made the
+    call; a failure is told at the end."""
     for limit in test.ledger.comparing:
         assert limit.reference is not None
         one, other = names_of(fn, limit.reference)
@@ -293,6 +295,7 @@ def hold_comparisons(
             reference=other,
             metric=limit.metric or None,
             judged=limit.name,
+            group=group,
         )[one]
         message = judge(found, limit)
         if message:

@@ -6,7 +6,6 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.profile import unmeasured
@@ -14,6 +13,7 @@ from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.plugin.conclusion import Records, Unmeasured
+from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 
@@ -68,10 +68,12 @@ class _Entry:
 
     @property
     def size(self) -> int:
-        """Kernels, copies and waits that it holds."""
-        record = self.record
-        several = (record.kernels, *record.variants, record.copies, record.waits)
-        return sum(len(one) for one in several)
+        """Kernels, copies and waits that it holds, of all ranks."""
+        return sum(
+            len(one)
+            for record in self.record.ranks
+            for one in (record.kernels, *record.variants, record.copies, record.waits)
+        )
 
     @property
     def events(self) -> int:
@@ -93,9 +95,8 @@ class _Entry:
 
     def drop_kernels(self) -> None:
         self.shown = None
-        self.record = replace(
-            self.record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False
-        )
+        others = tuple(map(_without_kernels, self.record.other_ranks))
+        self.record = replace(_without_kernels(self.record), other_ranks=others)
         self.whole = False
 
     def drop_timeline(self) -> None:
@@ -254,14 +255,9 @@ class Ledger:
         record = measurement.profile
         verdicts, kept = evaluate(record, limits, place), self._by_what_was_before(record, place)
         is_over = any(one.outcome == "over" for one in (*verdicts, *kept))
-        attribute, agreement = measurement.attribute, measurement.agreement
-        if attribute and any(agreement.gather("source lines", self._lines or is_over)):
-            # The verdict stands without lines: an error of the extra run must not hide it.
-            try:
-                record = attribute()
-                kept = self._by_what_was_before(record, place)
-            except (Exception, OutcomeException) as error:
-                agreement.broke(error)
+        record = with_lines_if(self._lines or is_over, measurement)
+        if record is not measurement.profile:
+            kept = self._by_what_was_before(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
         for one in self._before:
             one.note(record)
@@ -420,6 +416,10 @@ class Ledger:
             self._first_with_timeline += 1
         if len(self._entries) > MOST_TRACES:
             self._entries[-1 - MOST_TRACES].drop_trace()
+
+
+def _without_kernels(record: run.Profile) -> run.Profile:
+    return replace(record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False)
 
 
 def _late(entry: _Entry, limit: Limit) -> run.Verdict:

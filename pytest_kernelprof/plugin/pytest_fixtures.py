@@ -8,7 +8,15 @@ import pytest
 
 from pytest_kernelprof.plugin.concerns import all_is_wanted, is_shown
 from pytest_kernelprof.plugin.devices import resolve_device
-from pytest_kernelprof.plugin.keys import AFTER_CALL, EARLIER, MEASURES, SETTINGS, TEST, WHOLE_CALL
+from pytest_kernelprof.plugin.keys import (
+    AFTER_CALL,
+    EARLIER,
+    MEASURES,
+    QUIET,
+    SETTINGS,
+    TEST,
+    WHOLE_CALL,
+)
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import options_of
 from pytest_kernelprof.plugin.sheets import sheet_of
@@ -58,7 +66,8 @@ def begin_test(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> 
 
 def _earlier_of(item: pytest.Item) -> EarlierTest | None:
     stash = item.config.stash
-    return stash[EARLIER].of(item.nodeid) if EARLIER in stash else None
+    is_compared = EARLIER in stash and QUIET not in stash  # else by the rank that reports
+    return stash[EARLIER].of(item.nodeid) if is_compared else None
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pytest_kernelprof.capture.ranks import agreeing, leave
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
+from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.report.traces import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.trace.writer import write_trace
@@ -114,12 +115,11 @@ def _measured(
         held_by(called),
         agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,
     ):
+        agreement.gather("profile", None)
         judge = partial(_verdicts, job.limits)
         _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
         over = any(one.outcome == "over" for one in judge(found.profile))
-        record = found.profile
-        if found.attribute and any(agreement.gather("source lines", over)):
-            record = found.attribute()
+        record = with_lines_if(over, found)
     ended.profiles.append(codec.encode(record))
     _save(job, found, len(ended.profiles))
     return api.Profile.of(found)

@@ -37,10 +37,11 @@ def begin(config: pytest.Config, settings: Settings, collector: Collector) -> No
             "--kernelprof-update and --kernelprof-update-new: give one of them; the first replaces "
             "what is kept, the second only adds"
         )
-    config.stash[SNAPSHOTS] = lookup = Snapshots(config, settings)
+    reports = QUIET not in config.stash
+    config.stash[SNAPSHOTS] = lookup = Snapshots(config, settings, reports=reports)
     census = Census(config, lookup)
     config.pluginmanager.register(census, "kernelprof-snapshot-census")
-    if not hasattr(config, "workerinput") and QUIET not in config.stash:
+    if not hasattr(config, "workerinput") and reports:
         keeper = Keeper(config, settings, collector, census)
         config.pluginmanager.register(keeper, SNAPSHOT_KEEPER)
 

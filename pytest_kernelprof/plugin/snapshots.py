@@ -21,13 +21,16 @@ _FOLDER = "__kernelprof__"  # as the shelf has it, which is loaded where there i
 class Snapshots:
     """The snapshots beside the tests of a run, each file of them read once.
 
+    Args:
+        reports: whether it is the run that tells of all, as of several ranks one is.
+
     Attributes:
         updates: whether this run is to write any.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
         self._root = str(config.rootpath)
-        self._settings = settings
+        self._settings, self._reports = settings, reports
         self.updates = settings.update or settings.update_new
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         self._files: dict[str, dict[str, KeptTest] | SnapshotError] = {}
@@ -115,7 +118,9 @@ class Snapshots:
             elsewhere=tuple(one for one in others if one != here),
         )
         wish = Wish(
-            checks=not settings.update,
+            # Of a call on several ranks the one that reports compares all; calls of which it is no
+            # part are in no snapshot.
+            checks=not settings.update and self._reports,
             collects=self.updates,
             new=settings.update_new,
             strict=settings.require_snapshots,

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,16 @@ from pytest_kernelprof.schema.run import Verdict
 from pytest_kernelprof.schema.steps import Judge, Step
 
 TEST = "test_ddp.py::test_step\n1"
-CALL = Call(TEST, 1, "kernel_profile at test_ddp.py:9")
+CALL = Call(TEST, (0, 1), 1, "kernel_profile at test_ddp.py:9")
+
+
+PAIRS = ((0, 1), (2, 3))
+_LONE: dict[str, Any] = {
+    "myself": Process("here", 0, "then"),
+    "lives": lambda process: True,
+    "limit_s": 1.0,
+    "known": {},
+}
 
 
 class MadeUp:
@@ -74,8 +84,7 @@ class Ranks:
     def at(self, rank: int, call: Call = CALL, pid: int | None = None) -> Meeting:
         return Meeting(
             self.store,
-            call,
-            range(self.number),
+            replace(call, ranks=tuple(range(self.number))),
             rank,
             myself=Process("here", rank if pid is None else pid, "then"),
             lives=lambda process: process.pid not in self.dead,
@@ -215,7 +224,7 @@ def test_who_comes_too_late_hears_that_the_others_have_gone() -> None:
 
 def test_where_a_rank_was_last_is_told() -> None:
     ranks = Ranks(limit_s=0.1)
-    ranks.at(1, Call("test_ddp.py::test_other\n1", 2, "a comparison at test_ddp.py:30"))
+    ranks.at(1, Call("test_ddp.py::test_other\n1", (0, 1), 2, "a comparison at test_ddp.py:30"))
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert (
         "; it was last in a comparison at test_ddp.py:30 (call 2 of test_ddp.py::test_" in found[0]
@@ -248,7 +257,7 @@ def test_a_rank_that_has_ended_its_run_is_named_at_once_until_it_is_back() -> No
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert found[0].startswith("rank 1 has ended its run, so ranks 0 and 1 could not go on")
     note_back(ranks.store, 1)
-    call = Call(TEST, 2, CALL.words)
+    call = Call(TEST, (0, 1), 2, CALL.words)
     assert ranks.at(0, call).look() is None
 
 
@@ -283,7 +292,7 @@ def test_different_calls_are_told_apart() -> None:
     ranks = Ranks()
 
     def run(rank: int, here: Meeting) -> Any:
-        here._call = Call(TEST, 1, f"kernel_profile at test_ddp.py:{9 + rank}")
+        here._call = Call(TEST, (0, 1), 1, f"kernel_profile at test_ddp.py:{9 + rank}")
         return here.gather("the plan" if rank else "latency of f, g", rank)
 
     for found in ranks.all_do(run):
@@ -354,6 +363,14 @@ def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_a
     who, told = ranks.all_do(run)
     assert who == 1
     assert "rank 1 (this one) did not come to a collective in which others waited" in told
+
+
+def test_what_became_of_one_group_of_ranks_is_nothing_to_another_one() -> None:
+    ranks = Ranks()
+    pairs = [Meeting(ranks.store, Call(TEST, pair, 1, "f"), pair[0], **_LONE) for pair in PAIRS]
+    pairs[0].lose(Left(1, "raised ValueError: boom"))
+    assert pairs[1].look() is None
+    assert pairs[0].look() == Left(1, "raised ValueError: boom")
 
 
 def test_collectives_that_wait_for_each_other_are_told() -> None:

@@ -211,6 +211,27 @@ def test_all_communicators_are_aborted_as_one(monkeypatch: pytest.MonkeyPatch) -
     assert done == []
 
 
+@pytest.mark.parametrize(
+    ("words", "means"),
+    [
+        ("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:2345", True),
+        ("[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 2000ms for recv", True),
+        ("Application timeout caused pair closure", True),
+        ("NCCL communicator was aborted on rank 1.", True),
+        ("NCCL error: remote process exited or there was a network error", True),
+        ("NCCL error: invalid usage. Duplicate GPU detected: rank 0 and rank 1", False),
+        ("ProcessGroupNCCL does not support alltoall of CPU tensors", False),
+        ("the request timed out", False),
+    ],
+)
+def test_which_errors_say_that_another_rank_did_not_come(words: str, means: bool) -> None:
+    together = ranks._Together.__new__(ranks._Together)
+    told = IncompleteProfile("rank 1 did not come")
+    together.meeting = SimpleNamespace(stuck=lambda: None, error=lambda lost: told)  # type: ignore[assignment]
+    assert together.explained(RuntimeError(words)) == (told if means else None)
+    assert together.explained(ValueError(words)) is None
+
+
 class Locks:
     """What two ranks of one machine do about the locks of their GPUs."""
 

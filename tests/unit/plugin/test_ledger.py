@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import kernel, mlp, profile
 
 from pytest_kernelprof.capture.scratch import Folder, Saved
@@ -17,6 +19,7 @@ from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.conclusion import Conclusion, conclude
 from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Asked, Ledger
+from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Place, Profile, Timeline
 
@@ -48,6 +51,44 @@ def test_of_very_many_kernels_those_of_the_newest_profiles_are_kept(tmp_path: Pa
     for dropped in (old, older):
         with pytest.raises(IncompleteProfile, match="kept no more"):
             _ = dropped.kernels
+
+
+def test_kernels_of_other_ranks_go_with_their_profile(tmp_path: Path) -> None:
+    many = profile((kernel("k", "aten::add"),) * (MOST_KERNELS // 4 + 1))
+    both = replace(many, rank=0, other_ranks=(replace(many, rank=1),))
+    book = ledger()
+    for _ in range(3):
+        book.keep(measured(tmp_path, both))
+    ranks = [one.record.ranks for one in book.profiles]
+    assert [[len(one.kernels) for one in pair] for pair in ranks[:2]] == [[0, 0]] * 2
+    assert not any(one.kernels_kept for one in ranks[0])
+    assert [len(one.kernels) for one in ranks[2]] == [len(many.kernels)] * 2
+
+
+class OfTwo:
+    """An agreement of two ranks, of which the other one wants source lines."""
+
+    rank = 0
+
+    def __init__(self) -> None:
+        self.broken: list[BaseException] = []
+
+    def gather(self, what: str, own: Any, *, patience_s: float = 0.0) -> tuple[Any, ...]:
+        return own, True
+
+    def broke(self, error: BaseException) -> None:
+        self.broken.append(error)
+
+
+def test_an_error_of_the_run_for_lines_hides_no_verdict(tmp_path: Path) -> None:
+    agreement: Any = OfTwo()
+
+    def fails() -> Profile:
+        raise ValueError("boom")
+
+    found = dataclasses.replace(measured(tmp_path, mlp()), attribute=fails, agreement=agreement)
+    assert with_lines_if(False, found) == found.profile
+    assert [str(one) for one in agreement.broken] == ["boom"]
 
 
 def test_timelines_of_old_profiles_go_with_their_kernels(tmp_path: Path) -> None:

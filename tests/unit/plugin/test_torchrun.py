@@ -208,7 +208,21 @@ def test_of_nobody(): pass
 A, B = "test_it.py::test_a", "test_it.py::test_b"
 
 
-def run_beside(pytester: pytest.Pytester, tests: list[str], exit: int = 0) -> pytest.RunResult:
+CONFTEST = """
+import json
+ended = {}
+def pytest_runtest_logreport(report):
+    if report.when == "call":
+        ended[report.nodeid] = report.outcome
+def pytest_sessionfinish():
+    with open("ended.json", "w") as file:
+        json.dump(ended, file)
+"""
+
+
+def run_beside(
+    pytester: pytest.Pytester, tests: list[str], code: str = TESTS, *more: str, exit: int = 0
+) -> pytest.RunResult:
     """Run pytest as one rank of two; the other one has said which tests it runs, and its end."""
     place = place_of_rank()
     assert place is not None
@@ -216,9 +230,10 @@ def run_beside(pytester: pytest.Pytester, tests: list[str], exit: int = 0) -> py
     said = {"process": process, "exit": exit, "measures": True, "problems": []}
     Path(place.file(other)).write_text(json.dumps(said))
     Path(place.tests(other)).write_text(json.dumps({"process": process, "tests": tests}))
-    pytester.makepyfile(test_it=TESTS)
+    pytester.makepyfile(test_it=code)
+    pytester.makeconftest(CONFTEST)
     options = ("-p", "no:randomly", "--kernelprof-device=cpu", "--kernelprof-rank-timeout=1")
-    return pytester.runpytest_inprocess(*options)
+    return pytester.runpytest_inprocess(*options, *more)
 
 
 def test_an_order_that_differs_ends_the_run_before_its_first_test(
@@ -263,6 +278,26 @@ def test_what_an_earlier_run_left_of_its_tests_is_not_believed(
     Path(place.tests(0)).write_text(json.dumps({"process": [1, "1"], "tests": [B, A]}))
     config = pytester.parseconfigure("-p", "no:terminal", "--kernelprof-rank-timeout=0.1")
     assert QuietRank(config, place)._tests_of_others() == {}
+
+
+def test_what_was_before_is_compared_by_the_rank_that_reports(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    """Another rank may make calls that this one does not, and has no snapshots of its own."""
+    said.setattr(torchrun, "_TO_HEAR_S", 0.0)
+    said.setenv("RANK", "0")
+    code = """
+        import os, torch
+        x = torch.ones(2)
+        def test_it(kernel_profile):
+            kernel_profile(lambda: x + 1 if os.environ["RANK"] == "0" else (x + 1) * 2)
+    """
+    assert run_beside(pytester, ["test_it.py::test_it"], code, "--kernelprof-update").ret == 0
+    assert list(pytester.path.glob("__kernelprof__/*/test_it.json"))
+    said.setenv("RANK", "1")
+    run_beside(pytester, ["test_it.py::test_it"], code)
+    tests = json.loads((pytester.path / "ended.json").read_text())
+    assert tests == {"test_it.py::test_it": "passed"}
 
 
 @pytest.mark.parametrize(("workers", "refused"), [(2, True), (1, False)])
