@@ -30,7 +30,7 @@ _ORDER = " (all ranks run the same tests in one order: pytest-randomly needs --r
 _TO_SAY = 3
 _LOOK_S = 0.05
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0001, 0.001
-_TO_READ_NS = 2_000_000
+_TO_READ_NS, _TO_READ_EACH_NS = 1_500_000, 250_000
 _LONGEST_SPIN_NS = 1_000_000_000
 
 
@@ -138,7 +138,8 @@ class Meeting:
         """Wait for the instant at which all ranks of this host begin."""
         posts = self._meet("begin", msgspec.Raw(b"null"), 0.0)
         if len({post.process.host for post in posts}) == 1:
-            instant = max(post.at_ns for post in posts) + _TO_READ_NS
+            read = _TO_READ_NS + _TO_READ_EACH_NS * len(posts)
+            instant = max(post.at_ns for post in posts) + read
             given_up = now_ns() + _LONGEST_SPIN_NS  # of clocks that are not the same, after all
             while now_ns() < min(instant, given_up):
                 pass
