@@ -109,10 +109,7 @@ def agreeing(
             together.miss(first_missing(test, ranks))
             yield together
         except BaseException as error:
-            explained = together.explained(error)
-            together.broke(error)
-            if explained is not None:
-                raise explained from error
+            together.fail(error)
             raise
         together.meeting.end()
 
@@ -169,7 +166,12 @@ class _Together:
             whys = self.gather("the locks", why, patience_s=timeout_s)
             if any(whys):
                 raise NotFree(next(filter(None, whys)))
-            yield locks.get(own)
+            try:
+                yield locks.get(own)
+            except BaseException as error:
+                # Before this process shares its GPU again: the first rank has it, and waits here.
+                self.fail(error)
+                raise
 
     def _gpus_to_lock(self, own: str) -> tuple[str, ...]:
         """Those of all ranks of this host, by UUID, or none."""
@@ -178,6 +180,17 @@ class _Together:
         if self._ranks[hosts.index(here)] != self._number:
             return ()
         return tuple(sorted({gpu for gpu, host in zip(gpus, hosts, strict=True) if host == here}))
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others of an error.
+
+        Raises:
+            IncompleteProfile: it only says that another rank is lost: which one.
+        """
+        explained = self.explained(error)
+        self.broke(error)
+        if explained is not None:
+            raise explained from error
 
     def broke(self, error: BaseException) -> None:
         """Tell the others, unless they know of one that broke before."""

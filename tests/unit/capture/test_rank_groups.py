@@ -243,7 +243,9 @@ class Locks:
         monkeypatch.setattr(ranks, "at_rest", self._rests)
         self.together = ranks._Together.__new__(ranks._Together)
         self.together.rank, self.together._ranks = rank, (0, 1)
-        self.together.meeting = SimpleNamespace(hosts=lambda: hosts)  # type: ignore[assignment]
+        self.together.meeting = SimpleNamespace(  # type: ignore[assignment]
+            hosts=lambda: hosts, lost=None, lose=lambda lost: self.done.append(lost.why)
+        )
         self.together.gather = self._gather  # type: ignore[method-assign, assignment]
 
     def _gather(self, what: str, own: Any, *, patience_s: float = 0.0) -> tuple[Any, ...]:
@@ -282,6 +284,16 @@ def test_the_other_ranks_rest_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None
     with locks.together.gpu_lock(GPU, 1.0, "who") as lock:
         assert lock is None
     assert locks.done == ["rest", "go on"]
+
+
+def test_who_fails_tells_the_others_before_it_waits_for_its_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first rank has the GPU, and waits for this one until it hears of that."""
+    locks = Locks(monkeypatch, 1, ("a", "a"))
+    with pytest.raises(ValueError, match="boom"), locks.together.gpu_lock(GPU, 1.0, "who"):
+        raise ValueError("boom")
+    assert locks.done == ["rest", "raised ValueError: boom", "go on"]
 
 
 def test_each_host_has_its_own_locks(monkeypatch: pytest.MonkeyPatch) -> None:
