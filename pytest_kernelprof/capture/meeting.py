@@ -3,6 +3,7 @@ outside of what is measured, and how each learns of one that does not come."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -65,6 +66,11 @@ class _Post(msgspec.Struct, frozen=True):
     at_ns: int
     process: Process
     data: msgspec.Raw
+
+
+# msgspec crashes where two threads are the first to look at a type, and a lookout is one.
+_LEFT, _POST = msgspec.json.Decoder(Left), msgspec.json.Decoder(_Post)
+_decoding = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,7 @@ class Meeting:
     def lose(self, lost: Left) -> Left:
         """Tell all that a rank is lost; the first that tells is believed, by all alike."""
         key, said = f"{self._call.key}/lost", msgspec.json.encode(lost).decode()
-        self.lost = msgspec.json.decode(self._board.first_words(key, said), type=Left)
+        self.lost = _LEFT.decode(self._board.first_words(key, said))
         return self.lost
 
     def end(self) -> None:
@@ -219,7 +225,7 @@ class Meeting:
         post = _Post(what, self._call.told, now_ns(), self._myself, data)
         posted = self._board.put(own, msgspec.json.encode(post))
         self._wait_for(keys, patience_s)
-        posts = [msgspec.json.decode(self._board.get(key), type=_Post) for key in keys]
+        posts = [_POST.decode(self._board.get(key)) for key in keys]
         self._delete_old(posted)
         self._compare(posts)
         self.inside_since = now_s()
@@ -284,7 +290,7 @@ class Meeting:
         """What another rank has said, or whoever has ended the test."""
         key = f"{self._call.key}/lost"
         if self._board.has(key):
-            return msgspec.json.decode(self._board.words(key), type=Left)
+            return _LEFT.decode(self._board.words(key))
         for rank in self.others:
             for key in notes_of(self._call.test, rank):
                 if self._board.has(key) and not self._has_ended(rank):
@@ -322,9 +328,10 @@ def _encoded(own: object) -> msgspec.Raw:
 
 
 def _decoded(data: msgspec.Raw, kind: type[T]) -> T:
-    if issubclass(kind, msgspec.Struct):
-        return codec.decode(data, kind)
-    return msgspec.json.decode(data, type=kind)
+    with _decoding:
+        if issubclass(kind, msgspec.Struct):
+            return codec.decode(data, kind)
+        return msgspec.json.decode(data, type=kind)
 
 
 def _listed(ranks: Sequence[int]) -> str:
