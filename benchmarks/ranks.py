@@ -341,7 +341,8 @@ def lost(place: Place) -> None:
         }
     for how, words in HOWS.items():
         ran = runs[how].result()
-        print(f"{words}: {ran.seconds:.0f} s from the start of the processes to their end")
+        how_long = "ended by --longest after" if "\nwas ended after" in ran.text else "took"
+        print(f"{words}: {how_long} {ran.seconds:.0f} s, from the start of the processes")
         print("".join(f"  {line}\n" for line in ran.outcomes()) or f"  NOTHING\n{ran.text[-2000:]}")
 
 
