@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LAST_LINES = 10
+BYTECODE = "__pycache__"
+"""Never copied: it is of other files than those it would stand beside, by a path or by the code."""
 
 
 class NotPreparedError(Exception):
@@ -57,6 +59,7 @@ def copy_generated(
 
 def _files(pattern: str, rootdir: str) -> list[str]:
     found = glob.glob(pattern, root_dir=rootdir, recursive=True)
+    found = [name for name in found if BYTECODE not in name.split(os.sep)]
     return sorted(name for name in found if os.path.isfile(os.path.join(rootdir, name)))
 
 

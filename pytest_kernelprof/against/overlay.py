@@ -14,11 +14,12 @@ import re
 import shutil
 from dataclasses import dataclass
 
+from pytest_kernelprof.against.generated import BYTECODE
 from pytest_kernelprof.against.git import files_of
 from pytest_kernelprof.against.mapping import is_below
 
 _TEST_FOLDER = re.compile(r"(?:.*[_-])?tests?(?:[_-].*)?")
-_NO_FILES = frozenset({".git", "__pycache__"})
+_NO_FILES = frozenset({".git", BYTECODE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Tests:
     def has(self, path: str) -> bool:
         """Whether a file, relative to the root, is one of the tests'."""
         *folders, name = path.split("/")
+        if BYTECODE in folders:
+            return False
         if path == self.ini or name == "conftest.py":
             return True
         if any(map(_TEST_FOLDER.fullmatch, folders)):
@@ -73,7 +76,8 @@ def _no_tools(paths: list[str]) -> list[str]:
 
 def _copy(here: str, there: str) -> None:
     if os.path.isdir(here) and not os.path.islink(here):  # a submodule
-        shutil.copytree(here, there, symlinks=True, dirs_exist_ok=True)
+        bytecode = shutil.ignore_patterns(BYTECODE)
+        shutil.copytree(here, there, symlinks=True, ignore=bytecode, dirs_exist_ok=True)
     else:
         shutil.copy2(here, there, follow_symlinks=False)
 

@@ -36,6 +36,14 @@ def test_what_git_does_not_track_and_the_tree_lacks_is_copied(repository: Reposi
     assert held == {"_version.py": "today", "new.py": "the revision's"}
 
 
+def test_bytecode_of_todays_code_is_not_copied(repository: Repository) -> None:
+    repository.write({"src/a/__pycache__/mlp.cpython-311.pyc": "made of today's mlp.py"})
+    root, tree = str(repository.folder), str(repository.folder.parent / "tree")
+    copied, notes = copy_generated(("src/**", "src/**/*.pyc"), root, root, tree)
+    assert copied == ("src/a/_version.py", "src/a/new.py")
+    assert notes == ("kernelprof_against_copy: src/**/*.pyc is no file here",)
+
+
 def test_patterns_are_relative_to_the_root_folder_of_pytest(repository: Repository) -> None:
     tree = repository.folder.parent / "tree"
     root = repository.folder

@@ -48,6 +48,26 @@ def test_an_environment_that_git_does_not_ignore_is_left_out(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("with_git", [True, False])
+def test_bytecode_is_not_laid_over(tmp_path: Path, with_git: bool) -> None:
+    root, tree = tmp_path / "root", tmp_path / "tree"
+    files = {"tests/test_a.py": "", "tests/__pycache__/test_a.cpython-311.pyc": ""}
+    Repository(root).write(files) if with_git else write(root, files)
+    write(root / "tests" / "submodule", {"a.py": "", "__pycache__/a.cpython-311.pyc": ""})
+    if with_git:
+        Repository(root / "tests" / "submodule").commit({"b.py": ""})
+    tree.mkdir()
+    lay_over(TESTS, str(root), str(tree))
+    assert {path.name for path in tree.rglob("*.py")} >= {"test_a.py", "a.py"}
+    assert not list(tree.rglob("*.pyc"))
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize("with_git", [True, False])
 def test_todays_tests_replace_the_revisions(tmp_path: Path, with_git: bool) -> None:
     root, tree = tmp_path / "root", tmp_path / "tree"
     root.mkdir()
@@ -58,9 +78,7 @@ def test_todays_tests_replace_the_revisions(tmp_path: Path, with_git: bool) -> N
         (root, {"tests/test_new.py": "today", "tests/util.py": "today", "pkg/mlp.py": "today"}),
         (tree, {"tests/test_old.py": "old", "tests/util.py": "old", "pkg/mlp.py": "old"}),
     ):
-        for name, text in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+        write(folder, files)
     (root / "tests" / "ignored.py").touch()
     laid = lay_over(TESTS, str(root), str(tree))
     expected = {"pkg/mlp.py": "old", "tests/test_new.py": "today", "tests/util.py": "today"}
