@@ -38,13 +38,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = chosen.run(chosen)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever reads has enough; the interpreter's own flush must not fail
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever reads has enough
+        _forget_output()
         return 1
     except (OSError, KernelprofError) as error:
         print(f"kernelprof: {printable(str(error))}", file=sys.stderr)
+        _forget_output()
         return 2
     return status
+
+
+def _forget_output() -> None:
+    """Nobody takes it: the interpreter's own flush at the end must not fail as well."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

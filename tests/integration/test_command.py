@@ -69,15 +69,17 @@ def test_a_console_without_unicode_gets_dots_and_no_traceback() -> None:
     assert "?" not in done.stdout
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("reader", "status", "words"),
     [("true", 1, ""), ("/dev/full", 2, "kernelprof: [Errno 28] No space left on device\n")],
     ids=["a reader that stops", "a full disk"],
 )
 def test_output_that_nobody_takes_is_no_internal_error(
-    reader: str, status: int, words: str
+    reader: str, status: int, words: str, unbuffered: str
 ) -> None:
     trace = TRACES / "mlp.json.gz"
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-m", "pytest_kernelprof.cli.main", "show", str(trace)]
     with contextlib.ExitStack() as stack:
         if reader == "true":
@@ -86,5 +88,7 @@ def test_output_that_nobody_takes_is_no_internal_error(
             out: Any = stack.enter_context(os.fdopen(write, "w"))
         else:
             out = stack.enter_context(open(reader, "w"))
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(
+            command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment, timeout=60
+        )
         assert (done.returncode, done.stderr) == (status, words)
