@@ -165,6 +165,10 @@ OPTIONS_OF = {
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """An inner run loads these plugins only where it names them, and is looked at where we are."""
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p no:{name}" for name in NOT_UNASKED))
+    # Tests write a file again within a second, in as many bytes: bytecode of the first is not told
+    # from that of the second, by Python nor by pytest before 9.2.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     run, start, tracer = pytester.inline_run, pytester.runpytest_subprocess, sys.gettrace()
 
     def inline_run(*args: Any, plugins: Sequence[object] = (), **options: Any) -> Any:

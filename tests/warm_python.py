@@ -166,6 +166,7 @@ def _become(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
+    sys.dont_write_bytecode = bool(env.get("PYTHONDONTWRITEBYTECODE"))
     tempfile.tempdir = None  # where TMPDIR says, which may be another by now
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, 1, encoding="utf-8", closefd=False)

@@ -17,6 +17,7 @@ import sysconfig
 import threading
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.capture.source_files import file_of
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.system import Real
 
@@ -70,6 +71,7 @@ class _LineTracer:
             followed = self._followed[file] = self._is_users(file)
         if not followed or self._budget <= 0:
             return None
+        file = file_of(frame)
         open_line: list[Any] = []
 
         def on_event(frame: FrameType, event: str, _: object) -> Any:

@@ -26,6 +26,7 @@ from pytest_kernelprof.errors import (
     MarkerError,
     SnapshotError,
 )
+from pytest_kernelprof.plugin.places import place_of_test
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +136,5 @@ def _by_a_hook(error: BaseException) -> bool:
 def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
     """The line that made the call, as far as the error knows it, else the test's first."""
     place = error.place if isinstance(error, LimitExceeded) else None
-    if place is not None:
-        return place.file, place.line
-    path, line = item.reportinfo()[:2]
-    return str(path), (line or 0) + 1
+    place = place or place_of_test(item)
+    return place.file, place.line

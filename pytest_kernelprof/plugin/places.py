@@ -1,19 +1,32 @@
-"""Which line of the user's made a call."""
+"""Which line of the user's made a call, and which a test begins at."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.capture.attribution import library_folders
+from pytest_kernelprof.capture.source_files import file_of, own_file
 from pytest_kernelprof.schema.run import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    import pytest
+
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def place_of_test(item: pytest.Item) -> Place:
+    """Where the test function begins, decorators included."""
+    path, line = str(item.reportinfo()[0]), item.reportinfo()[1] or 0
+    if path != str(item.path):  # a class's that it inherits, or of bytecode that was copied
+        function = inspect.unwrap(getattr(item, "obj", None))  # type: ignore[arg-type]
+        path = own_file(path, getattr(function, "__globals__", {}))
+    return Place(path, line + 1)
 
 
 def place_of_call(test: Place) -> Place:
@@ -27,13 +40,13 @@ def place_of_call(test: Place) -> Place:
     frames = list(_frames_outside())
     wanted: tuple[Callable[[FrameType], bool], ...] = (
         lambda frame: _begins(frame) == test,
-        lambda frame: frame.f_code.co_filename == test.file,
-        lambda frame: not os.path.abspath(frame.f_code.co_filename).startswith(library_folders()),
+        lambda frame: file_of(frame) == test.file,
+        lambda frame: not os.path.abspath(file_of(frame)).startswith(library_folders()),
     )
     for is_it in wanted:
         for frame in frames:
             if is_it(frame):
-                return Place(frame.f_code.co_filename, frame.f_lineno)
+                return Place(file_of(frame), frame.f_lineno)
     return test
 
 
@@ -48,4 +61,4 @@ def _frames_outside() -> Iterator[FrameType]:
 
 
 def _begins(frame: FrameType) -> Place:
-    return Place(frame.f_code.co_filename, frame.f_code.co_firstlineno)
+    return Place(file_of(frame), frame.f_code.co_firstlineno)

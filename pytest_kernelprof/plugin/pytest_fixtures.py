@@ -36,15 +36,14 @@ def begin_test(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> 
     """
     from pytest_kernelprof.plugin.ledger import Ledger
     from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.plugin.places import place_of_test
     from pytest_kernelprof.report.progress import measuring
-    from pytest_kernelprof.schema.run import Place
 
     item.config.stash[MEASURES] = True  # which a fixture fetched by name did not tell before
     settings, marks = item.config.stash[SETTINGS], known_marks(item)
-    path, line = item.reportinfo()[:2]
     item.stash[TEST] = test = MeasuredTest(
         id=item.nodeid,
-        place=Place(str(path), (line or 0) + 1),
+        place=place_of_test(item),
         device=device,
         settings=settings,
         options=options_of(marks.options),

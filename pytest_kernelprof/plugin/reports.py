@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,17 +68,18 @@ def _first_line(error: BaseException) -> str:
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     from pytest_kernelprof.plugin.collect import attach
+    from pytest_kernelprof.plugin.places import place_of_test
+    from pytest_kernelprof.plugin.portable import portable
     from pytest_kernelprof.plugin.rows import for_tables
     from pytest_kernelprof.schema.packing import bounded
-    from pytest_kernelprof.schema.run import Place, Test
+    from pytest_kernelprof.schema.run import Test
 
     taken = item.stash.setdefault(TAKEN, [])
     del item.stash[TAKEN]  # a rerun of the test brings its own
     snapshot = item.stash[SHEET].taken(item.nodeid) if SHEET in item.stash else None
     profiles = tuple(profile for one in taken for profile in one.profiles)
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
-    file, line = item.location[:2]
-    place = Place(file.replace(os.sep, "/"), (line or 0) + 1)
+    place = portable(place_of_test(item), str(item.config.rootpath))
     whole = SERVES in item.config.stash or all_is_wanted(item.config)
     one_by_one = item.config.get_verbosity() > 1
     reduced = bounded if whole else partial(for_tables, kernels=one_by_one)

@@ -116,3 +116,27 @@ def test_where_nothing_was_before_nothing_is_said(pytester: pytest.Pytester, pro
     found = document(project)
     assert (found.against, found.snapshots, found.earlier) == (None, None, None)
     assert [test.snapshot for test in found.tests] == [None, None]
+
+
+def test_a_folder_that_was_copied_with_its_bytecode_is_told_by_its_own_paths(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Before pytest 9.2 code of a copied folder has the paths of the folder that it was copied from.
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    code = """
+import pytest, torch
+@pytest.mark.max_kernels(1)
+def test_it(kernel_profile):
+    kernel_profile(lambda: torch.ones(8).exp() + 1)
+"""
+    old, new = pytester.mkdir("yesterday"), pytester.path / "today"
+    (old / "test_copied.py").write_text(code)
+    (old / "pytest.ini").write_text("[pytest]\n")
+    run(pytester, old)
+    shutil.copytree(old, new)
+    assert list(new.glob("__pycache__/*.pyc"))
+    run(pytester, new, "--kernelprof-json=run.json", "--kernelprof-warn-only")
+    (test,) = document(new).tests
+    (profile,) = test.profiles
+    assert [place and place.file for place in (test.place, profile.place)] == ["test_copied.py"] * 2
+    assert {kernel.source for kernel in profile.kernels} == {"test_copied.py:5"}
