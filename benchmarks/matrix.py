@@ -12,10 +12,12 @@ Needs neither nox nor the plugin's dependencies.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -65,7 +67,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a cell: its versions, counts of tests, and when."""
+    """What came of a cell: its versions, counts of tests, when, and of which commit, with a ``+``
+    where files were changed since."""
 
     cell: str
     versions: dict[str, str]
@@ -74,6 +77,7 @@ class Ran:
     skipped: int
     minutes: float
     date: str
+    commit: str = ""
 
 
 AS_PINNED = Cell("as-pinned")
@@ -108,7 +112,17 @@ def ran(cell: Cell, junit: Path, versions: dict[str, str], seconds: float) -> Ra
     bad, skipped = count("failures") + count("errors"), count("skipped")
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     passed = count("tests") - bad - skipped
-    return Ran(cell.name, versions, passed, bad, skipped, round(seconds / 60, 1), today)
+    minutes = round(seconds / 60, 1)
+    return Ran(cell.name, versions, passed, bad, skipped, minutes, today, commit())
+
+
+def commit() -> str:
+    """Of the files of this repository; empty where git does not say."""
+    asked = ("git", "describe", "--always", "--exclude=*", "--abbrev=7", "--dirty=+")
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True)
+        return said.stdout.strip()
+    return ""
 
 
 def keep(one: Ran) -> None:
@@ -130,13 +144,13 @@ def table(done: list[Ran], pythons: dict[str, bool]) -> str:
         pythons: whether this machine has each version.
     """
     found = {one.cell: one for one in done}
-    rows = [("cell", "python", *_SHOWN, "passed", "failed", "skipped", "minutes", "date")]
+    rows = [("cell", "python", *_SHOWN, "passed", "failed", "skipped", "minutes", "date", "commit")]
     for cell in cells():
         if cell.name in found:
             one = found[cell.name]
             shown = [one.versions.get(name, "-") for name in ("python", *_SHOWN)]
             counts = map(str, (one.passed, one.failed, one.skipped, one.minutes))
-            rows.append((cell.name, *shown, *counts, one.date))
+            rows.append((cell.name, *shown, *counts, one.date, one.commit))
         else:
             why = "not run" if pythons[cell.python] else f"skipped: no Python {cell.python} here"
             rows.append((cell.name, why))

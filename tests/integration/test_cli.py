@@ -28,11 +28,11 @@ def saved(run: Run, pytester: pytest.Pytester) -> Path:
 
 def test_show_tells_what_the_test_saw(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert main(["show", str(saved)]) == 0
+    assert main(["show", "--all", str(saved)]) == 0
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
     lines.fnmatch_lines(
         [
-            "3 operators on the CPU, *us; complete.",
+            "3 operators on the CPU, *s; complete.",
             "median of * rounds, below is one of them; CPU (*), torch *",
         ]
     )

@@ -24,7 +24,8 @@ import matrix  # noqa: E402
 
 PINNED = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 CELLS = {cell.name: cell for cell in matrix.cells()}
-RAN = matrix.Ran("torch-2.15", {"python": "3.11.7", "torch": "2.15.0"}, 99, 1, 7, 4.5, "2026-11-22")
+VERSIONS = {"python": "3.11.7", "torch": "2.15.0"}
+RAN = matrix.Ran("torch-2.15", VERSIONS, 99, 1, 7, 4.5, "2026-11-22", "ef5351f")
 
 
 def test_each_version_that_was_tried_has_a_cell() -> None:
@@ -58,7 +59,9 @@ def test_the_table_has_a_row_for_each_cell_run_or_not() -> None:
     rows = {line.split()[0]: line for line in text.splitlines()[4:]}
     assert list(rows) == list(CELLS)
     assert rows["torch-2.15"].split()[1:3] == ["3.11.7", "2.15.0"]
-    assert rows["torch-2.15"].split()[-5:] == ["99", "1", "7", "4.5", "2026-11-22"]
+    assert rows["torch-2.15"].split()[-6:] == [
+        *("99", "1", "7", "4.5", "2026-11-22", "ef5351f"),
+    ]
     assert rows["python-3.13"].endswith("skipped: no Python 3.13 here")
     assert rows["python-3.12"].endswith("not run")
 
@@ -70,6 +73,7 @@ def test_counts_come_from_the_report_of_the_tests(tmp_path: Path) -> None:
     )
     found = matrix.ran(CELLS["torch-2.15"], path, {"torch": "2.15.0"}, 90)
     assert (found.passed, found.failed, found.skipped, found.minutes) == (4, 3, 3, 1.5)
+    assert re.fullmatch(r"([0-9a-f]{7,}\+?)?", found.commit)
 
 
 def test_what_a_cell_gives_takes_the_place_of_what_it_gave_before(
