@@ -41,7 +41,8 @@ def run_cell(session: nox.Session, cell: matrix.Cell) -> None:
     if cell.without:
         session.run("python", "-m", "pip", "uninstall", "--yes", cell.without)
     versions = json.loads(session.run("python", "-c", _VERSIONS, silent=True) or "{}")
-    junit = place / "junit.xml"
+    junit = matrix.RAN.parent / f"{cell.name}.xml"  # stays, to see which tests ran
+    junit.unlink(missing_ok=True)
     workers = [] if cell.without == "pytest-xdist" else ["-n", os.environ.get("WORKERS", "2")]
     began = time.monotonic()
     try:
