@@ -212,7 +212,7 @@ class Pdb:
         pass
     def interaction(self, frame, what, *args):
         running = torch.autograd.profiler._is_profiler_enabled
-        print(f"at the prompt: {what!r:.60} profiler running: {running}")
+        print(f"at the prompt: {type(what).__name__} profiler running: {running}")
 """
 
 

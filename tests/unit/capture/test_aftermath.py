@@ -255,6 +255,7 @@ def test_what_a_test_puts_in_place_of_threads_is_not_asked(
 ) -> None:
     started = starts(lambda: time.sleep(0.1))
     before = at_work()
-    monkeypatch.setattr(threading, name, Mock())
-    assert left_at_work(before, patiently=True) == ()
+    with monkeypatch.context() as patched:  # undone before threads are joined, which asks them
+        patched.setattr(threading, name, Mock())
+        assert left_at_work(before, patiently=True) == ()
     assert any(one is started for one, _ in before.threads)
