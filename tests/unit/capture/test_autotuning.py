@@ -153,5 +153,6 @@ def test_an_autotuner_that_is_imported_meanwhile_is_known_too(
 def test_a_block_in_which_an_autotuner_benched_is_cold() -> None:
     with measure_once(Plan("cpu")) as found:
         bench(lambda: X + 1)
-    assert found[0].profile.integrity.cold == (f"{INDUCTOR} benched",)
+    # torch 2.9 annotates it as well, which is a sign of its own.
+    assert f"{INDUCTOR} benched" in found[0].profile.integrity.cold
     assert not found[0].profile.integrity.settled
