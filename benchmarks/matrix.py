@@ -164,10 +164,37 @@ def table(done: list[Ran], pythons: dict[str, bool]) -> str:
     return "\n".join([head, "", lines[0], "-" * len(lines[0]), *lines[1:], ""])
 
 
+def rows_of(text: str) -> list[Ran]:
+    """The cells that a table has, as far as they were run."""
+    lines = [re.split(r"\s{2,}", line) for line in text.splitlines() if line]
+    head = next((line for line in lines if line[0] == "cell"), [])
+    rows = [dict(zip(head, line, strict=False)) for line in lines]
+    return [
+        Ran(
+            row["cell"],
+            {name: row[name] for name in ("python", *_SHOWN)},
+            *(int(row[name]) for name in ("passed", "failed", "skipped")),
+            minutes=float(row["minutes"]),
+            date=row["date"],
+            commit=row.get("commit", ""),
+        )
+        for row in rows
+        if row.get("passed", "").isdecimal()
+    ]
+
+
+def _runs(python: str) -> bool:
+    """Whether this machine has a Python: a name alone may be a version manager's that lacks it."""
+    found = shutil.which(python)
+    return bool(found) and not subprocess.run([found, "-c", ""], capture_output=True).returncode
+
+
 def write_table() -> str:
-    """Write it where the docs find it; hands it back."""
-    pythons = {cell.python: bool(shutil.which(f"python{cell.python}")) for cell in cells()}
-    text = table(kept_so_far(), pythons)
+    """Write it where the docs find it, with what it has of cells that were not run here; hands it
+    back."""
+    pythons = {cell.python: _runs(f"python{cell.python}") for cell in cells()}
+    before = TABLE.read_text(encoding="utf-8") if TABLE.exists() else ""
+    text = table([*rows_of(before), *kept_so_far()], pythons)
     TABLE.write_text(text, encoding="utf-8")
     return text
 

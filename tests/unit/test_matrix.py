@@ -66,6 +66,33 @@ def test_the_table_has_a_row_for_each_cell_run_or_not() -> None:
     assert rows["python-3.12"].endswith("not run")
 
 
+def test_a_table_is_read_back_so_that_what_was_not_run_again_stays() -> None:
+    all_here = dict.fromkeys((cell.python for cell in CELLS.values()), True)
+    full = replace(RAN, versions={**dict.fromkeys(matrix._SHOWN, "-"), **VERSIONS})
+    found = [full, replace(full, cell="pytest-8.4", commit="")]
+    assert matrix.rows_of(matrix.table(found, all_here)) == [found[1], found[0]]
+    assert matrix.rows_of("") == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of the shell")
+def test_a_python_that_cannot_be_started_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, status in (("python3.90", 0), ("python3.91", 127)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    names = ("python3.90", "python3.91", "python3.92")
+    assert [matrix._runs(name) for name in names] == [True, False, False]
+
+
+def test_the_page_names_each_cell_that_falls_short() -> None:
+    text = matrix.TABLE.read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8").partition("## Versions")[2]
+    whole = {one.cell for one in matrix.rows_of(text) if not one.failed}
+    assert [name for name in CELLS if name not in whole and f"`{name}`" not in page] == []
+
+
 def test_counts_come_from_the_report_of_the_tests(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     path.write_text(
