@@ -162,6 +162,24 @@ def test_forward_mode_differentiation_is_pytorchs(kernelprof_device: str, kernel
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_compiled_code_keeps_tangents_and_plain_calls_their_kernel(
+    kernelprof_device: str, kernel: str
+) -> None:
+    x = random(4, WIDTH, device=kernelprof_device)
+    tangent = random(4, WIDTH, device=kernelprof_device)
+    weights = plain_weights(kernelprof_device)
+    _, exact = torch.func.jvp(lambda x: eager_plain(x, *weights), (x,), (tangent,))
+    torch._dynamo.reset()
+    run = torch.compile(mlp, backend="eager")
+    with dispatch.forced(kernel):
+        plain = run(x, *weights)
+        with forward_ad.dual_level():
+            y = run(forward_ad.make_dual(x, tangent), *weights)
+            torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, exact)
+        assert torch.equal(run(x, *weights), plain)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_transforms_of_torch_func_are_pytorchs(kernelprof_device: str, kernel: str) -> None:
     x = random(6, 4, WIDTH, device=kernelprof_device)
     weights = plain_weights(kernelprof_device)
@@ -178,6 +196,17 @@ def test_the_transforms_of_torch_func_are_pytorchs(kernelprof_device: str, kerne
     with dispatch.forced(kernel):
         for transformed in (batched, slope, tangent):
             torch.testing.assert_close(transformed(mlp), transformed(eager_plain))
+            torch._dynamo.reset()
+            compiled = torch.compile(lambda of=transformed: of(mlp), backend="eager")
+            torch.testing.assert_close(compiled(), transformed(eager_plain))
+
+
+def test_symbolic_sizes_are_pytorchs(kernelprof_device: str) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x, weights = random(4, WIDTH, device=kernelprof_device), plain_weights(kernelprof_device)
+    graph = make_fx(mlp, tracing_mode="symbolic")(x, *weights)
+    torch.testing.assert_close(graph(x, *weights), eager_plain(x, *weights))
 
 
 def test_what_is_known_of_a_call_does_not_outlive_its_shapes(kernelprof_device: str) -> None:

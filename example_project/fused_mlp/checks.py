@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from .problem import ACTIVATIONS
-from .weights import Weights
+from .weights import Weights, names_of
 
 DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32, torch.float64})
 
@@ -27,7 +27,7 @@ def check(x: torch.Tensor, weights: Weights, activation: str) -> None:
         raise TypeError(f"x: expected one of {names}, got {x.dtype}")
     given = [
         (field, name, tensor)
-        for field, name, tensor in zip(weights._fields, weights.names, weights, strict=True)
+        for field, name, tensor in zip(weights._fields, names_of(weights), weights, strict=True)
         if tensor is not None or field in ("first", "down")
     ]
     for _, name, tensor in given:
@@ -63,7 +63,7 @@ def _check_shape(
 ) -> None:
     """Raise ValueError unless the field fits those before it, which are known to be right."""
     first, down, width = weights.first, weights.down, x.shape[-1]
-    first_name, _, down_name, *_ = weights.names
+    first_name, _, down_name, *_ = names_of(weights)
     if field == "first":
         good = first.dim() == 2 and first.shape[1] == width
         expected = f"(hidden, {width}), since x is {tuple(x.shape)}"

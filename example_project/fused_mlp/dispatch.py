@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
+from torch.autograd import forward_ad
 
 from .eager import ACTIVATE, eager
 from .eager import slopes as eager_slopes
@@ -60,7 +61,8 @@ FEW_ROWS_MIN_HIDDEN = 512
 FEW_ROWS_LARGE = 8_192 * 3_584
 """Numbers in a matrix, up to which 16 rows were measured a fifth ahead of eager."""
 FEW_ROWS_OF_LARGE = 4
-"""Rows that were a tenth ahead beyond it (4,096 x 14,336), where 16 were within a tenth."""
+"""Rows a tenth ahead of eager beyond it in a trial (4,096 x 14,336, by GPU time; no row of the
+table), where 16 were 1.08."""
 
 MANY_ROWS = 4_096
 MANY_ROWS_HIDDEN = (1_024, 4_096)
@@ -256,6 +258,7 @@ def run_slopes(
     if (
         GLUON
         and _forced in (None, "specialised")
+        and not is_transformed()
         and capability_of(dy.get_device()) in ARCHITECTURES
         and activation in KERNEL_ACTIVATIONS
         and slopes.supports(*gate_pre.shape, dy.shape[1], dy.dtype)
@@ -295,6 +298,18 @@ def _go_on_without(error: Exception) -> None:
         raise error
     words = f"fused_mlp goes to PyTorch, since a launch failed: {error}"
     warnings.warn(words, RuntimeWarning, stacklevel=4)
+
+
+def is_transformed() -> bool:
+    """Under forward-mode AD or the transforms of ``torch.func`` tensors carry tangents or a batch,
+    which a kernel would drop without a word. PyTorch does all of that right."""
+    return forward_ad._current_level >= 0 or _is_in_functorch()
+
+
+@torch.compiler.assume_constant_result
+def _is_in_functorch() -> bool:
+    """Asked while torch.compile traces, and no part of the graph; the level above is guarded on."""
+    return torch._C._are_functorch_transforms_active()
 
 
 def are_aligned(x: torch.Tensor, weights: Weights) -> bool:

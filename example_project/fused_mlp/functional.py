@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd import forward_ad
 
 from . import backward, dispatch, ops
 from .checks import check, check_activation, check_tensor
@@ -72,7 +71,7 @@ def _mlp(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     if torch.compiler.is_compiling():
         return _traced(x, weights, activation)
     way = _way(x, weights, activation)
-    if way is PYTORCH or _is_transformed():
+    if way is PYTORCH or dispatch.is_transformed():
         return eager(x, weights, activation)
     kernel, keep, plan = way
     if dispatch.forced_kernel() is None and not dispatch.are_aligned(x, weights):
@@ -89,7 +88,7 @@ def _traced(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """What torch.compile sees: an opaque operator, or PyTorch's, which Inductor may fuse."""
     check(x, weights, activation)
     kernel, keep, _ = _choice(x, weights, activation)
-    if kernel == "pytorch" or not dispatch.are_aligned(x, weights):
+    if kernel == "pytorch" or dispatch.is_transformed() or not dispatch.are_aligned(x, weights):
         return eager(x, weights, activation)
     rows = x.reshape(-1, x.shape[-1]).contiguous()
     if keep:
@@ -124,9 +123,9 @@ def _way(x: torch.Tensor, weights: Weights, activation: str) -> Way:
             down_bias if down_bias is None else _looks(down_bias),
         )
         way = _ways.get(key)
-    except (AttributeError, TypeError):  # no tensors, or a name that is no name
+    except (AttributeError, TypeError):  # no tensors, a name that is no name, or symbolic sizes
         check(x, weights, activation)
-        raise
+        return _choice(x, weights, activation)
     if way is None:
         check(x, weights, activation)
         if len(_ways) >= MOST_WAYS:
@@ -165,12 +164,6 @@ _PLAIN = (torch.Tensor, nn.Parameter)
 
 def _is_on_a_gpu(x: torch.Tensor) -> bool:
     return x.is_cuda
-
-
-def _is_transformed() -> bool:
-    """Under forward-mode AD or the transforms of ``torch.func`` tensors carry tangents or a batch,
-    which a kernel would drop without a word. PyTorch does all of that right."""
-    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 def _under_autocast(x: torch.Tensor) -> bool:

@@ -97,9 +97,8 @@ def consume(
                 beside(a, b, i).slice(GROUP_OF_WARPS * HALF, HALF),
                 d_gate, d_up, row, column, ACTIVATION,
             )  # fmt: skip
-            if (
-                part > 0
-            ):  # the part before has left its buffer once no more than two stores are left
+            # The part before has left its buffer once no more than two stores are left.
+            if part > 0:
                 tma.store_wait(2)
                 mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
             step += 1

@@ -23,13 +23,8 @@ class Weights(NamedTuple):
     first_bias: torch.Tensor | None = None
     down_bias: torch.Tensor | None = None
 
-    @property
-    def gated(self) -> bool:
-        return self.up is not None
 
-    @property
-    def names(self) -> tuple[str, str, str, str, str]:
-        """What callers know the fields as, for messages."""
-        if self.gated:
-            return "gate", "up", "down", "", ""
-        return "w1", "", "w2", "b1", "b2"
+def names_of(weights: Weights) -> tuple[str, str, str, str, str]:
+    """What callers know the fields as, for messages. A function, since torch.compile before torch
+    2.11 traces no property of a named tuple."""
+    return ("w1", "", "w2", "b1", "b2") if weights.up is None else ("gate", "up", "down", "", "")
