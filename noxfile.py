@@ -44,7 +44,7 @@ def run_cell(session: nox.Session, cell: matrix.Cell) -> None:
     junit = matrix.RAN.parent / f"{cell.name}.xml"  # stays, to see which tests ran
     junit.unlink(missing_ok=True)
     workers = [] if cell.without == "pytest-xdist" else ["-n", os.environ.get("WORKERS", "2")]
-    began = time.monotonic()
+    began, commit = time.monotonic(), matrix.commit()
     try:
         session.run(
             *("python", "-m", "pytest", "tests", "-q", f"--junit-xml={junit}"),
@@ -59,7 +59,7 @@ def run_cell(session: nox.Session, cell: matrix.Cell) -> None:
         )
     finally:
         if junit.exists() and not session.posargs:  # some of the tests are no cell
-            matrix.keep(matrix.ran(cell, junit, versions, time.monotonic() - began))
+            matrix.keep(matrix.ran(cell, junit, versions, time.monotonic() - began, commit))
         shutil.rmtree(session.virtualenv.location, ignore_errors=True)
 
 

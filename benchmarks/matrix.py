@@ -102,8 +102,8 @@ def _of_series(package: str, series: str) -> Cell:
     return Cell(name, pins=(f"{package}=={series}.*", *_BESIDE.get(name, ())))
 
 
-def ran(cell: Cell, junit: Path, versions: dict[str, str], seconds: float) -> Ran:
-    """What came of a cell, from the report of its tests."""
+def ran(cell: Cell, junit: Path, versions: dict[str, str], seconds: float, commit: str) -> Ran:
+    """What came of a cell, from the report of its tests; ``commit`` is what they ran on."""
     suites = list(ElementTree.parse(junit).getroot().iter("testsuite"))
 
     def count(kind: str) -> int:
@@ -113,7 +113,7 @@ def ran(cell: Cell, junit: Path, versions: dict[str, str], seconds: float) -> Ra
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     passed = count("tests") - bad - skipped
     minutes = round(seconds / 60, 1)
-    return Ran(cell.name, versions, passed, bad, skipped, minutes, today, commit())
+    return Ran(cell.name, versions, passed, bad, skipped, minutes, today, commit)
 
 
 def commit() -> str:

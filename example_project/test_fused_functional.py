@@ -205,7 +205,7 @@ def test_symbolic_sizes_are_pytorchs(kernelprof_device: str) -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     x, weights = random(4, WIDTH, device=kernelprof_device), plain_weights(kernelprof_device)
-    graph = make_fx(mlp, tracing_mode="symbolic")(x, *weights)
+    graph = make_fx(lambda *given: mlp(*given), tracing_mode="symbolic")(x, *weights)
     torch.testing.assert_close(graph(x, *weights), eager_plain(x, *weights))
 
 

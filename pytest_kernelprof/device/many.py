@@ -28,19 +28,21 @@ def lock_all(
     """Have these GPUs alone, by UUID.
 
     Who has the first waits for the others for a moment only, and then begins again: ranks of
-    another run that share these may wait for one of them that waits for the first.
+    another run that share these may wait for one of them that waits for the first. The moment
+    doubles, since a GPU that many share is free for who waits at its lock alone.
 
     Raises:
         NotFree: the time is up, with who holds one of them.
         GpuBusy: they cannot be locked at all.
     """
-    deadline = now_s() + timeout_s
+    deadline, moment_s = now_s() + timeout_s, _MOMENT_S
     while True:
         with contextlib.ExitStack() as held:
             locks: dict[str, WholeLock] = {}
             try:
                 for gpu in gpus:
-                    patience_s = min(_MOMENT_S, timeout_s) if locks else deadline - now_s()
+                    left_s = deadline - now_s()
+                    patience_s = min(moment_s, left_s) if locks else left_s
                     locks[gpu] = held.enter_context(lock_by_uuid(gpu, patience_s, who, name))
             except NotFree as busy:
                 if not locks or now_s() >= deadline:
@@ -49,6 +51,7 @@ def lock_all(
             if len(locks) == len(gpus):
                 yield locks
                 return
+        moment_s *= 2
         sleep(_POLL_S)
 
 

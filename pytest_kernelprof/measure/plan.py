@@ -74,6 +74,10 @@ class Plan:
         return self.rounds > PROVING_ROUNDS or self.host_rounds > 0
 
 
+WARMUP_OF_RANKS = 2
+"""DistributedDataParallel rebuilds its buckets in its second step, with broadcasts of their own."""
+
+
 def of_all(plans: Sequence[Plan]) -> Plan:
     """The plan that takes on each rank what any of them needs, so that all make the same calls.
 
@@ -89,7 +93,7 @@ def of_all(plans: Sequence[Plan]) -> Plan:
         )
     return replace(
         first,
-        warmup=max(plan.warmup for plan in plans),
+        warmup=max(WARMUP_OF_RANKS if len(plans) > 1 else 1, *(plan.warmup for plan in plans)),
         rounds=max(plan.rounds for plan in plans),
         host_rounds=max(plan.host_rounds for plan in plans),
         memory=any(plan.memory for plan in plans),

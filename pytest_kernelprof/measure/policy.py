@@ -39,9 +39,6 @@ class Shown:
     Attributes:
         complete: whether the session's trace holds everything. problems: what is missing.
         cold: whether there are signs of cold code, or torch.compile compiled.
-        began_otherwise: whether the first round launched another number of kernels than all others,
-            which are alike: code that was not warm leaves no other sign where it runs once more
-            than a warm-up what it runs once, as DistributedDataParallel rebuilds its buckets.
         unproven: whether replays of a CUDA graph are not proved to be whole.
         throttled: whether the GPU throttled meanwhile.
         bound: what the call is limited by, once that is known.
@@ -52,7 +49,6 @@ class Shown:
     complete: bool = True
     problems: str = ""
     cold: bool = False
-    began_otherwise: bool = False
     unproven: bool = False
     throttled: bool = False
     bound: str = "unknown"
@@ -68,7 +64,6 @@ def of_all(shown: Sequence[Shown]) -> Shown:
         complete=all(one.complete for one in shown),
         problems="; ".join(dict.fromkeys(one.problems for one in shown if one.problems)),
         cold=any(one.cold for one in shown),
-        began_otherwise=any(one.began_otherwise for one in shown),
         unproven=any(one.unproven for one in shown),
         throttled=any(one.throttled for one in shown),
         bound="gpu" if any(one.bound == "gpu" for one in shown) else first.bound,
@@ -102,10 +97,9 @@ def again(batch: Sequence[Shown]) -> str:
     """Why a batch has to be taken again after these tries of it; empty where it stands.
 
     A session that is incomplete is taken three times; cold code is run again until it is warm, at
-    most five times, and once where its first round alone differs; a batch during which the GPU
-    throttled is taken three times and then kept.
+    most five times; a batch during which the GPU throttled is taken three times and then kept.
     """
-    reason, incomplete, cold, throttled, otherwise = "", 0, 0, 0, 0
+    reason, incomplete, cold, throttled = "", 0, 0, 0
     for one in batch:
         if not one.complete and incomplete < TRIES - 1:
             incomplete += 1
@@ -113,9 +107,6 @@ def again(batch: Sequence[Shown]) -> str:
         elif one.cold and cold < _MOST_WARMUPS:
             cold += 1
             reason = "not warm yet"
-        elif one.began_otherwise and not otherwise:
-            otherwise += 1
-            reason = "its first round differs"
         elif one.throttled and throttled < TRIES - 1:
             throttled += 1
             reason = f"the GPU throttled, try {throttled + 1} of {TRIES}"

@@ -359,7 +359,6 @@ class _Run:
             step,
             complete=integrity.complete,
             cold=bool(integrity.cold) or bool(taken.recording.recompiles),
-            began_otherwise=step.batch == 0 and _began_otherwise(taken.facts),
             unproven=integrity.graph_replays == "unproven",
             throttled=throttled,
         )
@@ -434,11 +433,6 @@ class _Run:
             return self._prepare()
 
         return prepare_and_tell
-
-
-def _began_otherwise(facts: SessionFacts) -> bool:
-    counts = facts.metrics["kernels"].rounds
-    return len(set(counts[1:])) == 1 and counts[0] != counts[1]
 
 
 def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:

@@ -183,6 +183,8 @@ def measure_block(
     own: dict[Key, Limit] | None = None,
     place: run.Place | None = None,
     group: object = None,
+    *,
+    asked: bool = True,
 ) -> Iterator[list[Profile]]:
     """Measure a block as it stands, once; its profile is in the list after the block. Ranks run
     it as they do without us, and have each other's profiles when all are through; but where nobody
@@ -190,24 +192,25 @@ def measure_block(
 
     Args:
         group: the ranks that have such a block.
+        asked: whether anything is to be kept to: a limit, or a snapshot.
     """
     kept: list[Profile] = []
     plan = test.plan(test.needs())
-    unasked = own is None and not test.ledger.limits  # but by --kernelprof-all
-    if unasked:  # as cheap as can be
+    unlimited = own is None and not test.ledger.limits
+    if unlimited:  # as cheap as can be
         plan = replace(plan, inputs=False)
     who = region_words(name, place) if place else f"the whole call of {test.id}"
     with (
-        held_by(who, gives_way=unasked),
+        held_by(who, gives_way=unlimited),
         measure_once(plan, name) as found,
     ):
         yield kept
     measurement = found[0]
-    if unasked:
-        measurement = of_this_rank(measurement, number_of_rank())
-    else:
+    if asked:
         with test.agreeing(who, group) as agreement:
             measurement = of_all_ranks(measurement, agreement)
+    else:
+        measurement = of_this_rank(measurement, number_of_rank())
     kept.append(_keep(test, measurement, place or test.place, own))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ def why_out_of_order(tests: Mapping[int, Sequence[str]]) -> str:
     Args:
         tests: node ids in the order in which they run, by rank. Some may be of some ranks only.
     """
-    first, *others = sorted(tests)
-    for rank in others:
+    for first, rank in itertools.combinations(sorted(tests), 2):
         ours, theirs = _common(tests[first], tests[rank]), _common(tests[rank], tests[first])
         for one, other in zip(ours, theirs, strict=False):
             if one != other:

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_kernelprof.capture.tries import note_missing
 from pytest_kernelprof.clock import now_s, sleep
-from pytest_kernelprof.plugin.concerns import is_measured
+from pytest_kernelprof.plugin.concerns import concerns_us
 from pytest_kernelprof.plugin.keys import MEASURES, SETTINGS
 from pytest_kernelprof.plugin.rank_place import lives, read, said_by_torchrun, this_process, write
 from pytest_kernelprof.plugin.rank_tests import missing, why_out_of_order
@@ -69,7 +69,7 @@ class Rank:
         Raises:
             pytest.UsageError: they run their tests in different orders.
         """
-        ids = [item.nodeid for item in session.items if is_measured(self._config, item)]
+        ids = [item.nodeid for item in session.items if concerns_us(item)]
         write(self._place.tests(self._place.rank), {"process": self._myself, "tests": ids})
         if not self._takes_part or self._config.getoption("collectonly", False):
             return

@@ -54,10 +54,10 @@ class Judged:
         IncompleteProfile: the profiler cannot be used here.
     """
 
-    def __init__(self, test: MeasuredTest) -> None:
+    def __init__(self, test: MeasuredTest, *, asked: bool = True) -> None:
         self._test = test
         self._block = contextlib.ExitStack()
-        self._block.enter_context(measure_block(test))
+        self._block.enter_context(measure_block(test, asked=asked))
 
     def finish(self) -> None:
         """Keep the profile.
@@ -98,7 +98,7 @@ class Looked:
         self._why = ""
         self._judged: Judged | None = None
         try:
-            self._judged = Judged(test)
+            self._judged = Judged(test, asked=False)
         except Exception as error:
             self._why = words_of(error)
 

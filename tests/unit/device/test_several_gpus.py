@@ -115,6 +115,24 @@ def test_who_has_one_waits_for_another_for_a_moment_only(monkeypatch: pytest.Mon
         assert done == ["wait 1 s for b", "leave a"]
 
 
+def test_each_moment_is_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that many share is free for who waits at its lock, and must be waited for at a time."""
+    waited: list[float] = []
+
+    @contextlib.contextmanager
+    def lock(uuid: str, timeout_s: float, who: str, name: str) -> Iterator[str]:
+        if uuid == "b":
+            waited.append(timeout_s)
+            if timeout_s < 7.9:
+                raise NotFree("b")
+        yield uuid
+
+    monkeypatch.setattr(many, "_POLL_S", 0.001)
+    monkeypatch.setattr(many, "lock_by_uuid", lock)
+    with lock_all(("a", "b"), 600.0, "who", "GPU"):
+        assert waited == [1.0, 2.0, 4.0, 8.0]
+
+
 def test_the_time_for_several_is_up(held: dict[str, int]) -> None:
     held["b"] = 10**9
     words = "2 GPUs were not free together in 0.05 s: b"

@@ -39,8 +39,7 @@ INCOMPLETE = {"complete": False}
 COLD = {"cold": True}
 BOTH = {"complete": False, "cold": True}
 THROTTLED = {"throttled": True}
-OTHERWISE = {"began_otherwise": True}
-SHOWN = {"s": SOUND, "i": INCOMPLETE, "c": COLD, "b": BOTH, "t": THROTTLED, "o": OTHERWISE}
+SHOWN = {"s": SOUND, "i": INCOMPLETE, "c": COLD, "b": BOTH, "t": THROTTLED}
 
 DEVICE_TIMES = plan_of("cuda", Needs(device_times=True))
 HOST_TIMES = plan_of("cuda", Needs(host_times=True))
@@ -542,10 +541,6 @@ def test_more_pairs_are_for_what_they_could_decide(
         ("iib", "not warm yet"),
         ("iibbbbb", "not warm yet"),
         ("iibbbbbb", ""),
-        ("o", "its first round differs"),
-        ("oo", ""),  # it always does so
-        ("io", "its first round differs"),
-        ("oc", "not warm yet"),
     ],
 )
 def test_why_a_batch_is_taken_again(shown: str, reason: str) -> None:
@@ -557,8 +552,7 @@ def test_why_a_batch_is_taken_again(shown: str, reason: str) -> None:
 
 def at_random(source: random.Random) -> Answer:
     """Anything may happen, with a mood that makes some of it lasting."""
-    kinds = ("lost", "cold", "hot", "graph", "otherwise")
-    mood = {name: source.choice([0.0, 0.1, 0.5, 1.0]) for name in kinds}
+    mood = {name: source.choice([0.0, 0.1, 0.5, 1.0]) for name in ("lost", "cold", "hot", "graph")}
     names = ["latency", "cuda_time", "launch_overhead", "dispatch_time", "kernels", ""]
     outcome = source.choice([None, *OUTCOMES])
 
@@ -569,7 +563,6 @@ def at_random(source: random.Random) -> Answer:
             step,
             complete=not (profiled and happens["lost"]),
             cold=profiled and happens["cold"],
-            began_otherwise=profiled and happens["otherwise"],
             unproven=profiled and happens["graph"],
             throttled=(profiled or timed) and happens["hot"],
             bound=source.choice(["gpu", "overhead", "unknown"]),

@@ -26,6 +26,7 @@ def test_tests_that_several_ranks_run_have_one_order(tests: dict[int, list[str]]
     [
         ({0: ["a", "b"], 1: ["b", "a"]}, "rank 1 would run b where rank 0 runs a; give all"),
         ({0: ["a", "b", "c"], 1: ["a", "b", "c"], 2: ["a", "c", "b"]}, "rank 2 would run c where"),
+        ({0: ["a"], 1: ["c", "d"], 2: ["d", "c"]}, "rank 2 would run d where rank 1 runs c"),
         ({0: ["x", "a", "b"], 3: ["b", "y", "a"]}, "rank 3 would run b where rank 0 runs a"),
     ],
 )
