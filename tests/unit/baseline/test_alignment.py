@@ -80,4 +80,4 @@ def test_twenty_times_as_many_take_no_more_than_in_proportion(kind: str) -> None
         return time.process_time() - started
 
     small = min(seconds(1_000) for _ in range(3))
-    assert seconds(20_000) < 120 * max(small, 1e-3)
+    assert min(seconds(20_000) for _ in range(3)) < 200 * max(small, 1e-3)
