@@ -313,11 +313,16 @@ def spawned(once: Once, python: str, pytester: pytest.Pytester) -> Seen:
     [
         *("test_kept", "test_rounds_by_one", "test_compared", "test_cold_on_one"),
         *("test_in_a_group", "test_expected", "test_as_before_in_the_end", "test_remade"),
-        *("test_region_of_one", "test_benchmarked"),
+        "test_region_of_one",
     ],
 )
 def test_ranks_that_go_together_pass(torchrun: Seen, test: str) -> None:
     assert torchrun.outcomes[test] == "PASSED", torchrun.text
+
+
+def test_ranks_benchmark_together(torchrun: Seen) -> None:
+    pytest.importorskip("pytest_benchmark")
+    assert torchrun.outcomes["test_benchmarked"] == "PASSED", torchrun.text
 
 
 @pytest.mark.parametrize(
