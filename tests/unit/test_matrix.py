@@ -90,9 +90,8 @@ def test_the_page_names_each_cell_that_falls_short() -> None:
     text = matrix.TABLE.read_text(encoding="utf-8")
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8").partition("## Versions")[2]
     whole = {one.cell for one in matrix.rows_of(text) if not one.failed}
-    assert [name for name in CELLS if f"`{name}`" in page] == [
-        name for name in CELLS if name not in whole
-    ]
+    # One way only: each cell of a run finds the table as the cell before has left it.
+    assert [name for name in CELLS if name not in whole and f"`{name}`" not in page] == []
 
 
 def test_counts_come_from_the_report_of_the_tests(tmp_path: Path) -> None:
