@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
+from torch import library
 
 from . import backward, dispatch
 from .eager import eager
@@ -27,12 +28,12 @@ from .weights import Weights
 def operator(function: Callable[..., Any]) -> Any:
     """Register an operator of the function's name that mutates nothing, for every device.
 
-    `torch.library.custom_op` does so, too, and puts Python around each call that takes the host
+    PyTorch's `custom_op` does so, too, and puts Python around each call that takes the host
     longer than all of a call for one row.
     """
     name = f"fused_mlp::{function.__name__}"
-    torch.library.define(name, torch.library.infer_schema(function, mutates_args=()))
-    torch.library.impl(name, "default")(function)
+    library.define(name, library.infer_schema(function, mutates_args=()))
+    library.impl(name, "default")(function)
     return getattr(torch.ops.fused_mlp, function.__name__).default
 
 
@@ -57,7 +58,7 @@ def mlp(
     return dispatch.run(dispatch.kernel_for(x, weights, activation), x, weights, activation)
 
 
-@torch.library.register_fake("fused_mlp::mlp")
+@library.register_fake("fused_mlp::mlp")
 def _(x: torch.Tensor, first: Any, up: Any, down: torch.Tensor, *_: Any) -> torch.Tensor:
     return x.new_empty(x.shape[0], down.shape[0])
 
@@ -70,7 +71,7 @@ def gated_training(
     return dispatch.run_and_keep(x.contiguous(), Weights(gate, up, down), activation)
 
 
-@torch.library.register_fake("fused_mlp::gated_training")
+@library.register_fake("fused_mlp::gated_training")
 def _(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, activation: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -92,13 +93,9 @@ def gated_slopes(
     return dispatch.run_slopes(*tensors, activation)
 
 
-@torch.library.register_fake("fused_mlp::gated_slopes")
+@library.register_fake("fused_mlp::gated_slopes")
 def _(
-    dy: torch.Tensor,
-    down: torch.Tensor,
-    gate_pre: torch.Tensor,
-    up_pre: torch.Tensor,
-    activation: str,
+    dy: Any, down: Any, gate_pre: torch.Tensor, up_pre: torch.Tensor, activation: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     return gate_pre.new_empty(gate_pre.shape), up_pre.new_empty(up_pre.shape)
 
@@ -112,4 +109,4 @@ def _gradients(ctx: Any, dy: torch.Tensor | None, *_: None) -> Any:
     return backward.gradients(ctx, dy, torch.ops.fused_mlp.gated_slopes)
 
 
-torch.library.register_autograd("fused_mlp::gated_training", _gradients, setup_context=_save)
+library.register_autograd("fused_mlp::gated_training", _gradients, setup_context=_save)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_kernelprof.capture import ranks, tries
 from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin import rank_place, torchrun
 from pytest_kernelprof.plugin.keys import MEASURES
+from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.rank_place import Place, place_of_rank
 from pytest_kernelprof.plugin.torchrun import FirstRank, QuietRank
 
@@ -246,6 +248,35 @@ def test_an_order_that_differs_ends_the_run_before_its_first_test(
     words = f"*rank 1 would run {B} where rank 0 runs {A}; give all ranks one order*"
     result.stderr.fnmatch_lines([words])
     result.assert_outcomes()
+
+
+def test_tests_that_are_only_looked_at_may_run_in_any_order(
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
+) -> None:
+    said.setenv("RANK", "0")
+    said.setattr(torchrun, "_TO_HEAR_S", 0.0)
+    code = "def test_a(): pass\ndef test_b(): pass"
+    run_beside(pytester, [B, A], code, "--kernelprof-all").assert_outcomes(passed=2)
+
+
+def test_a_whole_call_with_a_snapshot_is_agreed_on_and_one_that_is_looked_at_is_not(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed: list[str] = []
+    agreeing = MeasuredTest.agreeing
+
+    def told(test: MeasuredTest, call: str, group: object = None) -> AbstractContextManager[Any]:
+        agreed.append(call)
+        return agreeing(test, call, group)
+
+    monkeypatch.setattr(MeasuredTest, "agreeing", told)
+    pytester.makepyfile(test_it="import torch\ndef test_it(): torch.ones(2) + 1")
+    options = ("-p", "no:randomly", "--kernelprof-device=cpu")
+    more = ("--kernelprof-all", "--kernelprof-update")
+    pytester.runpytest_inprocess(*options, *more).assert_outcomes(passed=1)
+    assert agreed == []
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
+    assert agreed == ["the whole call of test_it.py::test_it"]
 
 
 def test_another_rank_ends_as_rank_0_does_and_leaves_it_to_tell(
