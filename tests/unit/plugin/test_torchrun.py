@@ -260,8 +260,9 @@ def test_tests_that_are_only_looked_at_may_run_in_any_order(
 
 
 def test_a_whole_call_with_a_snapshot_is_agreed_on_and_one_that_is_looked_at_is_not(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, said: pytest.MonkeyPatch
 ) -> None:
+    said.setenv("WORLD_SIZE", "1")  # alone: who would answer?
     agreed: list[str] = []
     agreeing = MeasuredTest.agreeing
 
@@ -269,7 +270,7 @@ def test_a_whole_call_with_a_snapshot_is_agreed_on_and_one_that_is_looked_at_is_
         agreed.append(call)
         return agreeing(test, call, group)
 
-    monkeypatch.setattr(MeasuredTest, "agreeing", told)
+    said.setattr(MeasuredTest, "agreeing", told)
     pytester.makepyfile(test_it="import torch\ndef test_it(): torch.ones(2) + 1")
     options = ("-p", "no:randomly", "--kernelprof-device=cpu")
     more = ("--kernelprof-all", "--kernelprof-update")
