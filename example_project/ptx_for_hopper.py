@@ -16,7 +16,6 @@ from pathlib import Path
 GATED = {
     "specialised": (1024, 768, 3072),
     "slopes": (1024, 768, 3072),
-    "one_row": (1, 768, 3072),
     "few_rows": (4, 768, 3072),
     "few_rows, split": (16, 2048, 8192),
 }

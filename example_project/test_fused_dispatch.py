@@ -32,13 +32,11 @@ def but(problem: Problem, **changes: object) -> Problem:
 
 
 CASES = [
-    pytest.param(DECODE, "one_row", "one row", id="decode"),
-    pytest.param(but(DECODE, rows=2), "few_rows", "few rows", id="decode, 2 rows"),
+    pytest.param(DECODE, "few_rows", "few rows", id="decode"),
     pytest.param(but(DECODE, rows=16), "few_rows", "few rows", id="decode, 16 rows"),
-    pytest.param(but(DECODE, hidden=32768), "one_row", "one row", id="large weights"),
     pytest.param(but(DECODE, rows=16, hidden=16384), "few_rows", "few rows", id="and 16 rows"),
     pytest.param(
-        but(DECODE, rows=16, hidden=32768), "pytorch", "no kernel was", id="larger weights, 16 rows"
+        but(DECODE, hidden=32768), "pytorch", "no kernel was", id="h for no program's registers"
     ),
     pytest.param(but(LARGE, rows=4), "few_rows", "few rows", id="the largest, 4 rows"),
     pytest.param(but(LARGE, rows=5), "pytorch", "no kernel was", id="the largest, 5 rows"),
@@ -125,7 +123,7 @@ def test_forced_kernels_refuse_strided_weights(kernelprof_device: str) -> None:
         mlp(x, w1, b1, strided, b2)
 
 
-@pytest.mark.parametrize("kernel", ["one_row", "few_rows", "specialised"])
+@pytest.mark.parametrize("kernel", ["few_rows", "specialised"])
 def test_kernels_for_gated_mlps_refuse_plain_ones(kernelprof_device: str, kernel: str) -> None:
     pytest.importorskip("triton.experimental.gluon")
     with dispatch.forced(kernel), pytest.raises(ValueError, match="gated MLP"):

@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("triton.experimental.gluon")
 
-from fused_mlp import few_rows, one_row, workspace
+from fused_mlp import few_rows, workspace
 from fused_mlp.eager import eager
 from fused_mlp.problem import Problem
 from fused_mlp.weights import Weights
@@ -34,15 +34,11 @@ SIZES = (
     (1024, 4096, 96),
     (1024, 8192, 8),
 )
-MODULES = {"one_row": one_row, "few_rows": few_rows}
-EACH_KERNEL = pytest.mark.parametrize(
-    ("name", "rows"), [("one_row", 1), ("few_rows", 2), ("few_rows", 4), ("few_rows", 16)]
-)
+SOME_ROWS = pytest.mark.parametrize("rows", [1, 2, 4, 16])
 
 
-def run(name: str, x: torch.Tensor, weights: Weights) -> torch.Tensor:
-    y: torch.Tensor = getattr(MODULES[name], name)(x, weights, "silu")
-    return y
+def run(x: torch.Tensor, weights: Weights) -> torch.Tensor:
+    return few_rows.few_rows(x, weights, "silu")
 
 
 def numbers(*shape: int, seed: int = 0, device: str = "cuda") -> torch.Tensor:
@@ -60,15 +56,13 @@ def random(
     return x, Weights(first, up, numbers(width, hidden, seed=seed + 3, device=device))
 
 
-def plan_of(name: str, rows: int, sizes: tuple[int, int, int], sms: int) -> dict[str, Any]:
+def plan_of(rows: int, sizes: tuple[int, int, int], sms: int) -> dict[str, Any]:
     """The constants of a plan, by the kernel's names for them."""
-    module = MODULES[name]
-    kernel = getattr(module, f"{name}_kernel")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "sms", lambda index: sms)
+        patch.setattr(few_rows, "sms", lambda index: sms)
         p = Problem(rows, *sizes, True, "silu", torch.bfloat16, (9, 0))
-        plan = module.make_plan.__wrapped__(p, torch.device("cuda", 0))
-    found = dict(zip(kernel.arg_names[6:], plan.constants, strict=True))
+        plan = few_rows.make_plan.__wrapped__(p, torch.device("cuda", 0))
+    found = dict(zip(few_rows.few_rows_kernel.arg_names[6:], plan.constants, strict=True))
     return {**found, "programs": plan.programs, "ints": plan.ints, "options": plan.options}
 
 
@@ -76,37 +70,31 @@ def largest_share(whole: int, parts: int) -> int:
     return max((i + 1) * whole // parts - i * whole // parts for i in range(parts))
 
 
-@EACH_KERNEL
+@SOME_ROWS
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("sms", [132, 114, 7, 1])
 def test_the_steps_cover_all_that_a_program_has(
-    name: str, rows: int, sizes: tuple[int, int, int], sms: int
+    rows: int, sizes: tuple[int, int, int], sms: int
 ) -> None:
     """On a slice of a GPU as well, which has fewer SMs."""
-    if name == "few_rows" and sms < 4:
-        pytest.skip("fewer programs than may share hidden")
     width, hidden, out = sizes
-    c = plan_of(name, rows, sizes, sms)
+    if few_rows.config_for(rows, width, hidden).split > sms:
+        pytest.skip("fewer programs than share hidden")
+    c = plan_of(rows, sizes, sms)
     assert 1 <= c["PROGRAMS"] == c["programs"] <= min(sms, hidden)
-    split, across = c.get("SPLIT", 1), c.get("ACROSS", 1)
-    share, out_share = (
-        largest_share(hidden, c["PROGRAMS"]),
-        largest_share(out, c["PROGRAMS"] // split),
-    )
+    split, across = c["SPLIT"], c["ACROSS"]
+    share = largest_share(hidden, c["PROGRAMS"])
+    out_share = largest_share(out, c["PROGRAMS"] // split)
     part = 8 * largest_share(hidden // 8, split)
-    if name == "one_row":
-        block, columns, out_columns = c["WARPS"], 4 * 256, c["WARPS"] * 256
-    else:
-        block, columns, out_columns = 8 * across, 8 // across * 128, 2 * 8 * 128
-        assert 5 * 1024 >= c["PIECES"] * 1024 >= part > 0, "5 pieces fit into the registers"
-        assert c["OUT_SHARE"] >= math.ceil(out_share / split)
-        assert split * c["OUT_SHARE"] >= out_share
-        assert split == 1 or out // (c["PROGRAMS"] // split) >= split, "each finishes some row"
-    assert c["BLOCKS"] * block >= share
+    assert 5 * 1024 >= c["PIECES"] * 1024 >= part > 0, "5 pieces fit into the registers"
+    assert c["OUT_SHARE"] >= math.ceil(out_share / split)
+    assert split * c["OUT_SHARE"] >= out_share
+    assert split == 1 or out // (c["PROGRAMS"] // split) >= split, "each finishes some row"
+    assert c["BLOCKS"] * 8 * across >= share
     assert c["SHARE"] >= share
-    assert c["WIDTH_STEPS"] * columns >= width
+    assert c["WIDTH_STEPS"] * 8 // across * 128 >= width
     assert c["OUT_BLOCKS"] * 8 >= out_share
-    assert c["HIDDEN_STEPS"] * out_columns >= part
+    assert c["HIDDEN_STEPS"] * 2 * 8 * 128 >= part
     assert c["STAGES"] >= 2
     assert c["BUFFER"] >= rows * hidden
     assert c["BUFFER"] % 64 == 0
@@ -123,64 +111,56 @@ def test_more_programs_share_hidden_the_more_of_it_there_is() -> None:
     assert [split(16, hidden) for hidden in (512, 3072, 4864, 8192, 20480)] == [1, 2, 2, 4, 4]
 
 
-@EACH_KERNEL
+@SOME_ROWS
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_ring_and_x_fit_into_an_sm(name: str, rows: int, sizes: tuple[int, int, int]) -> None:
-    c = plan_of(name, rows, sizes, 132)
-    if name == "one_row":
-        step, x_bytes, sums = c["WARPS"] * 4096, 2 * c["WIDTH_STEPS"] * 1024, 0
-    else:
-        slots = c["WIDTH_STEPS"] if c["WHOLE_X"] else c["STAGES"]
-        step, x_bytes, sums = 8 * 4096, slots * 8 // c["ACROSS"] * 16 * 128 * 2, 8 * 16 * 8 * 4
-    assert c["STAGES"] * step + x_bytes + sums <= 227 * 1024
+def test_ring_and_x_fit_into_an_sm(rows: int, sizes: tuple[int, int, int]) -> None:
+    c = plan_of(rows, sizes, 132)
+    slots = c["WIDTH_STEPS"] if c["WHOLE_X"] else c["STAGES"]
+    x_bytes, sums = slots * 8 // c["ACROSS"] * 16 * 128 * 2, 8 * 16 * 8 * 4
+    assert c["STAGES"] * 8 * 4096 + x_bytes + sums <= 227 * 1024
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "sizes"),
+    ("rows", "sizes"),
     [
-        ("one_row", 2, (64, 512, 64)),
-        ("one_row", 1, (60, 512, 64)),
-        ("one_row", 1, (64, 65536, 64)),
-        ("few_rows", 17, (64, 512, 64)),
-        ("few_rows", 2, (64, 516, 64)),
-        ("few_rows", 2, (64, 32768, 64)),
+        (17, (64, 512, 64)),
+        (1, (60, 512, 64)),
+        (2, (64, 516, 64)),
+        (2, (64, 32768, 64)),
     ],
 )
-def test_what_cannot_be_done_is_refused(name: str, rows: int, sizes: tuple[int, int, int]) -> None:
+def test_what_cannot_be_done_is_refused(rows: int, sizes: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="expected a gated MLP of 1 "):
-        plan_of(name, rows, sizes, 132)
+        plan_of(rows, sizes, 132)
 
 
 def test_a_plain_mlp_is_refused() -> None:
     x = torch.zeros(1, 64, dtype=torch.bfloat16)
     weight = torch.zeros(64, 64, dtype=torch.bfloat16)
-    for name in MODULES:
-        with pytest.raises(ValueError, match="got plain"):
-            run(name, x, Weights(weight, None, weight))
+    with pytest.raises(ValueError, match="got plain"):
+        run(x, Weights(weight, None, weight))
 
 
 @needs_gpu
-@EACH_KERNEL
+@SOME_ROWS
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")], ids=str)
-def test_no_number_of_h_is_mistaken_for_not_there(name: str, rows: int, value: float) -> None:
+def test_no_number_of_h_is_mistaken_for_not_there(rows: int, value: float) -> None:
     """A true 0 is written as -0; a NaN is there as well. The next call finds the memory clean."""
     for width, hidden in ((768, 3072), (2048, 8192)):
         x, weights = random(rows, width, hidden)
-        right = run(name, x, weights)
-        got = run(name, torch.full_like(x, value), weights)
+        right = run(x, weights)
+        got = run(torch.full_like(x, value), weights)
         assert not got.any() if value == 0 else got.isnan().all()
-        assert torch.equal(run(name, x, weights), right)
+        assert torch.equal(run(x, weights), right)
 
 
 @needs_gpu
-@EACH_KERNEL
+@SOME_ROWS
 @pytest.mark.parametrize(("width", "hidden"), [(768, 3072), (2048, 8192), (4096, 14336)])
-def test_a_thousand_launches_beside_a_busy_stream(
-    name: str, rows: int, width: int, hidden: int
-) -> None:
+def test_a_thousand_launches_beside_a_busy_stream(rows: int, width: int, hidden: int) -> None:
     """Bitwise, over changing weights, with no synchronisation in between."""
     cases = [random(rows, width, hidden, seed=10 * i) for i in range(3)]
-    right = [run(name, *case) for case in cases]
+    right = [run(*case) for case in cases]
     for case, y in zip(cases, right, strict=True):
         exact = eager(case[0].double(), Weights(*(w.double() for w in case[1][:3])), "silu")
         assert (y.double() - exact).norm() < 4e-3 * exact.norm()
@@ -191,43 +171,43 @@ def test_a_thousand_launches_beside_a_busy_stream(
         if i % 5 == 0:
             with torch.cuda.stream(side):
                 busy @ busy
-        different += (run(name, *cases[i % 3]) != right[i % 3]).any()
+        different += (run(*cases[i % 3]) != right[i % 3]).any()
     torch.cuda.synchronize()
     assert int(different) == 0
 
 
 @needs_gpu
-@EACH_KERNEL
-def test_one_graph_on_two_streams_and_calls_in_between(name: str, rows: int) -> None:
+@SOME_ROWS
+def test_one_graph_on_two_streams_and_calls_in_between(rows: int) -> None:
     """A captured call has a workspace of its own; CUDA runs a graph once at a time."""
     (x, weights), other = random(rows, 1024, 4096), random(rows, 1024, 4096, seed=5)
-    right, right_other = run(name, x, weights), run(name, *other)
+    right, right_other = run(x, weights), run(*other)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        results = [run(name, x, weights) for _ in range(3)]
+        results = [run(x, weights) for _ in range(3)]
     streams = [torch.cuda.Stream() for _ in range(2)]
     between = []
     for i in range(100):
         with torch.cuda.stream(streams[i % 2]):
             graph.replay()
-        between.append(run(name, *other))
+        between.append(run(*other))
     torch.cuda.synchronize()
     assert all(torch.equal(y, right) for y in results)
     assert all(torch.equal(y, right_other) for y in between)
 
 
 @needs_gpu
-@EACH_KERNEL
-def test_between_launches_the_buffer_whose_turn_it_is_is_clean(name: str, rows: int) -> None:
+@SOME_ROWS
+def test_between_launches_the_buffer_whose_turn_it_is_is_clean(rows: int) -> None:
     """What a launch finds is what makes it wait."""
     x, weights = random(rows, 2048, 8192)
     for _ in range(3):
-        run(name, x, weights)
+        run(x, weights)
         (slot,) = (
             slot
             for arena in workspace._arenas.values()
             for key, slot in arena._lent.items()
-            if key[3] is not None and key[3][:3] == (name, rows, 8192)
+            if key[3] is not None and key[3][:3] == ("few_rows", rows, 8192)
         )
         turn = int(slot[0])
         half = rows * 8192 // 2  # of two numbers each

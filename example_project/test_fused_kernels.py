@@ -1,7 +1,7 @@
 """The kernels one by one: right at every edge, the same bits every time, counters left zero.
 
 Narrow runs in Triton's interpreter where there is no GPU, on small sizes; those in Gluon
-(specialised, one_row, few_rows, resident) have no interpreter and need a Hopper GPU.
+(specialised, few_rows, resident) have no interpreter and need a Hopper GPU.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ NARROW_SIZES = (
     if GPU
     else ((70, 32, 32, 32), (33, 24, 40, 20), (1, 100, 300, 90))
 )
-ONE_ROW_SIZES = ((1, 1024, 4096, 1024), (1, 776, 3080, 760), (1, 8192, 3584, 8192))
 FEW_ROWS_SIZES = (
     *((rows, 1024, 4096, 1024) for rows in (4, 1, 2, 5, 16)),
+    *((1, 776, 3080, 760), (1, 8192, 3584, 8192), (1, 4096, 14336, 4096)),
     *((3, 776, 3080, 760), (9, 2048, 8192, 2048), (16, 4096, 14336, 4096), (4, 8192, 3584, 8192)),
 )
 MANY_SIZES = ((8192, 768, 3072, 768), (1000, 200, 1032, 392), (129, 64, 64, 8), (127, 8, 3000, 1))
@@ -111,11 +111,10 @@ RESIDENT_SIZES = ((2**16, 128, 128, 128), (1001, 64, 128, 96), (777, 24, 40, 72)
 FORMS = {
     "narrow": Form("narrow", False, NARROW_SIZES),
     "specialised": Form("specialised", True, MANY_SIZES),
-    "one_row": Form("one_row", True, ONE_ROW_SIZES),
     "few_rows": Form("few_rows", True, FEW_ROWS_SIZES),
     "resident": Form("resident", False, RESIDENT_SIZES),
 }
-OF_GLUON = ("specialised", "one_row", "few_rows", "resident")
+OF_GLUON = ("specialised", "few_rows", "resident")
 
 
 def only_on_a_gpu(name: str) -> Any:
@@ -259,7 +258,6 @@ def test_nan_and_infinity_flow_as_in_eager(
         ("narrow", (8, 64, 4096, 64), "hidden of 1 to 1024"),
         ("resident", (8, 60, 64, 64), "multiples of 8"),
         ("specialised", (8, 60, 64, 64), "multiples of 8"),
-        ("one_row", (2, 64, 64, 64), "1 row of"),
         ("few_rows", (17, 64, 64, 64), "1 to 16 rows"),
     ],
 )
@@ -293,7 +291,7 @@ def test_any_number_of_programs_gives_the_same_bits(
     o = random(*form.sizes[1], torch.bfloat16)
     right = form(o, "silu")
     module = importlib.import_module(f"fused_mlp.{form.kernel}")
-    if form.kernel in ("one_row", "few_rows"):
+    if form.kernel == "few_rows":
         pytest.skip("sums are cut as programs are many")
     monkeypatch.setattr(module, "make_plan", module.make_plan.__wrapped__)
     for programs in (1, 7, 100):

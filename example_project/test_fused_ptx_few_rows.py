@@ -1,4 +1,4 @@
-"""The same for one row and few rows, whose numbers of h are their own flags: no counter to order.
+"""The same for few rows, whose numbers of h are their own flags: there is no counter to order.
 
 See `test_fused_ptx`.
 """
@@ -12,8 +12,8 @@ from ptx_for_hopper import ptx
 
 pytest.importorskip("triton.experimental.gluon")
 
-KERNELS = ("one_row", "few_rows", "few_rows, split")
-WAITS = {"one_row": 1, "few_rows": 1, "few_rows, split": 2}
+KERNELS = ("few_rows", "few_rows, split")
+WAITS = {"few_rows": 1, "few_rows, split": 2}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -61,7 +61,7 @@ def test_weights_come_sixteen_bytes_at_a_time_and_nothing_is_spilled(name: str) 
     assert ".local" not in text
 
 
-@pytest.mark.parametrize("name", KERNELS[1:])
+@pytest.mark.parametrize("name", KERNELS)
 def test_few_rows_are_multiplied_by_tensor_cores_from_vector_loads(name: str) -> None:
     text = ptx(name, KERNELS)
     assert "mma.sync.aligned.m16n8k16" in text

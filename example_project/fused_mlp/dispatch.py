@@ -35,13 +35,13 @@ if TRITON:
 
     REFUSALS = (RuntimeError, OutOfResources)
     try:  # Gluon is experimental: where a Triton has none, or another, PyTorch does the work
-        from . import few_rows, one_row, resident, slopes, specialised
+        from . import few_rows, resident, slopes, specialised
     except (ImportError, AttributeError):
         pass
     else:
         GLUON = True
 
-Kernel = Literal["narrow", "resident", "one_row", "few_rows", "specialised", "pytorch"]
+Kernel = Literal["narrow", "resident", "few_rows", "specialised", "pytorch"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 
 ARCHITECTURES = ((9, 0),)
@@ -104,17 +104,16 @@ def _is_resident(p: Problem) -> bool:
     )
 
 
-def _has_one_row(p: Problem) -> bool:
-    return _is_decode(p) and one_row.supports(p)
-
-
 def _has_few_rows(p: Problem) -> bool:
-    small = p.hidden * max(p.width, p.out) <= FEW_ROWS_LARGE
-    return _is_decode(p) and (small or p.rows <= FEW_ROWS_OF_LARGE) and few_rows.supports(p)
-
-
-def _is_decode(p: Problem) -> bool:
-    return GLUON and p.gated and not p.keep and p.hidden >= FEW_ROWS_MIN_HIDDEN
+    is_small = p.hidden * max(p.width, p.out) <= FEW_ROWS_LARGE
+    return (
+        GLUON
+        and p.gated
+        and not p.keep
+        and p.hidden >= FEW_ROWS_MIN_HIDDEN
+        and (is_small or p.rows <= FEW_ROWS_OF_LARGE)
+        and few_rows.supports(p)
+    )
 
 
 def _has_many_rows(p: Problem) -> bool:
@@ -147,7 +146,6 @@ RULES: tuple[Rule, ...] = (
     Rule("resident", "narrow layers and many rows: memory and tensor cores busy", _is_resident),
     Rule("narrow", "narrow layers and many rows: weights stay on the SM", _is_narrow),
     Rule("pytorch", "rows that are no multiple of 16 bytes", _has_ragged_rows),
-    Rule("one_row", "one row: bound by reading the weights once", _has_one_row),
     Rule("few_rows", "few rows: bound by reading the weights once", _has_few_rows),
     Rule(
         "specialised", "many rows and a hidden layer that costs its way to memory", _has_many_rows

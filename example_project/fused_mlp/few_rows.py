@@ -10,7 +10,7 @@ What eager PyTorch loses is the start and the end of each of its kernels, when m
   it would come last, and nothing can be multiplied until then), and the ring is no deeper than it
   must be: the first look at h comes back when all that was asked for before has arrived.
 * **h is its own flag**, see `flags`: no counters, fences or atomics between the two halves.
-* **Tensor cores**, since ordinary arithmetic is too slow for more than a row or two: the columns of
+* **Tensor cores**, since ordinary arithmetic is too slow for more than two rows: the columns of
   an ``mma`` are 8 rows of weight, and its 16 rows are x or h, with zeros below. Each warp has
   its own piece of the columns of width or hidden, and their sums are added at the end.
 * **h stays in registers.** A thread asks for just the numbers that it multiplies, as its share of
@@ -34,9 +34,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
-from . import sync
+from . import sync, workspace
 from .activations import activate
-from .flags import HEADER, PATIENCE, announce, constraints, launch, registers, until_there
+from .flags import HEADER, PATIENCE, announce, constraints, registers, until_there
 from .hopper import ALIGNMENT, SHARED_MEMORY
 from .launch import Launcher, Plan
 from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
@@ -404,7 +404,11 @@ def few_rows(
     """
     if plan is None:
         plan = make_plan(problem_of(x, weights, activation), x.device)
-    return launch(_launcher, plan, x, weights)
+    y = x.new_empty((x.shape[0], weights.down.shape[0]))
+    work = workspace.slot(x.device, plan.ints, plan.use)
+    arguments = (x, weights.first, weights.up, weights.down, y, work)
+    _launcher(plan, plan.programs, arguments, plan.constants, plan.options)
+    return y
 
 
 _launcher = Launcher(few_rows_kernel)
@@ -459,10 +463,12 @@ def config_for(rows: int, width: int, hidden: int) -> Config:
     """The quickest on an H200, of those tried.
 
     More programs share hidden, the more of h each would have to keep and fetch. A deep ring pays
-    where all is short; else the first look at h waits for what was asked for before it.
+    where all is short; else the first look at h waits for what was asked for before it. With one
+    row it does so everywhere.
     """
     split = 1
     while split < 4 and (hidden > split * 5_120 or rows * hidden > split * 40_960):
         split *= 2
-    stages = 6 if width * hidden <= 4_500_000 else 4 if rows <= 8 else 3
+    is_short = rows > 1 and width * hidden <= 4_500_000
+    stages = 6 if is_short else 4 if 1 < rows <= 8 else 3
     return Config(stages, split, 1 if width <= 2_048 else 8 if hidden > 8_192 else 4)

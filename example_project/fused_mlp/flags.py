@@ -15,19 +15,14 @@ flag.
 
 **Two buffers take turns**, so that nobody has to clean up at the end: a launch fills one and zeroes
 the other. Whose turn it is stands in the workspace, not in an argument, so that a replayed graph
-is right too. Program 0 turns it at its end, when every program must have read it: each kernel says
+is right too. Program 0 turns it at its end, when every program must have read it: `few_rows` says
 why that is so.
 """
 
 from __future__ import annotations
 
-import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-
-from . import workspace
-from .launch import Launcher, Plan
-from .weights import Weights
 
 # ruff: noqa: N806  (compile-time constants are written in capitals, as Triton's users do)
 
@@ -96,12 +91,3 @@ def announce(at, value, mask):
         is_pure=False,
         pack=1,
     )
-
-
-def launch(launcher: Launcher, plan: Plan, x: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """y, by a kernel that takes x, gate, up, down, y and a workspace with two buffers."""
-    y = x.new_empty((x.shape[0], weights.down.shape[0]))
-    work = workspace.slot(x.device, plan.ints, plan.use)
-    arguments = (x, weights.first, weights.up, weights.down, y, work)
-    launcher(plan, plan.programs, arguments, plan.constants, plan.options)
-    return y

@@ -3,11 +3,14 @@
 ``dg = dh u act'(g)`` and ``du = dh act(g)`` of the pre-activations g and u that the forward kept.
 dh itself stays in registers: by cuBLAS and a pointwise kernel it would go to memory and back.
 
-The warps are those of `specialised`: a producer that fills a ring by TMA, and two groups of
-consumers with 64 rows of each tile. After the steps along K a tile has four more, in which the
-same ring brings g and u, 64 columns of them a step, so that they are there when the sums are. A
-group writes dg and du into the buffers that g and u came in, from where TMA stores them. There are
-no tickets: each program has every so many-th tile.
+As in `specialised` one warp, the producer, fills a ring by TMA, and eight consumers multiply. After
+the steps along K a tile has four more, in which the same ring brings g and u, 64 columns of them a
+step, so that they are there when the sums are. Consumers write dg and du into the buffers that g
+and u came in, from where TMA stores them. There are no tickets: each program has every so many-th
+tile.
+
+All eight consumers are one group here. The epilogue is long, all of it unrolled, and two groups are
+two copies of it: 96 KB of instructions in place of 52, which each launch has to fetch anew.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ STAGES = 4
 GROUP = 4
 """Row blocks worked on together, so that tiles running at one time share operands in L2."""
 
-CONSUMER_REGISTERS, PRODUCER_REGISTERS = 240, 24
+CONSUMERS = 8
+"""Warps. They have the registers that the producer leaves."""
+
+PRODUCER_REGISTERS = 24
 """Of a thread."""
 
 
@@ -73,30 +79,27 @@ def produce(
 @gluon.jit
 def consume(
     d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
-    GROUP_OF_WARPS: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr,
-    COLUMNS: gl.constexpr, DEPTH: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    ACTIVATION: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr,
+    STAGES: gl.constexpr, GROUP: gl.constexpr, CONSUMERS: gl.constexpr,
 ):  # fmt: skip
-    """A group of consumers: multiply, apply the slope and store its half of each tile's rows."""
-    HALF: gl.constexpr = ROWS // 2
+    """The consumers: multiply, apply the slope and store."""
     gl.static_assert(COLUMNS == 4 * DEPTH)
     step = 0
     for tile in range(gl.program_id(0), row_blocks * column_blocks, gl.num_programs(0)):
         acc, step = multiply(
-            a, b, full, empty, step, steps, GROUP_OF_WARPS, ROWS, COLUMNS, STAGES, (0, 1)
+            a, b, full, empty, step, steps, 0, ROWS, COLUMNS, CONSUMERS, STAGES, (0, 1)
         )
         row_block, column_block = place(tile, row_blocks, column_blocks, GROUP)
-        row = row_block * ROWS + GROUP_OF_WARPS * HALF
-        left, right = halves(acc, HALF, 2 * DEPTH)
-        quarters = halves(left, HALF, DEPTH) + halves(right, HALF, DEPTH)
+        row = row_block * ROWS
+        left, right = halves(acc, ROWS, 2 * DEPTH)
+        quarters = halves(left, ROWS, DEPTH) + halves(right, ROWS, DEPTH)
         for part in gl.static_range(4):
             column = column_block * COLUMNS + part * DEPTH
             i = step % STAGES
             mbarrier.wait(full.index(i), (step // STAGES) & 1)
             apply(
-                quarters[part], a.index(i).slice(GROUP_OF_WARPS * HALF, HALF),
-                beside(a, b, i).slice(GROUP_OF_WARPS * HALF, HALF),
-                d_gate, d_up, row, column, ACTIVATION,
-            )  # fmt: skip
+                quarters[part], a.index(i), beside(a, b, i), d_gate, d_up, row, column, ACTIVATION
+            )
             # The part before has left its buffer once no more than two stores are left.
             if part > 0:
                 tma.store_wait(2)
@@ -126,7 +129,7 @@ def apply(dh, first, second, d_gate, d_up, row, column, ACTIVATION: gl.constexpr
 def slopes_kernel(
     dy, down, gate_pre, up_pre, d_gate, d_up, rows, hidden, out,
     ACTIVATION: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr,
-    STAGES: gl.constexpr, GROUP: gl.constexpr, CONSUMER_REGISTERS: gl.constexpr,
+    STAGES: gl.constexpr, GROUP: gl.constexpr, CONSUMERS: gl.constexpr,
     PRODUCER_REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Set up the ring and its barriers, and split the warps."""
@@ -139,24 +142,20 @@ def slopes_kernel(
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=2)
+        mbarrier.init(empty.index(i), count=1)
     gl.warp_specialize(
         [
             (consume, (
                 d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
-                0, ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP,
-            )),
-            (consume, (
-                d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
-                1, ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP,
+                ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP, CONSUMERS,
             )),
             (produce, (
                 dy, down, gate_pre, up_pre, a, b, full, empty, row_blocks, column_blocks, steps,
                 ROWS, COLUMNS, DEPTH, STAGES, GROUP,
             )),
         ],
-        [4, 1],
-        [CONSUMER_REGISTERS, PRODUCER_REGISTERS],
+        [1],
+        [PRODUCER_REGISTERS],
     )  # fmt: skip
 
 
@@ -199,15 +198,11 @@ def slopes(
         (
             Tiles(dy, rows, out, ROWS, DEPTH),
             Tiles(down, out, hidden, DEPTH, COLUMNS),
-            *(Tiles(pre, rows, hidden, ROWS, DEPTH) for pre in (gate_pre, up_pre)),
-            *(Tiles(to, rows, hidden, ROWS // 2, DEPTH) for to in (d_gate, d_up)),
+            *(Tiles(t, rows, hidden, ROWS, DEPTH) for t in (gate_pre, up_pre, d_gate, d_up)),
             *(rows, hidden, out),
         ),
-        (
-            *(activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP),
-            *(CONSUMER_REGISTERS, PRODUCER_REGISTERS),
-        ),
-        {"num_warps": 4},
+        (activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, CONSUMERS, PRODUCER_REGISTERS),
+        {"num_warps": CONSUMERS},
     )
     return d_gate, d_up
 

@@ -170,21 +170,20 @@ def produce(
 @gluon.jit
 def multiply(
     a, b, full, empty, step, steps,
-    GROUP_OF_WARPS: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    FIRST: gl.constexpr, HEIGHT: gl.constexpr, COLUMNS: gl.constexpr, WARPS: gl.constexpr,
     STAGES: gl.constexpr, ORDER: gl.constexpr,
 ):  # fmt: skip
-    """This group's rows of a tile, in float32, and the number of the next buffer.
+    """Rows FIRST to FIRST + HEIGHT of a tile, in float32, and the number of the next buffer.
 
     One product is always under way while the next buffer is awaited: a buffer is given back one
     step after its product was started.
     """
-    HALF: gl.constexpr = ROWS // 2
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
-    acc = gl.zeros([HALF, COLUMNS], gl.float32, layout)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [WARPS, 1], [16, COLUMNS, 16])
+    acc = gl.zeros([HEIGHT, COLUMNS], gl.float32, layout)
     for k in range(steps):
         i = step % STAGES
         mbarrier.wait(full.index(i), (step // STAGES) & 1)
-        left = a.index(i).slice(GROUP_OF_WARPS * HALF, HALF)
+        left = a.index(i).slice(FIRST, HEIGHT)
         right = b.index(i).slice(0, COLUMNS, dim=ORDER[1]).permute(ORDER)
         acc = warpgroup_mma(left, right, acc, is_async=True)
         acc = warpgroup_mma_wait(1, deps=(acc,))
@@ -223,6 +222,7 @@ def consume(
     """A group of consumers: multiply, activate and store its half of each tile's rows."""
     PRECISE: gl.constexpr = y.dtype.element_ty != gl.bfloat16  # see `activations`
     HALF: gl.constexpr = ROWS // 2
+    FIRST: gl.constexpr = GROUP_OF_WARPS * HALF
     hidden_tiles = row_blocks * hidden_blocks
     tickets = hidden_tiles + 2 * row_blocks * out_blocks - whole_tiles
     row_of_h = hidden // 8 * 8  # hidden, and the compiler sees that 8 divides it
@@ -234,24 +234,24 @@ def consume(
             of_h = ticket < hidden_tiles
             steps = gl.where(of_h, width_steps, hidden_steps)
             acc, step = multiply(
-                a, b, full, empty, step, steps, GROUP_OF_WARPS, ROWS, 2 * COLUMNS, STAGES, (1, 0)
+                a, b, full, empty, step, steps, FIRST, HALF, 2 * COLUMNS, 4, STAGES, (1, 0)
             )
             left, right = halves(acc, HALF, COLUMNS)
             if of_h:
                 row_block, column_block = place(ticket, row_blocks, hidden_blocks, GROUP)
-                row = row_block * ROWS + GROUP_OF_WARPS * HALF
+                row = row_block * ROWS + FIRST
                 column = column_block * COLUMNS
-                if keep_gate is not None:
-                    store_tile(keep_gate, left, row, column, rows, row_of_h)
-                    store_tile(keep_up, right, row, column, rows, row_of_h)
                 activated = activate(left, ACTIVATION, False, PRECISE) * right
                 store_tile(h, activated, row, column, rows, row_of_h)
                 sync.publish(slot + COUNTERS + row_block)
+                if keep_gate is not None:  # not before: publishing waits for all stores so far
+                    store_tile(keep_gate, left, row, column, rows, row_of_h)
+                    store_tile(keep_up, right, row, column, rows, row_of_h)
             else:
                 row_block, column_block = place(
                     ticket - hidden_tiles, row_blocks, out_blocks, GROUP
                 )
-                row = row_block * ROWS + GROUP_OF_WARPS * HALF
+                row = row_block * ROWS + FIRST
                 column = column_block * (2 * COLUMNS)
                 store_tile(y, left, row, column, rows, out)
                 store_tile(y, right, row, column + COLUMNS, rows, out)
@@ -259,9 +259,9 @@ def consume(
             half = ticket - hidden_tiles - whole_tiles
             row_block, column_block = place(whole_tiles + half // 2, row_blocks, out_blocks, GROUP)
             tail, step = multiply(
-                a, b, full, empty, step, hidden_steps, GROUP_OF_WARPS, ROWS, COLUMNS, STAGES, (1, 0)
+                a, b, full, empty, step, hidden_steps, FIRST, HALF, COLUMNS, 4, STAGES, (1, 0)
             )
-            row = row_block * ROWS + GROUP_OF_WARPS * HALF
+            row = row_block * ROWS + FIRST
             column = column_block * (2 * COLUMNS) + (half % 2) * COLUMNS
             store_tile(y, tail, row, column, rows, out)
         number += 1
