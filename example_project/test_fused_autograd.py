@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 pytest.importorskip("triton")
 
@@ -269,3 +271,26 @@ def test_gradients_at_full_size_and_bitwise_again(dtype: torch.dtype) -> None:
         assert error(mine, right) <= 1.02 * error(their, right)
     for _ in range(10):
         assert all(map(torch.equal, gradients(gated_mlp, tensors, "silu"), first))
+
+
+def test_a_backward_under_forward_mode_differentiation_is_pytorchs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel would drop the tangent of dy without a word."""
+    launched: list[str] = []
+
+    def kernel(*arguments: Any) -> Any:
+        launched.append(arguments[-1])
+        return eager_slopes(*arguments)
+
+    fake = SimpleNamespace(supports=lambda *sizes: True, slopes=kernel)
+    monkeypatch.setattr(dispatch, "GLUON", True)
+    monkeypatch.setattr(dispatch, "slopes", fake, raising=False)
+    monkeypatch.setattr(dispatch, "capability_of", lambda device: (9, 0))
+    dy, down, *pre = (torch.randn(s) for s in ((4, 16), (16, 8), (4, 8), (4, 8)))
+    dispatch.run_slopes(dy, down, *pre, "silu")
+    assert launched == ["silu"]
+    with forward_ad.dual_level():
+        found, _ = dispatch.run_slopes(forward_ad.make_dual(dy, dy), down, *pre, "silu")
+        assert forward_ad.unpack_dual(found).tangent is not None
+    assert launched == ["silu"]

@@ -165,9 +165,10 @@ def test_forward_mode_differentiation_is_pytorchs(kernelprof_device: str, kernel
 def test_compiled_code_keeps_tangents_and_plain_calls_their_kernel(
     kernelprof_device: str, kernel: str
 ) -> None:
-    x = random(4, WIDTH, device=kernelprof_device)
-    tangent = random(4, WIDTH, device=kernelprof_device)
-    weights = plain_weights(kernelprof_device)
+    dtype = torch.float16  # which kernels take, on a GPU and in the interpreter
+    x = random(4, WIDTH, device=kernelprof_device, dtype=dtype)
+    tangent = random(4, WIDTH, device=kernelprof_device, dtype=dtype)
+    weights = plain_weights(kernelprof_device, dtype)
     _, exact = torch.func.jvp(lambda x: eager_plain(x, *weights), (x,), (tangent,))
     torch._dynamo.reset()
     run = torch.compile(mlp, backend="eager")

@@ -48,7 +48,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """The GPU as the launcher sees it: the current device, and its current stream."""
     now = {"device": 0, "stream": 11}
     monkeypatch.setattr(launch, "INTERPRET", False)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: now["device"])
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: now["device"], raising=False)
     monkeypatch.setattr(
         torch._C,
         "_cuda_getCurrentRawStream",

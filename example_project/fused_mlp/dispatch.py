@@ -212,7 +212,9 @@ def run(
     """Launch what was chosen: x (rows, width), contiguous, to (rows, out). No autograd."""
     if kernel != "pytorch":
         try:
-            with on_its_device(x):
+            if not _is_elsewhere(x):
+                return _launch(kernel, x, weights, activation, plan)
+            with torch.cuda.device(x.device):
                 return _launch(kernel, x, weights, activation, plan)
         except REFUSALS as error:
             _go_on_without(error)
@@ -285,9 +287,12 @@ _HERE = contextlib.nullcontext()
 
 def on_its_device(x: torch.Tensor) -> contextlib.AbstractContextManager[None]:
     """Where Triton launches: on the current device."""
-    if x.is_cuda and x.get_device() != torch.cuda.current_device():
-        return torch.cuda.device(x.device)
-    return _HERE
+    return torch.cuda.device(x.device) if _is_elsewhere(x) else _HERE
+
+
+def _is_elsewhere(x: torch.Tensor) -> bool:
+    """On another GPU than the current one. `torch.cuda` would see to CUDA first, at each call."""
+    return x.is_cuda and x.get_device() != torch._C._cuda_getDevice()
 
 
 def _go_on_without(error: Exception) -> None:
@@ -310,17 +315,21 @@ def _is_in_functorch() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
+def are_contiguous(weights: Weights) -> bool:
+    """What is known of the weights while torch.compile traces, when they have no addresses."""
+    for weight in weights:  # noqa: SIM110  (a generator would take the host longer)
+        if weight is not None and not weight.is_contiguous():
+            return False
+    return True
+
+
 def are_aligned(x: torch.Tensor, weights: Weights) -> bool:
     """Are the weights contiguous, and all addresses multiples of 16 bytes, as TMA wants them?
 
-    A strided x is copied, so that its address does not matter. While torch.compile traces there
-    are no addresses: the operator looks again.
+    A strided x is copied, so that its address does not matter.
     """
-    for weight in weights:
-        if weight is not None and not weight.is_contiguous():
-            return False
-    if torch.compiler.is_compiling():
-        return True
+    if not are_contiguous(weights):
+        return False
     addresses = weights.first.data_ptr() | weights.down.data_ptr()
     if weights.up is not None:
         addresses |= weights.up.data_ptr()

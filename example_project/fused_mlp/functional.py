@@ -74,7 +74,7 @@ def _mlp(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     if way is PYTORCH or dispatch.is_transformed():
         return eager(x, weights, activation)
     kernel, keep, plan = way
-    if dispatch.forced_kernel() is None and not dispatch.are_aligned(x, weights):
+    if not dispatch.are_aligned(x, weights) and dispatch.forced_kernel() is None:
         return eager(x, weights, activation)
     rows = (x if x.dim() == 2 else x.reshape(-1, x.shape[-1])).contiguous()
     if keep:
@@ -88,8 +88,8 @@ def _traced(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     """What torch.compile sees: an opaque operator, or PyTorch's, which Inductor may fuse."""
     check(x, weights, activation)
     kernel, keep, _ = _choice(x, weights, activation)
-    if kernel == "pytorch" or dispatch.is_transformed() or not dispatch.are_aligned(x, weights):
-        return eager(x, weights, activation)
+    if kernel == "pytorch" or dispatch.is_transformed() or not dispatch.are_contiguous(weights):
+        return eager(x, weights, activation)  # the operator looks at addresses
     rows = x.reshape(-1, x.shape[-1]).contiguous()
     if keep:
         y, *_ = ops.gated_training(rows, *weights[:3], activation)

@@ -92,7 +92,7 @@ class Launcher:
         if INTERPRET:
             self._kernel[(programs,)](*arguments, *constants, **options)
             return
-        device = torch.cuda.current_device()
+        device = torch._C._cuda_getDevice()
         launch = self._launches.get((programs, device, key))
         if launch is None:
             grid = (programs,)

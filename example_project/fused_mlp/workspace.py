@@ -53,7 +53,7 @@ def slot(device: torch.device, ints: int, use: Hashable = None) -> torch.Tensor:
 
     Raises `WorkspaceExhausted` when there is no slot left for a capture.
     """
-    arena = _arena(device)
+    arena = _arenas.get(device) or _arena(device)
     size = max(SMALLEST_INTS, 1 << (ints - 1).bit_length())
     key = (_capture(device), _stream(device), size, use)
     lent = arena.ready.get(key)
@@ -122,8 +122,7 @@ _arenas: dict[torch.device, Arena] = {}
 
 
 def _arena(device: torch.device) -> Arena:
-    arena = _arenas.get(device)
-    return _arenas.setdefault(device, Arena(device)) if arena is None else arena
+    return _arenas.setdefault(device, Arena(device))
 
 
 def _stream(device: torch.device) -> int:
@@ -141,7 +140,7 @@ def _capture(device: torch.device) -> int:
 
     PyTorch does not tell it. Where the driver does not either, each call counts as a capture.
     """
-    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+    if device.type != "cuda" or not torch._C._cuda_isCurrentStreamCapturing():
         return 0
     status, number = ctypes.c_int(), ctypes.c_uint64()
     ask = _capture_info()
