@@ -68,7 +68,7 @@ def _mlp(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
             check_activation(activation)
             return eager(x, weights, activation)
         x = x.to(dtype)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling():
         return _traced(x, weights, activation)
     way = _way(x, weights, activation)
     if way is PYTORCH or dispatch.is_transformed():
