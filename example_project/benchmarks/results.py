@@ -23,9 +23,10 @@ HEADER = (
 EXPLANATION = """\
 Medians and their 99 % order-statistic intervals, of isolated calls on cold data. GPU: sum of the
 kernels' durations under the profiler. wall: from the call until the device is done, without a
-profiler. graph: an event pair around the replay of a CUDA graph of the one call. of floor: the time
-that the matrix rate or the bandwidth of a copy allows, over the GPU time; `floors.py` says what it
-assumes. error: relative norm against float64."""
+profiler, right after another call of the candidate. graph: an event pair around the replay of a
+CUDA graph of the one call. of floor: the time that the matrix rate or the bandwidth of a copy
+allows, over the GPU time; `floors.py` says what it assumes. error: relative norm against
+float64."""
 VERDICT = ("shape", "GPU: of the best other", "wall: of eager", "graph: of the best other")
 
 
