@@ -171,7 +171,8 @@ def _timed(measured: Measured, what: str, names: tuple[str, ...] = ()) -> Iterat
 
 def _place(floors: Floors) -> str:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    named = [f"{name} {_version(name)}" for name in ("torch", "triton", "liger_kernel")]
+    packages = ("torch", "triton", "liger_kernel", "quack_kernels", "nvidia_cutlass_dsl")
+    named = [f"{name} {_version(name)}" for name in packages]
     today = datetime.datetime.now(datetime.timezone.utc).date()
     return (
         f"{device}, {', '.join(named)}, Python {platform.python_version()}, {today}; measured: "

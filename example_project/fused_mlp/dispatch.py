@@ -58,11 +58,9 @@ RESIDENT_ABOVE = 64
 """Up to this width and hidden, plain Triton keeps the memory just as busy."""
 
 FEW_ROWS_MIN_HIDDEN = 512
-FEW_ROWS_LARGE = 8_192 * 3_584
-"""Numbers in a matrix, up to which 16 rows were measured a fifth ahead of eager."""
-FEW_ROWS_OF_LARGE = 4
-"""Rows a tenth ahead of eager beyond it in a trial (4,096 x 14,336, by GPU time; no row of the
-table), where 16 were 1.08."""
+FEW_ROWS_LARGEST = 8_192 * 3_584
+"""Numbers in a matrix. At this size 1, 4 and 16 rows are 1.18 to 1.27 times as fast as eager; of
+4,096 x 14,336, one row is 1.09 and four are 1.07, and behind by the wall clock."""
 
 MANY_ROWS = 4_096
 MANY_ROWS_HIDDEN = (1_024, 4_096)
@@ -105,13 +103,12 @@ def _is_resident(p: Problem) -> bool:
 
 
 def _has_few_rows(p: Problem) -> bool:
-    is_small = p.hidden * max(p.width, p.out) <= FEW_ROWS_LARGE
     return (
         GLUON
         and p.gated
         and not p.keep
         and p.hidden >= FEW_ROWS_MIN_HIDDEN
-        and (is_small or p.rows <= FEW_ROWS_OF_LARGE)
+        and p.hidden * max(p.width, p.out) <= FEW_ROWS_LARGEST
         and few_rows.supports(p)
     )
 
