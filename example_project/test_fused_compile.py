@@ -147,6 +147,26 @@ def test_the_operators_keep_the_rules(kernelprof_device: str) -> None:
             torch.library.opcheck(operator, given)
 
 
+def test_an_export_without_dynamo_launches_nothing(
+    kernelprof_device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It calls the module itself, with tensors that have no data."""
+    launched: list[object] = []
+
+    def launch(*call: object) -> torch.Tensor:
+        launched.append(call)
+        return refuse()
+
+    monkeypatch.setattr(dispatch, "_launch", launch)
+    module = FusedMLP(32, 64).to(kernelprof_device, torch.float16)
+    x = torch.randn(7, 32, device=kernelprof_device, dtype=torch.float16)
+    with torch.no_grad(), dispatch.forced("narrow"):
+        exported = torch.export.export(module, (x,), strict=False)
+    assert launched == []
+    with torch.no_grad(), dispatch.forced("pytorch"):
+        close(exported.module()(x), module(x))
+
+
 @needs_gpu
 @pytest.mark.parametrize("rows", [1, 16, 300])
 def test_reduce_overhead_with_two_graphs(rows: int) -> None:
