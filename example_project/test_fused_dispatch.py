@@ -36,9 +36,12 @@ CASES = [
     pytest.param(but(DECODE, rows=16), "few_rows", "few rows", id="decode, 16 rows"),
     pytest.param(but(DECODE, rows=16, hidden=16384), "few_rows", "few rows", id="and 16 rows"),
     pytest.param(
-        but(DECODE, hidden=32768), "pytorch", "no kernel was", id="h for no program's registers"
+        but(DECODE, width=512, out=512, hidden=32768), "pytorch", "no kernel was", id="long h"
     ),
-    pytest.param(LARGE, "pytorch", "no kernel was", id="decode, larger weights"),
+    pytest.param(LARGE, "pytorch", "no kernel was", id="decode, the largest weights"),
+    pytest.param(
+        but(LARGE, width=8192, hidden=3592, out=8192), "pytorch", "no kernel was", id="larger ones"
+    ),
     pytest.param(
         but(LARGE, width=8192, hidden=3584, out=8192), "few_rows", "few rows", id="large weights"
     ),

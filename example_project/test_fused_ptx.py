@@ -26,7 +26,7 @@ INTERESTING = {
     "draw": r"(?:atom|red)\.global\.gpu\.relaxed\.",
 }
 
-KERNELS = ("specialised", "slopes", "resident", "resident, ragged")
+KERNELS = ("specialised", "specialised, keeping", "slopes", "resident", "resident, ragged")
 
 
 def events(text: str) -> list[str]:
@@ -42,14 +42,27 @@ def since(seen: list[str], what: str) -> list[str]:
     return seen[len(seen) - seen[::-1].index(what) :]
 
 
-def test_stores_of_h_are_fenced_then_a_barrier_then_the_release() -> None:
+@pytest.mark.parametrize("name", ["specialised", "specialised, keeping"])
+def test_stores_of_h_are_fenced_then_a_barrier_then_the_release(name: str) -> None:
     """Without the barrier, one thread's release would cover that thread's stores alone; without
     the fence, TMA could read around them."""
-    seen = events(ptx("specialised", KERNELS))
+    seen = events(ptx(name, KERNELS))
     releases = [i for i, event in enumerate(seen) if event == "release"]
     assert len(releases) == 2
     for place in releases:
         assert since(seen[:place], "store") == ["proxy fence", "barrier"]
+
+
+def test_what_is_kept_for_a_backward_is_stored_when_h_is_published() -> None:
+    """The release would wait for those stores, too, and nobody waits for them."""
+    stores = {}
+    for name in ("specialised", "specialised, keeping"):
+        seen = events(ptx(name, KERNELS))
+        releases = [i for i, event in enumerate(seen) if event == "release"]
+        before = seen[: releases[0]].count("store")
+        stores[name] = before, seen[releases[0] : releases[1]].count("store")
+    assert stores["specialised, keeping"][0] == stores["specialised"][0]
+    assert stores["specialised, keeping"][1] > stores["specialised"][1]
 
 
 def test_after_the_acquire_a_proxy_fence_comes_before_tma() -> None:

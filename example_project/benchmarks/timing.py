@@ -1,6 +1,7 @@
 """Three clocks, one protocol: isolated calls on cold data, the candidates in turn (A B, B A, ...).
 
-- wall time: the host's clock around a call and a synchronisation, no profiler in the process yet;
+- wall time: the host's clock around a call and a synchronisation, after a call that is not timed;
+  no profiler in the process yet;
 - graph time: an event pair around the replay of a CUDA graph of that one call;
 - GPU time: the sum of the kernels' durations, one profile for all candidates.
 """
@@ -31,8 +32,9 @@ TURN = "whose turn it is: "
 def wall_times(case: Case, functions: Functions, rounds: int) -> Samples:
     """Microseconds of each call, from its start until the device is done.
 
-    A call that is not timed comes before each. Data is cold, but what the host runs is not: else
-    each candidate would pay for the code of all who came before it, the more the more take part.
+    A call that is not timed comes before each. Weights are cold (where no sets of them take turns,
+    all data is); code is not, the host's above all. Else each candidate would pay for the code of
+    those who came before it, and more so the more take part.
     """
     took: Samples = collections.defaultdict(list)
     flush = _flush_of(case)

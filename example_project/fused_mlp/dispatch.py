@@ -194,7 +194,7 @@ def kernel_for(x: torch.Tensor, weights: Weights, activation: str, keep: bool = 
     """
     if _forced is not None:
         return _forced if _forced == "specialised" or not keep else "pytorch"
-    decide = choose if torch.compiler.is_compiling() else _remembered
+    decide = choose if torch.compiler.is_dynamo_compiling() else _remembered
     return decide(problem_of(x, weights, activation, keep)).kernel
 
 

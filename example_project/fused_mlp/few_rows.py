@@ -37,7 +37,7 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from . import sync, workspace
 from .activations import activate
 from .flags import HEADER, PATIENCE, announce, constraints, registers, until_there
-from .hopper import ALIGNMENT, SHARED_MEMORY
+from .hopper import ALIGNMENT
 from .launch import Launcher, Plan
 from .problem import KERNEL_DTYPES, Problem, problem_of, refusal, sms
 from .weights import Weights
@@ -56,6 +56,9 @@ WARPS = gl.constexpr(8)
 
 PIECE = gl.constexpr(128)
 """Columns of a tile that a warp multiplies."""
+
+SHARED_MEMORY = 227 * 1024
+"""Bytes that a program may have of an SM's."""
 
 
 @gluon.constexpr_function
@@ -415,7 +418,7 @@ _launcher = Launcher(few_rows_kernel)
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(p: Problem, device: torch.device, config: Config | None = None) -> Plan:
+def make_plan(p: Problem, device: torch.device) -> Plan:
     """Shares, steps and the ring. Raises ValueError for what `few_rows` refuses."""
     if not supports(p):
         raise refusal(
@@ -424,7 +427,7 @@ def make_plan(p: Problem, device: torch.device, config: Config | None = None) ->
             p,
         )
     rows, width, hidden, out = p.rows, p.width, p.hidden, p.out
-    size = config or config_for(rows, width, hidden)
+    size = config_for(rows, width, hidden)
     split, across, warps = size.split, size.across, WARPS.value
     programs = min(sms(device.index), hidden)
     if split > 1:  # each must finish some row of y: program 0 then has seen all of h, see the top

@@ -1,4 +1,4 @@
-"""What the kernels in Gluon share: a ring of buffers to load into, and what an SM has.
+"""What the kernels in Gluon share: a ring of buffers to load into.
 
 A ring is a number of buffers in shared memory. Each has two barriers: ``full``, at which TMA counts
 the bytes that have arrived, and ``empty``, at which the readers say that they are done with it.
@@ -15,9 +15,6 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 ALIGNMENT = 8
 """Numbers of 16 bits in the 16 bytes of which TMA wants every row to be a multiple."""
-
-SHARED_MEMORY = 227 * 1024
-"""Bytes that a program may have of an SM's."""
 
 
 @gluon.jit

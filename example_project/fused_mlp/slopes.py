@@ -80,15 +80,13 @@ def produce(
 def consume(
     d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
     ACTIVATION: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr,
-    STAGES: gl.constexpr, GROUP: gl.constexpr, CONSUMERS: gl.constexpr,
+    STAGES: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
     """The consumers: multiply, apply the slope and store."""
     gl.static_assert(COLUMNS == 4 * DEPTH)
     step = 0
     for tile in range(gl.program_id(0), row_blocks * column_blocks, gl.num_programs(0)):
-        acc, step = multiply(
-            a, b, full, empty, step, steps, 0, ROWS, COLUMNS, CONSUMERS, STAGES, (0, 1)
-        )
+        acc, step = multiply(a, b, full, empty, step, steps, 0, ROWS, COLUMNS, STAGES, (0, 1))
         row_block, column_block = place(tile, row_blocks, column_blocks, GROUP)
         row = row_block * ROWS
         left, right = halves(acc, ROWS, 2 * DEPTH)
@@ -129,8 +127,7 @@ def apply(dh, first, second, d_gate, d_up, row, column, ACTIVATION: gl.constexpr
 def slopes_kernel(
     dy, down, gate_pre, up_pre, d_gate, d_up, rows, hidden, out,
     ACTIVATION: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr, DEPTH: gl.constexpr,
-    STAGES: gl.constexpr, GROUP: gl.constexpr, CONSUMERS: gl.constexpr,
-    PRODUCER_REGISTERS: gl.constexpr,
+    STAGES: gl.constexpr, GROUP: gl.constexpr, PRODUCER_REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Set up the ring and its barriers, and split the warps."""
     row_blocks = gl.cdiv(rows, ROWS)
@@ -147,7 +144,7 @@ def slopes_kernel(
         [
             (consume, (
                 d_gate, d_up, a, b, full, empty, row_blocks, column_blocks, steps,
-                ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP, CONSUMERS,
+                ACTIVATION, ROWS, COLUMNS, DEPTH, STAGES, GROUP,
             )),
             (produce, (
                 dy, down, gate_pre, up_pre, a, b, full, empty, row_blocks, column_blocks, steps,
@@ -201,7 +198,7 @@ def slopes(
             *(Tiles(t, rows, hidden, ROWS, DEPTH) for t in (gate_pre, up_pre, d_gate, d_up)),
             *(rows, hidden, out),
         ),
-        (activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, CONSUMERS, PRODUCER_REGISTERS),
+        (activation, ROWS, COLUMNS, DEPTH, STAGES, GROUP, PRODUCER_REGISTERS),
         {"num_warps": CONSUMERS},
     )
     return d_gate, d_up

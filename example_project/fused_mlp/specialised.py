@@ -170,15 +170,16 @@ def produce(
 @gluon.jit
 def multiply(
     a, b, full, empty, step, steps,
-    FIRST: gl.constexpr, HEIGHT: gl.constexpr, COLUMNS: gl.constexpr, WARPS: gl.constexpr,
-    STAGES: gl.constexpr, ORDER: gl.constexpr,
+    FIRST: gl.constexpr, HEIGHT: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr,
+    ORDER: gl.constexpr,
 ):  # fmt: skip
     """Rows FIRST to FIRST + HEIGHT of a tile, in float32, and the number of the next buffer.
 
     One product is always under way while the next buffer is awaited: a buffer is given back one
     step after its product was started.
     """
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [WARPS, 1], [16, COLUMNS, 16])
+    warps: gl.constexpr = [gl.num_warps(), 1]
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], warps, [16, COLUMNS, 16])
     acc = gl.zeros([HEIGHT, COLUMNS], gl.float32, layout)
     for k in range(steps):
         i = step % STAGES
@@ -216,13 +217,12 @@ def store_tile(target, tile, row, column, rows, columns):
 def consume(
     h, keep_gate, keep_up, y, slot, mailbox, a, b, full, empty, rows, hidden, out,
     row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles,
-    GROUP_OF_WARPS: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr,
+    FIRST: gl.constexpr, ACTIVATION: gl.constexpr, ROWS: gl.constexpr,
     COLUMNS: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
-    """A group of consumers: multiply, activate and store its half of each tile's rows."""
+    """A group of consumers: multiply, activate, store half of each tile's rows, from FIRST on."""
     PRECISE: gl.constexpr = y.dtype.element_ty != gl.bfloat16  # see `activations`
     HALF: gl.constexpr = ROWS // 2
-    FIRST: gl.constexpr = GROUP_OF_WARPS * HALF
     hidden_tiles = row_blocks * hidden_blocks
     tickets = hidden_tiles + 2 * row_blocks * out_blocks - whole_tiles
     row_of_h = hidden // 8 * 8  # hidden, and the compiler sees that 8 divides it
@@ -234,7 +234,7 @@ def consume(
             of_h = ticket < hidden_tiles
             steps = gl.where(of_h, width_steps, hidden_steps)
             acc, step = multiply(
-                a, b, full, empty, step, steps, FIRST, HALF, 2 * COLUMNS, 4, STAGES, (1, 0)
+                a, b, full, empty, step, steps, FIRST, HALF, 2 * COLUMNS, STAGES, (1, 0)
             )
             left, right = halves(acc, HALF, COLUMNS)
             if of_h:
@@ -259,7 +259,7 @@ def consume(
             half = ticket - hidden_tiles - whole_tiles
             row_block, column_block = place(whole_tiles + half // 2, row_blocks, out_blocks, GROUP)
             tail, step = multiply(
-                a, b, full, empty, step, hidden_steps, FIRST, HALF, COLUMNS, 4, STAGES, (1, 0)
+                a, b, full, empty, step, hidden_steps, FIRST, HALF, COLUMNS, STAGES, (1, 0)
             )
             row = row_block * ROWS + FIRST
             column = column_block * (2 * COLUMNS) + (half % 2) * COLUMNS
@@ -300,7 +300,7 @@ def specialised_kernel(
             (consume, (
                 h, keep_gate, keep_up, y, slot, mailbox, a, b, full, empty, rows, hidden, out,
                 row_blocks, hidden_blocks, out_blocks, width_steps, hidden_steps, whole_tiles,
-                1, ACTIVATION, ROWS, COLUMNS, STAGES, GROUP,
+                ROWS // 2, ACTIVATION, ROWS, COLUMNS, STAGES, GROUP,
             )),
             (produce, (
                 x, gate, up, h_tiles, down, down_tail, slot, mailbox, a, b, full, empty,
