@@ -31,6 +31,7 @@ def compile_for_hopper(name: str) -> str:
     from typing import Any
 
     import torch
+    from fused_mlp.eager import SlopeOperands
     from fused_mlp.launch import described
     from fused_mlp.weights import Weights
     from triton.backends.compiler import GPUTarget
@@ -82,7 +83,7 @@ def compile_for_hopper(name: str) -> str:
         weights = Weights(first, zeros(hidden, width), down)
     if kernel == "slopes":
         pre = zeros(rows, hidden)
-        module.slopes(zeros(rows, width), down, pre, pre, "gelu_tanh")
+        module.slopes(SlopeOperands(zeros(rows, width), down, pre, pre), "gelu_tanh")
     elif name == "specialised, keeping":
         keep = zeros(rows, hidden), zeros(rows, hidden), zeros(rows, hidden)
         module.specialised(zeros(rows, width), weights, "gelu_tanh", keep=keep)

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from fused_mlp import backward, dispatch, ops
 from fused_mlp.activations import value_and_slope
-from fused_mlp.eager import ACTIVATE, eager
+from fused_mlp.eager import ACTIVATE, SlopeOperands, eager
 from fused_mlp.eager import slopes as eager_slopes
 from fused_mlp.functional import gated_mlp, mlp
 from fused_mlp.problem import KERNEL_ACTIVATIONS
@@ -146,10 +146,10 @@ def test_values_and_slopes(kernelprof_device: str, activation: str) -> None:
 def test_the_slopes_kernel(activation: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     """Edges of tiles in each direction; no worse than the GEMM and the operators of PyTorch, or
     than one rounding where those are better by chance."""
-    dy, down, gate, up = tensors_for_slopes(sizes, dtype)
-    exact = eager_slopes(*(t.double() for t in (dy, down, gate, up)), activation)
-    theirs = eager_slopes(dy, down, gate, up, activation)
-    found = slopes.slopes(dy, down, gate, up, activation)
+    operands = operands_for_slopes(sizes, dtype)
+    exact = eager_slopes(SlopeOperands(*(t.double() for t in operands)), activation)
+    theirs = eager_slopes(operands, activation)
+    found = slopes.slopes(operands, activation)
     for mine, their, right in zip(found, theirs, exact, strict=True):
         assert error(mine, right) <= max(1.02 * error(their, right), torch.finfo(dtype).eps / 2)
 
@@ -158,30 +158,30 @@ def test_the_slopes_kernel(activation: str, dtype: torch.dtype, sizes: tuple[int
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("where", range(4))
 def test_nan_and_infinity_pass_the_slopes_kernel_as_in_eager(where: int, value: float) -> None:
-    tensors = tensors_for_slopes((300, 72, 520), torch.bfloat16)
-    tensors[where][3, 5] = value
-    found = slopes.slopes(*tensors, "gelu_tanh")
-    for mine, right in zip(found, eager_slopes(*tensors, "gelu_tanh"), strict=True):
+    operands = operands_for_slopes((300, 72, 520), torch.bfloat16)
+    operands[where][3, 5] = value
+    found = slopes.slopes(operands, "gelu_tanh")
+    for mine, right in zip(found, eager_slopes(operands, "gelu_tanh"), strict=True):
         assert mine.isfinite().equal(right.isfinite())
 
 
 @needs_hopper
 def test_the_slopes_kernel_gives_the_same_bits_beside_a_busy_stream() -> None:
-    tensors = tensors_for_slopes((8192, 768, 3072), torch.bfloat16)
-    first = slopes.slopes(*tensors, "gelu_tanh")
+    operands = operands_for_slopes((8192, 768, 3072), torch.bfloat16)
+    first = slopes.slopes(operands, "gelu_tanh")
     other, a = torch.cuda.Stream(), torch.randn(2048, 2048, device="cuda")
     for _ in range(1000):
         with torch.cuda.stream(other):
             a @ a
-        assert all(map(torch.equal, slopes.slopes(*tensors, "gelu_tanh"), first))
+        assert all(map(torch.equal, slopes.slopes(operands, "gelu_tanh"), first))
 
 
-def tensors_for_slopes(sizes: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    """dy, down, gate and up for (rows, out, hidden)."""
+def operands_for_slopes(sizes: tuple[int, ...], dtype: torch.dtype) -> SlopeOperands:
+    """Random ones for (rows, out, hidden)."""
     rows, out, hidden = sizes
     torch.manual_seed(0)
     shapes = (rows, out), (out, hidden), (rows, hidden), (rows, hidden)
-    return tuple(torch.randn(shape, device="cuda").to(dtype) for shape in shapes)
+    return SlopeOperands(*(torch.randn(shape, device="cuda").to(dtype) for shape in shapes))
 
 
 def test_an_mlp_whose_down_alone_is_trained_needs_no_slopes(
@@ -279,18 +279,19 @@ def test_a_backward_under_forward_mode_differentiation_is_pytorchs(
     """The kernel would drop the tangent of dy without a word."""
     launched: list[str] = []
 
-    def kernel(*arguments: Any) -> Any:
-        launched.append(arguments[-1])
-        return eager_slopes(*arguments)
+    def kernel(operands: SlopeOperands, activation: str) -> Any:
+        launched.append(activation)
+        return eager_slopes(operands, activation)
 
     fake = SimpleNamespace(supports=lambda *sizes: True, slopes=kernel)
     monkeypatch.setattr(dispatch, "GLUON", True)
     monkeypatch.setattr(dispatch, "slopes", fake, raising=False)
     monkeypatch.setattr(dispatch, "capability_of", lambda device: (9, 0))
     dy, down, *pre = (torch.randn(s) for s in ((4, 16), (16, 8), (4, 8), (4, 8)))
-    dispatch.run_slopes(dy, down, *pre, "relu")
+    dispatch.run_slopes(SlopeOperands(dy, down, *pre), "relu")
     assert launched == ["relu"]
     with forward_ad.dual_level():
-        found, _ = dispatch.run_slopes(forward_ad.make_dual(dy, dy), down, *pre, "relu")
+        dual = forward_ad.make_dual(dy, dy)
+        found, _ = dispatch.run_slopes(SlopeOperands(dual, down, *pre), "relu")
         assert forward_ad.unpack_dual(found).tangent is not None
     assert launched == ["relu"]

@@ -14,7 +14,7 @@ if not __package__:
 
 import torch
 from fused_mlp import dispatch
-from fused_mlp.eager import eager
+from fused_mlp.eager import SlopeOperands, eager
 from fused_mlp.eager import slopes as eager_slopes
 
 from benchmarks.shapes import Case, Shape
@@ -43,10 +43,12 @@ def main() -> None:
         print(f"{kernel} {shape.label}: {float(error):.1e} from eager", flush=True)
     rows, hidden, out = 1_100, 1_032, 776
     sizes = ((rows, out), (out, hidden), (rows, hidden), (rows, hidden))
-    tensors = [torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes]
+    operands = SlopeOperands(
+        *(torch.randn(size, device="cuda", dtype=torch.bfloat16) for size in sizes)
+    )
     for _ in range(2):
-        gradients = dispatch.run_slopes(*tensors, "silu")
-    for found, exact in zip(gradients, eager_slopes(*tensors, "silu"), strict=True):
+        gradients = dispatch.run_slopes(operands, "silu")
+    for found, exact in zip(gradients, eager_slopes(operands, "silu"), strict=True):
         error = (found.double() - exact.double()).norm() / exact.double().norm()
         print(f"slopes {rows} x {out} x {hidden}: {float(error):.1e} from eager", flush=True)
 

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from . import dispatch
+from .eager import SlopeOperands
 from .weights import Weights
 
-Slopes = Callable[..., tuple[torch.Tensor, torch.Tensor]]
+Slopes = Callable[[SlopeOperands, str], tuple[torch.Tensor, torch.Tensor]]
 
 
 class GatedMLP(torch.autograd.Function):
@@ -58,7 +59,7 @@ def gradients(ctx: Any, dy: torch.Tensor | None, slopes: Slopes) -> Any:
     # copied once for all that read it: the gradient of ``sum`` is one number expanded
     dy = dy.contiguous()
     if need_x or need_gate or need_up:
-        d_gate, d_up = slopes(dy, down, gate_pre, up_pre, ctx.activation)
+        d_gate, d_up = slopes(SlopeOperands(dy, down, gate_pre, up_pre), ctx.activation)
     return (
         # in place: ``addmm`` would copy the first product first
         (d_gate @ gate).addmm_(d_up, up) if need_x else None,

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch.autograd import forward_ad
 
-from .eager import ACTIVATE, eager
+from .eager import ACTIVATE, SlopeOperands, eager
 from .eager import slopes as eager_slopes
 from .problem import KERNEL_ACTIVATIONS, KERNEL_DTYPES, TRITON, Problem, capability_of, problem_of
 from .weights import Weights
@@ -240,18 +240,12 @@ def run_and_keep(
     return h @ weights.down.t(), gate_pre, up_pre, h
 
 
-def run_slopes(
-    dy: torch.Tensor,
-    down: torch.Tensor,
-    gate_pre: torch.Tensor,
-    up_pre: torch.Tensor,
-    activation: str,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of both pre-activations, (rows, hidden) each, from that of the result, (rows, out).
+def run_slopes(operands: SlopeOperands, activation: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of both pre-activations, (rows, hidden) each.
 
     By the kernel wherever it can run: PyTorch trains the sizes for which none is ahead.
     """
-    tensors = (dy, down, gate_pre, up_pre)
+    dy, _, gate_pre, _ = operands
     if (
         GLUON
         and _forced in (None, "specialised")
@@ -259,14 +253,14 @@ def run_slopes(
         and capability_of(dy.get_device()) in ARCHITECTURES
         and activation in KERNEL_ACTIVATIONS
         and slopes.supports(*gate_pre.shape, dy.shape[1], dy.dtype)
-        and all(t.is_contiguous() and t.data_ptr() % 16 == 0 for t in tensors)
+        and all(t.is_contiguous() and t.data_ptr() % 16 == 0 for t in operands)
     ):
         try:
             with on_its_device(dy):
-                return slopes.slopes(*tensors, activation)
+                return slopes.slopes(operands, activation)
         except REFUSALS as error:
             _go_on_without(error)
-    return eager_slopes(*tensors, activation)
+    return eager_slopes(operands, activation)
 
 
 def _launch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -32,13 +33,21 @@ def eager(x: torch.Tensor, weights: Weights, activation: str) -> torch.Tensor:
     return F.linear(h, weights.down, weights.down_bias)
 
 
-def slopes(
-    dy: torch.Tensor,
-    down: torch.Tensor,
-    gate_pre: torch.Tensor,
-    up_pre: torch.Tensor,
-    activation: str,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of both pre-activations from that of the result, (rows, out)."""
+class SlopeOperands(NamedTuple):
+    """What the gradients of both pre-activations are made of.
+
+    Shapes: ``dy``, the gradient of the result, (rows, out); ``down`` (out, hidden); ``gate_pre``
+    and ``up_pre``, x Wg^T and x Wu^T, (rows, hidden).
+    """
+
+    dy: torch.Tensor
+    down: torch.Tensor
+    gate_pre: torch.Tensor
+    up_pre: torch.Tensor
+
+
+def slopes(operands: SlopeOperands, activation: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of both pre-activations, (rows, hidden) each."""
+    dy, down, gate_pre, up_pre = operands
     dh = dy @ down
     return _SLOPE[activation](dh * up_pre, gate_pre), dh * ACTIVATE[activation](gate_pre)

@@ -21,7 +21,7 @@ import torch
 from torch import library
 
 from . import backward, dispatch
-from .eager import eager
+from .eager import SlopeOperands, eager
 from .weights import Weights
 
 
@@ -88,9 +88,9 @@ def gated_slopes(
     up_pre: torch.Tensor,
     activation: str,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of both pre-activations from that of the result, (rows, out)."""
-    tensors = (dy.contiguous(), down, gate_pre.contiguous(), up_pre.contiguous())
-    return dispatch.run_slopes(*tensors, activation)
+    """As `dispatch.run_slopes`; an operator's arguments are tensors, one by one."""
+    operands = SlopeOperands(dy.contiguous(), down, gate_pre.contiguous(), up_pre.contiguous())
+    return dispatch.run_slopes(operands, activation)
 
 
 @library.register_fake("fused_mlp::gated_slopes")
@@ -105,8 +105,12 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -
     backward.save(ctx, inputs, output)
 
 
+def _slopes(operands: SlopeOperands, activation: str) -> Any:
+    return torch.ops.fused_mlp.gated_slopes(*operands, activation)
+
+
 def _gradients(ctx: Any, dy: torch.Tensor | None, *_: None) -> Any:
-    return backward.gradients(ctx, dy, torch.ops.fused_mlp.gated_slopes)
+    return backward.gradients(ctx, dy, _slopes)
 
 
 library.register_autograd("fused_mlp::gated_training", _gradients, setup_context=_save)

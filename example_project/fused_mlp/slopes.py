@@ -21,6 +21,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 
 from .activations import value_and_slope
+from .eager import SlopeOperands
 from .hopper import ALIGNMENT, claim
 from .launch import Launcher
 from .problem import KERNEL_DTYPES, sms
@@ -167,20 +168,15 @@ def supports(rows: int, hidden: int, out: int, dtype: torch.dtype) -> bool:
     )
 
 
-def slopes(
-    dy: torch.Tensor,
-    down: torch.Tensor,
-    gate_pre: torch.Tensor,
-    up_pre: torch.Tensor,
-    activation: str,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def slopes(operands: SlopeOperands, activation: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of both pre-activations in one launch, on compute capability 9.0.
 
-    Shapes: dy (rows, out), down (out, hidden), the others and both results (rows, hidden); one
-    dtype, everything contiguous and aligned to 16 bytes.
+    Shapes: both results (rows, hidden), the others as `SlopeOperands` has them; one dtype,
+    everything contiguous and aligned to 16 bytes.
 
     Raises ValueError for what `supports` refuses.
     """
+    dy, down, gate_pre, up_pre = operands
     rows, out = dy.shape
     hidden = down.shape[1]
     if not supports(rows, hidden, out, dy.dtype):
