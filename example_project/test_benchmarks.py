@@ -48,6 +48,15 @@ def test_kernels_go_to_the_candidate_whose_turn_it_was() -> None:
     assert [len(kernels[name]) for name in ("one", "two")] == [1, 5]
 
 
+def test_a_timed_call_follows_one_of_the_same_candidate() -> None:
+    """Else it would pay for the code of another, and a candidate for how many others there are."""
+    called: list[str] = []
+    functions = {name: (lambda x, w, name=name: called.append(name) or x) for name in ("a", "b")}
+    times = timing.wall_times(Case(TINY, "cpu"), functions, 4)
+    assert "".join(called) == "aabbbbaaaabbbbaa"
+    assert {name: len(each) for name, each in times.items()} == {"a": 4, "b": 4}
+
+
 def test_what_is_written_is_read_and_told(tmp_path: Path) -> None:
     floors = Floors(1e12, 1e9, 0.5)
     results = {

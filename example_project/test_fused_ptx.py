@@ -93,6 +93,12 @@ def test_each_group_of_warps_multiplies_by_wgmma_and_spills_nothing(name: str) -
     assert ".local" not in text
 
 
+def test_the_epilogue_of_slopes_is_there_once() -> None:
+    """Unrolled, it is most of the kernel, and each launch fetches it anew. A thread has 128 numbers
+    of a tile, with one ``tanh`` each; two groups of consumers would be two copies."""
+    assert ptx("slopes", KERNELS).count("tanh.approx.f32") == 128
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_float_is_added_atomically(name: str) -> None:
     """Their order would be another each time, and so would the last bits of the sum."""

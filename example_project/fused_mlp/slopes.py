@@ -9,8 +9,8 @@ step, so that they are there when the sums are. Consumers write dg and du into t
 and u came in, from where TMA stores them. There are no tickets: each program has every so many-th
 tile.
 
-All eight consumers are one group here. The epilogue is long, all of it unrolled, and two groups are
-two copies of it: 96 KB of instructions in place of 52, which each launch has to fetch anew.
+All eight consumers are one group here. The epilogue is unrolled and most of the kernel, two groups
+would be two copies of it, and each launch has to fetch them anew.
 """
 
 from __future__ import annotations
