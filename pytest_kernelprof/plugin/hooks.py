@@ -25,6 +25,7 @@ from pytest_kernelprof.plugin.marks import (
     note_defaults,
     refuse_marks_in_vain,
 )
+from pytest_kernelprof.plugin.options import OPTIONS_FORM
 from pytest_kernelprof.plugin.properties import forget_properties
 from pytest_kernelprof.plugin.pytest_fixtures import (
     kernel_benchmark as kernel_benchmark,  # where pytest looks for them
@@ -36,7 +37,7 @@ from pytest_kernelprof.plugin.pytest_fixtures import (
     kernelprof_device as kernelprof_device,
 )
 from pytest_kernelprof.plugin.reports import show, tell_end_of_run, tell_more, tell_other_ranks
-from pytest_kernelprof.plugin.settings import OPTIONS_FORM, add_options, options_of
+from pytest_kernelprof.plugin.settings import add_options, options_of
 from pytest_kernelprof.plugin.sheets import lay_out
 from pytest_kernelprof.plugin.start import begin_run, refuse_workers_of_ranks
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pytest_kernelprof.plugin.settings import flag_of
+from pytest_kernelprof.plugin.options import flag_of
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
 from pytest_kernelprof.units import printable
 

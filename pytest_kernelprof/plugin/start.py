@@ -12,8 +12,9 @@ from pytest_kernelprof.plugin.benchmark_there import BRIDGE, is_active
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.concerns import is_measured, is_shown
 from pytest_kernelprof.plugin.keys import COLLECTOR, QUIET, RUN_RECORD, SERVES, SETTINGS
+from pytest_kernelprof.plugin.options import MARKER_LINE
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
-from pytest_kernelprof.plugin.settings import MARKER_LINE, of_a_reference, quiet, read_settings
+from pytest_kernelprof.plugin.settings import of_a_reference, quiet, read_settings
 from pytest_kernelprof.plugin.untried import Untried
 
 

@@ -1,4 +1,4 @@
-"""The table of options: each is parsed and checked once, wherever it is said."""
+"""Options and settings: each is parsed and checked once, wherever it is said."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
+from pytest_kernelprof.plugin.options import OPTIONS, OPTIONS_FORM
 from pytest_kernelprof.plugin.settings import (
-    OPTIONS,
-    OPTIONS_FORM,
     Options,
     Settings,
     check_option,
