@@ -1,0 +1,249 @@
+"""Run pytest on a scenario: what would measure hands out what the scenario describes instead.
+
+All else is the plugin's own: markers, fixtures, verdicts, outcomes, reports, files.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+from unittest import mock
+
+from described import Call, Contest, Described, Launched, Scenario
+from msgspec.structs import replace
+from traces import Recorded, as_rank, record
+
+from pytest_kernelprof.against.revision import Reference
+from pytest_kernelprof.against.timing import Timed
+from pytest_kernelprof.analysis.ranks import gathered
+from pytest_kernelprof.device import health, inventory
+from pytest_kernelprof.measure import comparison as contests
+from pytest_kernelprof.measure.runner import Measurement
+from pytest_kernelprof.plugin import against, comparison, measuring, sharing
+from pytest_kernelprof.schema.against import Done
+from pytest_kernelprof.schema.run import Profile, Test
+from pytest_kernelprof.schema.turns import TimedPair, Timing
+from pytest_kernelprof.stats import pairs
+
+Side = Literal["calls", "snapshot", "earlier"]
+
+NO_GPU = "no GPU: torch sees no CUDA device (no device, or no working driver)"
+REVISION = "main (abc1234)"
+
+
+@contextmanager
+def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[None]:
+    """Have pytest measure one side of a scenario.
+
+    Args:
+        folder: where traces may lie.
+    """
+    play = _Play(scenario, folder, side)
+    patches: list[tuple[object, str, object]] = [
+        (measuring, "measure", play.measure),
+        (comparison, "contest", play.contest),
+        (inventory, "why_no_gpu", lambda: "" if scenario.gpu else NO_GPU),
+        (inventory, "usual_kind", lambda: "cuda" if scenario.gpu else "cpu"),
+        (inventory, "usual_kind_untouched", lambda: "cuda" if scenario.gpu else "cpu"),
+        (inventory, "cuda_is_up", lambda: False),
+        (inventory, "current_device", _device),
+        (health, "refuse_broken", lambda: None),
+        (health, "why_broken", lambda: ""),
+        (against, "find", lambda *_: Reference("main", REVISION, str(folder / "project"))),
+        (against, "lay_out", lambda *_: ()),
+        (against, "lay_over", lambda *_: ()),
+        (against, "copy_generated", lambda *_: ((), ())),
+        (against, "Reference", _Idle),
+        (against, "Further", _Idle),
+        (against, "Turns", play.turns),
+    ]
+    with mock.patch.multiple(sharing, begin=_nothing, end=_nothing):
+        started = [mock.patch.object(where, name, new) for where, name, new in patches]
+        for one in started:
+            one.start()
+        try:
+            yield
+        finally:
+            for one in reversed(started):
+                one.stop()
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _device(kind: str) -> inventory.Device:
+    if kind == "cpu":
+        return inventory.Device("cpu", 0, "CPU (x86_64)", "", 0, {})
+    return inventory.Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
+
+
+class _Idle:
+    """A process of the revision that is never started."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.start = self.end = self.finish = self.refuse = _nothing
+        self.collect = _nothing
+
+
+def _escaped(node_id: str) -> str:
+    """A node id as pytest has it."""
+    return node_id.encode("unicode_escape").decode()
+
+
+class _Play:
+    def __init__(self, scenario: Scenario, folder: Path, side: Side) -> None:
+        self.tests = {_escaped(test.id): test for test in scenario.tests}
+        self._folder = folder
+        self._side = side
+        self._taken: Counter[str] = Counter()
+
+    def measure(
+        self, call: object, plan: Any, arguments: object, *, label: str = "", **_: object
+    ) -> tuple[None, Measurement]:
+        """The next call of the test that is running."""
+        test = self.tests[plan.who]
+        sides = getattr(test, self._side) or test.calls
+        number = self._taken[plan.who]
+        self._taken[plan.who] += 1
+        return None, _measurement(sides[number % len(sides)], self._folder, label)
+
+    def contest(self, callables: object, plan: Any, *_: object, **__: object) -> Any:
+        """The rounds of the callables that the test compares."""
+        described = self.tests[plan.who].compares
+        assert described is not None
+        return _DescribedContest(described, plan, self._folder)
+
+    def turns(self, *_: object, **__: object) -> _Turns:
+        return _Turns(self.tests, self._folder)
+
+
+def _measurement(call: Call, folder: Path, label: str) -> Measurement:
+    one = recorded(call, folder)
+    attributed = replace(one.attributed, label=label)
+    profile = replace(one.profile, label=label)
+    if call.ranks:
+        profile = attributed = _of_ranks(call, folder, label)
+    return Measurement(
+        profile=profile,
+        file=SimpleNamespace(path=str(one.path)),  # type: ignore[arg-type]
+        recording=one.recording,
+        timeline=lambda: one.timeline,
+        attribute=lambda: attributed,
+        more=SimpleNamespace(),  # type: ignore[arg-type]
+    )
+
+
+def _of_ranks(call: Call, folder: Path, label: str) -> Profile:
+    of_all = (call, *call.ranks)
+    profiles = [
+        as_rank(replace(recorded(one, folder).attributed, label=label), rank)
+        for rank, one in enumerate(of_all)
+    ]
+    return gathered(profiles)
+
+
+@cache
+def recorded(call: Call, folder: Path) -> Recorded:
+    """The trace of a call; calls that are alike have one."""
+    number = len(list(folder.glob("call-*.json")))
+    return record(call, folder / f"call-{number}.json")
+
+
+class _DescribedContest(contests.Contest):
+    """Rounds that are there already; of further ones the same again."""
+
+    def __init__(self, described: Contest, plan: Any, folder: Path) -> None:
+        profiles = {
+            name: recorded(_call_of(described, name, us), folder).profile
+            for name, us in described.rounds_us.items()
+        }
+        *_, reference = described.rounds_us
+        super().__init__(None, plan, reference, {}, profiles)  # type: ignore[arg-type]
+        self._given = described.rounds_us
+        self.take(0)
+
+    def take(self, pairs: int) -> None:
+        for name, us in self._given.items():
+            self._series[name] += us
+
+
+def _call_of(described: Contest, name: str, us: tuple[float, ...]) -> Call:
+    number = described.kernels.get(name, 1)
+    kernel = Launched(f"{name}_kernel", ("aten::mul",), "", 10.0)
+    return Call(kernels=(kernel,) * number, gpu_us=us)
+
+
+class _Turns:
+    """The revision's answers, and what came of turns with it."""
+
+    def __init__(self, tests: dict[str, Described], folder: Path) -> None:
+        self.timed: dict[str, Timed] = {}
+        self._tests = tests
+        self._folder = folder
+        self._test = ""
+
+    def begin(self, test: str, following: str) -> None:
+        self._test = test
+        self.timed.clear()
+
+    def set_up(self) -> None:
+        pass
+
+    def answer(self) -> Done | str:
+        calls = self._tests[self._test].revision
+        if calls is None:
+            return f"the revision has no test {self._test}"
+        labels = ["", *(f"profile {number}" for number in range(2, len(calls) + 1))]
+        profiles = tuple(
+            replace(recorded(call, self._folder).attributed, label=label)
+            for label, call in zip(labels, calls, strict=False)
+        )
+        return Done(self._test, Test(self._test, profiles), reached=("model.py",))
+
+    def after_call(self, test: Any, call: Any) -> None:
+        described = self._tests[test.id]
+        number = len(test.ledger) - 1
+        sides = described.revision or ()
+        if number < len(sides) and sides[number].pairs:
+            old = recorded(sides[number], self._folder).profile
+            new = recorded(described.calls[number], self._folder).profile
+            self.timed[call.label] = _timed(sides[number].pairs, old, new)
+
+
+def _timed(ratios: tuple[float, ...], old: Profile, new: Profile) -> Timed:
+    """What pairs of processes say that differ by these ratios."""
+    firsts: tuple[Any, ...] = ("candidate", "reference")
+    old_us = sum(one.duration_us for one in old.kernels)
+    taken = [
+        TimedPair(firsts[i % 2], ratio, pairs.TURNS, old_us, old_us * ratio)
+        for i, ratio in enumerate(ratios)
+    ]
+    margin = pairs.margin_for(old_us)
+    found = pairs.decide([pairs.Pair(one.first, math.log(one.ratio)) for one in taken], margin)
+    new_us = old_us * statistics.median(ratios)
+    timing = Timing(
+        "undecided" if found.outcome == "more" else found.outcome,
+        ratio=found.ratio,
+        pairs=tuple(taken),
+        agreeing=found.agreeing,
+        margin=margin,
+        old_us=old_us,
+        new_us=new_us,
+    )
+    slower = found.ratio
+    return Timed(
+        timing,
+        old_kernels_us=tuple(one.duration_us for one in old.kernels),
+        new_kernels_us=tuple(
+            one.duration_us * (slower if len(old.kernels) == len(new.kernels) else 1.0)
+            for one in new.kernels
+        ),
+    )

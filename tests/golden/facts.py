@@ -1,0 +1,359 @@
+"""Read from each rendered text what it says of the run; adapt this when words change.
+
+One function a format. What a format does not speak of by its design is None; what it should say
+and does not is empty, which is then another fact than the scenario's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Failed = dict[str, frozenset[str]]
+
+CHANGES = ("worse", "better", "changed", "undecided")
+_NO_REASON = frozenset[str]()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a text says.
+
+    Attributes:
+        failed: the tests that it marks as failed, each with the reasons that it names: limits,
+            "snapshot", "revision", "earlier run", "crash", ...
+        has_reasons: whether the format names reasons.
+        changes: how many tests are worse, better, changed, undecided.
+        not_judged: how many tests were not judged that should have been.
+        verdict: "failed", "neutral" or "passed"; joined by "and" where it says several.
+        exit: the exit status that is printed below it.
+        causes: kernels with their numbers, as ``add x100``.
+        places: the line that a failed test is told at.
+    """
+
+    failed: Failed | None = None
+    has_reasons: bool = True
+    changes: dict[str, int] | None = None
+    not_judged: int | None = None
+    verdict: str | None = None
+    exit: int | None = None
+    causes: frozenset[str] | None = None
+    places: dict[str, str] | None = None
+
+
+def expected(told: Mapping[str, Any]) -> Facts:
+    """The facts of a scenario, as its file has them."""
+    not_judged = told.get("not_judged", 0)
+    changes = {name: len(told.get(name, ())) for name in CHANGES}
+    return Facts(
+        failed={name: frozenset(why) for name, why in told.get("failed", {}).items()},
+        changes=changes,
+        not_judged=not_judged if isinstance(not_judged, int) else len(not_judged),
+        verdict=told["verdict"],
+        exit=told["exit"],
+        causes=frozenset(told["causes"]) if "causes" in told else None,
+        places=told.get("places"),
+    )
+
+
+def of_terminal(text: str) -> Facts:
+    """A run's output with its report, and ``kernelprof report``."""
+    sections = _sections(text)
+    ours = [line for name, lines in sections.items() if _is_ours(name) for line in lines]
+    sentences = list(_sentences(ours))
+    status = re.search(r"^exit status (\d)$", text, re.M)
+    return Facts(
+        failed=dict.fromkeys(_marked(ours), _NO_REASON),
+        has_reasons=False,
+        changes=_changes([*sentences, *_snapshot_words(text)]),
+        not_judged=_not_judged(text),
+        verdict=_verdict(sentences, ours),
+        exit=int(status[1]) if status else None,
+        causes=_causes(ours),
+    )
+
+
+def of_report(text: str) -> Facts:
+    """``kernelprof report``: all lines are ours, and the exit status is the command's."""
+    lines = text.splitlines()[1:-1]
+    return Facts(
+        failed=dict.fromkeys(_marked(lines), _NO_REASON),
+        has_reasons=False,
+        changes=_changes([" ".join(lines)]),
+        not_judged=_not_judged(text),
+        verdict=_verdict(_sentences(lines), lines),
+        causes=_causes(lines),
+    )
+
+
+def of_quiet(text: str) -> Facts:
+    """A run with ``-q``: pytest's summary, and lines of ours where there are any."""
+    found = of_terminal(text)
+    ours = [line for name, lines in _sections(text).items() if _is_ours(name) for line in lines]
+    summary = re.findall(r"^(?:FAILED|ERROR) \S+?::(.*)$", text, re.M)
+    changes = _changes([*_sentences(ours), *_snapshot_words(text)])
+    changes["undecided"] = max(changes["undecided"], len(re.findall("UNDECIDED", text)))
+    return Facts(
+        failed={_name(words): _NO_REASON for words in summary},
+        has_reasons=False,
+        changes=changes,
+        not_judged=found.not_judged,
+        verdict=found.verdict if ours else None,
+        exit=found.exit,
+    )
+
+
+def of_failures(text: str) -> Facts:
+    """The texts of failures and errors."""
+    parts = re.split(r"^_+ (?:ERROR at \w+ of )?(test_.*?) _+$", text, flags=re.M)
+    failed: Failed = {}
+    for name, words in zip(parts[1::2], parts[2::2], strict=True):
+        failed[_name(name)] = _reasons(words.splitlines())
+    return Facts(failed=failed)
+
+
+def of_markdown(text: str) -> Facts:
+    """The step's summary."""
+    plain = re.sub(r"\\([^\w\s])", r"\1", text)
+    heading, *rest = plain.splitlines()
+    rows = [re.split(r" ?\| ?", line)[1:-1] for line in rest if line.startswith("| ")]
+    failed: dict[str, set[str]] = {}
+    for row in rows:
+        if row[-1].startswith("no number"):
+            failed[_name(row[1])] = {"incomplete"}
+        elif row[0] == "❌":
+            failed.setdefault(_name(row[1]), set()).update(_reasons([row[2], row[-1]]))
+    mark = {"❌": "failed", "✅": "passed"}.get(heading.split()[1], "neutral")
+    return Facts(
+        failed={name: frozenset(why) for name, why in failed.items()},
+        changes=_changes([heading, *rest[:3]]),
+        not_judged=_not_judged(plain),
+        verdict=mark,
+        causes=_causes([" ".join(row) for row in rows]),
+    )
+
+
+def of_annotations(text: str) -> Facts:
+    """GitHub's commands."""
+    failed: Failed = {}
+    places = {}
+    found = re.findall(r"^::error file=(.*?),line=(\d+),title=(.*?)::(.*)$", text, re.M)
+    for file, line, title, data in found:
+        places[_name(data)] = f"{file}:{line}"
+        title = title.replace("%3A", ":").replace("%2C", ",")
+        failed[_name(data)] = _reasons(re.split("; |: ", title))
+    return Facts(
+        failed=failed,
+        not_judged=_not_judged(text),
+        causes=_causes(text.splitlines()),
+        places=places,
+    )
+
+
+def of_page(text: str) -> Facts:
+    """The HTML page, as text."""
+    lines = text.splitlines()
+    at = lines.index("Dark") + 1
+    head = lines[at : lines.index("What needs a look")]
+    looks = lines[lines.index("What needs a look") : lines.index("This run")]
+    told = " ".join(head[:2])
+    below = list(itertools.pairwise(lines))
+    changes = [words for heading, words in below if heading.startswith("What changed")]
+    changes += [f"snapshots: {words}" for heading, words in below if heading == "Snapshots"]
+    names = [_name(line) for line in looks if _LOOK.match(line) and "undecided" not in line]
+    return Facts(
+        failed=dict.fromkeys(names, _NO_REASON),
+        has_reasons=False,
+        changes=_changes([told, *changes]),
+        not_judged=_not_judged(text),
+        verdict=_verdict([told], []),
+        causes=_causes(looks),
+    )
+
+
+def of_junit(text: str) -> Facts:
+    """The properties: of each failing test, whether they say that it is over a limit."""
+    failed: Failed = {}
+    for case in re.split(r"^(?=\S+::)", text, flags=re.M)[1:]:
+        if re.match(r".* (failure|error)$", case, re.M):
+            over = re.search(r"kernelprof\.verdict: (over|incomplete)", case)
+            name = case.splitlines()[0].partition("::")[2]
+            failed[_name(name)] = frozenset({over[1]} if over else ())
+    return Facts(failed=failed, not_judged=_not_judged(text))
+
+
+def of_json(text: str) -> Facts:
+    """The run document."""
+    if "lines left out" in text:
+        return Facts()
+    document = json.loads(text)
+    failed: Failed = {}
+    undecided = not_judged = 0
+    for test in document["tests"]:
+        verdicts = [
+            verdict
+            for one in (*test.get("profiles", ()), *test.get("comparisons", ()))
+            for verdict in one.get("verdicts", ())
+        ]
+        not_judged += bool(test.get("not_judged"))
+        undecided += any(one["outcome"] == "undecided" for one in verdicts)
+        if test.get("outcome") in ("failed", "error"):
+            over = {one["limit"] for one in verdicts if one["outcome"] == "over"}
+            over |= {"incomplete" for one in verdicts if one["outcome"] == "incomplete"}
+            failed[_name(test["id"])] = frozenset(_EARLIER.get(one, one) for one in over)
+    against = document["against"] or {}
+    for test in against.get("tests", ()):
+        name = _name(test["id"])
+        if test["result"] == "worse" and name in failed:
+            failed[name] |= {"revision"}
+    failed = {name: why or frozenset({"crash"}) for name, why in failed.items()}
+    counts = Counter(against.get("counts", {}))
+    counts["undecided"] += undecided
+    counts["changed"] += (document["snapshots"] or {}).get("counts", {}).get("changed", 0)
+    changes = None if document["earlier"] else {name: counts[name] for name in CHANGES}
+    return Facts(failed=failed, changes=changes, not_judged=not_judged)
+
+
+FORMATS: Mapping[str, Callable[[str], Facts]] = {
+    "terminal-80.txt": of_terminal,
+    "terminal-120.txt": of_terminal,
+    "quiet.txt": of_quiet,
+    "failures.txt": of_failures,
+    "summary.md": of_markdown,
+    "annotations.txt": of_annotations,
+    "page.txt": of_page,
+    "junit.txt": of_junit,
+    "run.json": of_json,
+    "report.txt": of_report,
+}
+
+_EARLIER = {"compare": "earlier run"}
+_LOOK = re.compile(r"(?:\+[\d.,]+ ?\w*|[a-z][a-z ]*?) (?=test_)")
+_REASONS = (
+    (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
+    (r"snapshot\b", "snapshot"),
+    (r"(?:against\b|.* of main \(|.*, against main)", "revision"),
+    (r"compare\b", "earlier run"),
+    (r"profile incomplete", "incomplete"),
+    (r"MarkerError", "bad marker"),
+    (r"the test asks for kernel_profile but profiled nothing", "nothing measured"),
+    (r"(?:E +)?\w+Error: |test failed|its test failed", "crash"),
+)
+
+
+def _reasons(lines: Iterable[str]) -> frozenset[str]:
+    found = set()
+    for line in lines:
+        for pattern, reason in _REASONS:
+            match = re.match(pattern, line)
+            if match:
+                found.add(reason or re.split(r"[(: ]", match[0])[0])
+                break
+    if "incomplete" in " ".join(lines):
+        return frozenset({"incomplete"})
+    return frozenset(found)
+
+
+def _name(words: str) -> str:
+    """A test's name, its parameters and its number left out."""
+    found = re.search(r"\b(test_\w+)\b(?!\.py)(\[)?", words)
+    if found is None:
+        return words
+    name = re.sub(r"(?<=_)\d+$", "*", found[1])
+    return f"{name}[*]" if found[2] else name
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    sections: dict[str, list[str]] = {"": []}
+    name = ""
+    for line in text.splitlines():
+        heading = re.match(r"=+ (.+?) =+$", line)
+        if heading:
+            name = heading[1]
+        sections.setdefault(name, []).append(line)
+    return sections
+
+
+def _is_ours(section: str) -> bool:
+    ours = ("kernel profiles", "comparisons", "against ", "compared with ")
+    return section.startswith(ours)
+
+
+def _marked(lines: Iterable[str]) -> Iterable[str]:
+    """The tests of rows with a sign of failure, of comparisons the one above the sign."""
+    above = ""
+    for line in lines:
+        if re.match(r"[✗!] ", line):
+            yield _name(line)
+        elif line.startswith("  ✗ over"):
+            yield _name(above)
+        elif line and not line.startswith(" "):
+            above = line
+
+
+def _sentences(lines: Iterable[str]) -> Iterable[str]:
+    """The sentence that each section begins with; all of a section without one."""
+    for words in re.split(r"^=.*$", "\n".join(lines), flags=re.M):
+        first, _, _ = words.strip("\n").partition("\n\n")
+        sentence = " ".join(re.split(r"(?<=\.)\n", first)[0].splitlines())
+        if sentence.strip():
+            yield sentence
+
+
+def _snapshot_words(text: str) -> list[str]:
+    return re.findall(r"^snapshots: .*$", text, re.M)
+
+
+def _changes(sentences: Iterable[str]) -> dict[str, int]:
+    found = dict.fromkeys(CHANGES, 0)
+    for sentence in sentences:
+        for number, word in re.findall(r"(\d+) (better|undecided|changed|with other)", sentence):
+            found["changed" if word == "with other" else word] += int(number)
+        for number in re.findall(r"(\d+) of \d+ \w+ (?:is|are) worse", sentence):
+            found["worse"] += int(number)
+        for number in re.findall(r"(\d+) worse", sentence):
+            found["worse"] += int(number)
+    return found
+
+
+def _not_judged(text: str) -> int:
+    joined = re.sub(r"\s+", " ", text)
+    numbers = re.findall(r"(\d+) tests? (?:was|were) (?:skipped for want|not judged)", joined)
+    numbers += re.findall(r"of (\d+) tests?: not applicable", joined)
+    numbers += re.findall(r"(\d+) missing", joined)
+    return sum(map(int, numbers))
+
+
+def _verdict(sentences: Iterable[str], lines: Iterable[str]) -> str:
+    """By what each section says; several where they contradict each other."""
+    said = {_verdict_of(sentence) for sentence in sentences} - {""}
+    last = " ".join(lines)
+    if "the run fails" in last:
+        said.add("failed")
+    if "failed" in said:
+        return "failed and nothing fails" if "nothing fails by it" in last else "failed"
+    return "neutral" if "neutral" in said else "passed" if said else "neutral"
+
+
+def _verdict_of(sentence: str) -> str:
+    if re.search(r"breaks? a limit|failed otherwise|in an error|incomplete|✗ over", sentence):
+        return "failed"
+    if re.search(r"[1-9]\d* of \d+ \w+ (is|are) worse", sentence):
+        return "failed"
+    if re.search(r"undecided|No test has a limit|not compared|cannot run|not judged", sentence):
+        return "neutral"
+    kept = re.match(r"(\d+) of (\d+) tests? with a limit", sentence)
+    if kept is not None:
+        return "passed" if kept[1] == kept[2] else "neutral"
+    return "passed" if "worse than" in sentence else ""
+
+
+def _causes(lines: Iterable[str]) -> frozenset[str]:
+    """``vectorized_elementwise [add] x100`` as ``add x100``."""
+    told = re.findall(r"\[(\w+)\] (x\d+)", " ".join(lines))
+    return frozenset(f"{name} {times}" for name, times in told)

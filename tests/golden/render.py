@@ -1,0 +1,318 @@
+"""Render every scenario in every format: ``python tests/golden/render.py [--to FOLDER] [NAME...]``.
+
+See README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import linecache
+import os
+import re
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+HERE = Path(__file__).parent
+KEPT = HERE / "kept"
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+from described import Scenario, names, scenario  # noqa: E402
+
+MOST_LINES = 60
+_WIDE = 100
+_AFTER_FAILURES = re.compile(r"-+ generated xml file|-+ benchmark|kernelprof: ")
+_WITHOUT = (
+    "xdist",
+    "cacheprovider",
+    "asyncio",
+    "pytest_forked",
+    "randomly",
+    "timeout",
+    "pytest_cov",
+)
+_REPORTS = (
+    *("--kernelprof-report", "--kernelprof-markdown=run.md", "--kernelprof-html=run.html"),
+    *("--kernelprof-json=run.json", "--kernelprof-github", "--junitxml=junit.xml"),
+    *("-o", "junit_logging=no"),
+)
+_SCRUBBED = (
+    (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\u200c?\d\d:\u200c?\d\dZ?)?"), "2026-01-01"),
+    (re.compile(r"in \d+\.\d\ds( \(\d+:\d\d:\d\d\))?"), "in 0.00s"),
+    (re.compile(r"^platform .*$", re.M), "platform"),
+    (re.compile(r"0x[0-9a-f]{8,}"), "0x0"),
+    (re.compile(r"\d\d:\d\d:\d\d UTC"), "00:00:00 UTC"),
+    (re.compile(r'("pytest(?:-kernelprof)?": )"[\d.]+"'), r'\1"0.0"'),
+    (re.compile(r"^(kernelprof: .*run\.(?:html|md)): [\d.]+ [KM]?B", re.M), r"\1: 0 kB"),
+    (re.compile(r"^(plugins|rootdir|benchmark|configfile): .*\n", re.M), ""),
+    (re.compile(r"(pytest|pytest-kernelprof) \d+\.\d[\w.+]*"), r"\1 0.0"),
+)
+
+
+def main() -> int:
+    """Render, and say where it lies."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--to", type=Path, default=KEPT, help="a folder, by default kept/")
+    parser.add_argument("names", nargs="*", help="scenarios, by default all")
+    chosen = parser.parse_args()
+    wanted = chosen.names or names()
+    if not chosen.names:
+        shutil.rmtree(chosen.to, ignore_errors=True)
+    with ProcessPoolExecutor(max_workers=min(2, len(wanted))) as pool:
+        for _ in pool.map(render_to, wanted, [chosen.to] * len(wanted)):
+            pass
+    print(f"{len(wanted)} scenarios are in {chosen.to}")
+    return 0
+
+
+def render_to(name: str, folder: Path) -> None:
+    """Write each format of a scenario to a file."""
+    target = folder / name
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file, text in render(scenario(name)).items():
+        (target / file).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+
+
+def render(one: Scenario) -> dict[str, str]:
+    """All formats of a scenario, by the names of their files."""
+    import project
+
+    with tempfile.TemporaryDirectory(prefix="golden-") as temporary:
+        work = _Work(one, Path(temporary).resolve())
+        project.write(one, work.project)
+        work.prepare()
+        found = {**work.reported(80), **work.shown(120), **work.quiet(), **work.commands()}
+        return {file: _shortened(file, work.scrubbed(text)) for file, text in found.items()}
+
+
+class _Work:
+    """The folder of one scenario, and the runs in it."""
+
+    def __init__(self, one: Scenario, folder: Path) -> None:
+        self.scenario = one
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+        self._options = list(one.options)
+
+    def prepare(self) -> None:
+        """The runs before: of the snapshots, of the earlier run."""
+        if self.scenario.has("snapshot"):
+            self._run("--kernelprof-update", side="snapshot", before=True)
+        if self.scenario.has("earlier"):
+            self._run("--kernelprof-json=../earlier.json", side="earlier", before=True)
+            self._options.append("--kernelprof-compare=../earlier.json")
+        if self.scenario.has("revision"):
+            self._options.append("--kernelprof-against=main")
+
+    def reported(self, columns: int) -> dict[str, str]:
+        """A run that is asked for everything."""
+        text, status = self._run(*_REPORTS, columns=columns)
+        lines = text.splitlines()
+        commands = [line for line in lines if line.startswith("::")]
+        lines = [line for line in lines if not line.startswith("::")]
+        failures, rest = _parted(lines)
+        import page
+
+        return {
+            f"terminal-{columns}.txt": "\n".join([*rest, f"exit status {status}"]),
+            "failures.txt": "\n".join(failures) or "(none)",
+            "summary.md": (self.project / "summary.md").read_text(encoding="utf-8"),
+            "annotations.txt": "\n".join(commands) or "(none)",
+            "page.txt": page.text_of((self.project / "run.html").read_text(encoding="utf-8")),
+            "junit.txt": _junit(self.project / "junit.xml"),
+            "run.json": _json(self.project / "run.json"),
+        }
+
+    def shown(self, columns: int) -> dict[str, str]:
+        """A run with its report alone."""
+        text, status = self._run("--kernelprof-report", "--tb=no", columns=columns)
+        return {f"terminal-{columns}.txt": f"{text}\nexit status {status}"}
+
+    def quiet(self) -> dict[str, str]:
+        """A run that is asked for nothing."""
+        text, status = self._run("-q", "--tb=no", columns=100)
+        return {"quiet.txt": f"{text}\nexit status {status}"}
+
+    def commands(self) -> dict[str, str]:
+        """What the command line says of the document, and of the traces."""
+        found = {"report.txt": self._command("report", "run.json")}
+        test = next((test for test in self.scenario.tests if test.calls), None)
+        if test is not None:
+            trace = self._trace("new.json", test.calls[0])
+            found["show.txt"] = self._command("show", trace)
+            before = next(filter(None, (test.revision, test.earlier, test.snapshot)), None)
+            if before:
+                found["diff.txt"] = self._command("diff", self._trace("old.json", before[0]), trace)
+        if self.scenario.has("earlier"):
+            found["compare.txt"] = self._command("compare", "../earlier.json", "run.json")
+        return found
+
+    def _trace(self, name: str, call: Any) -> str:
+        import doubles
+
+        shutil.copy(doubles.recorded(call, self.folder).path, self.project / name)
+        return name
+
+    def _run(
+        self, *options: str, side: str = "calls", columns: int = 100, before: bool = False
+    ) -> tuple[str, int]:
+        """pytest in this process."""
+        import doubles
+        import pytest
+
+        given = [f"-pno:{name}" for name in _WITHOUT]
+        given += ["-p", "no:warnings"] if before else []
+        benchmarks = any(test.benchmark for test in self.scenario.tests)
+        reruns = max((test.reruns for test in self.scenario.tests), default=0)
+        given += [] if benchmarks else ["-pno:benchmark"]
+        given += [f"--reruns={reruns}"] if reruns else ["-pno:rerunfailures"]
+        if before:  # tests that were not there then
+            given += [one.id for one in self.scenario.tests if getattr(one, side) is not None]
+        else:
+            given += self._options
+        with (
+            self._inside(columns),
+            doubles.played(self.scenario, self.folder, side),  # type: ignore[arg-type]
+            contextlib.redirect_stdout(_Terminal()) as out,
+            contextlib.redirect_stderr(out),
+        ):
+            status = int(pytest.main([*given, *options]))
+        linecache.clearcache()  # of files by these names in other projects
+        if status > 1:
+            raise RuntimeError(
+                f"{self.scenario.name}: pytest ended with {status}\n{out.getvalue()}"
+            )
+        for name in [name for name, one in sys.modules.items() if self._is_ours(one)]:
+            del sys.modules[name]
+        return out.getvalue(), status
+
+    def _command(self, *arguments: str) -> str:
+        from pytest_kernelprof.cli.main import main as kernelprof
+
+        with (
+            self._inside(100),
+            contextlib.redirect_stdout(_Terminal()) as out,
+            contextlib.redirect_stderr(out),
+        ):
+            status = kernelprof(arguments)
+        return f"$ kernelprof {' '.join(arguments)}\n{out.getvalue()}exit status {status}"
+
+    @contextlib.contextmanager
+    def _inside(self, columns: int) -> Any:
+        here, environ = os.getcwd(), dict(os.environ)
+        (self.project / "summary.md").unlink(missing_ok=True)
+        os.chdir(self.project)
+        for name in ("GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI", "PYTEST_ADDOPTS", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        os.environ |= {
+            "COLUMNS": str(columns),
+            "GITHUB_STEP_SUMMARY": str(self.project / "summary.md"),
+            "NO_COLOR": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
+        }
+        try:
+            yield
+        finally:
+            os.chdir(here)
+            os.environ.clear()
+            os.environ.update(environ)
+
+    def _is_ours(self, module: object) -> bool:
+        return str(getattr(module, "__file__", None) or "").startswith(str(self.folder))
+
+    def scrubbed(self, text: str) -> str:
+        """Without dates, versions, and places of this machine."""
+        text = text.replace(str(self.project), "/project").replace(str(self.folder), "/")
+        for pattern, words in _SCRUBBED:
+            text = pattern.sub(words, text)
+        return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+class _Terminal(io.StringIO):
+    encoding = "utf-8"  # type: ignore[assignment]
+
+
+def _parted(lines: list[str]) -> tuple[list[str], list[str]]:
+    """The sections of failures and errors, and all others."""
+    failures: list[str] = []
+    rest: list[str] = []
+    inside = False
+    for line in lines:
+        heading = re.match(r"=+ (.+?) =+\Z", line)
+        if heading or _AFTER_FAILURES.match(line):
+            inside = heading is not None and heading[1] in ("FAILURES", "ERRORS")
+        (failures if inside else rest).append(line)
+    return failures, rest
+
+
+def _junit(path: Path) -> str:
+    """The properties of the suite and of each test, a line each, and how each ended."""
+    lines = []
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        counted = {name: suite.get(name) for name in ("tests", "errors", "failures", "skipped")}
+        lines.append(" ".join(f"{name}={value}" for name, value in counted.items()))
+        lines += _properties(suite)
+        for case in suite.iter("testcase"):
+            ended = [one.tag for one in case if one.tag in ("failure", "error", "skipped")]
+            lines.append(
+                f"{case.get('classname')}::{case.get('name')} {' '.join(ended) or 'passed'}"
+            )
+            lines += [f"  {line}" for line in _properties(case)]
+    return "\n".join(lines)
+
+
+def _properties(of: ElementTree.Element) -> list[str]:
+    found = of.find("properties")
+    return [f"{one.get('name')}: {one.get('value')}" for one in found] if found is not None else []
+
+
+def _json(path: Path) -> str:
+    """The document without what pictures are made of, and without metrics that are zero."""
+    document = json.loads(path.read_text())
+    for name in ("timelines", "names", "metrics"):
+        del document[name]
+    for test in document["tests"]:
+        for profile in test.get("profiles", ()):
+            for name in ("gaps", "host_shares", "bound"):
+                profile.pop(name, None)
+            known = profile["metrics"].items()
+            profile["metrics"] = {name: one["value"] for name, one in known if one.get("value")}
+    return "\n".join(_json_lines(document))
+
+
+def _json_lines(value: Any, before: str = "", indent: str = "") -> list[str]:
+    """JSON, in which what fits into a line stands in one."""
+    short = indent + before + json.dumps(value, ensure_ascii=False)
+    if len(short) <= _WIDE or not isinstance(value, (dict, list)):
+        return [short]
+    is_table = isinstance(value, dict)
+    keyed = [(f"{json.dumps(key)}: ", one) for key, one in value.items()] if is_table else []
+    inside = [_json_lines(one, key, f"{indent} ") for key, one in keyed or (("", v) for v in value)]
+    for lines in inside[:-1]:
+        lines[-1] += ","
+    opened, closed = "{}" if is_table else "[]"
+    told = [line for lines in inside for line in lines]
+    return [f"{indent}{before}{opened}", *told, f"{indent}{closed}"]
+
+
+def _shortened(file: str, text: str) -> str:
+    """Of very many lines the first and the last."""
+    lines = text.splitlines()
+    if len(lines) <= (2000 if file.endswith(".json") else 400):
+        return text
+    left = len(lines) - 2 * MOST_LINES
+    return "\n".join([*lines[:MOST_LINES], f"[{left} lines left out]", *lines[-MOST_LINES:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

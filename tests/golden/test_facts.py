@@ -1,0 +1,67 @@
+"""All formats state the same facts of each scenario: what failed and why, what changed, what was
+not judged, the verdict, the exit status."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import described
+import facts
+import pytest
+from known import KNOWN
+from render import KEPT
+
+
+@functools.cache
+def read(scenario: str, file: str) -> facts.Facts:
+    """What a kept text says."""
+    return facts.FORMATS[file]((KEPT / scenario / file).read_text(encoding="utf-8"))
+
+
+def wanted(scenario: str, file: str, fact: str) -> Any:
+    """What it should say of a fact; None where it is not about that, by its design."""
+    told = read(scenario, file)
+    found = getattr(told, fact)
+    right = getattr(facts.expected(described.scenario(scenario).facts), fact)
+    if found is None or right is None:
+        return None
+    if fact == "failed":
+        return {name: _reasons(why, told, file) for name, why in right.items()}
+    if fact == "changes":
+        return {name: right[name] for name in found}
+    if fact == "places":
+        return {**found, **right}
+    return right
+
+
+def _reasons(right: frozenset[str], told: facts.Facts, file: str) -> frozenset[str]:
+    if not told.has_reasons:
+        return frozenset()
+    if file == "junit.txt":  # whether the test is over anything
+        by_itself = {"crash", "bad marker", "nothing measured"}
+        return right & {"incomplete"} or frozenset({"over"} if right - by_itself else ())
+    if file == "run.json":  # which has no message of a failure
+        return frozenset("crash" if one in _BY_MESSAGE else one for one in right)
+    return right
+
+
+_BY_MESSAGE = {"bad marker", "nothing measured"}
+
+
+def _cases() -> Iterator[Any]:
+    for scenario, file in itertools.product(described.names(), facts.FORMATS):
+        for fact in (field.name for field in dataclasses.fields(facts.Facts)):
+            if fact != "has_reasons" and wanted(scenario, file, fact) is not None:
+                fault = KNOWN.get((scenario, file.partition(".")[0], fact))
+                marks = [pytest.mark.xfail(reason=fault, strict=True)] if fault else []
+                name = f"{scenario}-{file}-{fact}"
+                yield pytest.param(scenario, file, fact, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("scenario", "file", "fact"), _cases())
+def test_a_format_states_the_facts(scenario: str, file: str, fact: str) -> None:
+    assert getattr(read(scenario, file), fact) == wanted(scenario, file, fact)

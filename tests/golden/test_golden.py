@@ -1,0 +1,64 @@
+"""What is kept of each scenario is what the code of today renders."""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import described
+import pytest
+from render import KEPT
+
+Once = Callable[[str, Callable[[Path], None]], Path]
+
+RENDER = Path(__file__).parent / "render.py"
+RENEW = "python tests/golden/render.py"
+
+for plugin in ("pytest_benchmark", "pytest_rerunfailures", "jinja2"):
+    pytest.importorskip(plugin)
+
+
+@pytest.fixture(scope="session")
+def rendered(once: Once) -> Path:
+    """All scenarios as the code of today renders them."""
+
+    def fill(folder: Path) -> None:
+        subprocess.run([sys.executable, RENDER, "--to", folder / "now"], check=True)
+
+    return once("golden", fill) / "now"
+
+
+@pytest.mark.skipif(pytest.version_tuple[0] != 9, reason="kept with pytest 9")
+@pytest.mark.parametrize("scenario", described.names())
+def test_a_scenario_renders_as_it_is_kept(scenario: str, rendered: Path) -> None:
+    now, kept = _texts(rendered / scenario), _texts(KEPT / scenario)
+    changes = [
+        line
+        for name in sorted({*now, *kept})
+        for line in difflib.unified_diff(
+            kept.get(name, []),
+            now.get(name, []),
+            f"kept/{scenario}/{name}",
+            "now",
+            lineterm="",
+            n=1,
+        )
+    ]
+    assert not changes, "\n".join(
+        [*changes[:80], f"{len(changes)} lines differ; read them, then keep them: {RENEW}"]
+    )
+
+
+def test_nothing_is_kept_of_scenarios_that_are_gone() -> None:
+    assert sorted(path.name for path in KEPT.iterdir()) == described.names()
+
+
+def test_what_is_kept_is_small() -> None:
+    assert sum(path.stat().st_size for path in KEPT.rglob("*")) < 2_000_000
+
+
+def _texts(folder: Path) -> dict[str, list[str]]:
+    return {path.name: path.read_text(encoding="utf-8").splitlines() for path in folder.glob("*")}
