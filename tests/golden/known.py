@@ -5,6 +5,7 @@ Who mends a fault removes its lines: a test that passes although it is listed he
 
 from __future__ import annotations
 
+# Of a project all facts of a format are looked at together: ``project:NAME facts``.
 _BY_FAULT = {
     "a kernel replaced at equal counts is told as the same": """
         earlier_run changes: summary page report
@@ -17,6 +18,7 @@ _BY_FAULT = {
         stopped_early not_judged: terminal-80 terminal-120 quiet summary
         stopped_early not_judged: annotations page junit run report
         tests_not_judged failed: terminal-80 terminal-120 summary annotations page run report
+        project:not_measured facts: terminal annotations summary page run
     """,
     "fault 2: tests that were not judged are not counted": """
         no_gpu verdict: terminal-80 terminal-120 summary page report
@@ -32,6 +34,8 @@ _BY_FAULT = {
     "fault 5: failures by comparisons and revisions are no limit": """
         comparison_fails failed: page junit
         revision_mixed failed: junit
+        project:comparison_fails facts: page junit
+        project:worse_than_head facts: junit
     """,
     "fault 6: without a baseline an innocent line is annotated": """
         limits_broken places: annotations
@@ -49,6 +53,7 @@ _BY_FAULT = {
     "faults 11, 12: what the CPU cannot judge is told as kept": """
         cpu_only not_judged: terminal-80 terminal-120 quiet summary
         cpu_only not_judged: annotations page junit run report
+        project:not_on_the_cpu facts: terminal annotations summary page junit run
     """,
 }
 

@@ -1,4 +1,4 @@
-"""Render every scenario in every format: ``python tests/golden/render.py [--to FOLDER] [NAME...]``.
+"""Render every scenario in every format: ``python tests/golden/render.py [--projects] [NAME...]``.
 
 See README.md beside this file.
 """
@@ -18,18 +18,20 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 HERE = Path(__file__).parent
 KEPT = HERE / "kept"
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
+import generated  # noqa: E402
+import measured  # noqa: E402
+import outputs  # noqa: E402
+import page  # noqa: E402
 from described import Scenario, names, scenario  # noqa: E402
 
 MOST_LINES = 60
 _WIDE = 100
-_AFTER_FAILURES = re.compile(r"-+ generated xml file|-+ benchmark|kernelprof: ")
 _WITHOUT = (
     "xdist",
     "cacheprovider",
@@ -61,8 +63,13 @@ def main() -> int:
     """Render, and say where it lies."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, default=KEPT, help="a folder, by default kept/")
-    parser.add_argument("names", nargs="*", help="scenarios, by default all")
+    parser.add_argument("--projects", action="store_true", help="run the projects instead")
+    parser.add_argument("names", nargs="*", help="scenarios or projects, by default all")
     chosen = parser.parse_args()
+    if chosen.projects:
+        for name in chosen.names or measured.names():
+            measured.keep(name)
+        return 0
     wanted = chosen.names or names()
     if not chosen.names:
         shutil.rmtree(chosen.to, ignore_errors=True)
@@ -84,11 +91,9 @@ def render_to(name: str, folder: Path) -> None:
 
 def render(one: Scenario) -> dict[str, str]:
     """All formats of a scenario, by the names of their files."""
-    import project
-
     with tempfile.TemporaryDirectory(prefix="golden-") as temporary:
         work = _Work(one, Path(temporary).resolve())
-        project.write(one, work.project)
+        generated.write(one, work.project)
         work.prepare()
         found = {**work.reported(80), **work.shown(120), **work.quiet(), **work.commands()}
         return {file: _shortened(file, work.scrubbed(text)) for file, text in found.items()}
@@ -117,19 +122,14 @@ class _Work:
     def reported(self, columns: int) -> dict[str, str]:
         """A run that is asked for everything."""
         text, status = self._run(*_REPORTS, columns=columns)
-        lines = text.splitlines()
-        commands = [line for line in lines if line.startswith("::")]
-        lines = [line for line in lines if not line.startswith("::")]
-        failures, rest = _parted(lines)
-        import page
-
+        parts = outputs.parted(text)
         return {
-            f"terminal-{columns}.txt": "\n".join([*rest, f"exit status {status}"]),
-            "failures.txt": "\n".join(failures) or "(none)",
+            f"terminal-{columns}.txt": f"{parts['terminal']}\nexit status {status}",
+            "failures.txt": parts["failures"],
             "summary.md": (self.project / "summary.md").read_text(encoding="utf-8"),
-            "annotations.txt": "\n".join(commands) or "(none)",
+            "annotations.txt": parts["annotations"],
             "page.txt": page.text_of((self.project / "run.html").read_text(encoding="utf-8")),
-            "junit.txt": _junit(self.project / "junit.xml"),
+            "junit.txt": outputs.junit_text(self.project / "junit.xml"),
             "run.json": _json(self.project / "run.json"),
         }
 
@@ -240,40 +240,6 @@ class _Work:
 
 class _Terminal(io.StringIO):
     encoding = "utf-8"  # type: ignore[assignment]
-
-
-def _parted(lines: list[str]) -> tuple[list[str], list[str]]:
-    """The sections of failures and errors, and all others."""
-    failures: list[str] = []
-    rest: list[str] = []
-    inside = False
-    for line in lines:
-        heading = re.match(r"=+ (.+?) =+\Z", line)
-        if heading or _AFTER_FAILURES.match(line):
-            inside = heading is not None and heading[1] in ("FAILURES", "ERRORS")
-        (failures if inside else rest).append(line)
-    return failures, rest
-
-
-def _junit(path: Path) -> str:
-    """The properties of the suite and of each test, a line each, and how each ended."""
-    lines = []
-    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
-        counted = {name: suite.get(name) for name in ("tests", "errors", "failures", "skipped")}
-        lines.append(" ".join(f"{name}={value}" for name, value in counted.items()))
-        lines += _properties(suite)
-        for case in suite.iter("testcase"):
-            ended = [one.tag for one in case if one.tag in ("failure", "error", "skipped")]
-            lines.append(
-                f"{case.get('classname')}::{case.get('name')} {' '.join(ended) or 'passed'}"
-            )
-            lines += [f"  {line}" for line in _properties(case)]
-    return "\n".join(lines)
-
-
-def _properties(of: ElementTree.Element) -> list[str]:
-    found = of.find("properties")
-    return [f"{one.get('name')}: {one.get('value')}" for one in found] if found is not None else []
 
 
 def _json(path: Path) -> str:
