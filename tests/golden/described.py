@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 HERE = Path(__file__).parent
-SCENARIOS = HERE / "scenarios"
+SCENARIOS, KEPT = HERE / "scenarios", HERE / "kept"
 
 _CALL = re.compile(
     r"(?P<what>\S+)(?: for (?P<us>[\d.]+)us)?(?: at (?P<at>.+?))?(?: x(?P<times>\d+))?\Z"
@@ -87,7 +87,7 @@ class Described:
         snapshot, revision, earlier: what the same calls did when the snapshot was taken, do on the
             revision, did in the earlier run; None where there is no such test.
         skip, xfail: reasons. crash: what is raised at the end, ``Kind: words``.
-        bad_marker: a marker as it is written, in place of a limit.
+        bad_marker: a marker as it is written, which is no limit.
         reruns: how often it is run again; its calls are those of all tries.
         benchmark: whether pytest-benchmark times it.
     """

@@ -91,6 +91,19 @@ def of_report(text: str) -> Facts:
     )
 
 
+def of_compare(text: str) -> Facts:
+    """``kernelprof compare``, whose exit status is that of the comparison."""
+    lines = text.splitlines()[1:-1]
+    sentences = list(_sentences(lines))
+    return Facts(
+        failed=dict.fromkeys(_marked(lines), _NO_REASON),
+        has_reasons=False,
+        changes=_changes(sentences),
+        verdict=_verdict(sentences, lines),
+        exit=int(text.split()[-1]),
+    )
+
+
 def of_quiet(text: str) -> Facts:
     """A run with ``-q``: pytest's summary, and lines of ours where there are any."""
     found = of_terminal(text)
@@ -230,6 +243,7 @@ FORMATS: Mapping[str, Callable[[str], Facts]] = {
     "junit.txt": of_junit,
     "run.json": of_json,
     "report.txt": of_report,
+    "compare.txt": of_compare,
 }
 
 _EARLIER = {"compare": "earlier run"}
@@ -333,7 +347,7 @@ def _verdict(sentences: Iterable[str], lines: Iterable[str]) -> str:
     """By what each section says; several where they contradict each other."""
     said = {_verdict_of(sentence) for sentence in sentences} - {""}
     last = " ".join(lines)
-    if "the run fails" in last:
+    if re.search("the run fails|exit status 1: ", last):
         said.add("failed")
     if "failed" in said:
         return "failed and nothing fails" if "nothing fails by it" in last else "failed"

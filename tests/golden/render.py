@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-KEPT = HERE / "kept"
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
@@ -28,7 +27,7 @@ import generated  # noqa: E402
 import measured  # noqa: E402
 import outputs  # noqa: E402
 import page  # noqa: E402
-from described import Scenario, names, scenario  # noqa: E402
+from described import KEPT, Described, Scenario, names, scenario  # noqa: E402
 
 MOST_LINES = 60
 _WIDE = 100
@@ -50,6 +49,8 @@ _SCRUBBED = (
     (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\u200c?\d\d:\u200c?\d\dZ?)?"), "2026-01-01"),
     (re.compile(r"in \d+\.\d\ds( \(\d+:\d\d:\d\d\))?"), "in 0.00s"),
     (re.compile(r"^platform .*$", re.M), "platform"),
+    # As long as the words beside it, which differ by how long a time is.
+    (re.compile(r"^=+ (.* in 0\.00s) =+$", re.M), r"=== \1 ==="),
     (re.compile(r"0x[0-9a-f]{8,}"), "0x0"),
     (re.compile(r"\d\d:\d\d:\d\d UTC"), "00:00:00 UTC"),
     (re.compile(r'("pytest(?:-kernelprof)?": )"[\d.]+"'), r'\1"0.0"'),
@@ -153,14 +154,27 @@ class _Work:
             before = next(filter(None, (test.revision, test.earlier, test.snapshot)), None)
             if before:
                 found["diff.txt"] = self._command("diff", self._trace("old.json", before[0]), trace)
+            if test.device == "cpu":
+                found |= self._plain(test)
         if self.scenario.has("earlier"):
             found["compare.txt"] = self._command("compare", "../earlier.json", "run.json")
         return found
 
-    def _trace(self, name: str, call: Any) -> str:
+    def _plain(self, test: Described) -> dict[str, str]:
+        """Of traces of the CPU as torch.profiler exports them, without our notes."""
+        plain = self._trace("plain.json", test.calls[0], noted=False)
+        found = {"show_plain.txt": self._command("show", plain)}
+        others = (one.calls for one in self.scenario.tests if one.device == "cpu" and one.calls)
+        for calls in [one for one in others if one != test.calls][:1]:
+            other = self._trace("other.json", calls[0], noted=False)
+            found["diff_plain.txt"] = self._command("diff", other, plain)
+        return found
+
+    def _trace(self, name: str, call: Any, *, noted: bool = True) -> str:
         import doubles
 
-        shutil.copy(doubles.recorded(call, self.folder).path, self.project / name)
+        path = doubles.recorded(call, self.folder).path
+        shutil.copy(path if noted else path.with_suffix(".events"), self.project / name)
         return name
 
     def _run(

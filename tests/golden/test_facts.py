@@ -13,13 +13,12 @@ import described
 import facts
 import pytest
 from known import KNOWN
-from render import KEPT
 
 
 @functools.cache
 def read(scenario: str, file: str) -> facts.Facts:
     """What a kept text says."""
-    return facts.FORMATS[file]((KEPT / scenario / file).read_text(encoding="utf-8"))
+    return facts.FORMATS[file]((described.KEPT / scenario / file).read_text(encoding="utf-8"))
 
 
 def wanted(scenario: str, file: str, fact: str) -> Any:
@@ -58,6 +57,8 @@ _BY_MESSAGE = {"bad marker", "nothing measured"}
 
 def _cases() -> Iterator[Any]:
     for scenario, file in itertools.product(described.names(), facts.FORMATS):
+        if not (described.KEPT / scenario / file).exists():  # not all are compared
+            continue
         for fact in (field.name for field in dataclasses.fields(facts.Facts)):
             if fact != "has_reasons" and wanted(scenario, file, fact) is not None:
                 fault = KNOWN.get((scenario, file.partition(".")[0], fact))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import described
 import pytest
-from render import KEPT
 
 Once = Callable[[str, Callable[[Path], None]], Path]
 
@@ -34,7 +33,7 @@ def rendered(once: Once) -> Path:
 @pytest.mark.skipif(pytest.version_tuple[0] != 9, reason="kept with pytest 9")
 @pytest.mark.parametrize("scenario", described.names())
 def test_a_scenario_renders_as_it_is_kept(scenario: str, rendered: Path) -> None:
-    now, kept = _texts(rendered / scenario), _texts(KEPT / scenario)
+    now, kept = _texts(rendered / scenario), _texts(described.KEPT / scenario)
     changes = [
         line
         for name in sorted({*now, *kept})
@@ -53,11 +52,11 @@ def test_a_scenario_renders_as_it_is_kept(scenario: str, rendered: Path) -> None
 
 
 def test_nothing_is_kept_of_scenarios_that_are_gone() -> None:
-    assert sorted(path.name for path in KEPT.iterdir()) == described.names()
+    assert sorted(path.name for path in described.KEPT.iterdir()) == described.names()
 
 
 def test_what_is_kept_is_small() -> None:
-    assert sum(path.stat().st_size for path in KEPT.rglob("*")) < 2_000_000
+    assert sum(path.stat().st_size for path in described.KEPT.rglob("*")) < 2_000_000
 
 
 def _texts(folder: Path) -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ def record(call: Call, path: Path) -> Recorded:
     """Write the trace of a call to a file, and read it as the profiler's own."""
     recording = _recording(call)
     plain = path.with_suffix(".events")
-    plain.write_text(json.dumps({"traceEvents": list(_events(call))}))
+    plain.write_text(json.dumps({"deviceProperties": [], "traceEvents": list(_events(call))}))
     write_trace(plain, recording, path)
     trace = read_trace(path)
     reading = reading_of(trace)
@@ -101,7 +101,8 @@ def _events(call: Call) -> Iterator[Event]:
             yield from _copy(clock, copy)
         yield _span("user_annotation", f"kernelprof::end#{number}", clock.tick(2), 1.0)
         clock.host = max(clock.host, clock.device) + 20
-        yield _span("cuda_runtime", "cudaDeviceSynchronize", clock.tick(), 1.0)
+        if call.device != "cpu":
+            yield _span("cuda_runtime", "cudaDeviceSynchronize", clock.tick(), 1.0)
 
 
 class _Clock:
