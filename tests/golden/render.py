@@ -226,13 +226,13 @@ class _Work:
         here, environ = os.getcwd(), dict(os.environ)
         (self.project / "summary.md").unlink(missing_ok=True)
         os.chdir(self.project)
-        for name in ("GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI", "PYTEST_ADDOPTS", "FORCE_COLOR"):
-            os.environ.pop(name, None)
+        for name in environ:
+            if name.startswith(("GITHUB_", "PYTEST_")) or name in ("CI", "FORCE_COLOR"):
+                del os.environ[name]
         os.environ |= {
             "COLUMNS": str(columns),
-            "GITHUB_STEP_SUMMARY": str(self.project / "summary.md"),
             "NO_COLOR": "1",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "",
+            "GITHUB_STEP_SUMMARY": str(self.project / "summary.md"),
         }
         try:
             yield
