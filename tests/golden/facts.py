@@ -34,6 +34,7 @@ class Facts:
         exit: the exit status that is printed below it.
         causes: kernels with their numbers, as ``add x100``.
         places: the line that a failed test is told at.
+        differing: kernels that only one side has, as ``+silu`` and ``-gelu``.
     """
 
     failed: Failed | None = None
@@ -44,6 +45,7 @@ class Facts:
     exit: int | None = None
     causes: frozenset[str] | None = None
     places: dict[str, str] | None = None
+    differing: frozenset[str] | None = None
 
 
 def expected(told: Mapping[str, Any]) -> Facts:
@@ -58,6 +60,7 @@ def expected(told: Mapping[str, Any]) -> Facts:
         exit=told["exit"],
         causes=frozenset(told["causes"]) if "causes" in told else None,
         places=told.get("places"),
+        differing=frozenset(told["differing"]) if "differing" in told else None,
     )
 
 
@@ -75,6 +78,7 @@ def of_terminal(text: str) -> Facts:
         verdict=_verdict(sentences, ours),
         exit=int(status[1]) if status else None,
         causes=_causes(ours),
+        differing=_differing("\n".join(ours)),
     )
 
 
@@ -148,6 +152,7 @@ def of_markdown(text: str) -> Facts:
         not_judged=_not_judged(plain),
         verdict=mark,
         causes=_causes([" ".join(row) for row in rows]),
+        differing=_differing(plain),
     )
 
 
@@ -186,6 +191,7 @@ def of_page(text: str) -> Facts:
         not_judged=_not_judged(text),
         verdict=_verdict([told], []),
         causes=_causes(looks),
+        differing=_differing(text),
     )
 
 
@@ -371,3 +377,9 @@ def _causes(lines: Iterable[str]) -> frozenset[str]:
     """``vectorized_elementwise [add] x100`` as ``add x100``."""
     told = re.findall(r"\[(\w+)\] (x\d+)", " ".join(lines))
     return frozenset(f"{name} {times}" for name, times in told)
+
+
+def _differing(text: str) -> frozenset[str]:
+    """``+ vectorized_elementwise [add]`` as ``+add``, also with a number and a time before."""
+    row = r"([+\u2212-])\s*(?:\d+\s+[\d.]+\s+)?(?:new: |gone: )?\w+ \[(\w+)\]"
+    return frozenset(f"{'+' if sign == '+' else '-'}{name}" for sign, name in re.findall(row, text))

@@ -9,6 +9,8 @@ from __future__ import annotations
 _BY_FAULT = {
     "a kernel replaced at equal counts is told as the same": """
         earlier_run changes: summary page report
+        earlier_run differing: summary
+        revision_replaced differing: summary
         revision_replaced changes: terminal-80 terminal-120 quiet summary page run report
     """,
     "fault 1: tests without a profile, and runs not judged to the end, are not in the summary": """
@@ -42,6 +44,9 @@ _BY_FAULT = {
     """,
     "fault 7: of two equal operators the second is told as new": """
         revision_mixed places: annotations
+    """,
+    "fault 8: of a snapshot the replaced kernels are not named": """
+        snapshot_replaced differing: terminal-80 terminal-120 summary page
     """,
     "fault 9: a test that breaks its limit is not compared": """
         revision_and_limit changes: terminal-80 terminal-120 quiet summary page run report

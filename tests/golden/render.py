@@ -158,6 +158,10 @@ class _Work:
                 found |= self._plain(test)
         if self.scenario.has("earlier"):
             found["compare.txt"] = self._command("compare", "../earlier.json", "run.json")
+        if (self.project / "traces").is_dir():
+            found["show_folder.txt"] = self._command("show", "traces")
+        if self.scenario.has("snapshot"):  # last, since it writes
+            found["update.txt"] = self._command("update", "run.json")
         return found
 
     def _plain(self, test: Described) -> dict[str, str]:

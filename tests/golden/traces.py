@@ -96,7 +96,7 @@ def _events(call: Call) -> Iterator[Event]:
             make = _operator if call.device == "cpu" else _launch
             yield from make(clock, one, one.us * scale)
         for wait in call.waits:
-            yield from _wait(clock, wait)
+            yield from _wait(clock, wait, on_device=call.device != "cpu")
         for copy in call.copies:
             yield from _copy(clock, copy)
         yield _span("user_annotation", f"kernelprof::end#{number}", clock.tick(2), 1.0)
@@ -154,12 +154,14 @@ def _around(clock: _Clock, operators: tuple[str, ...], inside: float = 3.0) -> I
         yield _span("cpu_op", name, begun, clock.free - depth - begun, **ids)
 
 
-def _wait(clock: _Clock, wait: Beside) -> Iterator[Event]:
+def _wait(clock: _Clock, wait: Beside, *, on_device: bool) -> Iterator[Event]:
+    """A wait of the host; on the CPU only the operators that would wait."""
     clock.correlation += 1
     yield from _around(clock, wait.operators, inside=40.0)
     begun = clock.tick()
     ids = {"External id": clock.correlation, "correlation": clock.correlation}
-    yield _span("cuda_runtime", wait.name, begun, 10.0, **ids)
+    if on_device:
+        yield _span("cuda_runtime", wait.name, begun, 10.0, **ids)
     clock.tick(11.0)
     clock.leave()
 
