@@ -136,7 +136,7 @@ def names() -> list[str]:
 
 @cache
 def scenario(name: str) -> Scenario:
-    """One of them."""
+    """Read a scenario by its name."""
     told = _read(SCENARIOS / f"{name}.yaml")
     known = {**_read(HERE / "kernels.yaml"), **told.pop("kernels", {})}
     tests: list[Described] = []

@@ -1,6 +1,8 @@
-"""Run pytest on a scenario: what would measure hands out what the scenario describes instead.
+"""Replace what measures in a run of pytest: it hands out what a scenario describes.
 
-All else is the plugin's own: markers, fixtures, verdicts, outcomes, reports, files.
+All else is the plugin's own: markers, fixtures, verdicts, outcomes, reports, files. ``played``
+lists all that is replaced: the measurement of a call and of a comparison, whether there is a GPU,
+its lock, and the revision's files, process and timed rounds.
 """
 
 from __future__ import annotations
@@ -40,10 +42,10 @@ REVISION = "main (abc1234)"
 
 @contextmanager
 def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[None]:
-    """Have pytest measure one side of a scenario.
+    """Have pytest measure one side of a scenario, inside of the with block.
 
     Args:
-        folder: where traces may lie.
+        folder: where traces are written.
     """
     play = _Play(scenario, folder, side)
     patches: list[tuple[object, str, object]] = [
@@ -99,6 +101,8 @@ def _escaped(node_id: str) -> str:
 
 
 class _Play:
+    """The calls of one run, in the order in which its tests make them."""
+
     def __init__(self, scenario: Scenario, folder: Path, side: Side) -> None:
         self.tests = {_escaped(test.id): test for test in scenario.tests}
         self._folder = folder
@@ -182,7 +186,7 @@ def _call_of(described: Contest, name: str, us: tuple[float, ...]) -> Call:
 
 
 class _Turns:
-    """The revision's answers, and what came of turns with it."""
+    """The revision's answers, and how its times compare."""
 
     def __init__(self, tests: dict[str, Described], folder: Path) -> None:
         self.timed: dict[str, Timed] = {}
@@ -219,7 +223,7 @@ class _Turns:
 
 
 def _timed(ratios: tuple[float, ...], old: Profile, new: Profile) -> Timed:
-    """What pairs of processes say that differ by these ratios."""
+    """The timing of a call in so many pairs of processes, by the ratio of each pair."""
     firsts: tuple[Any, ...] = ("candidate", "reference")
     old_us = sum(one.duration_us for one in old.kernels)
     taken = [

@@ -64,6 +64,36 @@ def expected(told: Mapping[str, Any]) -> Facts:
     )
 
 
+def as_told(right: Facts, fact: str, told: Facts, file: str) -> Any:
+    """A fact as a format should state it; None where it is not about that, by its design.
+
+    Args:
+        right: the facts of the run. told: what the format states. file: the format's.
+    """
+    found, wanted = getattr(told, fact), getattr(right, fact)
+    if found is None or wanted is None:
+        return None
+    if fact == "failed":
+        return {name: _reasons_in(file, why, told) for name, why in wanted.items()}
+    if fact == "changes":
+        return {name: wanted[name] for name in found}
+    if fact == "places":
+        return {**found, **wanted}
+    return wanted
+
+
+def _reasons_in(file: str, reasons: frozenset[str], told: Facts) -> frozenset[str]:
+    if not told.has_reasons:
+        return _NO_REASON
+    if file == "junit.txt":  # whether the test is over anything
+        by_itself = {"crash", "bad marker", "nothing measured"}
+        return reasons & {"incomplete"} or frozenset({"over"} if reasons - by_itself else ())
+    if file == "run.json":  # which has no message of a failure
+        by_message = {"bad marker", "nothing measured"}
+        return frozenset("crash" if one in by_message else one for one in reasons)
+    return reasons
+
+
 def of_terminal(text: str) -> Facts:
     """A run's output with its report, and ``kernelprof report``."""
     sections = _sections(text)

@@ -10,7 +10,7 @@ _HEAD = "import pytest\n\n\ndef work():\n    pass\n"
 
 
 def write(scenario: Scenario, folder: Path) -> None:
-    """Write the test files, with names that are in no class and no further function."""
+    """Write the test files, and a model whose lines kernels may name."""
     files: dict[str, list[str]] = {}
     for test in scenario.tests:
         file, _, name = test.id.partition("::")

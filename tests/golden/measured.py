@@ -23,6 +23,7 @@ _PYTEST = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
 _USUAL = (
     *("-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:xdist", "-p", "no:randomly"),
     *("-p", "no:rerunfailures", "-p", "no:asyncio", "-p", "no:timeout", "-p", "no:warnings"),
+    "--kernelprof-device=cpu",
 )
 _ASKED = (
     *("-q", "--kernelprof-report", "--kernelprof-markdown=run.md", "--kernelprof-html=run.html"),
@@ -112,25 +113,29 @@ def _prepare(before: str, source: Path, project: Path, python: str) -> None:
         _pytest(project, python, ["--kernelprof-update"]).check_returncode()
     else:
         for words in ("init -q", "add -A", "commit -q -m before"):
-            who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
-            subprocess.run(["git", *who, *words.split()], cwd=project, check=True)
+            command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.example", *words.split()]
+            subprocess.run(command, cwd=project, env=_environment(project), check=True)
     for path in source.glob("*.py"):
         shutil.copy(path, project)
 
 
 def _pytest(project: Path, python: str, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    unwanted = ("GITHUB_", "PYTEST_", "COVERAGE_", "COV_CORE_")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    environ |= {
-        "COLUMNS": "100",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
-    }
     return subprocess.run(
         [python, "-c", _PYTEST, *_USUAL, *options],
         cwd=project,
-        env=environ,
+        env=_environment(project),
         capture_output=True,
         text=True,
         timeout=120,
     )
+
+
+def _environment(project: Path) -> dict[str, str]:
+    """This process's, without what would change what pytest or git do."""
+    unwanted = ("GITHUB_", "GIT_", "PYTEST_", "COVERAGE_", "COV_CORE_")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+    return environ | {
+        "COLUMNS": "100",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
+    }

@@ -51,6 +51,7 @@ _SCRUBBED = (
     (re.compile(r"^platform .*$", re.M), "platform"),
     # As long as the words beside it, which differ by how long a time is.
     (re.compile(r"^=+ (.* in 0\.00s) =+$", re.M), r"=== \1 ==="),
+    (re.compile(r"^-+ (generated xml file): .*$", re.M), r"--- \1 ---"),
     (re.compile(r"0x[0-9a-f]{8,}"), "0x0"),
     (re.compile(r"\d\d:\d\d:\d\d UTC"), "00:00:00 UTC"),
     (re.compile(r'("pytest(?:-kernelprof)?": )"[\d.]+"'), r'\1"0.0"'),
@@ -61,7 +62,7 @@ _SCRUBBED = (
 
 
 def main() -> int:
-    """Render, and say where it lies."""
+    """Render what was asked for; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, default=KEPT, help="a folder, by default kept/")
     parser.add_argument("--projects", action="store_true", help="run the projects instead")

@@ -24,35 +24,7 @@ def read(scenario: str, file: str) -> facts.Facts:
 def wanted(scenario: str, file: str, fact: str) -> Any:
     """What a kept text should say of a fact; None where it is not about that, by its design."""
     right = facts.expected(described.scenario(scenario).facts)
-    return wanted_of(read(scenario, file), right, fact, file)
-
-
-def wanted_of(told: facts.Facts, facts_of_run: facts.Facts, fact: str, file: str) -> Any:
-    """What a format should say of a fact, as far as it speaks of it."""
-    found, right = getattr(told, fact), getattr(facts_of_run, fact)
-    if found is None or right is None:
-        return None
-    if fact == "failed":
-        return {name: _reasons(why, told, file) for name, why in right.items()}
-    if fact == "changes":
-        return {name: right[name] for name in found}
-    if fact == "places":
-        return {**found, **right}
-    return right
-
-
-def _reasons(right: frozenset[str], told: facts.Facts, file: str) -> frozenset[str]:
-    if not told.has_reasons:
-        return frozenset()
-    if file == "junit.txt":  # whether the test is over anything
-        by_itself = {"crash", "bad marker", "nothing measured"}
-        return right & {"incomplete"} or frozenset({"over"} if right - by_itself else ())
-    if file == "run.json":  # which has no message of a failure
-        return frozenset("crash" if one in _BY_MESSAGE else one for one in right)
-    return right
-
-
-_BY_MESSAGE = {"bad marker", "nothing measured"}
+    return facts.as_told(right, fact, read(scenario, file), file)
 
 
 def _cases() -> Iterator[Any]:

@@ -14,7 +14,6 @@ import facts
 import measured
 import pytest
 from known import KNOWN
-from test_facts import wanted_of
 
 Once = Callable[[str, Callable[[Path], None]], Path]
 Ran = Callable[[str], Path]
@@ -65,6 +64,6 @@ def test_formats_of_a_project_state_its_facts(name: str, form: str, ran: Ran) ->
     told = FORMATS[file]((ran(name) / file).read_text(encoding="utf-8"))
     right = facts.expected(measured.described(name)["facts"])
     stated = {one.name: getattr(told, one.name) for one in fields(told)}
-    wanted = {name: wanted_of(told, right, name, file) for name in stated}
+    wanted = {name: facts.as_told(right, name, told, file) for name in stated}
     about = [name for name in stated if name != "has_reasons" and wanted[name] is not None]
     assert {name: stated[name] for name in about} == {name: wanted[name] for name in about}
