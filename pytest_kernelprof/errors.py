@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from _pytest.outcomes import Failed
+from _pytest.outcomes import Failed, Skipped
 
 if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Place
@@ -59,3 +59,13 @@ class LimitExceeded(Failed):
     ) -> None:
         super().__init__(msg, pytrace)
         self.place = place
+
+
+class NotJudged(Skipped):
+    """A test is skipped since its limits cannot be judged here; the message begins with the reason
+    in a few words and a colon, for example ``no GPU: torch sees no CUDA device``."""
+
+    @property
+    def why(self) -> str:
+        """The reason in a few words."""
+        return str(self.msg).partition(":")[0]

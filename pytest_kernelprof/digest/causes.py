@@ -47,8 +47,6 @@ def causes_of(
         return tuple(_undecided(one, profile) for one in profile.verdicts if _is(one, "undecided"))
     if told == "over":
         return _over(profile, against if against is not None and against.is_worse else None)
-    if told in ("failed", "error"):
-        return (Cause("its test failed, though not by a limit"),)
     return ()
 
 

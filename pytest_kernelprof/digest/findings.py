@@ -2,59 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.ids import parts_of
+from pytest_kernelprof.digest.marks import FAILED, severity, told_of_test
+from pytest_kernelprof.digest.records import SLOWER, Ending, Found
 from pytest_kernelprof.digest.words import pair_words, rank_words, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.digest.records import Row
-    from pytest_kernelprof.schema.run import Verdict
+    from pytest_kernelprof.schema.run import Test, Verdict
 
 _WRONG = ("over", "incomplete", "undecided")
-_SLOWER = "against: cuda_time"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One thing that is wrong.
-
-    Attributes:
-        told: "over", "incomplete", "undecided"; else how the test ended.
-        limit: as it was written; of what was before ``snapshot: kernels``; empty of a test that
-            ended badly by itself.
-        measured, allowed: in words; empty where there are none.
-        where: on which ranks, in words; empty where there is one.
-    """
-
-    told: Told
-    limit: str = ""
-    measured: str = ""
-    allowed: str = ""
-    where: str = ""
-
-    @property
-    def words(self) -> str:
-        """``max_kernels: 16 > 14``, for titles."""
-        if not self.limit:
-            return f"test {self.told}"
-        if self.told != "over":
-            return f"{self.limit}: {self.told}{self.where}"
-        if not self.measured:
-            return f"{self.limit}: {'worse' if self.limit == _SLOWER else 'broken'}{self.where}"
-        sign = "<" if self.limit.startswith("min_") else ">"
-        return f"{self.limit}: {self.measured} {sign} {self.allowed}{self.where}"
 
 
 def findings_of(row: Row) -> tuple[Found, ...]:
     """All that is wrong with a row, limits first; of one that is marked at least one."""
     found = [*_by_verdicts(row.profile.verdicts), *_by_what_was_before(row)]
     if not found and row.told is not None:  # over, but of no count: of times in turn
-        found = [Found(row.told, _SLOWER if row.told == "over" else "")]
+        found = [Found(row.told, SLOWER if row.told == "over" else "")]
     return tuple(found)
+
+
+def endings_of(tests: Iterable[Test], rows: Iterable[Row]) -> tuple[Ending, ...]:
+    """What no row says of tests, worst first."""
+    told = {row.test for row in rows}
+    found = [one for test in tests for one in _endings(test, has_rows=test.id in told)]
+    return tuple(sorted(found, key=lambda one: severity(one.found.told)))
+
+
+def _endings(test: Test, *, has_rows: bool) -> Iterator[Ending]:
+    file, name = parts_of(test.id)
+    if test.outcome == "rerun":
+        return
+    for comparison in test.comparisons:
+        for verdict in comparison.verdicts:
+            for found in wrong_with([verdict]):
+                yield Ending(test, file, name, found, comparison, verdict)
+    told = told_of_test(test)
+    if not has_rows and told in FAILED:
+        yield Ending(test, file, name, Found(told))
 
 
 def wrong_with(verdicts: Iterable[Verdict]) -> tuple[Found, ...]:

@@ -72,7 +72,7 @@ def listed(digest: Digest, *, unfolded: bool = False) -> Listed:
         unfolded: whether what is kept and what fails as expected is listed in any case.
     """
     rows = [row for file in digest.files for row in file.rows]
-    if not digest.counts.limited:
+    if not digest.counts.marked:
         return _costliest(rows)
     asking = [row for row in rows if row.told in NEEDS_A_LOOK]
     kept = [row for row in rows if row.told == "kept"]

@@ -13,8 +13,11 @@ Told = Outcome | TestOutcome
 
 WORST_FIRST: tuple[Told, ...] = (
     *("over", "incomplete", "failed", "error", "undecided", "kept"),
-    *("expected", "xfailed", "rerun", "skipped", "not judged"),
+    *("expected", "xfailed", "rerun", "skipped", "not judged", "not run"),
 )
+
+FAILED: tuple[Told, ...] = ("failed", "error")
+"""How a test ended that failed, whatever its limits did."""
 
 NEEDS_A_LOOK: tuple[Told, ...] = ("over", "incomplete", "failed", "error", "undecided")
 """The marks that ask for a look: reports list their rows first."""
@@ -26,12 +29,18 @@ def told_of(test: Test, profile: Profile) -> Told | None:
     return _told(test, profile.outcome)
 
 
-def told_of_comparisons(test: Test) -> Told | None:
-    """The same of a test's comparisons of callables, by what it asserted of them."""
-    return _told(test, _compared(test))
+def told_of_test(test: Test) -> Told | None:
+    """The mark of a test by what no profile says: its comparisons of callables, and how it
+    ended. A test that passed with limits, none of them left out, has kept them."""
+    fared = _compared(test)
+    if fared is None and test.limits and test.outcome == "passed":
+        fared = "kept"
+    return _told(test, fared)
 
 
 def _told(test: Test, fared: Outcome | None) -> Told | None:
+    if test.outcome == "not run" or (test.not_judged and test.outcome in ("passed", "skipped")):
+        return "not judged"
     if test.outcome in ("skipped", "rerun"):
         return test.outcome
     by_limits = {"over", "incomplete"}

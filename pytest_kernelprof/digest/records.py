@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from pytest_kernelprof.digest.marks import FAILED
+
 if TYPE_CHECKING:
     from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.metrics import Unit
-    from pytest_kernelprof.schema.run import Place, Profile, Verdict
+    from pytest_kernelprof.schema.run import Comparison, Place, Profile, Test, Verdict
 
 Sign = Literal["", "+", "-"]
+SLOWER = "against: cuda_time"
+"""What a row is called that takes longer than in a revision, and breaks no count."""
+Overall = Literal["failed", "undecided", "passed", "not judged"]
+"""The verdict of a run. "failed": a test failed, or a comparison that fails the run. "undecided":
+something needs a look and fails nothing. "passed": each test that ran was judged and passed, and
+all others were skipped by their own skip or failed as expected. Else "not judged"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,61 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """One thing that is wrong.
+
+    Attributes:
+        told: "over", "incomplete", "undecided"; else how the test ended.
+        limit: as it was written; of what was before ``snapshot: kernels``; empty of a test that
+            ended badly by itself.
+        measured, allowed: in words; empty where there are none.
+        where: on which ranks, in words; empty where there is one.
+    """
+
+    told: Told
+    limit: str = ""
+    measured: str = ""
+    allowed: str = ""
+    where: str = ""
+
+    @property
+    def words(self) -> str:
+        """``max_kernels: 16 > 14``, for titles."""
+        if not self.limit:
+            return f"test {self.told}"
+        if self.told != "over":
+            return f"{self.limit}: {self.told}{self.where}"
+        if not self.measured:
+            return f"{self.limit}: {'worse' if self.limit == SLOWER else 'broken'}{self.where}"
+        sign = "<" if self.limit.startswith("min_") else ">"
+        return f"{self.limit}: {self.measured} {sign} {self.allowed}{self.where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What no row of a profile says of a test, and somebody should look at: that it failed without
+    a profile, or that a comparison of callables is not as asserted.
+
+    Attributes:
+        file, name: of the test, as in ``Row``.
+        found: what is wrong, in words.
+        comparison, verdict: those that are not as asserted; None of a test without a profile.
+    """
+
+    test: Test
+    file: str
+    name: str
+    found: Found
+    comparison: Comparison | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the test failed, or ended in an error."""
+        return self.test.outcome in FAILED
+
+
+@dataclass(frozen=True, slots=True)
 class FileRows:
     """The rows of one test file, in their order."""
 
@@ -95,31 +158,38 @@ class FileRows:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tests of a run there are of each kind; each test counts once, by its worst row.
+    """How many tests of a run there are of each kind; ``told`` has each test once, by its worst
+    row.
 
     Attributes:
-        tests: that have a profile, or a comparison of callables.
+        tests: that the run has to account for.
         profiled: that have a profile.
-        limited: that have a limit, or something kept that they are held to.
+        limited: that have a limit, or a snapshot or an earlier run that they are held to.
+        held: of those how many were neither skipped nor expected to fail.
         told: how many are marked so.
         on_cpu: whether every profile is of the CPU's operators.
+        breaking: that break a limit. exceeding: that exceed their snapshot. worse: that are worse
+            than the run or revision they are compared with.
+        failed: that failed, or ended in an error, for whatever reason.
+        unjudged: of how many no limit was judged, by the reason.
     """
 
     tests: int
     limited: int
+    held: int
     told: dict[Told, int]
     on_cpu: bool
     profiled: int
+    breaking: int
+    exceeding: int
+    worse: int
+    failed: int
+    unjudged: dict[str, int]
 
     @property
-    def well(self) -> bool:
-        """Whether nothing is marked that anybody should look at."""
-        return not any(self.told.get(one) for one in ("over", "incomplete", "failed", "error"))
-
-    @property
-    def held(self) -> bool:
-        """Whether a limit was judged and found as it should be; of none that is no success."""
-        return bool(self.told.get("kept") or self.told.get("expected"))
+    def marked(self) -> bool:
+        """Whether rows are told apart by marks: some test is held to something."""
+        return bool(self.limited or self.worse)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +323,22 @@ class Digest:
     """All that a run says.
 
     Attributes:
-        sentence: the verdict, with the counts that are not zero.
+        overall: the verdict.
+        sentence: the same in words, with the counts that are not zero.
+        open: the tests and limits that were not judged, in words; empty if all were.
         rows: each profile, in the order in which they are told.
+        endings: what no row says and somebody should look at.
         files: the same by file, folded where rows agree.
         places: devices with their versions, in words.
         unfinished: why tests may be missing.
     """
 
     counts: Counts
+    overall: Overall
     sentence: str
+    open: str
     rows: tuple[Row, ...]
+    endings: tuple[Ending, ...]
     files: tuple[FileRows, ...]
     totals: Totals
     hottest: tuple[HotKernel, ...]

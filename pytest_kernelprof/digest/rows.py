@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.digest.causes import causes_of
 from pytest_kernelprof.digest.cells import broken_cells, gpu_us
 from pytest_kernelprof.digest.ids import natural, parts_of, with_label
-from pytest_kernelprof.digest.marks import severity, told_of
-from pytest_kernelprof.digest.records import FileRows, Row
+from pytest_kernelprof.digest.marks import FAILED, severity, told_of
+from pytest_kernelprof.digest.records import Cause, FileRows, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,10 +45,16 @@ def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> It
             told=told,
             profile=profile,
             broken=broken_cells(profile, compared if worse else None),
-            causes=causes_of(profile, told, compared),
+            causes=_ended_by(test) if told in FAILED else causes_of(profile, told, compared),
             compared=compared,
-            failed=test.outcome in ("failed", "error"),
+            failed=test.outcome in FAILED,
         )
+
+
+def _ended_by(test: Test) -> tuple[Cause, ...]:
+    """Of a test that failed otherwise than by a limit."""
+    words = "the test failed for another reason"
+    return (Cause(f"{words}: {test.why}" if test.why else words, test.place),)
 
 
 def by_file(rows: Iterable[Row]) -> tuple[FileRows, ...]:

@@ -46,9 +46,12 @@ def integrity_line(trust: Trust) -> str:
 
 
 def unjudged_limits(tests: Iterable[Test]) -> tuple[Unjudged, ...]:
-    """Limits that say nothing of the device that was measured, by the reason."""
+    """Limits that say nothing of the device that was measured, beside others of their test that
+    were judged; by the reason."""
     found: dict[str, list[tuple[str, str]]] = {}
     for test in tests:
+        if test.not_judged or test.outcome == "rerun":
+            continue
         for verdict in limits_of(test.profiles):
             if not is_judged(verdict):
                 found.setdefault(verdict.why, []).append((test.id, title(verdict)))

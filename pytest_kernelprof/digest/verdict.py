@@ -5,75 +5,168 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.marks import severity, told_of_comparisons
+from pytest_kernelprof.digest.changes_verdict import COMPARED, is_failed
+from pytest_kernelprof.digest.marks import FAILED, severity, told_of_test
 from pytest_kernelprof.digest.records import Counts
 from pytest_kernelprof.digest.words import count_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.digest.records import Row
-    from pytest_kernelprof.schema.run import Test
+    from pytest_kernelprof.digest.records import Overall, Row, Unjudged
+    from pytest_kernelprof.schema.run import Run, Test, Verdict
 
-_AFTER: dict[Told, str] = {
-    "incomplete": "incomplete",
-    "failed": "failed otherwise",
-    "error": "ended in an error",
-    "undecided": "undecided",
-    "expected": "over as expected",
-    "xfailed": "xfailed",
-    "rerun": "tried again",
-    "skipped": "skipped",
-    "not judged": "not judged here",
-}
+_MOST_REASONS = 2
+_OPEN: tuple[Told, ...] = ("over", "incomplete", "undecided")
+_JUDGED: tuple[Told, ...] = ("kept", "expected")
+_LEFT_OUT: tuple[Told | None, ...] = ("expected", "xfailed", "rerun", "skipped")
 
 
 def counts_of(rows: Sequence[Row], tests: Sequence[Test]) -> Counts:
-    """Each test once, by its worst row, or by what it asserted of callables in turn."""
+    """Each test once, by its worst row, or by how it ended."""
     worst: dict[str, Told | None] = {}
+    by_kind: dict[str, set[str]] = {"limit": set(), "snapshot": set(), "base": set()}
     limited: set[str] = set()
     for row in rows:
         if row.test not in worst or severity(row.told) < severity(worst[row.test]):
             worst[row.test] = row.told
-        if row.profile.verdicts or row.told == "over":  # by a revision, too
+        if row.profile.verdicts:
             limited.add(row.test)
-    profiled = len(worst)
+        if row.told != "rerun":
+            for kind in _broken(row.profile.verdicts):
+                by_kind[kind].add(row.test)
+            if row.told == "over" and row.compared is not None and row.compared.is_worse:
+                by_kind["base"].add(row.test)
+    profiled, unjudged, failed = len(worst), Counter[str](), 0
     for test in tests:
-        if test.comparisons:
-            compared = told_of_comparisons(test)
-            if test.id not in worst or severity(compared) < severity(worst[test.id]):
-                worst[test.id] = compared
-            if any(one.verdicts for one in test.comparisons):
-                limited.add(test.id)
-    told = Counter(one for one in worst.values() if one is not None)
+        verdicts = [verdict for one in test.comparisons for verdict in one.verdicts]
+        told = told_of_test(test) if test.comparisons or test.id not in worst else None
+        if test.id not in worst or severity(told) < severity(worst[test.id]):
+            worst[test.id] = told
+        if verdicts or test.limits:
+            limited.add(test.id)
+        if test.outcome != "rerun":
+            for kind in _broken(verdicts):
+                by_kind[kind].add(test.id)
+            failed += test.outcome in FAILED
+            if worst[test.id] == "not judged" and test.not_judged:
+                unjudged[test.not_judged] += 1
+    marked = Counter(one for one in worst.values() if one is not None)
     on_cpu = bool(rows) and all(row.profile.environment.kind == "cpu" for row in rows)
-    return Counts(len(worst), len(limited), dict(told), on_cpu, profiled)
+    return Counts(
+        tests=len(worst),
+        limited=len(limited),
+        held=sum(worst[one] not in _LEFT_OUT for one in limited),
+        told=dict(marked),
+        on_cpu=on_cpu,
+        profiled=profiled,
+        breaking=len(by_kind["limit"]),
+        exceeding=len(by_kind["snapshot"]),
+        worse=len(by_kind["base"]),
+        failed=failed,
+        unjudged=dict(unjudged),
+    )
 
 
-def sentence_of(counts: Counts) -> str:
-    """What happened, with the counts that are not zero: ``3 of 33 tests break a limit; 1 is
-    incomplete, 1 undecided.``"""
-    over, kept = counts.told.get("over", 0), counts.told.get("kept", 0)
-    more = [(counts.told.get(told, 0), words) for told, words in _AFTER.items()]
-    after = ", ".join(f"{number} {words}" for number, words in more if number)
-    if not counts.limited:
-        after = after.replace("failed otherwise", "failed")
-    expected = counts.told.get("expected", 0)  # they are told by themselves
+def _broken(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """What a test is held to and exceeds."""
+    for one in verdicts:
+        if one.outcome == "over":
+            yield "limit" if one.of_limit else "snapshot" if one.snapshot is not None else "base"
+
+
+def overall_of(run: Run, counts: Counts, unjudged: Sequence[Unjudged]) -> Overall:
+    """The verdict of a run, the same in every format; see ``Overall``."""
+    if counts.failed or _compares_nothing(run):
+        return "failed"
+    if run.unfinished or any(counts.told.get(one) for one in _OPEN):
+        return "undecided"
+    compared = [test.result in COMPARED for test in run.against.tests] if run.against else []
+    is_judged = any(counts.told.get(one) for one in _JUDGED) or any(compared)
+    is_judged = is_judged or (run.earlier is not None and run.earlier.comparison.compared > 0)
+    left = bool(counts.told.get("not judged") or unjudged) or not all(compared)
+    return "passed" if is_judged and not left else "not judged"
+
+
+def _compares_nothing(run: Run) -> bool:
+    """Whether the run fails since something that was to be compared could not be."""
+    if run.against is not None and is_failed(run.against.tests, warn_only=True):
+        return True
+    found = run.earlier.comparison if run.earlier is not None else None
+    return found is not None and not (found.compared and not found.lost and not found.nowhere)
+
+
+def sentence_of(run: Run, counts: Counts, open_words: str) -> str:
+    """What happened, with the counts that are not zero: ``3 of 33 tests break a limit; 1
+    incomplete, 1 undecided.``
+
+    Args:
+        open_words: what was not judged.
+    """
+    told = counts.told
+    expected = told.get("expected", 0) + told.get("xfailed", 0)
+    wrong = []
+    if counts.breaking:
+        breaks = "breaks" if counts.breaking == 1 else "break"
+        wrong.append(f"{counts.breaking} of {count_words(counts.limited, 'test')} {breaks} a limit")
+    if counts.exceeding:
+        one = "exceeds its snapshot" if counts.exceeding == 1 else "exceed their snapshots"
+        wrong.append(f"{count_words(counts.exceeding, 'test')} {one}")
+    if counts.worse:
+        are = "is" if counts.worse == 1 else "are"
+        wrong.append(f"{count_words(counts.worse, 'test')} {are} worse than {_base(run)}")
     if not counts.tests:
         first = "No test has a profile"
     elif not counts.limited:
-        first = f"No test has a limit. {_measured(counts)}"
-    elif over:
-        breaks = "breaks" if over == 1 else "break"
-        first = f"{over} of {count_words(counts.limited, 'test')} {breaks} a limit"
+        first = ". ".join(filter(None, ["No test has a limit", _measured(counts)]))
     else:
-        keep, held = "keeps" if kept == 1 else "keep", counts.limited - expected
-        first = "No limit was to be kept"
-        if held:
-            first = f"{kept} of {count_words(held, 'test')} with a limit {keep} it"
-    where = ", on the CPU: operators, not kernels" if counts.on_cpu else ""
-    return f"{first}; {after}{where}." if after else f"{first}{where}."
+        kept = told.get("kept", 0)
+        within = "is within its limits" if kept == 1 else "are within their limits"
+        first = f"{kept} of {count_words(counts.held, 'test')} {within}"
+        first = first if counts.held else "No limit applied"
+    otherwise = " for another reason" if wrong else ""
+    after = [
+        _number(told.get("incomplete", 0), "incomplete"),
+        _number(told.get("failed", 0), f"failed{otherwise}"),
+        _number(told.get("error", 0), "error", "errors"),
+        _number(told.get("undecided", 0), "undecided"),
+        _number(expected, "expected failure", "expected failures"),
+        _number(told.get("skipped", 0), "skipped"),
+        open_words,
+    ]
+    words = "; ".join(filter(None, [", ".join(wrong) or first, ", ".join(filter(None, after))]))
+    return f"{words}{'; CPU operators counted, not GPU kernels' if counts.on_cpu else ''}."
+
+
+def open_words(counts: Counts, unjudged: Sequence[Unjudged]) -> str:
+    """The tests and limits that were not judged, and why: ``30 not judged (no GPU)``."""
+    told = []
+    number = counts.told.get("not judged", 0)
+    if number:
+        told.append(f"{number} not judged{_reasons(counts.unjudged)}")
+    for one in unjudged[:_MOST_REASONS]:
+        tests = count_words(len(one.tests), "test")
+        told.append(f"{', '.join(one.limits)} not judged in {tests} ({one.why})")
+    return ", ".join(told)
+
+
+def _base(run: Run) -> str:
+    """What the run is compared with, as the user named it."""
+    return run.against.name if run.against else run.earlier.path if run.earlier else "before"
+
+
+def _reasons(found: Mapping[str, int]) -> str:
+    """The most frequent reasons, with their numbers if there are several."""
+    most = sorted(found.items(), key=lambda one: -one[1])
+    told = [f"{number} {why}" if len(most) > 1 else why for why, number in most[:_MOST_REASONS]]
+    left = len(most) - len(told)
+    told += [f"{left} more reasons"] if left > 0 else []
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _number(number: int, one: str, several: str = "") -> str:
+    return count_words(number, one, several or one) if number else ""
 
 
 def _measured(counts: Counts) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.advice import loose_limits, near_limits, short_kernels
+from pytest_kernelprof.digest.findings import endings_of
 from pytest_kernelprof.digest.folding import folded
 from pytest_kernelprof.digest.hottest import hottest_kernels
 from pytest_kernelprof.digest.records import Digest
 from pytest_kernelprof.digest.rows import by_file, rows_of
 from pytest_kernelprof.digest.totals import totals_of
 from pytest_kernelprof.digest.trust import places_of, trust_of, unjudged_limits
-from pytest_kernelprof.digest.verdict import counts_of, sentence_of
+from pytest_kernelprof.digest.verdict import counts_of, open_words, overall_of, sentence_of
 
 if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Run
@@ -23,17 +24,22 @@ def digest_of(run: Run) -> Digest:
     profiles = [row.profile for row in rows]
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
     counts, totals = counts_of(rows, run.tests), totals_of(last)
+    unjudged = unjudged_limits(run.tests)
+    left = open_words(counts, unjudged)
     return Digest(
         counts=counts,
-        sentence=sentence_of(counts),
+        overall=overall_of(run, counts, unjudged),
+        sentence=sentence_of(run, counts, left),
+        open=left,
         rows=rows,
+        endings=endings_of(run.tests, rows),
         files=by_file(folded(rows)),
         totals=totals,
         hottest=hottest_kernels(last, totals.gpu_us),
         short=short_kernels(last),
         near=near_limits(last),
         tighten=loose_limits(last),
-        unjudged=unjudged_limits(run.tests),
+        unjudged=unjudged,
         trust=trust_of(profiles),
         places=places_of(profiles),
         unfinished=run.unfinished,

@@ -52,6 +52,12 @@ def is_marked(item: pytest.Item) -> bool:
     return any(mark.name in _OURS for mark in item.iter_markers())
 
 
+def limit_names(item: pytest.Item) -> tuple[str, ...]:
+    """The names of the limits that stand on the test, well-formed or not."""
+    names = (mark.name for mark in item.iter_markers() if mark.name in KINDS)
+    return tuple(dict.fromkeys(names))
+
+
 def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
     """What the markers of a test say.
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+from pytest_kernelprof.units import printable
 
 # The records load late: every run of every user has a collector, few have anything to collect.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pytest
 
     from pytest_kernelprof.schema import run
 
+    Expected = tuple[Sequence[str], str, int]
+    """The names of a test's limits, and the file and line where the test stands."""
+
+EXPECTED_ATTRIBUTE = "kernelprof_expected"
+"""Where the tests that this run has to account for stand, on the first report of an xdist worker:
+JSON of each node id and ``Expected``."""
 ATTRIBUTE = "kernelprof"
 """Where it stands on a test's report: the JSON of a ``run.Test``, one string, which any encoder of
 reports takes and which is the same with and without workers."""
@@ -34,10 +43,27 @@ def attach(
 
 
 class _Try:
-    """One execution of a test, until its last report, and how it ended so far."""
+    """One execution of a test: what it sent, how it ended so far, and the first line of what ended
+    it."""
 
-    def __init__(self) -> None:
+    def __init__(self, test: str) -> None:
+        self.test = test
+        self.sent: list[bytes] = []
         self.outcome: run.TestOutcome = "passed"
+        self.why = ""
+        self.called = False
+
+    def see(self, report: pytest.TestReport) -> None:
+        """Take in the report of one phase."""
+        self.called |= report.when == "call"
+        outcome = outcome_of(report)
+        if _WORST_FIRST.index(outcome) < _WORST_FIRST.index(self.outcome):
+            self.outcome, self.why = outcome, _first_line(report)
+
+    @property
+    def ended(self) -> run.TestOutcome:
+        """How it ended. A set-up that passed is no test that ran."""
+        return self.outcome if self.called or self.outcome != "passed" else "not run"
 
 
 class Collector:
@@ -45,51 +71,77 @@ class Collector:
     they ended: the call's own report does not know yet what teardown raises or a plugin repeats."""
 
     def __init__(self) -> None:
-        self._tests: list[tuple[bytes, _Try]] = []
         self._running: dict[str, _Try] = {}
+        self._tries: list[_Try] = []
+        self._expected: dict[str, Expected] = {}
+
+    def expect(self, tests: Mapping[str, Expected]) -> None:
+        """Note the tests that this run has to account for, whether or not they run."""
+        self._expected.update(tests)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what the test took off the report, which pytest keeps to the end of the run."""
+        self.expect(json.loads(report.__dict__.pop(EXPECTED_ATTRIBUTE, "{}")))
         sent = report.__dict__.pop(ATTRIBUTE, None)
         if report.when == "setup":
             self._running.pop(report.nodeid, None)
-        if sent is None and report.passed and report.nodeid not in self._running:
-            return  # as most reports of most runs
-        this = self._running.setdefault(report.nodeid, _Try())
-        this.outcome = min(this.outcome, outcome_of(report), key=_WORST_FIRST.index)
+        this = self._running.get(report.nodeid)
+        if this is None:
+            if sent is None and report.passed and report.nodeid not in self._expected:
+                return  # as most reports of most runs
+            this = self._running[report.nodeid] = _Try(report.nodeid)
+            self._tries.append(this)
+        this.see(report)
+        if sent is not None:
+            this.sent.append(sent.encode())
         if report.when == "teardown":
             del self._running[report.nodeid]
-        if sent is not None:
-            self._tests.append((sent.encode(), this))
 
     def tests(self) -> Iterator[run.Test]:
-        """What was gathered, in the order in which tests ended."""
-        if not self._tests:
-            return iter(())
+        """What was gathered, in the order in which tests began; then the tests that did not run."""
+        last = {this.test: this for this in self._tries}
+        tries = [
+            this
+            for this in self._tries
+            if this.sent or (this.test in self._expected and last[this.test] is this)
+        ]
+        tries += [_Try(test) for test in self._expected if test not in last]
+        return map(self._test, sorted(tries, key=lambda this: this.ended == "not run"))
+
+    def _test(self, this: _Try) -> run.Test:
         from msgspec.structs import replace
 
         from pytest_kernelprof.schema import codec, run
 
-        # Of one try the call and the teardown may bring something each.
-        tries: dict[int, list[run.Test]] = {}
-        outcomes: dict[int, run.TestOutcome] = {}
-        for sent, this in self._tests:
-            tries.setdefault(id(this), []).append(codec.decode(sent, run.Test))
-            outcomes[id(this)] = this.outcome
-        return (
-            replace(
-                parts[0],
-                profiles=tuple(one for part in parts for one in part.profiles),
-                comparisons=tuple(one for part in parts for one in part.comparisons),
-                outcome=outcomes[which],
-            )
-            for which, parts in tries.items()
+        # Several phases may bring something each.
+        parts = [codec.decode(sent, run.Test) for sent in this.sent] or [run.Test(this.test)]
+        limits, file, line = self._expected.get(this.test, ((), "", 0))
+        not_judged = [one.not_judged for one in parts if one.not_judged]
+        return replace(
+            parts[0],
+            profiles=tuple(one for part in parts for one in part.profiles),
+            comparisons=tuple(one for part in parts for one in part.comparisons),
+            outcome=this.ended,
+            limits=tuple(limits),
+            place=parts[0].place or (run.Place(file, line) if file else None),
+            why=this.why,
+            not_judged="did not run" if this.ended == "not run" else "".join(not_judged[:1]),
         )
 
 
 _WORST_FIRST: tuple[run.TestOutcome, ...] = (
-    *("failed", "error", "rerun", "skipped", "xfailed", "passed"),
+    *("failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"),
 )
+_LONGEST_LINE = 300
+
+
+def _first_line(report: pytest.TestReport) -> str:
+    """The first line of what ended a test: the message of its exception, the reason of a skip."""
+    told = report.longrepr
+    crash = getattr(told, "reprcrash", None)
+    words = told[-1] if isinstance(told, tuple) else getattr(crash, "message", None) or str(told)
+    lines = getattr(report, "wasxfail", words).strip().splitlines()
+    return printable(lines[0][:_LONGEST_LINE]) if lines else ""
 
 
 def outcome_of(report: pytest.TestReport) -> run.TestOutcome:

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.digest.words import line_words
-from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
+from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError, NotJudged
 from pytest_kernelprof.limits.contention import ratio_beyond_contention
 from pytest_kernelprof.limits.evaluate import evaluate_comparison, least_ratio
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
@@ -79,7 +77,7 @@ class _Measured:
     @property
     def rounds(self) -> Contest:
         if self._rounds is None:
-            pytest.skip(_DISABLED)
+            raise NotJudged(_DISABLED)
         return self._rounds
 
     def record(self) -> run.Comparison:

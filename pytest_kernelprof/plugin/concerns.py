@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.limits.marks import limit_names
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE
 from pytest_kernelprof.plugin.devices import asks_for_us
 from pytest_kernelprof.plugin.keys import SETTINGS
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 def concerns_us(item: pytest.Item) -> bool:
     """Whether a test asks for us, by a fixture, a marker or its snapshot."""
     return asks_for_us(item) or has_snapshot(item)
+
+
+def promises_of(item: pytest.Item) -> tuple[str, ...]:
+    """What a test promises: the names of its limits, and ``snapshot`` if it has one."""
+    return (*limit_names(item), *(("snapshot",) if has_snapshot(item) else ()))
 
 
 def is_measured(config: pytest.Config, item: pytest.Item) -> bool:

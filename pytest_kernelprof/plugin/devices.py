@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
+from pytest_kernelprof.errors import NotJudged
 from pytest_kernelprof.limits.marks import Marks, is_marked
 from pytest_kernelprof.plugin.keys import SETTINGS
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import options_of
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_kernelprof.schema.recording import DeviceKind
 
 _FIXTURE = "kernel_profile"
@@ -60,10 +61,11 @@ def resolve_device(item: pytest.Item) -> DeviceKind:
         raise ProfilerUnavailable(f"--kernelprof-require-gpu: {reason}")
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
         return _on_cpu(marks)
+    hint = "the test profiles a GPU"
     if marks.limits or asked == "cuda":
         hint = "run with --kernelprof-device=cpu to count compute operators instead"
-        pytest.skip(f"{reason}; {hint}" if asked == "auto" else reason)
-    pytest.skip(f"{reason}; the test profiles a GPU")
+    told = not marks.limits or asked == "auto"
+    raise NotJudged(f"{reason}; {hint}" if told else reason)
 
 
 def device_to_look_at(item: pytest.Item) -> DeviceKind:
@@ -82,5 +84,5 @@ def device_to_look_at(item: pytest.Item) -> DeviceKind:
 def _on_cpu(marks: Marks) -> DeviceKind:
     if marks.limits and not any(limit.on_cpu for limit in marks.limits):
         names = ", ".join(limit.name for limit in marks.limits)
-        pytest.skip(f"not applicable on the CPU: {names}")
+        raise NotJudged(f"not applicable on the CPU: {names}")
     return "cpu"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from pytest_kernelprof.errors import CannotMeasureError, MarkerError
+from pytest_kernelprof.errors import CannotMeasureError, MarkerError, NotJudged
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
@@ -304,4 +304,4 @@ def hold_comparisons(
 
 
 def _skip_without_profile() -> NoReturn:
-    pytest.skip("--kernelprof-disable: there is no profile to look at")
+    raise NotJudged("--kernelprof-disable: there is no profile to look at")

@@ -39,13 +39,13 @@ class GitHub:
             self._problem = f"{type(error).__name__}: {error}"
 
     def _tell(self, run: Run) -> None:
-        from pytest_kernelprof.report.annotations import annotations_of, commands
+        from pytest_kernelprof.report.annotations import annotations_of, commands, notice_of
         from pytest_kernelprof.report.github import append_summary, files_in_the_repository
 
         self._problem = append_summary(run, os.environ)
         found = [one for one in annotations_of(run) if not self._another_tells(one)]
         file_of = files_in_the_repository(str(self._config.rootpath), os.environ)
-        self._commands = commands(found, file_of)
+        self._commands = list(filter(None, [*commands(found, file_of), notice_of(run)]))
 
     def _another_tells(self, found: Annotation) -> bool:
         plugins = self._config.pluginmanager

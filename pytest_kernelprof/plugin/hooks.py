@@ -36,7 +36,14 @@ from pytest_kernelprof.plugin.pytest_fixtures import (
 from pytest_kernelprof.plugin.pytest_fixtures import (
     kernelprof_device as kernelprof_device,
 )
-from pytest_kernelprof.plugin.reports import show, tell_end_of_run, tell_more, tell_other_ranks
+from pytest_kernelprof.plugin.reports import (
+    expect,
+    show,
+    tell_end_of_run,
+    tell_more,
+    tell_open,
+    tell_other_ranks,
+)
 from pytest_kernelprof.plugin.settings import add_options, options_of
 from pytest_kernelprof.plugin.sheets import lay_out
 from pytest_kernelprof.plugin.start import begin_run, refuse_workers_of_ranks
@@ -64,7 +71,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first fixture runs: what a test may take away is taken hold of."""
     config = session.config
     settings = config.stash[SETTINGS]
-    if not settings.disable and (settings.all or any(map(concerns_us, session.items))):
+    concerned = list(filter(concerns_us, session.items))
+    if concerned and not config.getoption("collectonly", False):
+        expect(config, concerned)
+    if not settings.disable and (settings.all or concerned):
         from pytest_kernelprof.capture.scratch import SCRATCH
 
         config.stash[MEASURES] = True
@@ -199,6 +209,7 @@ def pytest_runtest_makereport(
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # rank 0 waits for the others in one that is none
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     tell_end_of_run(session.config)
+    tell_open(session.config)
     yield
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pytest_kernelprof.limits.marks import is_marked
 from pytest_kernelprof.plugin.benchmark_there import has_benchmark, timed_by_benchmark
 from pytest_kernelprof.plugin.concerns import is_reported
@@ -17,6 +15,8 @@ from pytest_kernelprof.plugin.pytest_fixtures import begin_test
 from pytest_kernelprof.plugin.sheets import is_judged
 
 if TYPE_CHECKING:
+    import pytest
+
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Profile, Test
 
@@ -113,7 +113,7 @@ def conclude_test(item: pytest.Item) -> None:
         if is_marked(item):
             _refuse_late_markers(item)
         return
-    from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded
+    from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
     from pytest_kernelprof.plugin.conclusion import conclude
     from pytest_kernelprof.plugin.fixture import KernelprofWarning
 
@@ -129,7 +129,7 @@ def conclude_test(item: pytest.Item) -> None:
     if found.error:
         raise IncompleteProfile(found.error)
     if found.skip:
-        pytest.skip(found.skip)
+        raise NotJudged(found.skip)
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:
@@ -155,19 +155,18 @@ def _note_taken(item: pytest.Item) -> None:
     """Keep what the test took for its report, where anybody reads it."""
     if TEST not in item.stash:
         return
-    tell_properties(item, item.stash[TEST].ledger.judged())
-    taken = item.stash[TEST].ledger.report(item.nodeid)
-    if taken is not None and (is_reported(item.config) or _any_unjudged(taken)):
+    ledger = item.stash[TEST].ledger
+    taken = ledger.report(item.nodeid)
+    tell_properties(item, ledger.judged(), taken.comparisons if taken is not None else ())
+    if taken is not None and (is_reported(item.config) or _is_open(taken)):
         item.stash.setdefault(TAKEN, []).append(taken)
 
 
-def _any_unjudged(taken: Test) -> bool:
-    """Whether a limit says nothing of the device that was measured, which is always told."""
-    return any(
-        verdict.outcome == "not judged"
-        for profile in taken.profiles
-        for verdict in profile.verdicts
-    )
+def _is_open(taken: Test) -> bool:
+    """Whether a verdict is missing or undecided. Each run says so, whatever reports it writes."""
+    verdicts = [one for profile in taken.profiles for one in profile.verdicts]
+    verdicts += [one for comparison in taken.comparisons for one in comparison.verdicts]
+    return any(one.outcome in ("not judged", "undecided") for one in verdicts)
 
 
 def warn_of_unsaved(item: pytest.Item) -> None:

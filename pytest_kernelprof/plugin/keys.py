@@ -30,6 +30,8 @@ SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
 MEASURES = pytest.StashKey[bool]()
 """Whether any test of the run asks for a measurement."""
 COLLECTOR: pytest.StashKey[Collector] = pytest.StashKey()
+EXPECTED = pytest.StashKey[str]()
+"""In an xdist worker: the tests of this run, until a report takes them to the controller."""
 SERVES = pytest.StashKey[bool]()
 """There where this run is the reference of another one (--kernelprof-against)."""
 QUIET = pytest.StashKey[bool]()

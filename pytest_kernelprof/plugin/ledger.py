@@ -305,6 +305,12 @@ class Ledger:
         return self._undecided == "fail"
 
     @property
+    def has_judged(self) -> bool:
+        """Whether any limit was judged, or anything asserted of a comparison."""
+        verdicts = (one for entry in self._entries for one in entry.record.verdicts)
+        return self.compared or any(one.outcome != "not judged" for one in verdicts)
+
+    @property
     def unconcluded(self) -> bool:
         """Whether anything was asked for that no conclusion was drawn from."""
         return self._concluded < len(self._entries) or bool(self._asked)

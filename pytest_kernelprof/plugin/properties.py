@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.run import Comparison, Profile
 
 _OURS = "kernelprof."
+_VERDICT = f"{_OURS}verdict"
 
 
 def forget_properties(item: pytest.Item) -> None:
@@ -21,9 +22,28 @@ def forget_properties(item: pytest.Item) -> None:
     ]
 
 
-def tell_properties(item: pytest.Item, profiles: Sequence[Profile]) -> None:
+def tell_properties(
+    item: pytest.Item, profiles: Sequence[Profile], comparisons: Sequence[Comparison]
+) -> None:
     """Say what a test took, in place of what was said before."""
     from pytest_kernelprof.report.junit import properties_of
 
     forget_properties(item)
-    item.user_properties += [(_OURS + name, value) for name, value in properties_of(profiles)]
+    properties = properties_of(profiles, comparisons)
+    item.user_properties += [(_OURS + name, value) for name, value in properties]
+
+
+def tell_verdict(item: pytest.Item, report: pytest.TestReport, verdict: str) -> None:
+    """Say how a test fared that its profiles do not say, in place of what they say."""
+    for properties in (item.user_properties, report.user_properties):
+        properties[:] = [one for one in properties if one[0] != _VERDICT]
+        properties.append((_VERDICT, verdict))
+
+
+def tell_suite(config: pytest.Config, words: str) -> None:
+    """Say of the whole run what was not judged, in its JUnit file, if one is written."""
+    from _pytest.junitxml import xml_key
+
+    xml = config.stash.get(xml_key, None)
+    if xml is not None and words:
+        xml.add_global_property(f"{_OURS}not_judged", words)

@@ -16,7 +16,7 @@ from pytest_kernelprof.capture.rank_group import hosted_store
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.many import several_gpus
 from pytest_kernelprof.digest.words import line_words
-from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError
+from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.rank_process import Ended, Job, run_rank
@@ -179,7 +179,8 @@ def _raise_first(
         if not isinstance(error, IncompleteProfile) or not skipped:
             raise error from RankTraceback(f"\n\nrank {rank}:\n{told}")
     if len(skipped) == job.size:
-        pytest.skip(next(iter(skipped.values())))
+        words = next(iter(skipped.values()))
+        raise NotJudged(words) if job.disable else pytest.skip.Exception(words)
     for rank, why in skipped.items():
         raise IncompleteProfile(
             f"rank {rank} of {job.size} skipped {job.test}, others did not: {why}"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, LimitExceeded, NotJudged
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE
-from pytest_kernelprof.plugin.concerns import all_is_wanted, concerns_us, is_shown
+from pytest_kernelprof.plugin.collect import EXPECTED_ATTRIBUTE, attach, outcome_of
+from pytest_kernelprof.plugin.concerns import all_is_wanted, concerns_us, is_shown, promises_of
 from pytest_kernelprof.plugin.keys import (
+    COLLECTOR,
+    EXPECTED,
     MEASURES,
+    QUIET,
     RUN_RECORD,
     SERVES,
     SETTINGS,
@@ -17,30 +23,81 @@ from pytest_kernelprof.plugin.keys import (
     TAKEN,
     TEST,
 )
+from pytest_kernelprof.plugin.properties import tell_suite, tell_verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
-    from pytest_kernelprof.schema.run import Run, Test
+    from pytest_kernelprof.schema.run import Test
 
 _LONGEST = 300
-_NO_GPU = ("Skipped: no GPU", "Skipped: not applicable on the CPU")
+
+
+def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Note the tests that this run has to account for: those that concern us."""
+    from pytest_kernelprof.plugin.places import place_of_test
+    from pytest_kernelprof.plugin.portable import portable
+
+    tests = {}
+    for item in items:
+        place = portable(place_of_test(item), str(config.rootpath))
+        tests[item.nodeid] = (promises_of(item), place.file, place.line)
+    if hasattr(config, "workerinput"):
+        config.stash[EXPECTED] = json.dumps(tests)
+    else:
+        config.stash[COLLECTOR].expect(tests)
 
 
 def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Attach what the test took to its report, and tell an error of ours as what it is."""
+    if EXPECTED in item.config.stash:
+        setattr(report, EXPECTED_ATTRIBUTE, item.config.stash[EXPECTED])
+        del item.config.stash[EXPECTED]
+    raised = call.excinfo.value if call.excinfo is not None else None
+    not_judged = _why_not_judged(item, call, raised)
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
-    if call.when != "setup" and (
+    has_taken = call.when != "setup" and (
         TAKEN in item.stash or (call.when == "call" and SHEET in item.stash)
-    ):
-        _attach_taken(item, report)
+    )
+    if has_taken or not_judged or isinstance(raised, KernelprofError):
+        _attach_taken(item, report, not_judged)
     if call.when == "teardown" and TEST in item.stash:
         item.stash[TEST].ledger.close()
         del item.stash[TEST]  # profiles must not outlive their test
-    if call.excinfo is not None:
+    if raised is not None:
         from pytest_kernelprof.plugin.failures import tell
 
-        tell(report, item, call.excinfo.value)
+        tell(report, item, raised)
+    verdict = _verdict_of(report, raised, not_judged)
+    if verdict and concerns_us(item):
+        tell_verdict(item, report, verdict)
+
+
+def _verdict_of(report: pytest.TestReport, raised: BaseException | None, not_judged: str) -> str:
+    """How a test fared, as far as no profile of it says so; empty for all others."""
+    if not_judged:
+        return "not judged"
+    if not report.failed:
+        return ""
+    if isinstance(raised, LimitExceeded):
+        return "over"
+    return "incomplete" if isinstance(raised, IncompleteProfile) else outcome_of(report)
+
+
+def _why_not_judged(
+    item: pytest.Item, call: pytest.CallInfo[None], raised: BaseException | None
+) -> str:
+    """Why none of the limits of a test was judged that did not fail; empty if some were."""
+    if isinstance(raised, NotJudged):
+        return raised.why
+    if raised is not None or call.when != "call" or not concerns_us(item) or not promises_of(item):
+        return ""
+    if item.config.stash[SETTINGS].disable:
+        return "--kernelprof-disable"
+    judged = TEST in item.stash and item.stash[TEST].ledger.has_judged
+    return "" if judged else "not measured"
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -66,8 +123,7 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), "")[:_LONGEST]
 
 
-def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
-    from pytest_kernelprof.plugin.collect import attach
+def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
     from pytest_kernelprof.plugin.places import place_of_test
     from pytest_kernelprof.plugin.portable import portable
     from pytest_kernelprof.plugin.rows import for_tables
@@ -83,42 +139,42 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport) -> None:
     whole = SERVES in item.config.stash or all_is_wanted(item.config)
     one_by_one = item.config.get_verbosity() > 1
     reduced = bounded if whole else partial(for_tables, kernels=one_by_one)
-    attach(
-        report, Test(item.nodeid, profiles, comparisons, place=place, snapshot=snapshot), reduced
+    test = Test(
+        item.nodeid, profiles, comparisons, place=place, snapshot=snapshot, not_judged=not_judged
     )
+    attach(report, test, reduced)
+
+
+def tell_open(config: pytest.Config) -> None:
+    """Say in the JUnit file, before it is written, what of the run was not judged."""
+    if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
+        tests = tuple(config.stash[COLLECTOR].tests())
+        if tests:
+            from pytest_kernelprof.digest.whole import digest_of
+            from pytest_kernelprof.schema.run import Run
+
+            tell_suite(config, digest_of(Run(tests)).open)
 
 
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
-    """Write at the end what tests took, as far as that was asked for, and limits that were not
-    judged in any case."""
-    from pytest_kernelprof.report.comparisons import write_comparisons, write_unjudged
+    """Write at the end what tests took, as far as that was asked for; in any case what was not
+    judged, or not decided."""
+    from pytest_kernelprof.digest.whole import digest_of
+    from pytest_kernelprof.report.comparisons import open_lines, write_comparisons
     from pytest_kernelprof.report.terminal import write_report
+    from pytest_kernelprof.schema.run import Run
 
-    run = _run_to_show(terminal.config, taken)
-    every_row = terminal.config.stash[SETTINGS].report_all
-    write_report(terminal, run, every_row=every_row, without_gpu=_without_gpu(terminal))
-    if not is_shown(terminal.config):
-        write_unjudged(terminal, taken)
-    write_comparisons(terminal, run.tests)
-
-
-def _run_to_show(config: pytest.Config, taken: list[Test]) -> Run:
-    """All with --kernelprof-report; else the tests in pytest-benchmark's table, comparisons
-    apart."""
-    from pytest_kernelprof.schema.run import Run, Test
-
-    record = config.pluginmanager.getplugin(RUN_RECORD)
+    config = terminal.config
+    if QUIET in config.stash or SERVES in config.stash:
+        return
+    record, bridge = map(config.pluginmanager.getplugin, (RUN_RECORD, BRIDGE))
     if is_shown(config) and record is not None:
-        return record.run_of(taken)  # type: ignore[no-any-return]
-    bridge = config.pluginmanager.getplugin(BRIDGE)
-    shown = bridge.shown if bridge is not None else ()
-    return Run(
-        tuple(Test(one.id, one.profiles, outcome=one.outcome) for one in taken if one.id in shown)
-    )
-
-
-def _without_gpu(terminal: pytest.TerminalReporter) -> int:
-    """How many tests were skipped since they need a GPU."""
-    skipped = (report.longrepr for report in terminal.stats.get("skipped", ()))
-    reasons = (str(one[2]) for one in skipped if isinstance(one, tuple) and len(one) == 3)
-    return sum(one.startswith(_NO_GPU) for one in reasons)
+        run = record.run_of(taken)
+        write_report(terminal, run, every_row=config.stash[SETTINGS].report_all)
+        write_comparisons(terminal, run.tests)
+        return
+    if bridge is not None and bridge.shown:  # beside pytest-benchmark's table
+        write_report(terminal, Run(tuple(taken)), only=bridge.shown)
+    elif terminal.verbosity > -2:
+        for line in open_lines(digest_of(Run(tuple(taken)))):
+            terminal.write_line(line, yellow=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.digest.findings import findings_of, wrong_with
+from pytest_kernelprof.digest.findings import findings_of
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.report.comparison import comparison_line
+from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.gfm import line
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.digest.records import Row
+    from pytest_kernelprof.digest.records import Ending, Row
     from pytest_kernelprof.schema.run import Place, Run, Test
 
 MOST = 10
@@ -46,17 +46,27 @@ class Annotation(NamedTuple):
 def annotations_of(run: Run) -> list[Annotation]:
     """One for each test that somebody should look at, worst first; rows that are told as one have
     one together."""
-    tests = {test.id: test for test in run.tests}
-    rows = [row for file in digest_of(run).files for row in file.rows if row.told in NEEDS_A_LOOK]
+    tests, digest = {test.id: test for test in run.tests}, digest_of(run)
+    rows = [row for file in digest.files for row in file.rows if row.told in NEEDS_A_LOOK]
     worst: dict[str, Row] = {}
     for row in sorted(rows, key=lambda one: severity(one.told)):
         worst.setdefault(row.test, row)
+    endings = {one.test.id: one for one in reversed(digest.endings)}
     found = [
         *(_of_row(row, tests[id]) for id, row in worst.items()),
-        *(one for test in run.tests if test.id not in worst for one in _of_comparisons(test)),
+        *(_of_ending(one) for id, one in endings.items() if id not in worst),
         *(one for test in run.tests if test.id not in worst for one in _of_stale(test)),
     ]
     return sorted(found, key=lambda one: not one.failed)
+
+
+def notice_of(run: Run) -> str:
+    """The command that tells GitHub what was not judged; empty if all was."""
+    digest = digest_of(run)
+    if not digest.open:
+        return ""
+    title = _property("kernelprof: not judged")
+    return f"::notice title={title}::{_data(line(digest.sentence, _LONGEST_LINE))}"
 
 
 def commands(
@@ -90,15 +100,11 @@ def _of_row(row: Row, test: Test) -> Annotation:
     return Annotation(failed, not failed, tuple(known), title, tuple(lines))
 
 
-def _of_comparisons(test: Test) -> Iterator[Annotation]:
-    name, failed = parts_of(test.id)[1], test.outcome in _FAILED
-    for comparison in test.comparisons:
-        for verdict in comparison.verdicts:
-            for one in wrong_with([verdict]):
-                known = tuple(place for place in (verdict.place, test.place) if place is not None)
-                words = f"{name}: {comparison_line(comparison, verdict)}"
-                yield Annotation(failed, not failed, known, one.words, (words,))
-                return
+def _of_ending(one: Ending) -> Annotation:
+    known = (one.verdict.place if one.verdict is not None else None, one.test.place)
+    places = tuple(place for place in known if place is not None)
+    words = f"{one.name}: {ending_words(one)}"
+    return Annotation(one.failed, not one.failed, places, one.found.words, (words,))
 
 
 def _of_stale(test: Test) -> Iterator[Annotation]:

@@ -16,6 +16,7 @@ from pytest_kernelprof.report.words import (
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.digest.records import Ending
     from pytest_kernelprof.schema.run import Comparison, Contestant, Verdict
 
 WIDTH = 98
@@ -40,6 +41,13 @@ def comparison_line(comparison: Comparison, verdict: Verdict) -> str:
     told = _told(comparison, one, verdict.measured, spread_of_ratio(verdict))
     doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
     return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
+
+
+def ending_words(ending: Ending) -> str:
+    """Why somebody should look at a test that no row of a profile tells of."""
+    if ending.comparison is None or ending.verdict is None:
+        return ending.test.why
+    return comparison_line(ending.comparison, ending.verdict)
 
 
 def comparison_message(comparison: Comparison) -> str:

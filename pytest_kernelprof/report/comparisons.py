@@ -1,29 +1,51 @@
-"""Comparisons of callables and limits that need a GPU: what every run tells at its end."""
+"""What each run says at its end, with or without a report: what is open, and comparisons."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.words import is_judged, limits_of
+from pytest_kernelprof.digest.words import count_words
 from pytest_kernelprof.report.comparison import comparison_line, comparison_table
 from pytest_kernelprof.report.style import style_of
-from pytest_kernelprof.report.words import judged_words
+from pytest_kernelprof.report.words import verdict_line
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
 
+    from pytest_kernelprof.digest.records import Digest
     from pytest_kernelprof.report.style import Style
     from pytest_kernelprof.schema.run import Comparison, Test
 
+_MOST_UNDECIDED = 10
 
-def write_unjudged(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
-    """Write how many limits were not judged beside others that were; nothing without."""
-    line = unjudged_line(tests)
-    if line:
-        terminal.write_line(f"kernelprof: {line}", yellow=True)
+
+def open_lines(digest: Digest) -> list[str]:
+    """What a run without a report has to say all the same: what was not judged, and what is
+    undecided; nothing if all was judged."""
+    counts, lines = digest.counts, []
+    if digest.open:
+        tests = count_words(counts.limited, "test")
+        lines.append(f"kernelprof: {tests} with a limit: {digest.open}")
+    undecided = [
+        f"kernelprof: {shortened(row.test)}: "
+        f"{verdict_line(one, doubt_words(row.profile.conditions))}"
+        for row in digest.rows
+        for one in row.profile.verdicts
+        if one.outcome == "undecided" and row.told != "rerun"
+    ]
+    undecided += [
+        f"kernelprof: {shortened(one.test.id)}: {comparison_line(one.comparison, one.verdict)}"
+        for one in digest.endings
+        if one.comparison is not None and one.verdict is not None and one.found.told == "undecided"
+    ]
+    left = len(undecided) - _MOST_UNDECIDED
+    more = [f"kernelprof: {left} more undecided"] if left > 0 else []
+    return [printable(line) for line in (*lines, *undecided[:_MOST_UNDECIDED], *more)]
 
 
 def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
@@ -52,17 +74,3 @@ def _told(comparison: Comparison, style: Style) -> list[str]:
         for one in comparison.verdicts
     ]
     return [*comparison_table(comparison, style.width - 2), *told]
-
-
-def unjudged_line(tests: Sequence[Test]) -> str:
-    """How many limits were judged in tests of which others need a GPU; empty without such tests.
-    Those that have none but such skip, and say so themselves."""
-    concerned = [
-        (test.id, limits)
-        for test in tests
-        if any(map(is_judged, limits := limits_of(test.profiles)))
-        and not all(map(is_judged, limits))
-    ]
-    where = f" in {len(concerned)} tests" if len(concerned) > 1 else ""
-    words = judged_words([verdict for _, limits in concerned for verdict in limits], where)
-    return f"{words} ({shortened(concerned[0][0])})" if len(concerned) == 1 else words

@@ -10,7 +10,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.run import Comparison, Profile
 
 # Of each property the metric, and what several profiles make of it.
 _NUMBERS: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
@@ -22,13 +22,20 @@ _NUMBERS: Mapping[str, tuple[str, Callable[[list[float]], float]]] = {
 }
 
 
-def properties_of(profiles: Sequence[Profile]) -> list[tuple[str, str | int | float]]:
+def properties_of(
+    profiles: Sequence[Profile], comparisons: Sequence[Comparison]
+) -> list[tuple[str, str | int | float]]:
     """Names and values, eight at most: the worst outcome of all limits, then numbers of the test's
     profiles together, one call of each. A number that one of them does not have is not there."""
-    if not profiles:
+    outcomes = {profile.outcome for profile in profiles}
+    outcomes |= {verdict.outcome for one in comparisons for verdict in one.verdicts}
+    if not profiles and not outcomes:
         return []
+    worst = next((outcome for outcome in OUTCOMES if outcome in outcomes), "no limit")
+    found: dict[str, str | int | float] = {"verdict": worst}
+    if not profiles:
+        return list(found.items())
     devices = dict.fromkeys(profile.environment.device for profile in profiles)
-    found: dict[str, str | int | float] = {"verdict": _verdict(profiles)}
     for name, (metric, together) in _NUMBERS.items():
         values = [_value(profile, metric) for profile in profiles]
         known = [value for value in values if value is not None]
@@ -38,11 +45,6 @@ def properties_of(profiles: Sequence[Profile]) -> list[tuple[str, str | int | fl
     found["profiles"] = len(profiles)
     found["device"] = printable(", ".join(devices))
     return list(found.items())
-
-
-def _verdict(profiles: Sequence[Profile]) -> str:
-    outcomes = {profile.outcome for profile in profiles}
-    return next((outcome for outcome in OUTCOMES if outcome in outcomes), "no limit")
 
 
 def _value(profile: Profile, metric: str) -> float | None:

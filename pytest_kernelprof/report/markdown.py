@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.digest.base import changes_of, percent_words
 from pytest_kernelprof.digest.came import came_since
-from pytest_kernelprof.digest.findings import Found, findings_of, wrong_with
+from pytest_kernelprof.digest.findings import findings_of
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import severity
 from pytest_kernelprof.digest.trust import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.digest.words import count_words, judged_rank, line_words
 from pytest_kernelprof.report.against import timing_words
-from pytest_kernelprof.report.comparison import comparison_line
+from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
 from pytest_kernelprof.report.kernel_tables import kernel_table
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.digest.base import Change, Changes
     from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.digest.records import Cause, Digest, Row
+    from pytest_kernelprof.digest.records import Cause, Digest, Ending, Found, Overall, Row
     from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.run import Profile, Run, Verdict
 
@@ -41,6 +41,12 @@ _BROKEN, _DOUBTED, _WELL = "❌", "⚠️", "✅"
 _MARKS: Mapping[Told, str] = {
     **dict.fromkeys(("over", "failed", "error"), _BROKEN),
     **dict.fromkeys(("incomplete", "undecided"), _DOUBTED),
+}
+_OVERALL: Mapping[Overall, str] = {
+    "failed": _BROKEN,
+    "undecided": _DOUBTED,
+    "passed": _WELL,
+    "not judged": "",
 }
 _MOST_CAUSES, _LONGEST_CAUSE = 3, 240
 _FOR_THE_CUT = 400
@@ -71,18 +77,17 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     """
     digest, changes = digest_of(run), changes_of(run)
     marked = _marked(digest)
-    compared = _of_comparisons(run)
-    marks = [_MARKS[one.told] for one in marked if one.told] + [mark for mark, _ in compared]
+    endings = list(map(_ending_row, digest.endings))
     foot = f"<sub>{' · '.join(map(text, (*digest.places, integrity_line(digest.trust))))}</sub>"
-    mark = _worst(marks, digest, changes)
-    head = [" ".join(filter(None, ["###", mark, text(digest.sentence.removesuffix("."))])), ""]
+    verdict = ["###", _OVERALL[digest.overall], text(digest.sentence.removesuffix("."))]
+    head = [" ".join(filter(None, verdict)), ""]
     first = " ".join(_sentences(run, digest, changes))
     of_ranks = [row for file in digest.files for row in file.rows if row.profile.other_ranks]
-    if not (marks or of_ranks or (changes and changes.rows) or digest.unfinished):
+    if not (marked or endings or of_ranks or (changes and changes.rows) or digest.unfinished):
         return "\n".join([*head, f"{first} {foot}", ""])
     changed = changes.rows if changes is not None else ()
     body = _Body(
-        rows=[*(told for one in marked for told in _rows(one)), *(told for _, told in compared)],
+        rows=[*(told for one in marked for told in _rows(one)), *endings],
         worse=[_change_row(one) for one in changed if one.result == "worse"],
         details=[*_details(marked), *(partial(_ranks_detail, one) for one in of_ranks)],
         others=[_change_row(one) for one in changed if one.result != "worse"],
@@ -97,15 +102,6 @@ def _marked(digest: Digest) -> list[Row]:
     all files."""
     rows = [one for file in digest.files for one in file.rows if one.told in _MARKS]
     return sorted(rows, key=lambda one: severity(one.told))
-
-
-def _worst(marks: Sequence[str], digest: Digest, changes: Changes | None) -> str:
-    """The mark of all; none where nothing was judged, which is no success."""
-    if _BROKEN in marks:
-        return _BROKEN
-    if marks or digest.unfinished or not digest.rows:
-        return _DOUBTED
-    return _WELL if digest.counts.held or changes is not None else ""
 
 
 def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[str]:
@@ -130,18 +126,10 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
         yield f"**Unfinished:** tests may be missing: {text('; '.join(digest.unfinished))}."
 
 
-def _of_comparisons(run: Run) -> list[tuple[str, str]]:
-    """Mark and row of each comparison of callables that is not as it was asserted."""
-    found = []
-    for test in run.tests:
-        file, name = parts_of(test.id)
-        for comparison in test.comparisons:
-            for verdict in comparison.verdicts:
-                for one in wrong_with([verdict]):
-                    cause = text(comparison_line(comparison, verdict))
-                    mark = _MARKS[one.told]
-                    found.append((mark, _row(mark, _named(file, name), one, cause)))
-    return sorted(found, key=lambda one: one[0] != _BROKEN)
+def _ending_row(one: Ending) -> str:
+    """The row of a test without a profile, or of a comparison that is not as asserted."""
+    mark = _MARKS.get(one.found.told, _DOUBTED)
+    return _row(mark, _named(one.file, one.name), one.found, text(ending_words(one)))
 
 
 def _rows(one: Row) -> Iterator[str]:

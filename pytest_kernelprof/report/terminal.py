@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.folding import folded
+from pytest_kernelprof.digest.ids import shortened
 from pytest_kernelprof.digest.listed import COSTLIEST, all_of, listed
 from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import by_file
 from pytest_kernelprof.digest.trust import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.row_table import tables
 from pytest_kernelprof.report.spans import Span, write_lines
 from pytest_kernelprof.report.style import style_of
@@ -18,12 +22,12 @@ from pytest_kernelprof.report.widths import wrapped
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import pytest
 
     from pytest_kernelprof.digest.listed import Listed
-    from pytest_kernelprof.digest.records import Digest, Unjudged
+    from pytest_kernelprof.digest.records import Digest
     from pytest_kernelprof.report.spans import Colour, Line
     from pytest_kernelprof.report.style import Style
     from pytest_kernelprof.schema.run import Run
@@ -32,37 +36,46 @@ _ALL = "--kernelprof-report-all"
 
 
 def write_report(
-    terminal: pytest.TerminalReporter, run: Run, *, every_row: bool = False, without_gpu: int = 0
+    terminal: pytest.TerminalReporter,
+    run: Run,
+    *,
+    every_row: bool = False,
+    only: Collection[str] | None = None,
 ) -> None:
-    """Write what a run says, as wide as the terminal; nothing where nothing was profiled.
+    """Write what a run says, as wide as the terminal; nothing if there is nothing to say.
 
     Args:
         every_row: list each profile.
-        without_gpu: how many tests were skipped for want of a GPU.
+        only: the tests whose rows are listed, beside those that need a look; None for all.
     """
     digest = digest_of(run)
-    if digest.rows:
+    if only is not None:
+        rows = [row for row in digest.rows if row.test in only or row.told in NEEDS_A_LOOK]
+        digest = replace(digest, rows=tuple(rows), files=by_file(folded(rows)))
+    if digest.rows or digest.endings or digest.open:
         terminal.section("kernel profiles")
         style = style_of(terminal, every_row=every_row)
-        write_lines(terminal, report_lines(digest, style, without_gpu=without_gpu))
+        write_lines(terminal, report_lines(digest, style))
 
 
-def report_lines(digest: Digest, style: Style, *, without_gpu: int = 0) -> list[Line]:
+def report_lines(digest: Digest, style: Style) -> list[Line]:
     """The verdict, the rows that ask for a look or cost most, totals and advice, and how far all
     of it can be trusted."""
     if style.verbosity < 0:
-        return [*_verdict(digest, style), *_asking(digest, style), *_trust(digest, style)]
+        asking = [*_asking(digest, style), *_endings(digest, style)]
+        return [*_verdict(digest, style), *asking, *_trust(digest, style)]
     found = all_of(digest) if style.every_row else listed(digest, unfolded=style.verbosity > 0)
     ten = found.costliest and len(digest.rows) > COSTLIEST
     below = [
-        *labelled("not judged", _not_judged(digest, without_gpu), style),
+        *labelled("not judged", _not_judged(digest), style),
         *totals_lines(digest, style),
         *labelled("next", _next(digest), style),
         *labelled("again", _again(digest), style),
     ]
     return [
         *_verdict(digest, style, "The ten that cost the most:" if ten else ""),
-        *tables(found.files, style, marked=bool(digest.counts.limited)),
+        *tables(found.files, style, marked=digest.counts.marked),
+        *_endings(digest, style),
         *_rest(found, style),
         *([()] if below else []),
         *below,
@@ -73,13 +86,11 @@ def report_lines(digest: Digest, style: Style, *, without_gpu: int = 0) -> list[
 def _asking(digest: Digest, style: Style) -> list[Line]:
     """The rows that ask for a look."""
     rows = [row for file in digest.files for row in file.rows if row.told in NEEDS_A_LOOK]
-    return tables(by_file(rows), style, marked=bool(digest.counts.limited))
+    return tables(by_file(rows), style, marked=digest.counts.marked)
 
 
 def _verdict(digest: Digest, style: Style, more: str = "") -> list[Line]:
-    counts = digest.counts
-    calm = counts.well and counts.held and not counts.told.get("undecided")
-    colour: Colour = "green" if calm else "bold"
+    colour: Colour = "green" if digest.overall == "passed" else "bold"
     sentence = f"{digest.sentence} {more}".rstrip()
     return [(Span(line, colour),) for line in wrapped(style.say(sentence), style.width)]
 
@@ -117,32 +128,31 @@ def _sentence(text: str, style: Style) -> Iterator[Line]:
     return ((Span(line),) for line in wrapped(style.say(text), style.width))
 
 
-def _not_judged(digest: Digest, without_gpu: int) -> str:
-    """What no verdict was made of, with the option that makes that a failure."""
-    told = []
-    if without_gpu:
-        were = "was" if without_gpu == 1 else "were"
-        told.append(f"{count_words(without_gpu, 'test')} {were} skipped for want of a GPU")
-    told += map(_unjudged_words, digest.unjudged)
-    if not told:
+def _endings(digest: Digest, style: Style) -> list[Line]:
+    """The tests that failed without a profile, each with what ended it."""
+    lines: list[Line] = []
+    for one in digest.endings:
+        if one.comparison is None:  # comparisons have tables of their own
+            sign, colour = style.sign(one.found.told)
+            words = f"{shortened(one.test.id)}: {ending_words(one) or one.found.words}"
+            first, *more = wrapped(style.say(words), style.width - 2)
+            lines.append((Span(sign, colour), Span(f" {first}")))
+            lines += [(Span(f"  {line}"),) for line in more]
+    return lines
+
+
+def _not_judged(digest: Digest) -> str:
+    """What was not judged, with the option that makes a missing GPU a failure."""
+    if not digest.open:
         return ""
-    remedy = " --kernelprof-require-gpu makes that a failure" if without_gpu else ""
-    return f"{'; '.join(told)}.{remedy}"
-
-
-def _unjudged_words(one: Unjudged) -> str:
-    """``23 limits (max_cuda_time, max_syncs) of 12 tests: not applicable on the CPU``."""
-    names = ", ".join(one.limits)
-    return (
-        f"{count_words(one.number, 'limit')} ({names}) of {count_words(len(one.tests), 'test')}: "
-        f"{one.why}"
-    )
+    remedy = " To fail instead: --kernelprof-require-gpu"
+    return f"{digest.open}.{remedy if 'no GPU' in digest.counts.unjudged else ''}"
 
 
 def _next(digest: Digest) -> str:
     """How to hold what was seen, while nothing is held."""
     row = max(digest.rows, key=lambda row: row.profile.kernel_count, default=None)
-    if digest.counts.limited or row is None or not row.profile.kernel_count:
+    if digest.counts.marked or row is None or not row.profile.kernel_count:
         return ""
     mark = f"@pytest.mark.max_kernels({row.profile.kernel_count})"
     return (
@@ -154,7 +164,7 @@ def _next(digest: Digest) -> str:
 def _again(digest: Digest) -> str:
     failed = any(row.failed and row.told in ("over", "failed") for row in digest.rows)
     words = "pytest --lf --kernelprof-report -vv shows the kernels of what failed"
-    return words if failed and digest.counts.limited else ""
+    return words if failed and digest.counts.marked else ""
 
 
 def _trust(digest: Digest, style: Style) -> list[Line]:

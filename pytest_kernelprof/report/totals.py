@@ -26,7 +26,7 @@ _LONGEST_NAME = 60
 
 def totals_lines(digest: Digest, style: Style) -> list[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
-    whole = not digest.counts.limited or style.verbosity > 0
+    whole = not digest.counts.marked or style.verbosity > 0
     lines = [*labelled("suite", _suite(digest), style), *_hottest(digest, style)]
     lines += labelled("overhead", _overhead(digest), style)
     if whole:
@@ -67,14 +67,14 @@ def _suite(digest: Digest) -> str:
         return ""
     words = count_words(totals.kernels, "kernel")
     if totals.gpu_us is not None:
-        if not digest.counts.limited:
+        if not digest.counts.marked:
             together = totals.gpu_us + (totals.comm_us or 0.0)
             words += f" of {format_time(together / totals.kernels)} on average"
         words += f", {format_time(totals.gpu_us)} on the GPU"
         words += f" and {format_time(totals.comm_us)} communicating" if totals.comm_us else ""
     if totals.extra_kernels:
         words += f"; {count_words(totals.extra_kernels, 'kernel')} more than the snapshots"
-    stem = None if digest.counts.limited else heaviest_stem(digest.rows)
+    stem = None if digest.counts.marked else heaviest_stem(digest.rows)
     if stem is not None:
         words += f"; {stem.tests} tests named *{stem.word}* launch {stem.share * 100:.0f} % of them"
     rows = [row for row in digest.rows if row.profile.environment.kind == "cuda"]

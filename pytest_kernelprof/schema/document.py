@@ -137,6 +137,9 @@ class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     profiles: tuple[ProfileRow, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     snapshot: Taken | None = None
+    limits: tuple[str, ...] = ()
+    why: str = ""
+    not_judged: str = ""
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +155,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
         environments: where profiles ran.
         metrics: what each metric is.
         names: of kernels, operators and calls, and lines of code; ``names[0]`` is empty.
-        tests: those that took something, as they ended.
+        tests: those with a limit, a snapshot or the fixture, and those that were measured.
         against, snapshots, earlier: how the run compares with what was before; null where that
             was not asked for.
     """

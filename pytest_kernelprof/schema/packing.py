@@ -120,6 +120,7 @@ def grouped(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
 
 _FACTS = ProfileFacts.__struct_fields__
 _BEFORE = ("against", "snapshots", "earlier")
+_TEST = tuple(name for name in Test.__struct_fields__ if name != "profiles")
 _VALUES = MetricValues.__struct_fields__
 _LETTERS: dict[TimelineKind, str] = {
     "operator": "o",
@@ -143,7 +144,7 @@ class _Packer:
 
     def test(self, test: Test) -> TestRow:
         profiles = tuple(self._profile(bounded(profile)) for profile in test.profiles)
-        return TestRow(test.id, test.outcome, test.place, profiles, test.comparisons, test.snapshot)
+        return TestRow(profiles=profiles, **{name: getattr(test, name) for name in _TEST})
 
     def _profile(self, profile: Profile) -> ProfileRow:
         return ProfileRow(
@@ -219,7 +220,7 @@ class _Unpacker:
             profiles = tuple(map(self._profile, row.profiles))
         except (LookupError, ValueError) as error:
             raise ValueError(f"test {row.id!r}: {error}") from None
-        return Test(row.id, profiles, row.comparisons, row.outcome, row.place, row.snapshot)
+        return Test(profiles=profiles, **{name: getattr(row, name) for name in _TEST})
 
     def _profile(self, row: ProfileRow) -> Profile:
         return Profile(

@@ -89,10 +89,10 @@ __all__ = [
 
 
 class Run(msgspec.Struct, frozen=True):
-    """All tests of a run that took something, as they ended.
+    """All tests of a run that carry a limit, ask for the fixture, have a snapshot or were measured.
 
     Attributes:
-        tests: in the order in which they ended.
+        tests: in the order in which they ended; then those that did not run.
         began: when, in UTC: ``2026-11-22T08:50:00Z``.
         versions: of pytest and pytest-kernelprof.
         unfinished: why tests may be missing that were to run; empty where the run ended by itself.

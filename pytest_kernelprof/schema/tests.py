@@ -57,9 +57,9 @@ class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):
     environment: Environment | None = None
 
 
-TestOutcome = Literal["failed", "error", "rerun", "skipped", "xfailed", "passed"]
-"""How pytest says that a test ended; "error" also where a number could not be had, "rerun" of a try
-that a plugin has repeated."""
+TestOutcome = Literal["failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"]
+"""How pytest says that a test ended. "error" also means that a number is not available, "rerun" an
+attempt that a plugin repeated, "not run" a test that the run never called."""
 
 
 class Test(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,6 +71,9 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
             fixture's error count as much.
         place: where it stands.
         snapshot: what it says of its snapshots, for the process that keeps them.
+        limits: what it promises by markers and snapshots, by name: ``max_kernels``, ``snapshot``.
+        why: the first line of what ended it, if it did not pass.
+        not_judged: why none of its limits was judged; empty if they were, or if it failed.
     """
 
     __test__: ClassVar[bool] = False  # for pytest: no class of tests, whatever its name
@@ -81,3 +84,6 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: TestOutcome = "passed"
     place: Place | None = None
     snapshot: Taken | None = None
+    limits: tuple[str, ...] = ()
+    why: str = ""
+    not_judged: str = ""

@@ -41,7 +41,7 @@ def test_the_verdict_stands_first_and_what_asks_for_a_look_next(run: Run) -> Non
     result = run(ONE_OF_EACH, "--kernelprof-report")
     lines = section_of(result)
     assert lines[0] == (
-        "1 of 3 tests breaks a limit; 1 incomplete, on the CPU: operators, not kernels."
+        "1 of 3 tests breaks a limit; 1 incomplete; CPU operators counted, not GPU kernels."
     )
     assert rows_of(result) == ["✗ 3 > 2 test_b_broken", "! test_d_not_measured"]
     assert "✓ 1 more test in 1 file keeps its limits" in lines
@@ -73,7 +73,7 @@ def test_it(kernel_profile, n):
 )
 def test_parametrisations_that_agree_fold(result: pytest.RunResult) -> None:
     assert rows_of(result) == ["✓ 3 test_it[x3]"]
-    result.stdout.fnmatch_lines(["3 of 3 tests with a limit keep it, on the CPU: operators, *"])
+    result.stdout.fnmatch_lines(["3 of 3 tests are within their limits; CPU operators *"])
 
 
 @pytest.mark.project(

@@ -39,7 +39,7 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
     assert rows_of(result) == ["✗ 3 > 2 test_broken"]
     result.stdout.fnmatch_lines(
         [
-            "1 of 2 tests breaks a limit, on the CPU: operators, not kernels.",
+            "1 of 2 tests breaks a limit; CPU operators counted, not GPU kernels.",
             "  operators  test",
             "    aten::mm, from aten::matmul; aten::gelu; aten::add*test_it.py:*",
             "✓ 1 more test in 1 file keeps its limits",

@@ -46,6 +46,11 @@ def test_the_policy_says_what_becomes_of_it(
         result.stdout.fnmatch_lines(["max_latency: *96 rounds*UNDECIDED*"])
 
 
+def test_an_undecided_time_is_told_at_the_end_also_without_warnings(run: Run) -> None:
+    result = run(UNDECIDED, "--disable-warnings")
+    result.stdout.fnmatch_lines(["kernelprof: test_it.py::test_it: max_latency: *UNDECIDED*"])
+
+
 def test_who_asks_for_rounds_gets_that_many(run: Run) -> None:
     result = run(UNDECIDED, "--kernelprof-rounds=10")
     result.stdout.fnmatch_lines(["*KernelprofWarning: max_latency: *, 10 rounds*UNDECIDED*"])

@@ -66,6 +66,8 @@ def html_of(run: Run) -> str:
     places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
     changes = changes_of(run)
     title, _, lede = digest.sentence.partition("; ")
+    if digest.open:  # the first line says what was not judged
+        title, lede = digest.sentence, ""
     looks, more_looks = _looks(digest, rows, places)
     return templates.get_template("page.html.j2").render(
         title=title.rstrip("."),
@@ -223,7 +225,7 @@ def _looks(digest: Digest, rows: Sequence[Row], places: Sequence[str]) -> tuple[
     # A folded row is another than the one it begins with; tries of a test have its names.
     place_of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
     folded = sorted((row for file in digest.files for row in file.rows), key=worst_first)
-    return to_look_at(folded, [place_of[id(row.profile)] for row in folded])
+    return to_look_at(folded, [place_of[id(row.profile)] for row in folded], digest.endings)
 
 
 def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.digest.cells import gpu_us, value_of
 from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.words import line_words, pair_words, title
+from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.html.full_names import cut
 from pytest_kernelprof.report.html.marks import Mark, mark_of
 from pytest_kernelprof.units import format_bytes, format_time
@@ -15,7 +16,7 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.digest.records import Broken, Row
+    from pytest_kernelprof.digest.records import Broken, Ending, Row
     from pytest_kernelprof.schema.run import Verdict
 
 _BAR = 64
@@ -144,7 +145,9 @@ def _room(verdict: Verdict, used: float) -> str:
     return f"+{used - 1:.1%}" if used > 1 else f"{1 - used:.1%} left"
 
 
-def to_look_at(rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], int]:
+def to_look_at(
+    rows: Sequence[Row], places: Sequence[str], endings: Sequence[Ending]
+) -> tuple[list[Look], int]:
     """Those that need a look, the worst, and how many more there are."""
     found = [
         (row, place) for row, place in zip(rows, places, strict=True) if row.told in NEEDS_A_LOOK
@@ -163,7 +166,16 @@ def to_look_at(rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], 
         )
         for row, place in found[:_MOST_TO_LOOK_AT]
     ]
-    return looks, max(0, len(found) - _MOST_TO_LOOK_AT)
+    looks += [_look_of(one) for one in endings[: _MOST_TO_LOOK_AT - len(looks)]]
+    return looks, max(0, len(found) + len(endings) - _MOST_TO_LOOK_AT)
+
+
+def _look_of(one: Ending) -> Look:
+    place = one.verdict.place if one.verdict is not None else one.test.place
+    cause = (cut(ending_words(one), _LONGEST), line_words(place) if place else "")
+    anchor = "" if one.comparison is None else "comparisons"
+    mark = mark_of(one.found.told)
+    return Look(anchor, mark.word, mark.tone, cut(one.name, _LONGEST), (cause,))
 
 
 def _figure(row: Row) -> str:

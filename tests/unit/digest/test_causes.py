@@ -145,7 +145,7 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
     assert [one.text for one in row.causes] == [
         "GPU time 100.0us -> 108.0us, +8.0 % in 4 of 4 pairs"
     ]
-    assert digest.sentence == "1 of 1 test breaks a limit."
+    assert digest.sentence == "1 test is worse than main."
 
 
 @pytest.mark.parametrize("name", NAMES)

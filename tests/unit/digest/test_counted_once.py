@@ -22,7 +22,7 @@ from pytest_kernelprof.schema.run import (
 def kernels(outcome: Outcome = "kept", allowed: float = 9) -> Verdict:
     return Verdict(
         limit="max_kernels", outcome=outcome, metric="kernels", unit="count",
-        measured=5, allowed=allowed,
+        measured=5, allowed=allowed, why="needs a GPU" if outcome == "not judged" else "",
     )  # fmt: skip
 
 
@@ -70,16 +70,16 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
         ([Test("t.py::t", (), (comparison(),)), Test("t.py::u", (profile(MLP),))],
          "No test has a limit. 1 test has a profile, 1 test has a comparison alone."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
-         "1 of 1 test with a limit keeps it."),
+         "1 of 1 test is within its limits."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "failed")],
          "1 of 1 test breaks a limit."),
         ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("over"),)),), "failed")],
          "1 of 1 test breaks a limit."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),), "failed")],
-         "0 of 1 test with a limit keep it; 1 failed otherwise."),
+         "0 of 1 test are within their limits; 1 failed."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "rerun"),
           Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
-         "1 of 1 test with a limit keeps it."),
+         "1 of 1 test is within its limits."),
     ],
 )  # fmt: skip
 def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentence: str) -> None:
@@ -87,19 +87,31 @@ def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentenc
 
 
 @pytest.mark.parametrize(
-    ("outcome", "ended", "sentence", "held"),
+    ("outcome", "ended", "sentence", "overall"),
     [
-        ("kept", "passed", "1 of 1 test with a limit keeps it.", True),
-        ("expected", "xfailed", "No limit was to be kept; 1 over as expected.", True),
-        ("kept", "skipped", "0 of 1 test with a limit keep it; 1 skipped.", False),
-        ("not judged", "passed", "0 of 1 test with a limit keep it; 1 not judged here.", False),
+        ("kept", "passed", "1 of 1 test is within its limits.", "passed"),
+        ("expected", "xfailed", "No limit applied; 1 expected failure.", "passed"),
+        ("kept", "skipped", "No limit applied; 1 skipped.", "not judged"),
+        ("not judged", "passed", "0 of 1 test are within their limits; 1 not judged, max_kernels "
+         "not judged in 1 test (needs a GPU).", "not judged"),
+        ("kept", "not run", "0 of 1 test are within their limits; 1 not judged.", "not judged"),
+        ("over", "passed", "1 of 1 test breaks a limit.", "undecided"),
+        ("over", "failed", "1 of 1 test breaks a limit.", "failed"),
+        ("incomplete", "error", "0 of 1 test are within their limits; 1 incomplete.", "failed"),
     ],
-)
-def test_a_run_that_judged_nothing_holds_nothing(
-    outcome: Outcome, ended: TestOutcome, sentence: str, held: bool
+)  # fmt: skip
+def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(
+    outcome: Outcome, ended: TestOutcome, sentence: str, overall: str
 ) -> None:
     found = digest_of(Run((Test("t.py::t", (one(kernels(outcome)),), outcome=ended),)))
-    assert (found.sentence, found.counts.held) == (sentence, held)
+    assert (found.sentence, found.overall) == (sentence, overall)
+
+
+def test_a_test_that_was_not_judged_beside_one_that_was_leaves_a_run_not_judged() -> None:
+    left = Test("t.py::u", outcome="skipped", limits=("max_kernels",), not_judged="no GPU")
+    found = digest_of(Run((Test("t.py::t", (one(kernels()),)), left)))
+    assert found.sentence == "1 of 2 tests is within its limits; 1 not judged (no GPU)."
+    assert found.overall == "not judged"
 
 
 def test_shares_of_the_hottest_are_of_all_kernels_those_of_incomplete_profiles_too() -> None:

@@ -139,8 +139,8 @@ def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differ
 @pytest.mark.parametrize(
     ("tests", "sentence"),
     [
-        (["kept", "kept"], "2 of 2 tests with a limit keep it."),
-        (["kept", "expected"], "1 of 1 test with a limit keeps it; 1 over as expected."),
+        (["kept", "kept"], "2 of 2 tests are within their limits."),
+        (["kept", "expected"], "1 of 1 test is within its limits; 1 expected failure."),
         (
             ["over", "kept", "incomplete", "undecided"],
             "1 of 4 tests breaks a limit; 1 incomplete, 1 undecided.",
@@ -155,7 +155,7 @@ def test_the_verdict_is_a_sentence_of_what_is_not_zero(tests: list[Any], sentenc
 def test_without_limits_the_verdict_says_so_and_on_the_cpu_what_is_counted() -> None:
     plain = Test("t.py::t", (profile(MLP, environment=CPU),))
     assert digest_of(Run((plain,))).sentence == (
-        "No test has a limit. 1 test has a profile, on the CPU: operators, not kernels."
+        "No test has a limit. 1 test has a profile; CPU operators counted, not GPU kernels."
     )
 
 

@@ -187,7 +187,7 @@ def test_nothing_is_kept_of_tests_that_took_nothing() -> None:
     collector = Collector()
     for when in ("setup", "call", "teardown"):
         collector.pytest_runtest_logreport(phase(when))
-    assert vars(collector) == {"_tests": [], "_running": {}}
+    assert list(collector.tests()) == []
 
 
 @pytest.mark.parametrize(

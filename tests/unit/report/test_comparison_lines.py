@@ -8,7 +8,8 @@ import pytest
 from records import CPU, MLP, comparison, mlp, profile
 from terminal_double import Terminal
 
-from pytest_kernelprof.report.comparisons import unjudged_line, write_comparisons
+from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.report.comparisons import open_lines, write_comparisons
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import Profile, Verdict
 
@@ -16,7 +17,8 @@ from pytest_kernelprof.schema.run import Profile, Verdict
 def limits(*outcomes: Any) -> Profile:
     """One limit each, of another name."""
     names = ("max_kernels", "max_syncs", "max_launches", "max_memcpys")
-    verdicts = (Verdict(limit=n, outcome=o) for n, o in zip(names, outcomes, strict=False))
+    why = "needs a GPU"
+    verdicts = (Verdict(limit=n, outcome=o, why=why) for n, o in zip(names, outcomes, strict=False))
     return profile(MLP, verdicts=tuple(verdicts), environment=CPU)
 
 
@@ -24,20 +26,21 @@ def limits(*outcomes: Any) -> Profile:
     ("tests", "line"),
     [
         ([limits("kept", "kept")], ""),
-        ([limits("not judged", "not judged")], ""),
-        ([limits("kept", "not judged")], "1 of 2 limits judged: max_syncs needs a GPU (t.py::t0)"),
+        ([limits("kept", "not judged")], "max_syncs not judged in 1 test (needs a GPU)"),
         (
-            [limits("kept", "not judged"), limits("kept"), limits("over", "kept", "not judged")],
-            "3 of 5 limits judged in 2 tests: max_syncs, max_launches need a GPU",
+            [limits("kept", "not judged"), limits("kept"), limits("kept", "kept", "not judged")],
+            "max_syncs, max_launches not judged in 2 tests (needs a GPU)",
         ),
     ],
-    ids=["all", "none", "one test", "several"],
+    ids=["all", "one test", "several"],
 )
 def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
     tests: list[Profile], line: str
 ) -> None:
-    of = [run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests)]
-    assert unjudged_line(of) == line
+    of = tuple(run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests))
+    number = "1 test" if len(of) == 1 else f"{len(of)} tests"
+    told = [f"kernelprof: {number} with a limit: {line}"] if line else []
+    assert open_lines(digest_of(run.Run(of))) == told
 
 
 def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:

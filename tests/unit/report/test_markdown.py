@@ -97,7 +97,7 @@ def test_all_well_is_two_lines() -> None:
     well = mlp(timed("cuda_time", [100]), verdicts=(KEPT,))
     found = markdown_of(Run((Test("t.py::test_it", (well,)),)))
     heading, empty, _, end = found.split("\n")
-    assert heading == "### ✅ 1 of 1 test with a limit keeps it"
+    assert heading == "### ✅ 1 of 1 test is within its limits"
     assert (empty, end) == ("", "")
     page = rendered(found)
     assert page.texts("p") == [
@@ -108,7 +108,7 @@ def test_all_well_is_two_lines() -> None:
 
 
 def test_a_run_without_profiles_is_no_success() -> None:
-    assert markdown_of(Run()).startswith("### ⚠️ ")
+    assert markdown_of(Run()).startswith("### No test has a profile\n")
 
 
 def test_where_nothing_was_judged_nothing_is_well() -> None:

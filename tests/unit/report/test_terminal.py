@@ -27,8 +27,8 @@ from pytest_kernelprof.schema.run import (
 )
 
 
-def told(*tests: Test, width: int = 80, skipped: int = 0, **style: Any) -> list[str]:
-    lines = report_lines(digest_of(Run(tests)), Style(width, **style), without_gpu=skipped)
+def told(*tests: Test, width: int = 80, **style: Any) -> list[str]:
+    lines = report_lines(digest_of(Run(tests)), Style(width, **style))
     return [plain(line) for line in lines]
 
 
@@ -80,7 +80,7 @@ def test_a_healthy_suite() -> None:
         of("test_linear.py::test_no_limit", mlp(timed("cuda_time", [1.0]))),
     )
     assert lines == [
-        "3 of 3 tests with a limit keep it.",
+        "3 of 3 tests are within their limits.",
         "",
         "  kernels  GPU us  test",
         "tests/test_mlp.py",
@@ -125,7 +125,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
     assert lines[: lines.index("") + 1] == [
-        "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 xfailed.",
+        "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "",
     ]
     assert lines[2:14] == [
@@ -149,7 +149,7 @@ def test_the_report_is_a_section_with_the_verdict_first() -> None:
     terminal: Any = Terminal(80)
     write_report(terminal, Run((of("a.py::t", kept()),)))
     assert terminal.sections == ["kernel profiles"]
-    assert terminal.lines[0] == "1 of 1 test with a limit keeps it."
+    assert terminal.lines[0] == "1 of 1 test is within its limits."
 
 
 def test_where_nothing_was_profiled_nothing_is_written() -> None:
@@ -458,10 +458,15 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
     lines = told(
         of("a.py::t", profile(MLP, environment=CPU, verdicts=verdicts)),
         of("a.py::u", profile(MLP[:3], environment=CPU, verdicts=(kernels_limit(),))),
-        skipped=139,
+        *(
+            Test(f"a.py::v[{i}]", outcome="skipped", limits=("max_syncs",), not_judged="no GPU")
+            for i in range(139)
+        ),
     )
-    assert lines[:6] == [
-        "2 of 2 tests with a limit keep it, on the CPU: operators, not kernels.",
+    assert lines[:8] == [
+        "2 of 141 tests are within their limits; 139 not judged (no GPU), max_syncs not",
+        "judged in 1 test (not applicable on the CPU); CPU operators counted, not GPU",
+        "kernels.",
         "",
         "  operators  test",
         "tests/a.py",
@@ -469,7 +474,7 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
         "✓         3  u",
     ]
     words = " ".join(" ".join(lines).split())
-    assert "not judged 139 tests were skipped for want of a GPU; 1 limit (max_syncs) of 1" in words
+    assert "not judged 139 not judged (no GPU), max_syncs not judged in 1 test" in words
     assert "--kernelprof-require-gpu" in words
 
 
@@ -533,7 +538,7 @@ def colours(*tests: Test) -> dict[str, set[str]]:
 
 
 def test_green_is_the_verdict_alone_and_only_if_all_is_well() -> None:
-    assert colours(of("a.py::t", kept()))["green"] == {"1 of 1 test with a limit keeps it."}
+    assert colours(of("a.py::t", kept()))["green"] == {"1 of 1 test is within its limits."}
     assert "green" not in colours(of("a.py::t", over(), outcome="failed"))
 
 
