@@ -61,6 +61,7 @@ def counts_of(rows: Sequence[Row], tests: Sequence[Test]) -> Counts:
         told=dict(marked),
         on_cpu=on_cpu,
         profiled=profiled,
+        compared=sum(bool(test.comparisons) and not test.profiles for test in tests),
         breaking=len(by_kind["limit"]),
         exceeding=len(by_kind["snapshot"]),
         worse=len(by_kind["base"]),
@@ -122,7 +123,8 @@ def sentence_of(run: Run, counts: Counts, open_words: str) -> str:
         first = ". ".join(filter(None, ["No test has a limit", _measured(counts)]))
     else:
         kept = told.get("kept", 0)
-        within = "is within its limits" if kept == 1 else "are within their limits"
+        is_one = 1 in (kept, counts.held)
+        within = "is within its limits" if is_one else "are within their limits"
         first = f"{kept} of {count_words(counts.held, 'test')} {within}"
         first = first if counts.held else "No limit applied"
     otherwise = " for another reason" if wrong else ""
@@ -171,8 +173,7 @@ def _number(number: int, one: str, several: str = "") -> str:
 
 def _measured(counts: Counts) -> str:
     """What tests have, where they have no limit."""
-    compared = counts.tests - counts.profiled
-    told = [(counts.profiled, "a profile"), (compared, "a comparison alone")]
+    told = [(counts.profiled, "a profile"), (counts.compared, "a comparison alone")]
     found = [
         f"{count_words(number, 'test')} {'has' if number == 1 else 'have'} {what}"
         for number, what in told

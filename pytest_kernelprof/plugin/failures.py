@@ -24,6 +24,7 @@ from pytest_kernelprof.errors import (
     KernelprofError,
     LimitExceeded,
     MarkerError,
+    NotJudged,
     SnapshotError,
 )
 from pytest_kernelprof.plugin.places import place_of_test
@@ -106,8 +107,10 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
     """Have a report tell an error of ours as what it is: one that could not be judged is an ERROR,
     also under ``xfail``; its summary begins with what is wrong; its place is the test's line, also
     where we skip it."""
-    if isinstance(report.longrepr, tuple) and _by_a_hook(error):
-        report.longrepr = (*_place(item, error), report.longrepr[2])
+    if isinstance(report.longrepr, tuple):
+        path, line, words = report.longrepr
+        where = _place(item, error) if _by_a_hook(error) else (path, line)
+        report.longrepr = (*where, f"Skipped: {error}" if isinstance(error, NotJudged) else words)
     if isinstance(error, _NO_NUMBER):
         report.outcome = "failed"
         if hasattr(report, "wasxfail"):

@@ -173,8 +173,9 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
         write_report(terminal, run, every_row=config.stash[SETTINGS].report_all)
         write_comparisons(terminal, run.tests)
         return
-    if bridge is not None and bridge.shown:  # beside pytest-benchmark's table
-        write_report(terminal, Run(tuple(taken)), only=bridge.shown)
+    shown = bridge.shown if bridge is not None else ()
+    if any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
+        write_report(terminal, Run(tuple(taken)), only=shown)
     elif terminal.verbosity > -2:
         for line in open_lines(digest_of(Run(tuple(taken)))):
             terminal.write_line(line, yellow=True)

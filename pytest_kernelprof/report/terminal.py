@@ -142,11 +142,9 @@ def _endings(digest: Digest, style: Style) -> list[Line]:
 
 
 def _not_judged(digest: Digest) -> str:
-    """What was not judged, with the option that makes a missing GPU a failure."""
-    if not digest.open:
-        return ""
-    remedy = " To fail instead: --kernelprof-require-gpu"
-    return f"{digest.open}.{remedy if 'no GPU' in digest.counts.unjudged else ''}"
+    """The option that makes a missing GPU a failure."""
+    missing = "no GPU" in digest.counts.unjudged
+    return "to fail where there is no GPU: --kernelprof-require-gpu" if missing else ""
 
 
 def _next(digest: Digest) -> str:

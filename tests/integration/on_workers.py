@@ -8,6 +8,7 @@ itself, and so prints it, counts it and ends as if the project had been run alon
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from typing import Any
 
 import execnet
 import pytest
+
+from pytest_kernelprof.plugin.collect import EXPECTED_ATTRIBUTE
 
 # A project is in the first run that has all of its settings. Those of one run stand together as
 # none changes what another one does.
@@ -91,8 +94,15 @@ def show(pytester: pytest.Pytester, folder: Path, number: int, project: Project)
         (pytester.path / "traces").mkdir(exist_ok=True)
         shutil.copy(trace, pytester.path / "traces" / trace.name.replace(file, "test_it.py"))
     names = {str(folder / file): str(pytester.path / "test_it.py"), file: "test_it.py"}
+    # What a worker says of all tests of its run with its first report is for each project its own.
+    expected: dict[str, Any] = {}
+    for one in reports:
+        expected |= json.loads(one.pop(EXPECTED_ATTRIBUTE, "{}"))
+    own = [one for one in reports if one["nodeid"].startswith(file)]
+    of_file = {test: told for test, told in expected.items() if test.startswith(file)}
+    own[0][EXPECTED_ATTRIBUTE] = json.dumps(of_file)
     return Shown(
-        [_renamed(one, names) for one in reports if one["nodeid"].startswith(file)],
+        [_renamed(one, names) for one in own],
         [_renamed(one, names) for one in warned if one["nodeid"].startswith(file)],
     )
 

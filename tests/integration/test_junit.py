@@ -76,7 +76,7 @@ def test_ends_early(once, kernel_profile):
     told = properties(found["test_flaky"])
     assert [value for name, value in told if name == "kernelprof.kernels"] == ["1"]
     assert ("kernelprof.verdict", "kept") in told
-    assert properties(found["test_ends_early"]) == []
+    assert properties(found["test_ends_early"]) == [("kernelprof.verdict", "error")]
 
 
 def test_what_teardown_takes_counts(run: RunIt, pytester: pytest.Pytester) -> None:

@@ -443,3 +443,18 @@ def test_it(benchmark, request):
         data["benchmarks"][0]["stats"]["median"] * 1e6
     )
     run(code, "--benchmark-disable").assert_outcomes(passed=1)
+
+
+def test_the_headline_above_the_table_counts_tests_without_a_benchmark_too(run: Run) -> None:
+    result = run(
+        KEPT
+        + """
+@pytest.mark.max_kernels(2)
+@pytest.mark.parametrize("n", range(4))
+def test_beside(kernel_profile, kernelprof_device, n):
+    kernel_profile(three)
+""",
+        *QUICK,
+    )
+    result.assert_outcomes(passed=1, failed=4)
+    result.stdout.fnmatch_lines(["* kernel profiles *", "4 of 5 tests break a limit*"])

@@ -192,7 +192,7 @@ def test_it(kernel_profile):
         "--kernelprof-report",
     )
     assert rows_of(result) == ["✗ 3 test_it"]
-    result.stdout.fnmatch_lines(["    its test failed, though not by a limit"])
+    result.stdout.fnmatch_lines(["    the test failed for another reason: KeyError: 'mine' *"])
 
 
 def test_what_was_skipped_for_want_of_a_gpu_is_a_number(run: Run, no_gpu: None) -> None:
@@ -208,7 +208,10 @@ def test_cpu(kernel_profile, kernelprof_device):
     )
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(
-        ["not judged 1 test was skipped for want of a GPU. --kernelprof-require-gpu makes that a *"]
+        [
+            "No test has a limit. 1 test has a profile; 1 not judged (no GPU); *",
+            "not judged to fail where there is no GPU: --kernelprof-require-gpu",
+        ]
     )
 
 

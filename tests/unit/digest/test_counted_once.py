@@ -76,7 +76,7 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
         ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("over"),)),), "failed")],
          "1 of 1 test breaks a limit."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),), "failed")],
-         "0 of 1 test are within their limits; 1 failed."),
+         "0 of 1 test is within its limits; 1 failed."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "rerun"),
           Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
          "1 of 1 test is within its limits."),
@@ -92,12 +92,12 @@ def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentenc
         ("kept", "passed", "1 of 1 test is within its limits.", "passed"),
         ("expected", "xfailed", "No limit applied; 1 expected failure.", "passed"),
         ("kept", "skipped", "No limit applied; 1 skipped.", "not judged"),
-        ("not judged", "passed", "0 of 1 test are within their limits; 1 not judged, max_kernels "
+        ("not judged", "passed", "0 of 1 test is within its limits; 1 not judged, max_kernels "
          "not judged in 1 test (needs a GPU).", "not judged"),
-        ("kept", "not run", "0 of 1 test are within their limits; 1 not judged.", "not judged"),
+        ("kept", "not run", "0 of 1 test is within its limits; 1 not judged.", "not judged"),
         ("over", "passed", "1 of 1 test breaks a limit.", "undecided"),
         ("over", "failed", "1 of 1 test breaks a limit.", "failed"),
-        ("incomplete", "error", "0 of 1 test are within their limits; 1 incomplete.", "failed"),
+        ("incomplete", "error", "0 of 1 test is within its limits; 1 incomplete.", "failed"),
     ],
 )  # fmt: skip
 def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(

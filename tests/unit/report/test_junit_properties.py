@@ -26,7 +26,7 @@ def test_several_profiles_are_told_together_by_the_worst_verdict() -> None:
 
 
 def test_what_one_profile_does_not_have_is_not_there() -> None:
-    found = dict(properties_of([calls_of(1, timed("cuda_time", [5], ())), calls_of(1)]))
+    found = dict(properties_of([calls_of(1, timed("cuda_time", [5], ())), calls_of(1)], ()))
     assert "cuda_time_us" not in found
     assert (found["kernels"], found["verdict"]) == (2, "no limit")
 
