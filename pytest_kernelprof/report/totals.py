@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.stems import heaviest_stem
 from pytest_kernelprof.digest.words import count_words, value_words
 from pytest_kernelprof.report.cells import alike_words
 from pytest_kernelprof.report.spans import Span
@@ -74,9 +73,6 @@ def _suite(digest: Digest) -> str:
         words += f" and {format_time(totals.comm_us)} communicating" if totals.comm_us else ""
     if totals.extra_kernels:
         words += f"; {count_words(totals.extra_kernels, 'kernel')} more than the snapshots"
-    stem = None if digest.counts.marked else heaviest_stem(digest.rows)
-    if stem is not None:
-        words += f"; {stem.tests} tests named *{stem.word}* launch {stem.share * 100:.0f} % of them"
     rows = [row for row in digest.rows if row.profile.environment.kind == "cuda"]
     return "; ".join([words, *alike_words(rows)])
 

@@ -58,19 +58,15 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     )
 
 
-def judged_words(limits: Sequence[Verdict], where: str = "") -> str:
+def judged_words(limits: Sequence[Verdict]) -> str:
     """How many limits were judged and which were not, for example ``1 of 3 limits judged:
-    max_syncs, max_launches need a GPU``; empty where all were.
-
-    Args:
-        where: in how many tests.
-    """
+    max_syncs, max_launches need a GPU``; empty if all were."""
     left = list(dict.fromkeys(title(one) for one in limits if not is_judged(one)))
     if not left:
         return ""
     need = "needs" if len(left) == 1 else "need"
     judged = sum(map(is_judged, limits))
-    return f"{judged} of {len(limits)} limits judged{where}: {', '.join(left)} {need} a GPU"
+    return f"{judged} of {len(limits)} limits judged: {', '.join(left)} {need} a GPU"
 
 
 def undecided_words(verdict: Verdict, doubt: str = "") -> str:

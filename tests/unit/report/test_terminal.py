@@ -393,16 +393,6 @@ def test_without_limits_there_are_no_signs_but_for_what_could_not_be_had() -> No
     ]
 
 
-def test_a_word_of_names_that_stands_for_much_of_the_suite_is_told() -> None:
-    heavy = [of(f"a.py::test_gradcheck_{n}", mlp()) for n in "abcde"]
-    light = [of(f"a.py::test_{n}", profile(MLP[:1])) for n in ("one", "two", "three", "four", "x")]
-    lines = told(*heavy, *light, of("a.py::test_y", profile(MLP[:1])))
-    assert "5 tests named *gradcheck* launch 81 % of them" in " ".join(lines)
-
-
-# Causes: one line, the place at the right, which goes before the cause is cut.
-
-
 def test_the_place_stands_at_the_right() -> None:
     kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3
     bad = profile(kernels, verdicts=(kernels_limit("over", 3, 2),))
@@ -471,8 +461,9 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
         "  operators  test",
         "tests/a.py",
         "✓         5  t",
-        "✓         3  u",
+        "    max_syncs not judged: not applicable on the CPU",
     ]
+    assert "✓         3  u" in lines
     words = " ".join(" ".join(lines).split())
     assert "to fail where there is no GPU: --kernelprof-require-gpu" in words
     assert "--kernelprof-require-gpu" in words
