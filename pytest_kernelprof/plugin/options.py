@@ -184,7 +184,7 @@ OPTIONS = (
     Option(
         "require_gpu",
         _FLAG,
-        "fail tests that would be skipped, or run on the CPU instead, because no GPU is available (for CI)",
+        "fail tests that would be skipped, or run on the CPU instead, without a GPU (for CI)",
         default=False,
     ),
     Option(
