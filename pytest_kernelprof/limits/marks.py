@@ -23,6 +23,7 @@ OPTIONS_MARKER = "kernelprof"
 
 _CLOSE = 0.8
 _OURS = frozenset({*KINDS, OPTIONS_MARKER})
+_BESIDE_NOUNS = frozenset({"max", "limit", "count", "num", "n", "of", "total"})
 _COMPARING = frozenset({"kernel_profile", "kernel_benchmark"})
 
 
@@ -113,6 +114,20 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
             )
 
 
+def meant_by_strays(item: pytest.Item) -> dict[str, str]:
+    """Find markers that nobody registered, with one whole number and a name close to a limit's.
+
+    Returns:
+        The limit that each was probably meant to be, by the marker's name.
+    """
+    found = {
+        mark.name: _neighbour(mark.name)
+        for mark in item.iter_markers()
+        if _neighbour(mark.name) and not mark.kwargs and [type(one) for one in mark.args] == [int]
+    }
+    return {one: meant for one, meant in found.items() if one not in _registered(item.config)}
+
+
 def names_in_vain(module: ModuleType) -> tuple[str, ...]:
     """The markers of ours in the ``pytestmark`` of a module that pytest does not read it from."""
     names = (getattr(mark, "name", "") for mark in _marks_on(module))
@@ -123,6 +138,24 @@ def names_in_vain(module: ModuleType) -> tuple[str, ...]:
 def _nearly(name: str) -> str:
     """The name of ours that a marker's name nearly is, if any."""
     return next(iter(difflib.get_close_matches(name, sorted(_OURS), n=1, cutoff=_CLOSE)), "")
+
+
+@functools.cache
+def _neighbour(name: str) -> str:
+    """The limit that has the same noun, if the name is not that limit's: ``kernel_limit``."""
+    nouns = [word for word in name.split("_") if word not in _BESIDE_NOUNS]
+    return "" if name in _OURS else _LIMITS_BY_NOUN.get(_stem("_".join(nouns)), "")
+
+
+def _stem(noun: str) -> str:
+    """A noun in the singular and the plural alike."""
+    return noun.rstrip("es")
+
+
+_LIMITS_BY_NOUN = {
+    **{_stem(name.removeprefix("max_")): name for name in KINDS if name.startswith("max_")},
+    **dict.fromkeys(("op", "operator"), "max_kernels"),
+}
 
 
 def _registered(config: pytest.Config) -> set[str]:

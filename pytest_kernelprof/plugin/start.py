@@ -11,11 +11,11 @@ from pytest_kernelprof.limits.marks import marker_lines
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE, is_active
 from pytest_kernelprof.plugin.collect import Collector
 from pytest_kernelprof.plugin.concerns import is_measured, is_shown
+from pytest_kernelprof.plugin.end_notes import EndNotes
 from pytest_kernelprof.plugin.keys import COLLECTOR, QUIET, RUN_RECORD, SERVES, SETTINGS
 from pytest_kernelprof.plugin.options import MARKER_LINE
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
 from pytest_kernelprof.plugin.settings import of_a_reference, quiet, read_settings
-from pytest_kernelprof.plugin.untried import Untried
 
 
 def begin_run(config: pytest.Config) -> None:
@@ -47,7 +47,7 @@ def begin_run(config: pytest.Config) -> None:
     config.stash[COLLECTOR] = collector = Collector()
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(collector, "kernelprof-collector")
-    config.pluginmanager.register(Untried(), "kernelprof-untried")
+    config.pluginmanager.register(EndNotes(), "kernelprof-end-notes")
     if SERVES not in config.stash:  # what a reference took is for its candidate
         _begin_what_remembers(config, collector)
     if settings.all and not settings.disable and settings.device != "cpu":

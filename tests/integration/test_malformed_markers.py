@@ -184,3 +184,56 @@ def test_a_misspelt_marker_is_an_error_of_its_test_without_strict_markers(
 
 def test_a_marker_that_is_not_near_ours_is_nobodys_business(run) -> None:
     run("@pytest.mark.slow\ndef test_it(): pass\n").assert_outcomes(passed=1, warnings=1)
+
+
+NEIGHBOURS = """
+@pytest.mark.kernels(1)
+def test_a(): pass
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.kernels(2)
+def test_b(n): pass
+@pytest.mark.max_ops(1)
+def test_c(): pass
+@pytest.mark.kernel_limit(1)
+class TestD:
+    def test_d(self): pass
+@pytest.mark.max_retries(3)
+@pytest.mark.kernels
+def test_others(): pass
+"""
+TOLD = [
+    f"kernelprof: @pytest.mark.{name}(...) limits nothing in {tests}: did you mean max_kernels? If "
+    f"{name} is a marker of your own, register it"
+    for name, tests in (
+        ("kernel_limit", "1 test (test_it.py::TestD::test_d)"),
+        ("kernels", "3 tests (test_it.py::test_a, ...)"),
+        ("max_ops", "1 test (test_it.py::test_c)"),
+    )
+]
+
+
+def lines_of_neighbours(result: pytest.RunResult) -> list[str]:
+    return sorted(line for line in result.outlines if "did you mean" in line)
+
+
+@pytest.mark.project(NEIGHBOURS)
+def test_a_marker_with_a_number_and_a_name_beside_ours_is_told_at_the_end(
+    result: pytest.RunResult,
+) -> None:
+    result.assert_outcomes(passed=6)
+    first_of_all = [line.replace("test_b[1]", "test_a") for line in lines_of_neighbours(result)]
+    assert [line.replace("test_b[2]", "test_a") for line in first_of_all] == TOLD
+
+
+@pytest.mark.parametrize("option", ["--disable-warnings", "-q"])
+def test_it_is_told_also_without_warnings_and_in_a_quiet_run(run, option: str) -> None:
+    assert lines_of_neighbours(run(NEIGHBOURS, option)) == TOLD
+
+
+def test_a_run_that_is_to_say_nothing_does_not_tell_it(run) -> None:
+    assert lines_of_neighbours(run(NEIGHBOURS, "-qq")) == []
+
+
+def test_a_registered_marker_of_the_users_own_is_not_told(run, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nmarkers =\n  kernels(n): mine\n  max_ops: mine\n  kernel_limit: x")
+    assert lines_of_neighbours(run(NEIGHBOURS)) == []

@@ -1,0 +1,68 @@
+"""What a run says once at its end, whichever process noticed it: versions newer than what was
+tried, and markers that are probably limits of ours under another name."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_kernelprof.limits.marks import meant_by_strays
+from pytest_kernelprof.plugin.keys import TEST
+from pytest_kernelprof.units import printable
+from pytest_kernelprof.versions import newer_than_tried
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+ATTRIBUTE = "kernelprof_end_notes"
+"""Where they stand on a test's report: it may be an xdist worker that has the torch."""
+
+_TESTS = "{tests}"
+_STRAY = (
+    "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is a marker of your "
+    "own, register it"
+)
+
+
+class EndNotes:
+    """In the process that measures, and in the one that reports."""
+
+    def __init__(self) -> None:
+        self._tests: dict[str, dict[str, None]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Put the notes of a test on its last report."""
+        report = yield
+        if call.when == "teardown":
+            notes = [_STRAY.format(*pair, tests=_TESTS) for pair in meant_by_strays(item).items()]
+            newer = newer_than_tried(_here()) if TEST in item.stash else ()
+            notes += ["; ".join(newer)] if newer else []
+            if notes:
+                setattr(report, ATTRIBUTE, notes)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather them."""
+        for note in getattr(report, ATTRIBUTE, ()):
+            self._tests.setdefault(note, {})[report.nodeid] = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print each once, unless the run is to print nothing (``-qq``)."""
+        for note, tests in self._tests.items() if terminalreporter.verbosity > -2 else ():
+            several = len(tests) > 1
+            told = f"{len(tests)} test{'s' * several} ({next(iter(tests))}{', ...' * several})"
+            line = printable(f"kernelprof: {note.replace(_TESTS, told)}")
+            terminalreporter.write_line(line, yellow=True)
+
+
+def _here() -> dict[str, str]:
+    versions = {"pytest": pytest.__version__, "python": platform.python_version()}
+    torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
+    return {"torch": torch, **versions}
