@@ -50,6 +50,11 @@ def compute_operators(names: Iterable[str], compiled: Container[str] = ()) -> li
     )
 
 
+def registered_operators() -> set[str]:
+    """Names of all operators that the dispatcher knows in this process, without overloads."""
+    return {name.partition(".")[0] for name in load_torch()._C._dispatch_get_all_op_names()}
+
+
 def functions_called(names: Container[str]) -> list[str]:
     """Those of the given operator names that an ``autograd.Function`` has as well: its events have
     inputs like those of operators."""

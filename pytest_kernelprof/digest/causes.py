@@ -14,7 +14,9 @@ from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.words import (
     chain_words,
     count_words,
+    is_judged,
     judged_rank,
+    limits_of,
     pair_words,
     rank_words,
     source_place,
@@ -48,6 +50,14 @@ def causes_of(
     if told == "over":
         return _over(profile, against if against is not None and against.is_worse else None)
     return ()
+
+
+def unjudged_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
+    """Which limits of a profile were not judged, beside others that were."""
+    if told == "not judged":
+        return ()
+    left = dict.fromkeys(title(one) for one in limits_of([profile]) if not is_judged(one))
+    return (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
 
 
 def _is(verdict: Verdict, outcome: Told) -> bool:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.causes import causes_of
+from pytest_kernelprof.digest.causes import causes_of, unjudged_of
 from pytest_kernelprof.digest.cells import broken_cells, gpu_us
 from pytest_kernelprof.digest.ids import natural, parts_of, with_label
 from pytest_kernelprof.digest.marks import FAILED, severity, told_of
 from pytest_kernelprof.digest.records import Cause, FileRows, Row
-from pytest_kernelprof.digest.words import is_judged, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_kernelprof.schema.against import Compared
-    from pytest_kernelprof.schema.run import Profile, Run, Test
+    from pytest_kernelprof.schema.run import Run, Test
 
 Key = tuple[float | int | str | tuple[tuple[str, int], ...], ...]
 
@@ -48,19 +47,10 @@ def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> It
             broken=broken_cells(profile, compared if worse else None),
             causes=_ended_by(test)
             if told in FAILED
-            else (*causes_of(profile, told, compared), *_not_judged(test, profile)),
+            else (*causes_of(profile, told, compared), *unjudged_of(profile, told)),
             compared=compared,
             failed=test.outcome in FAILED,
         )
-
-
-def _not_judged(test: Test, profile: Profile) -> tuple[Cause, ...]:
-    """The limits that this device cannot judge, beside others that it did."""
-    left: dict[str, list[str]] = {}
-    for verdict in profile.verdicts if not test.not_judged else ():
-        if not is_judged(verdict):
-            left.setdefault(verdict.why, []).append(title(verdict))
-    return tuple(Cause(f"{', '.join(names)} not judged: {why}") for why, names in left.items())
 
 
 def _ended_by(test: Test) -> tuple[Cause, ...]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from pytest_kernelprof.limits.contention import beyond_contention
-from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches
+from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches, names_nothing
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.schema.run import OUTCOMES, Verdict
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.schema.run import Kernel, Metric, Outcome, Place, Profile, Reason
@@ -27,6 +27,28 @@ def evaluate(
 ) -> tuple[Verdict, ...]:
     """A verdict for each limit, in their order; of a call on several ranks the worst of theirs."""
     return tuple(_on_every_rank(profile, limit, place) for limit in limits)
+
+
+def if_names_exist(
+    verdict: Verdict, profile: Profile, operators: Callable[[], Collection[str]]
+) -> Verdict:
+    """The verdict of a limit on kernel names, unless one of its patterns cannot match on the CPU:
+    only a GPU has kernels of such a name, so the limit is not judged.
+
+    Args:
+        operators: returns the names of all operators of this torch.
+    """
+    if verdict.device != "cpu" or verdict.outcome not in ("kept", "incomplete"):
+        return verdict
+    patterns = () if verdict.limit == "expect_kernels" else verdict.patterns
+    ran = (k for one in profile.ranks for kernels in (one.kernels, *one.variants) for k in kernels)
+    named = names_nothing(patterns, ran, operators)
+    if not named:
+        return verdict
+    version = profile.environment.versions.get("torch", "").partition("+")[0]
+    why = f"no operator of torch {version} matches {', '.join(map(repr, named))}"
+    why += "; name operators, for example 'aten::mul'"
+    return replace(verdict, outcome="not judged", why=why, measured=None)
 
 
 def evaluate_comparison(

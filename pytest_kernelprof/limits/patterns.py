@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.schema.run import Hit, Mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_kernelprof.schema.run import Kernel
+
+# Inductor's C++ kernels and autograd's nodes: on the CPU names that the dispatcher does not know.
+_NO_OPERATOR = re.compile(r"[\W_]*(cpp|graph_|aoti_torch_|autograd::|\w*Backward\d)", re.IGNORECASE)
 
 Patterns = tuple[str | None, ...]
 """Regular expressions; None stands for any run of kernels."""
@@ -35,6 +38,30 @@ def hits(kernels: Sequence[Kernel], patterns: Patterns) -> tuple[Hit, ...]:
         if pattern:
             found.append(Hit(position, kernel.short_name, pattern))
     return tuple(found)
+
+
+def names_nothing(
+    patterns: Patterns, kernels: Iterable[Kernel], operators: Callable[[], Collection[str]]
+) -> tuple[str, ...]:
+    """Find the patterns that cannot match on the CPU, where kernels are operators.
+
+    Args:
+        patterns: those of one limit.
+        kernels: what ran; a pattern that matches one of them is possible.
+        operators: returns the names of all operators, and is called only where they are needed.
+
+    Returns:
+        The patterns that match neither a kernel that ran, nor the name of any operator, and do not
+        begin as the names of compiled kernels and autograd nodes do.
+    """
+    ran = list(kernels)
+    left = [
+        one
+        for one in _named(patterns)
+        if not _NO_OPERATOR.match(one) and not any(matches(kernel, one) for kernel in ran)
+    ]
+    names = operators() if left else ()
+    return tuple(one for one in left if not any(map(_compiled(one).search, names)))
 
 
 def first_mismatch(kernels: Sequence[Kernel], patterns: Patterns) -> Mismatch | None:

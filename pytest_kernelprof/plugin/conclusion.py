@@ -158,8 +158,8 @@ def _none_applies(profiles: Sequence[run.Profile]) -> str:
     ]
     if not verdicts or any(verdict.outcome != "not judged" for verdict in verdicts):
         return ""
-    names = ", ".join(dict.fromkeys(verdict.limit for verdict in verdicts))
-    return f"not applicable on the CPU: {names}"
+    told = (f"{one.limit} ({one.why})" if one.patterns else one.limit for one in verdicts)
+    return f"not applicable on the CPU: {', '.join(dict.fromkeys(told))}"
 
 
 def _could_not_be_had(profile: run.Profile) -> str:

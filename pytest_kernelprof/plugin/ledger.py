@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.profile import unmeasured
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.capture.operators import registered_operators
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.conclusion import Records, Unmeasured
 from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.schema import run
@@ -240,7 +241,7 @@ class Ledger:
     def so_far(self, profile: run.Profile) -> tuple[run.Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""
         earlier = self._earlier.times_so_far(profile) if self._earlier else ()
-        return (*evaluate(profile, self.limits), *earlier)
+        return (*_evaluated(profile, self.limits), *earlier)
 
     def keep(
         self,
@@ -253,7 +254,7 @@ class Ledger:
         arguments live."""
         limits = self._limits_with(own or {})
         record = measurement.profile
-        verdicts, kept = evaluate(record, limits, place), self._by_what_was_before(record, place)
+        verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
         is_over = any(one.outcome == "over" for one in (*verdicts, *kept))
         record = with_lines_if(self._lines or is_over, measurement)
         if record is not measurement.profile:
@@ -271,7 +272,7 @@ class Ledger:
         limits = self._limits_with({})
         if self._entries:
             record = replace(record, label=f"profile {len(self._entries) + 1}")
-        verdicts, kept = evaluate(record, limits, place), self._by_what_was_before(record, place)
+        verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place)
         for one in self._before:
             one.note(record)
@@ -424,6 +425,13 @@ class Ledger:
             self._entries[-1 - MOST_TRACES].drop_trace()
 
 
+def _evaluated(
+    profile: run.Profile, limits: Iterable[Limit], place: run.Place | None = None
+) -> tuple[run.Verdict, ...]:
+    found = evaluate(profile, limits, place)
+    return tuple(if_names_exist(one, profile, registered_operators) for one in found)
+
+
 def _without_kernels(record: run.Profile) -> run.Profile:
     return replace(record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False)
 
@@ -433,7 +441,7 @@ def _late(entry: _Entry, limit: Limit) -> run.Verdict:
     looks_at_kernels = bool(limit.patterns) or not limit.metric
     if looks_at_kernels and not entry.whole:
         return run.Verdict(limit=limit.name, outcome="incomplete", why=_NO_KERNELS)
-    return evaluate(entry.record, [limit], entry.record.place)[0]
+    return _evaluated(entry.record, [limit], entry.record.place)[0]
 
 
 def _names(limits: Iterable[Limit]) -> tuple[str, ...]:

@@ -59,14 +59,17 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
 
 
 def judged_words(limits: Sequence[Verdict]) -> str:
-    """How many limits were judged and which were not, for example ``1 of 3 limits judged:
+    """How many limits were judged and why others were not, for example ``1 of 3 limits judged:
     max_syncs, max_launches need a GPU``; empty if all were."""
-    left = list(dict.fromkeys(title(one) for one in limits if not is_judged(one)))
+    left = [one for one in limits if not is_judged(one)]
     if not left:
         return ""
-    need = "needs" if len(left) == 1 else "need"
-    judged = sum(map(is_judged, limits))
-    return f"{judged} of {len(limits)} limits judged: {', '.join(left)} {need} a GPU"
+    # A limit on kernel names says why its patterns cannot match; all others need a GPU.
+    gpu = list(dict.fromkeys(title(one) for one in left if not one.patterns))
+    whys = [f"{', '.join(gpu)} {'needs' if len(gpu) == 1 else 'need'} a GPU"] if gpu else []
+    whys += dict.fromkeys(verdict_line(one) for one in left if one.patterns)
+    judged = len(limits) - len(left)
+    return f"{judged} of {len(limits)} limits judged: {'; '.join(whys)}"
 
 
 def undecided_words(verdict: Verdict, doubt: str = "") -> str:

@@ -96,3 +96,92 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
+
+
+OPERATORS = "name operators, for example 'aten::mul'"
+NO_OPERATOR = "no operator of torch * matches"
+
+
+@pytest.mark.project(
+    """
+@pytest.mark.forbid_kernels("elementwise", "nvjet")
+def test_alone(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.forbid_kernels("softmax", "nvjet")
+def test_beside_a_pattern_that_can_match(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.max_kernels(0, match="elementwise")
+def test_of_max_kernels(kernel_profile):
+    kernel_profile(three)
+"""
+)
+def test_a_pattern_that_no_operator_has_is_not_judged_on_the_cpu(result: pytest.RunResult) -> None:
+    result.assert_outcomes(skipped=3)
+    words = "SKIPPED * not applicable on the CPU:"
+    result.stdout.fnmatch_lines_random(
+        [
+            f"{words} forbid_kernels ({NO_OPERATOR} 'elementwise', 'nvjet'; {OPERATORS})",
+            f"{words} forbid_kernels ({NO_OPERATOR} 'nvjet'; {OPERATORS})",
+            f"{words} max_kernels ({NO_OPERATOR} 'elementwise'; {OPERATORS})",
+        ]
+    )
+
+
+GPU_NAMES_BESIDE_A_LIMIT = """
+@pytest.mark.forbid_kernels("elementwise", "nvjet")
+@pytest.mark.max_kernels(3)
+@pytest.mark.max_syncs(0)
+def test_it(kernel_profile):
+    kernel_profile(three)
+"""
+
+
+def test_beside_a_limit_that_is_judged_the_run_says_why(run: Run) -> None:
+    result = run(GPU_NAMES_BESIDE_A_LIMIT)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "kernelprof: 1 of 3 limits judged: max_syncs needs a GPU; "
+            f"forbid_kernels: {NO_OPERATOR} 'elementwise', 'nvjet'; {OPERATORS} "
+            "(test_it.py::test_it)"
+        ]
+    )
+
+
+def test_beside_a_limit_that_is_judged_the_report_says_why(run: Run) -> None:
+    result = run(GPU_NAMES_BESIDE_A_LIMIT, "--kernelprof-report", "--color=no")
+    told = " ".join(" ".join(result.outlines).split())
+    assert "not judged on the CPU: max_syncs, forbid_kernels" in told
+    assert "1 limit (forbid_kernels) of 1 test: no operator of torch" in told
+
+
+def test_a_pattern_that_matches_fails_whatever_the_others_are(run: Run) -> None:
+    result = run(
+        """
+@pytest.mark.forbid_kernels("elementwise", "gelu")
+def test_forbidden(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["forbid_kernels: 1 forbidden: #2 aten::gelu ('gelu')"])
+
+
+def test_operators_of_the_users_own_compiled_kernels_and_autograd_are_judged(run: Run) -> None:
+    result = run(
+        """
+@torch.library.custom_op("mine::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+@pytest.mark.parametrize("pattern", [
+    "mine::twice", "cpp_fused", "graph_.*_cpp_fused_gelu", "AddmmBackward0", "aten::softmax",
+])
+def test_kept(kernel_profile, pattern):
+    kernel_profile.limit(forbid_kernels=pattern)
+    kernel_profile(three)
+def test_broken(kernel_profile):
+    kernel_profile.limit(forbid_kernels="mine::twice")
+    kernel_profile(twice, x)
+"""
+    )
+    result.assert_outcomes(passed=5, failed=1)

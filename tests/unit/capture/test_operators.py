@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_kernelprof.capture.operators import compute_operators
+from pytest_kernelprof.capture.operators import compute_operators, registered_operators
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.runner import measure
@@ -204,6 +204,14 @@ def test_no_form_of_an_operator_with_many_is_overlooked(call: Callable[[], objec
 )
 def test_the_dispatcher_knows_what_computes(name: str, computes: bool) -> None:
     assert compute_operators([name]) == ([name] if computes else [])
+
+
+def test_all_registered_operators_are_known_by_name_without_overloads() -> None:
+    with torch.library._scoped_library("mine_for_names", "DEF") as library:
+        library.define("twice.out(Tensor x) -> Tensor")
+        names = registered_operators()
+    assert {"aten::mm", "aten::add", "mine_for_names::twice"} <= names
+    assert not any("." in name or "elementwise" in name for name in names)
 
 
 def test_each_name_is_given_once_and_in_order() -> None:

@@ -19,7 +19,7 @@ from records import (
     timed,
 )
 
-from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison
+from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_names_exist
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import (
@@ -322,6 +322,40 @@ ON_CPU = profile(environment=CPU)
 def test_limits_of_the_gpu_are_not_judged_on_the_cpu(name: str, argument: Any) -> None:
     found = verdict(ON_CPU, name, argument)
     assert (found.outcome, found.why) == ("not judged", "not applicable on the CPU")
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "args", "kwargs", "outcome"),
+    [
+        ("cpu", "forbid_kernels", ("elementwise",), {}, "not judged"),
+        ("cpu", "forbid_kernels", ("softmax", "nvjet"), {}, "not judged"),
+        ("cpu", "forbid_kernels", ("softmax",), {}, "kept"),
+        ("cpu", "forbid_kernels", ("elementwise", "mm"), {}, "over"),
+        ("cpu", "max_kernels", (0,), {"match": "elementwise"}, "not judged"),
+        ("cpu", "max_kernels", (0,), {"match": "softmax"}, "kept"),
+        ("cpu", "max_kernels", (9,), {}, "kept"),
+        ("cpu", "expect_kernels", ("elementwise",), {}, "over"),
+        ("lost", "forbid_kernels", ("elementwise",), {}, "not judged"),
+        ("lost", "forbid_kernels", ("softmax",), {}, "incomplete"),
+        ("gpu", "forbid_kernels", ("triton",), {}, "kept"),
+    ],
+)
+def test_on_the_cpu_a_limit_on_names_is_judged_if_operators_have_such_names(
+    of: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], outcome: str
+) -> None:
+    mm = [kernel("aten::mm", "aten::mm")]
+    cpu = replace(CPU, versions={"torch": "2.13.0+cpu"})
+    of_cpu = profile(mm, environment=cpu, integrity=LOST if of == "lost" else Integrity())
+    measured = FULL if of == "gpu" else of_cpu
+    made = verdict(measured, name, *args, **kwargs)
+    found = if_names_exist(made, measured, lambda: {"aten::mm", "aten::softmax"})
+    assert found.outcome == outcome
+    if outcome == "not judged":
+        impossible = args[-1] if name == "forbid_kernels" else kwargs["match"]
+        assert found.why == (
+            f"no operator of torch 2.13.0 matches {impossible!r}; name operators, for example "
+            "'aten::mul'"
+        )
 
 
 @pytest.mark.parametrize(

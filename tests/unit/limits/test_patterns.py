@@ -7,7 +7,13 @@ import time
 import pytest
 from records import MLP, kernel
 
-from pytest_kernelprof.limits.patterns import Patterns, first_mismatch, hits, matches
+from pytest_kernelprof.limits.patterns import (
+    Patterns,
+    first_mismatch,
+    hits,
+    matches,
+    names_nothing,
+)
 from pytest_kernelprof.schema.run import Hit, Mismatch
 
 
@@ -89,3 +95,32 @@ def test_a_kernel_that_two_patterns_match_is_one_hit() -> None:
 
 def test_hits_come_in_launch_order() -> None:
     assert [hit.position for hit in hits(MLP, ("mul", "mm"))] == [1, 3, 4, 5]
+
+
+NAMES = {"aten::mm", "aten::gelu", "mine::twice"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "impossible"),
+    [
+        (("mm", "GELU", "mine::"), ()),
+        (("elementwise", "mm", "nvjet"), ("elementwise", "nvjet")),
+        (("elementwise|gelu",), ()),
+        (("cpp_fused", "^graph_0", ".*cpp_.*relu"), ()),
+        (("triton_poi_fused", "fused_moe_kernel"), ("triton_poi_fused", "fused_moe_kernel")),
+        (("AddmmBackward0", "autograd::engine"), ()),
+        (("MyBlock",), ()),
+    ],
+)
+def test_a_pattern_names_nothing_where_no_operator_and_no_kernel_has_such_a_name(
+    patterns: tuple[str, ...], impossible: tuple[str, ...]
+) -> None:
+    ran = [kernel("aten::mm", "aten::mm", "MyBlock")]
+    assert names_nothing(patterns, ran, lambda: NAMES) == impossible
+
+
+def test_operators_are_asked_only_where_no_kernel_that_ran_tells() -> None:
+    def never() -> set[str]:
+        raise AssertionError
+
+    assert names_nothing(("mm", "cpp"), [kernel("aten::mm", "aten::mm")], never) == ()

@@ -461,7 +461,7 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
         "  operators  test",
         "tests/a.py",
         "✓         5  t",
-        "    max_syncs not judged: not applicable on the CPU",
+        "    not judged on the CPU: max_syncs",
     ]
     assert "✓         3  u" in lines
     words = " ".join(" ".join(lines).split())
