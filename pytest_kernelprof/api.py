@@ -178,7 +178,8 @@ class Profile:
 
     @property
     def waits(self) -> tuple[run.Wait, ...]:
-        """The waits of the host for the device in one call, in order; none on the CPU."""
+        """The waits of the host for the device in one call, in order; on the CPU the reads of a
+        tensor's value that would wait on a GPU."""
         return self._whole().waits
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_kernelprof.analysis.kernels import chains
-from pytest_kernelprof.schema.run import Kernel
+from pytest_kernelprof.schema.run import Kernel, Wait
 from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.correlation import ancestors, within
 from pytest_kernelprof.trace.rounds import round_of_time
@@ -19,11 +19,26 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.model import Operators
     from pytest_kernelprof.trace.reading import Reading
 
+_READ = "aten::_local_scalar_dense"
 _NO_DIMENSIONS = (0, 0, 0)
 
 
 def operator_rows(reading: Reading) -> list[Ints]:
     """Of each round its compute operators, as rows of the operators in order."""
+    computes, covered = _computing(reading)
+    return _of_rounds(reading, computes & ~covered)
+
+
+def read_rows(reading: Reading) -> list[Ints]:
+    """Of each round the reads of a tensor's value into Python (``.item()``, ``if tensor``), as rows
+    of the operators; what an operator that computes reads by itself is its implementation."""
+    ops = reading.trace.operators
+    _, covered = _computing(reading)
+    return _of_rounds(reading, ops.name.are(_READ) & ~_ranges(ops) & ~covered)
+
+
+def _computing(reading: Reading) -> tuple[Bools, Bools]:
+    """Which operators compute, and which lie below one that does or in a compilation."""
     ops, parent = reading.trace.operators, reading.links.parent
     recording = reading.trace.recording
     compute_names = frozenset(recording.compute_operators or ())
@@ -31,10 +46,19 @@ def operator_rows(reading: Reading) -> list[Ints]:
     # What torch.compile runs while it traces is no work of the call. Without a compilation it is
     # somebody else's range.
     compiling = ops.name.are("dynamo") & ~ops.annotation & (recording.recompiles != 0)
-    covered = compiling | within(parent, computes | compiling)
-    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    found = np.flatnonzero(computes & ~covered)
+    return computes, compiling | within(parent, computes | compiling)
+
+
+def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
+    """Of each round the rows of the chosen operators."""
+    of_round = round_of_time(reading.layout.rounds, reading.trace.operators.start, late=False)
+    found = np.flatnonzero(chosen)
     return [found[of_round[found] == number] for number in range(reading.rounds)]
+
+
+def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
+    """The reads of these rows, as the waits that they would be on a GPU."""
+    return tuple(Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
 
 
 def _ranges(ops: Operators) -> Bools:

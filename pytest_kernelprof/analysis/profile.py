@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 Lines = Mapping[tuple[What, int], str]
 """``file:line`` of the i-th kernel, copy or wait of a profile."""
 
+_NOT_ON_A_GPU = "of the CPU alone: on a GPU syncs counts the waits"
 _NO_GAPS = Gaps((), NOT_ON_THE_CPU)
 _CLOCKS_DISAGREE = "not to be had: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
@@ -151,7 +152,8 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     found |= memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: absent(name, why) for name, why in recording.no_times.items()}
-    metrics = {name: found.get(name) or absent(name, NOT_ON_THE_CPU) for name in METRICS}
+    why = NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
+    metrics = {name: found.get(name) or absent(name, why) for name in METRICS}
     second = recording.second_look
     return Profile(
         label=label,
@@ -289,7 +291,9 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
     trace = reading.trace
     rows = cpu_operators.operator_rows(reading)
     count = metric_of("kernels", [len(of_round) for of_round in rows], "compute operators")
-    fullest = _fullest(count)
+    reads = cpu_operators.read_rows(reading)
+    would_wait = metric_of("would_wait", list(map(len, reads)))
+    fullest, read = _fullest(count), reads[_fullest(would_wait)]
     names, operators = trace.operators.name.codes, [of_round.tolist() for of_round in rows]
     problems = (
         *check_rounds(trace, reading.layout),
@@ -305,13 +309,14 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
             clock=check_clock(reading),
             forks=trace.recording.forks,
         ),
-        metrics={"kernels": count},
+        metrics={"kernels": count, "would_wait": would_wait},
         kernels=cpu_operators.operators_as_kernels(reading, rows[fullest]),
         variants=tuple(
             cpu_operators.operators_as_kernels(reading, rows[number])
             for number in _others(reading, fullest, [names[one] for one in rows], operators)
         ),
-        operators={"kernel": operators[fullest]},
+        waits=cpu_operators.reads_as_waits(reading, read),
+        operators={"kernel": operators[fullest], "wait": read.tolist()},
         activities=len(trace.activities),
         missed=missed_lookups(reading),
     )

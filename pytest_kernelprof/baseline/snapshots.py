@@ -45,9 +45,7 @@ def kept_of(profile: Profile) -> KeptProfile:
     """What is kept of a profile."""
     lines = _lines(profile.kernels)
     ordered = not profile.variants
-    counts = {
-        name: _count(profile, name) for name in COUNTS if METRICS[name].on_cpu or _gpu(profile)
-    }
+    counts = {name: _count(profile, name) for name in COUNTS if _is_had(profile, name)}
     return KeptProfile(
         kernels=tuple(_run(line, n) for line, n in _runs(lines if ordered else sorted(lines))),
         label=text(profile.label),
@@ -187,8 +185,9 @@ def _run(line: str, times: int) -> str:
     return f"{line} x{times}" if times > 1 or _TIMES.search(line) else line
 
 
-def _gpu(profile: Profile) -> bool:
-    return profile.environment.kind != "cpu"
+def _is_had(profile: Profile, name: str) -> bool:
+    """Whether the device of a profile has this metric."""
+    return profile.environment.kind in METRICS[name].devices
 
 
 def _count(profile: Profile, name: str) -> int | None:
@@ -218,7 +217,7 @@ def _changed_counts(
 ) -> tuple[tuple[CountChange, ...], tuple[str, ...]]:
     old = {**_counts_of(kept), "kernels": kernels}
     new = {name: _count(profile, name) for name in ("kernels", *COUNTS)}
-    judged = [name for name in old if METRICS[name].on_cpu or _gpu(profile)]
+    judged = [name for name in old if _is_had(profile, name)]
     unknown = tuple(name for name in judged if old[name] is not None and new[name] is None)
     return _count_changes({name: old[name] for name in judged}, new), unknown
 

@@ -65,7 +65,7 @@ class Limit(NamedTuple):
     @property
     def on_cpu(self) -> bool:
         """Whether it can be judged on the CPU."""
-        return not self.metric or METRICS[self.metric].on_cpu
+        return not self.metric or "cpu" in METRICS[self.metric].devices
 
     @property
     def host_time(self) -> bool:

@@ -62,6 +62,7 @@ def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Numbers]:
         *([latency] if verbose or _is_asked(rows, "latency", on_cpu=on_cpu) else []),
         _timed(rows, "launch_overhead", "overhead", 6),
         _counted(rows, "syncs", "waits", 4),
+        _counted(rows, "would_wait", "would wait", 4),
         _counted(rows, "memcpys", "copies", 3),
         Numbers("bound", tuple(map(_bound, rows)), gives_way=1),
         Numbers("headroom", tuple(map(_headroom, rows)), gives_way=0),
@@ -79,7 +80,8 @@ def _says_something(column: Numbers) -> bool:
 def alike_words(rows: Sequence[Row]) -> list[str]:
     """What columns would say that say the same in every row, in words."""
     found = []
-    for metric, words in (("syncs", "waits"), ("memcpys", "copies")):
+    told = {"syncs": "waits", "would_wait": "would wait on a GPU", "memcpys": "copies"}
+    for metric, words in told.items():
         values = {value_of(row.profile, metric) for row in rows}
         value = next(iter(values), None)
         if len(values) == 1 and value and len(rows) >= _FEWEST_ALIKE:

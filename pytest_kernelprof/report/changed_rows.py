@@ -35,7 +35,7 @@ _SIGNS: dict[Group, tuple[str, str, Colour]] = {
     "worse": ("✗", "F", "red"),
     "undecided": ("?", "?", "yellow"),
 }
-_COUNTS = {"kernels": "kernels", "syncs": "waits", "memcpys": "copies"}
+_COUNTS = {"kernels": "kernels", "syncs": "waits", "would_wait": "would wait", "memcpys": "copies"}
 # Of what follows from a column beside it nothing is said.
 _FOLLOWS = {
     "launches": "kernels",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.came import came_since
+from pytest_kernelprof.digest.cells import broken_cells
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.words import judged_rank, limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
@@ -82,7 +83,7 @@ def _tables(profile: Profile, came: Came | None) -> list[str]:
     )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
         lines += copy_table(judged, width)
-    if "max_syncs" in over:
+    if {"syncs", "would_wait"} & broken_cells(judged).keys():
         lines += wait_table(judged, width)
     if "max_launch_overhead" in over:
         lines += overhead_words(judged)

@@ -156,7 +156,7 @@ def copy_table(profile: Profile, width: int = WIDTH) -> list[str]:
             str(i),
             copy.name,
             format_bytes(copy.bytes),
-            _chain_words(copy.operators),
+            chain_words(copy.operators) or "-",
             _line_words(profile, copy.source),
             format_time(copy.duration_us),
         ]
@@ -174,16 +174,13 @@ def copy_table(profile: Profile, width: int = WIDTH) -> list[str]:
 
 
 def wait_table(profile: Profile, width: int = WIDTH) -> list[str]:
-    """The lines of a table of the host's waits for the device."""
+    """The lines of a table of the host's waits for the device; on the CPU of those on a GPU."""
     rows = [
-        [str(i), wait.call, _chain_words(wait.operators), _line_words(profile, wait.source)]
-        for i, wait in enumerate(profile.waits, 1)
+        [str(i), w.call, chain_words(w.operators, w.call) or "-", _line_words(profile, w.source)]
+        for i, w in enumerate(profile.waits, 1)
     ]
-    return render((_NUMBER, Column("waits in", shrinks=True), _CALLER, _LINE), rows, width)
-
-
-def _chain_words(operators: tuple[str, ...]) -> str:
-    return chain_words(operators) or "-"
+    title = "would wait in" if profile.environment.kind == "cpu" else "waits in"
+    return render((_NUMBER, Column(title, shrinks=True), _CALLER, _LINE), rows, width)
 
 
 def _line_words(profile: Profile, source: str) -> str:

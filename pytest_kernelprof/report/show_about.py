@@ -9,7 +9,7 @@ from pytest_kernelprof.digest.cells import value_of
 from pytest_kernelprof.digest.kernel_groups import times_words, with_chain
 from pytest_kernelprof.digest.words import chain_words, count_words
 from pytest_kernelprof.report.totals import labelled
-from pytest_kernelprof.report.words import integrity_words
+from pytest_kernelprof.report.words import integrity_words, would_wait_words
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def _also(profile: Profile) -> Iterator[str]:
     if waits:
         named = _kinds((one.call, chain_words(one.operators)) for one in profile.waits)
         yield f"{count_words(waits, 'wait')}{named}"
+    yield from filter(None, [would_wait_words(profile)])
     recompiles = int(value_of(profile, "recompiles") or 0)
     if recompiles:
         yield count_words(recompiles, "compilation")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.cells import value_of
 from pytest_kernelprof.digest.conditions import REASONS, conditions_words
 from pytest_kernelprof.digest.words import (
     chain_words,
+    count_words,
     is_judged,
     pair_words,
     place_words,
@@ -109,6 +111,7 @@ def ratio_spread(low: float | None, high: float | None, pairs: int, block: int =
 def footing(profile: Profile) -> str:
     """Device, versions, completeness and bound, in one line."""
     parts = [place_words(profile.environment), integrity_words(profile)]
+    parts += filter(None, [would_wait_words(profile)])
     if profile.environment.kind == "cpu" and not profile.integrity.complete:
         parts.append("counts are of compute operators of the CPU")
     if profile.bound.verdict != "unknown":
@@ -148,6 +151,13 @@ def _matched(profile: Profile) -> str:
     integrity = profile.integrity
     words = f"complete: {integrity.matched}/{integrity.launches} launches matched"
     return f"{words} in {profile.rounds} rounds" if profile.rounds > 1 else words
+
+
+def would_wait_words(profile: Profile) -> str:
+    """How often code that ran on the CPU would wait on a GPU; empty where it would not."""
+    number = value_of(profile, "would_wait")
+    times = count_words(int(number or 0), "time")
+    return f"would wait on a GPU {times} (.item(), if tensor)" if number else ""
 
 
 def overhead_words(profile: Profile) -> list[str]:

@@ -20,14 +20,17 @@ class MetricSpec(NamedTuple):
         unit: "count", "us" or "bytes".
         sources: "profiled" rounds, "unprofiled" calls, calls whose "memory" is watched, or the
             "compiler"'s own count.
-        on_cpu: whether it can be had on the CPU.
+        devices: "cuda" and "cpu", those on which it can be had.
     """
 
     name: str
     kind: Kind
     unit: Unit
     sources: tuple[Source, ...]
-    on_cpu: bool = False
+    devices: tuple[str, ...] = ("cuda",)
+
+
+_BOTH = ("cuda", "cpu")
 
 
 def _counts(*names: str, unit: Unit = "count") -> list[MetricSpec]:
@@ -39,8 +42,9 @@ def _directed(name: str, unit: Unit = "count") -> list[MetricSpec]:
 
 
 _TABLE = (
-    MetricSpec("kernels", "exact", "count", ("profiled",), on_cpu=True),
+    MetricSpec("kernels", "exact", "count", ("profiled",), devices=_BOTH),
     *_counts("launches", "memsets", "syncs"),
+    MetricSpec("would_wait", "exact", "count", ("profiled",), devices=("cpu",)),
     MetricSpec("cuda_time", "timed", "us", ("profiled",)),
     *_directed("memcpys"),
     *_directed("memcpy_bytes", "bytes"),
@@ -53,13 +57,13 @@ _TABLE = (
     *_counts("comm_bytes", unit="bytes"),
     MetricSpec("gpu_span", "shown", "us", ("profiled",)),
     MetricSpec("gpu_idle", "shown", "us", ("profiled",)),
-    MetricSpec("dispatch_time", "timed", "us", ("unprofiled",), on_cpu=True),
-    MetricSpec("latency", "timed", "us", ("unprofiled",), on_cpu=True),
+    MetricSpec("dispatch_time", "timed", "us", ("unprofiled",), devices=_BOTH),
+    MetricSpec("latency", "timed", "us", ("unprofiled",), devices=_BOTH),
     MetricSpec("launch_overhead", "timed", "us", ("profiled", "unprofiled")),
     MetricSpec("overhead_per_launch", "shown", "us", ("profiled", "unprofiled")),
     MetricSpec("peak_memory", "exact", "bytes", ("memory",)),
     MetricSpec("allocations", "exact", "count", ("memory",)),
-    MetricSpec("recompiles", "exact", "count", ("compiler",), on_cpu=True),
+    MetricSpec("recompiles", "exact", "count", ("compiler",), devices=_BOTH),
 )
 
 METRICS: dict[str, MetricSpec] = {spec.name: spec for spec in _TABLE}

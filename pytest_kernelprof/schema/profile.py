@@ -154,7 +154,8 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         more_kernels: of a run document, those beyond the kernels that it has one by one.
         variants: other sequences of kernels among the rounds, by name and operators; nearly always
             there are none.
-        copies, waits: of one call, in order; none on the CPU.
+        copies, waits: of one call, in order. On the CPU there are no copies, and the waits are
+            those that ``would_wait`` counts.
         timeline: of the round that the kernels are of, where somebody keeps the whole run.
         other_ranks: the same call on the other ranks, where it ran on several: complete where all
             are.

@@ -14,7 +14,7 @@ VERSION = 1
 COUNTS = (
     *("launches", "syncs", "memcpys_h2d", "memcpys_d2h", "memcpys_d2d", "memcpys_p2p"),
     *("memcpys_pageable", "memcpy_bytes_h2d", "memcpy_bytes_d2h", "memcpy_bytes_d2d"),
-    "memcpy_bytes_p2p",
+    *("memcpy_bytes_p2p", "would_wait"),
 )
 """The exact metrics that are kept beside the kernels. Not memsets, of which healthy traces miss
 some; not memory, which depends on what ran before; not compilations, which are cold code."""

@@ -10,6 +10,7 @@ from built import Event, annotation, operator, profile_of, reading_of_events, ro
 from pytest_kernelprof.analysis.cpu_operators import (
     operator_rows,
     operators_as_kernels,
+    read_rows,
     silent_regions,
 )
 from pytest_kernelprof.schema.run import Kernel
@@ -110,6 +111,26 @@ def test_an_annotation_is_no_operator(tmp_path: Path) -> None:
         tmp_path, round_of(0, 0, 99), annotation("aten::mm", 10, 30), operator("aten::add", 15, 5)
     )
     assert rows(found) == [[15]]
+
+
+def test_a_read_of_a_value_counts_unless_an_operator_that_computes_makes_it(
+    tmp_path: Path,
+) -> None:
+    found = cpu(
+        tmp_path,
+        round_of(0, 0, 99),
+        operator("aten::item", 10, 10),
+        operator("aten::_local_scalar_dense", 12, 5),
+        operator("aten::mm", 30, 10),
+        operator("aten::_local_scalar_dense", 32, 5),
+        operator("dynamo", 50, 10),
+        operator("aten::_local_scalar_dense", 52, 5),
+        annotation("aten::_local_scalar_dense", 70, 5),
+        round_of(1, 100, 50),
+        operator("aten::_local_scalar_dense", 160, 5),
+    )
+    starts = found.trace.operators.start
+    assert [(starts[of] / 1e3).tolist() for of in read_rows(found)] == [[12], []]
 
 
 REGION = "Torch-Compiled Region: 0/0"

@@ -127,16 +127,19 @@ def test_another_software_or_device_is_told() -> None:
     assert (finding.state, finding.other) == ("held", ("torch 2.11.0+cu130 -> 2.12.0+cu130",))
 
 
-def test_on_the_cpu_only_kernels_count_and_what_changes_operators_is_told() -> None:
+def test_on_the_cpu_kernels_and_reads_of_values_count_and_what_changes_operators_is_told() -> None:
     cpu = replace(CPU, versions={"torch": "2.11.0+cpu", "mkldnn": "on", "triton": "3.6.0"})
     operators = (kernel("aten::mm", "aten::mm"),)
-    kept = kept_of(profile(operators, environment=cpu))
+    never = [counted("would_wait", 0, 0)]
+    kept = kept_of(profile(operators, never, environment=cpu))
     assert (kept.kernels, kept.counts) == (("aten::mm",), {})
     made = made_with(cpu)
     assert made == {"device": "CPU (x86_64)", "torch": "2.11.0", "mkldnn": "on"}
     off = replace(cpu, versions={**cpu.versions, "torch": "2.11.0+cu130", "mkldnn": "off"})
-    finding = find(kept, made, profile(operators, environment=off))
+    finding = find(kept, made, profile(operators, never, environment=off))
     assert (finding.state, finding.other) == ("held", ("mkldnn on -> off",))
+    more = find(kept, made, profile(operators, [counted("would_wait", 1, 1)], environment=cpu))
+    assert (more.state, more.counts) == ("more", (CountChange("would_wait", "count", 0, 1),))
 
 
 @pytest.mark.parametrize(

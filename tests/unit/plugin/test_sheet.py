@@ -54,7 +54,7 @@ COLD = Integrity(cold=("lazy loading",))
         ),
         (mlp(*COUNTED, environment=NEWER), "kept", "", "held"),
         (profile(MLP[:4], COUNTED), "kept", "", "changed"),
-        (mlp(), "not judged", ", ".join(COUNTS[1:]) + " could not be had", "not judged"),
+        (mlp(), "not judged", ", ".join(COUNTS[1:-1]) + " could not be had", "not judged"),
     ],
 )
 def test_how_a_profile_fares(found: Profile, outcome: str, why: str, state: str) -> None:
