@@ -30,15 +30,20 @@ def operator_rows(reading: Reading) -> list[Ints]:
 
 
 def read_rows(reading: Reading) -> list[Ints]:
-    """Of each round the reads of a tensor's value into Python (``.item()``, ``if tensor``), as rows
-    of the operators; what an operator that computes reads by itself is its implementation."""
+    """Find in each round the reads of a tensor's value into Python: ``.item()``, ``if tensor``.
+
+    A read by an operator that computes is part of its implementation, and not among them.
+
+    Returns:
+        For each round the rows of the operators that read.
+    """
     ops = reading.trace.operators
     _, covered = _computing(reading)
     return _of_rounds(reading, ops.name.are(_READ) & ~_ranges(ops) & ~covered)
 
 
 def _computing(reading: Reading) -> tuple[Bools, Bools]:
-    """Which operators compute, and which lie below one that does or in a compilation."""
+    """Tell which operators compute, and which lie below one that does or in a compilation."""
     ops, parent = reading.trace.operators, reading.links.parent
     recording = reading.trace.recording
     compute_names = frozenset(recording.compute_operators or ())
@@ -50,14 +55,14 @@ def _computing(reading: Reading) -> tuple[Bools, Bools]:
 
 
 def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
-    """Of each round the rows of the chosen operators."""
+    """Split the rows of the chosen operators by round."""
     of_round = round_of_time(reading.layout.rounds, reading.trace.operators.start, late=False)
     found = np.flatnonzero(chosen)
     return [found[of_round[found] == number] for number in range(reading.rounds)]
 
 
 def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
-    """The reads of these rows, as the waits that they would be on a GPU."""
+    """Make waits of these reads, which they would be on a GPU."""
     return tuple(Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 Lines = Mapping[tuple[What, int], str]
 """``file:line`` of the i-th kernel, copy or wait of a profile."""
 
-_NOT_ON_A_GPU = "of the CPU alone: on a GPU syncs counts the waits"
+_NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
 _NO_GAPS = Gaps((), NOT_ON_THE_CPU)
 _CLOCKS_DISAGREE = "not to be had: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"

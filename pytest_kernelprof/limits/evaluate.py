@@ -32,8 +32,10 @@ def evaluate(
 def if_names_exist(
     verdict: Verdict, profile: Profile, operators: Callable[[], Collection[str]]
 ) -> Verdict:
-    """The verdict of a limit on kernel names, unless one of its patterns cannot match on the CPU:
-    only a GPU has kernels of such a name, so the limit is not judged.
+    """Replace a verdict by "not judged" where a pattern of its limit cannot match on the CPU.
+
+    Kernels of the CPU are operators, so the name of a GPU's kernel would never be found there. A
+    limit that is broken stays broken, whatever its other patterns are.
 
     Args:
         operators: returns the names of all operators of this torch.

@@ -1,5 +1,5 @@
-"""What a run says once at its end, whichever process noticed it: versions newer than what was
-tried, and markers that are probably limits of ours under another name."""
+"""Notes on tests that a run prints once at its end, also for tests of xdist workers: versions newer
+than those that were tried, and markers that probably mean a limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STRAY = (
 
 
 class EndNotes:
-    """In the process that measures, and in the one that reports."""
+    """Puts notes on the reports of tests, and prints them in the process that reports."""
 
     def __init__(self) -> None:
         self._tests: dict[str, dict[str, None]] = {}
@@ -48,16 +48,16 @@ class EndNotes:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Gather them."""
+        """Collect the notes of a test."""
         for note in getattr(report, ATTRIBUTE, ()):
             self._tests.setdefault(note, {})[report.nodeid] = None
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print each once, unless the run is to print nothing (``-qq``)."""
+        """Print each note once; none with ``-qq``."""
         for note, tests in self._tests.items() if terminalreporter.verbosity > -2 else ():
-            several = len(tests) > 1
-            told = f"{len(tests)} test{'s' * several} ({next(iter(tests))}{', ...' * several})"
+            more = ", ..." if len(tests) > 1 else ""
+            told = f"{len(tests)} test{'s' if more else ''} ({next(iter(tests))}{more})"
             line = printable(f"kernelprof: {note.replace(_TESTS, told)}")
             terminalreporter.write_line(line, yellow=True)
 

@@ -83,7 +83,7 @@ def _tables(profile: Profile, came: Came | None) -> list[str]:
     )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
         lines += copy_table(judged, width)
-    if {"syncs", "would_wait"} & broken_cells(judged).keys():
+    if {"syncs", "would_wait"} & broken_cells(profile).keys():
         lines += wait_table(judged, width)
     if "max_launch_overhead" in over:
         lines += overhead_words(judged)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pytest_kernelprof.cli.main import main
+
 Run = Callable[..., pytest.RunResult]
 
 CLEAN = """
@@ -53,12 +55,25 @@ def test_a_failure_tells_it_and_max_syncs_stays_not_judged(run: Run) -> None:
     )
 
 
+def test_show_tells_it_of_a_trace(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run(TWO, "--kernelprof-trace-dir=traces").assert_outcomes(passed=1)
+    capsys.readouterr()
+    assert main(["show", "traces/test_it.py-test_model-1.json.gz"]) == 0
+    assert "also       would wait on a GPU 2 times (.item(), if tensor)" in capsys.readouterr().out
+
+
 def test_a_snapshot_fails_by_it(run: Run, pytester: pytest.Pytester) -> None:
     run(CLEAN, "--kernelprof-update").assert_outcomes(passed=1)
     run(CLEAN).assert_outcomes(passed=1)
     result = run(PLANTED, "--kernelprof-markdown=report.md")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["snapshot: would_wait 1 > 0"])
+    result.stdout.fnmatch_lines(
+        [
+            "snapshot: would_wait 1 > 0",
+            "  #  would wait in              called by   line",
+            "  1  aten::_local_scalar_dense  aten::item  test_it.py:9",
+        ]
+    )
     assert "would_wait" in (pytester.path / "report.md").read_text()
 
 
