@@ -47,7 +47,6 @@ class Listed:
         expected: how many further tests of a file fail as expected, by file.
         kept: further tests that keep their limits.
         unlimited: further tests that have none.
-        others: how many further tests were not judged to their end: skipped, tried again.
         costliest: whether the rows are those that cost the most, as nothing has a limit.
     """
 
@@ -55,7 +54,6 @@ class Listed:
     expected: dict[str, int]
     kept: Rest
     unlimited: Rest
-    others: int = 0
     costliest: bool = False
 
 
@@ -84,7 +82,6 @@ def listed(digest: Digest, *, unfolded: bool = False) -> Listed:
         expected={} if unfolded else dict(Counter(f for f, _ in _tests(expected))),
         kept=_rest(_without(kept, shown)),
         unlimited=_rest([row for row in rows if row.told is None]),
-        others=len(_unjudged(rows)),
     )
 
 
@@ -99,14 +96,6 @@ def _costliest(rows: Sequence[Row]) -> Listed:
 def _without(rows: Iterable[Row], shown: Iterable[Row]) -> list[Row]:
     there = set(map(id, shown))  # a test that was tried again has several of one name
     return [row for row in rows if id(row) not in there]
-
-
-def _unjudged(rows: Iterable[Row]) -> set[tuple[str, str]]:
-    """Those that were not judged to the end, but not those of which a later try was."""
-    rows = list(rows)
-    ended = _tests(row for row in rows if row.told != "rerun")
-    tried = _tests(row for row in rows if row.told == "rerun")
-    return _tests(row for row in rows if row.told in ("skipped", "not judged")) | (tried - ended)
 
 
 def _tests(rows: Iterable[Row]) -> set[tuple[str, str]]:

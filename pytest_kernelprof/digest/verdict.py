@@ -81,13 +81,19 @@ def overall_of(run: Run, counts: Counts, unjudged: Sequence[Unjudged]) -> Overal
     """The verdict of a run, the same in every format; see ``Overall``."""
     if counts.failed or _compares_nothing(run):
         return "failed"
-    if run.unfinished or any(counts.told.get(one) for one in _OPEN):
+    if run.unfinished or any(counts.told.get(one) for one in _OPEN) or _undecided(run):
         return "undecided"
     compared = [test.result in COMPARED for test in run.against.tests] if run.against else []
     is_judged = any(counts.told.get(one) for one in _JUDGED) or any(compared)
     is_judged = is_judged or (run.earlier is not None and run.earlier.comparison.compared > 0)
     left = bool(counts.told.get("not judged") or unjudged) or not all(compared)
     return "passed" if is_judged and not left else "not judged"
+
+
+def _undecided(run: Run) -> int:
+    """How many tests are perhaps slower than a revision."""
+    tests = run.against.tests if run.against is not None else ()
+    return sum(test.result == "undecided" for test in tests)
 
 
 def _compares_nothing(run: Run) -> bool:
@@ -132,7 +138,7 @@ def sentence_of(run: Run, counts: Counts, open_words: str) -> str:
         _number(told.get("incomplete", 0), "incomplete"),
         _number(told.get("failed", 0), f"failed{otherwise}"),
         _number(told.get("error", 0), "error", "errors"),
-        _number(told.get("undecided", 0), "undecided"),
+        _number(told.get("undecided", 0) + _undecided(run), "undecided"),
         _number(expected, "expected failure", "expected failures"),
         _number(told.get("skipped", 0), "skipped"),
         open_words,

@@ -109,9 +109,6 @@ def _rest(found: Listed, style: Style) -> Iterator[Line]:
         fail = "fails" if expected == 1 else "fail"
         words = f"{count_words(expected, 'test')} {fail} as expected, in {where}"
         yield from _sentence(f"{style.sign('expected')[0]} {words}", style)
-    if found.others:
-        words = f"{count_words(found.others, 'test')} not judged to the end"
-        yield from _sentence(f"{style.sign('skipped')[0]} {words}", style)
     if more.tests and found.costliest:
         told = f"{count_words(more.tests, 'more test')}: {count_words(more.kernels, 'kernel')}"
         time = f", {format_time(more.us)}" if more.us else ""
