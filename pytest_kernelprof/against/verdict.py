@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.against.timing import unless_reconfigured
 from pytest_kernelprof.baseline.diff import diff_profiles, without_times
-from pytest_kernelprof.schema.against import AgainstTest, Compared, Done
+from pytest_kernelprof.schema.against import RESULTS, AgainstTest, Compared, Done
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.snapshot import COUNTS
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.against.timing import Timed
+    from pytest_kernelprof.schema.against import Result
     from pytest_kernelprof.schema.diff import ProfileDiff
     from pytest_kernelprof.schema.run import Environment, Profile
     from pytest_kernelprof.schema.turns import Timing
@@ -76,7 +77,7 @@ def _judged(
         return AgainstTest(test, "not compared", why)
     why = _another_work(candidate, reference)
     if why:
-        return AgainstTest(test, "another work", why)
+        return AgainstTest(test, "different work", why)
     calls = [
         (old, new, None if new.one_shot else timed.get(new.label))
         for old, new in _pairs(candidate, reference)
@@ -118,20 +119,13 @@ def _named(files: Sequence[str]) -> str:
 
 
 def _result(test: str, compared: tuple[Compared, ...], other: str) -> AgainstTest:
-    if any(one.is_worse for one in compared):
-        return AgainstTest(test, "worse", profiles=compared)
-    if other:
-        return AgainstTest(test, "another work", other, compared)
+    worst: Result = min((one.result for one in compared), key=RESULTS.index, default="same")
     unknown = [words for one in compared for words in one.unknown]
-    if unknown:
+    if other and worst != "worse":
+        return AgainstTest(test, "different work", other, compared)
+    if unknown and worst != "worse":
         return AgainstTest(test, "not compared", unknown[0], compared)
-    if any(one.is_timed("undecided") for one in compared):
-        return AgainstTest(test, "undecided", profiles=compared)
-    if any(one.accepted for one in compared):
-        return AgainstTest(test, "accepted", "accepted by its snapshot", compared)
-    if any(one.better or one.is_timed("better") for one in compared):
-        return AgainstTest(test, "better", profiles=compared)
-    return AgainstTest(test, "same", profiles=compared)
+    return AgainstTest(test, worst, profiles=compared)
 
 
 def _another_work(candidate: Sequence[Profile], reference: Sequence[Profile]) -> str:

@@ -1,5 +1,5 @@
-"""What is another than before, profile by profile: against a revision's code, and against earlier
-runs. Each report tells its rows, words and order from here."""
+"""How each profile compares with its baseline, a revision or earlier runs: a row a profile. All
+reports read rows, words and order from here."""
 
 from __future__ import annotations
 
@@ -9,24 +9,37 @@ from typing import TYPE_CHECKING, Literal
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.diff_causes import causes_of_diff
 from pytest_kernelprof.digest.ids import natural, with_label
+from pytest_kernelprof.digest.words import line_words
+from pytest_kernelprof.schema.against import RESULTS, Result
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_kernelprof.digest.records import Cause
     from pytest_kernelprof.schema.against import AgainstTest, Compared
-    from pytest_kernelprof.schema.runs import MetricComparison, ProfileComparison, RunsComparison
+    from pytest_kernelprof.schema.runs import MetricComparison, ProfileComparison
     from pytest_kernelprof.schema.turns import Timing
 
-Group = Literal["worse", "not judged", "undecided", "accepted", "better", "changed"]
-GROUPS: tuple[Group, ...] = (
-    *("worse", "not judged", "undecided", "accepted", "better", "changed"),
-)
-"""What became of a row, in the order in which they are told: it fails; more or slower, which
-nothing judges; perhaps; more, which its snapshot allows; fewer or faster; other kernels at the same
-counts."""
+RowResult = Result | Literal["not judged"]
+"""The result of a row; "not judged": worse in a metric that fails nothing."""
+WORDS: dict[RowResult, str] = {
+    "worse": "worse",
+    "not judged": "worse (not checked)",
+    "undecided": "undecided",
+    "accepted": "accepted by snapshot",
+    "better": "better",
+    "changed": "changed (other kernels, same counts)",
+    "same": "unchanged",
+    "cannot run": "cannot run on {base}",
+    "not compared": "not compared",
+    "different work": "did different work",
+}
+"""The words for each result, in the order in which they are counted."""
+UNCOMPARED: tuple[Result, ...] = ("cannot run", "not compared", "different work")
+_WORST_FIRST: tuple[RowResult, ...] = (RESULTS[0], "not judged", *RESULTS[1:])
+_MOST_CAUSES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class Was:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A profile of which something is another.
+    """How a profile compares; of a test that was not compared, why.
 
     Attributes:
         test: its node id. label: which of the test's profiles it is.
@@ -69,7 +82,7 @@ class Changed:
     """
 
     test: str
-    group: Group
+    result: RowResult
     label: str = ""
     values: dict[str, Was] = field(default_factory=dict)
     ratio: float | None = None
@@ -83,33 +96,70 @@ class Changed:
         """The test's node id with the profile's label."""
         return with_label(self.test, self.label)
 
+    @property
+    def kernels(self) -> Was | None:
+        """How many there are, before and now."""
+        return self.values.get("kernels")
 
-def in_groups(changes: Sequence[Changed]) -> dict[Group, list[Changed]]:
-    """Rows by what became of them, worst first; inside of a group the largest changes of times
-    first, then by name."""
-    found: dict[Group, list[Changed]] = {}
-    for group in GROUPS:
-        rows = [one for one in changes if one.group == group]
-        if rows:
-            found[group] = sorted(rows, key=_largest_first)
-    return found
+    @property
+    def gpu_time(self) -> Was | None:
+        """The time on the GPU, before and now; None where that was not compared."""
+        return self.values.get("cuda_time")
+
+    @property
+    def share(self) -> float | None:
+        """By which fraction it takes longer; None where times were not compared."""
+        if self.ratio is not None:
+            return self.ratio - 1
+        return self.gpu_time.share if self.gpu_time is not None else None
+
+    @property
+    def range(self) -> str:
+        """The least and the greatest change by pairs of processes; empty of a single pair."""
+        if len(self.ratios) < 2:
+            return ""
+        low, high = min(self.ratios) - 1, max(self.ratios) - 1
+        return f"{low * 100:+.1f}..{high * 100:+.1f} %"
+
+    @property
+    def reasons(self) -> str:
+        """Which kernels changed, the first of them, and what else there is to say: one line."""
+        told = [_cause_words(one) for one in self.causes[:_MOST_CAUSES]]
+        left = len(self.causes) - len(told)
+        return "; ".join(filter(None, [*told, f"{left} more" if left > 0 else "", self.why]))
 
 
-def _largest_first(one: Changed) -> tuple[float, tuple[tuple[str, int], ...]]:
-    time = one.values.get("cuda_time")
-    share = one.ratio - 1 if one.ratio is not None else time.share if time is not None else None
-    return -abs(share or 0.0), natural(one.name)
+def percent_words(share: float) -> str:
+    """``+3.9 %``."""
+    return f"{share * 100:+.1f} %"
 
 
-def changes_against(tests: Sequence[AgainstTest]) -> tuple[Changed, ...]:
-    """Of a run against a revision: a row for each profile that is another."""
-    return tuple(row for test in tests for one in test.profiles for row in _row(test, one))
+def worst_first(rows: Iterable[Changed]) -> tuple[Changed, ...]:
+    """Rows by their result; of one result the largest changes of times first, then of the number
+    of kernels, then by name."""
+    return tuple(sorted(rows, key=_weight))
 
 
-def _row(test: AgainstTest, one: Compared) -> Iterator[Changed]:
-    group = _group(test, one)
-    if group is None:
-        return
+def _weight(one: Changed) -> tuple[int, float, float, tuple[tuple[str, int], ...]]:
+    more = one.kernels.new - one.kernels.old if one.kernels is not None else 0
+    return _WORST_FIRST.index(one.result), -abs(one.share or 0.0), -abs(more), natural(one.name)
+
+
+def _cause_words(cause: Cause) -> str:
+    place = line_words(cause.place) if cause.place is not None else ""
+    return ", ".join(filter(None, [f"{cause.sign} {cause.text}".lstrip(), place]))
+
+
+def rows_against(tests: Sequence[AgainstTest]) -> Iterator[Changed]:
+    """Of a run against a revision: a row for each profile, or for a test that was not compared."""
+    for test in tests:
+        if test.result in UNCOMPARED:
+            yield Changed(test.id, test.result, why=test.why)
+        else:
+            yield from (_row(test, one) for one in test.profiles)
+
+
+def _row(test: AgainstTest, one: Compared) -> Changed:
     timing, diff = one.timing, one.diff
     values = {"kernels": Was((diff.old_kernels,), diff.new_kernels)}
     for change in diff.metrics:
@@ -120,9 +170,9 @@ def _row(test: AgainstTest, one: Compared) -> Iterator[Changed]:
         values["cuda_time"] = Was((timing.old_us,), timing.new_us)
         if timing.old_latency_us:
             values["latency"] = Was((timing.old_latency_us,), timing.new_latency_us)
-    yield Changed(
+    return Changed(
         test=test.id,
-        group=group,
+        result=one.result,
         label=one.label,
         values=values,
         ratio=timing.ratio if timing is not None and timed else None,
@@ -131,20 +181,6 @@ def _row(test: AgainstTest, one: Compared) -> Iterator[Changed]:
         causes=causes_of_diff(diff),
         counted=diff.what,
     )
-
-
-def _group(test: AgainstTest, one: Compared) -> Group | None:
-    if test.result in ("cannot run", "not compared", "another work"):
-        return None  # what its counts say is no verdict
-    if one.is_worse:
-        return "worse"
-    if one.is_timed("undecided"):
-        return "undecided"
-    if one.accepted:
-        return "accepted"
-    if one.better or one.is_timed("better"):
-        return "better"
-    return "changed" if one.diff.hunks else None
 
 
 def _why(timing: Timing) -> str:
@@ -157,18 +193,14 @@ def _why(timing: Timing) -> str:
     return doubt_words(timing.disturbed) if timing.disturbed is not None else timing.why
 
 
-def changes_of_runs(found: RunsComparison) -> tuple[Changed, ...]:
-    """Of a run and earlier ones: a row for each profile that is another."""
-    return tuple(map(_row_of_runs, found.profiles))
-
-
-def _row_of_runs(one: ProfileComparison) -> Changed:
+def row_of_runs(one: ProfileComparison) -> Changed:
+    """Of a run and earlier ones: the row of a profile."""
     values = {metric.name: _was(metric) for metric in one.metrics}
     if one.diff is not None and "kernels" not in values:
         values["kernels"] = Was((one.diff.old_kernels,), one.diff.new_kernels)
     return Changed(
         test=one.test,
-        group=_group_of_runs(one),
+        result=_result_of_runs(one),
         label=one.label,
         values=values,
         why=_why_of_runs(one),
@@ -200,14 +232,15 @@ def _was(metric: MetricComparison) -> Was:
     return Was(metric.olds, metric.new, *bounds)
 
 
-def _group_of_runs(one: ProfileComparison) -> Group:
+def _result_of_runs(one: ProfileComparison) -> RowResult:
     verdicts = {metric.verdict for metric in one.metrics}
     judged = {metric.verdict for metric in one.metrics if metric.judged}
-    groups: tuple[tuple[Group, bool], ...] = (
+    results: tuple[tuple[RowResult, bool], ...] = (
         ("worse", one.regressed),
         ("not judged", "worse" in verdicts),
         ("undecided", "undecided" in judged),
         ("better", "better" in verdicts),
         ("undecided", "undecided" in verdicts),
+        ("changed", one.diff is not None and bool(one.diff.hunks)),
     )
-    return next((group for group, holds in groups if holds), "changed")
+    return next((result for result, holds in results if holds), "same")

@@ -1,87 +1,26 @@
-"""What a comparison with what was before comes to: a sentence first, and last what fails by it."""
+"""What else there is to say of a comparison: what was not compared, times, what fails by it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.changes import UNCOMPARED, percent_words
+from pytest_kernelprof.digest.ids import parts_of, with_label
 from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.digest.changes import Changed, Group
-    from pytest_kernelprof.schema.against import AgainstTest, Result
+    from pytest_kernelprof.schema.against import AgainstTest
     from pytest_kernelprof.schema.runs import RunsComparison
     from pytest_kernelprof.schema.turns import Timing
-
-COMPARED: tuple[Result, ...] = ("worse", "undecided", "accepted", "better", "same")
-_OF_TESTS: dict[Result, str] = {
-    "undecided": "undecided",
-    "accepted": "accepted by their snapshots",
-    "better": "better",
-    "same": "the same",
-    "cannot run": "that {name} cannot run",
-    "not compared": "not compared",
-    "another work": "not the same work",
-}
-_OF_ROWS: dict[Group, str] = {
-    "not judged": "worse, which nothing judges",
-    "undecided": "undecided",
-    "better": "better",
-    "changed": "with other kernels at equal counts",
-}
-
-
-def short_revision(name: str) -> str:
-    """A revision as it was named, without its commit: of ``main (abc1234)`` the first."""
-    return name.partition(" (")[0]
-
-
-def against_sentence(name: str, tests: Sequence[AgainstTest]) -> str:
-    """``3 of 31 tests are worse than main; 1 undecided, 1 better, 26 the same.``
-
-    Args:
-        name: the revision's.
-    """
-    short = short_revision(name)
-    if not tests:
-        return "No test of this run is measured (--kernelprof-all measures each)."
-    counts = Counter(test.result for test in tests)
-    compared = sum(counts[one] for one in COMPARED)
-    rest = [f"{counts[one]} {w.format(name=short)}" for one, w in _OF_TESTS.items() if counts[one]]
-    if not compared:
-        return f"No test could be compared with {short}: {', '.join(rest)}."
-    return _sentence(counts["worse"], compared, "test", short, rest)
-
-
-def runs_sentence(found: RunsComparison, changes: Sequence[Changed], than: str) -> str:
-    """``2 of 31 profiles are worse than old.json; 1 better, 28 the same.``
-
-    Args:
-        changes: its rows. than: what it was compared with, in words.
-    """
-    if not found.compared:
-        return f"No profile could be compared with {than}."
-    counts = Counter(one.group for one in changes)
-    rest = [f"{counts[one]} {words}" for one, words in _OF_ROWS.items() if counts[one]]
-    same = found.compared - len(changes)
-    if same > 0:
-        rest.append(f"{same} the same")
-    return _sentence(counts["worse"], found.compared, "profile", than, rest)
-
-
-def _sentence(worse: int, compared: int, what: str, than: str, rest: Sequence[str]) -> str:
-    are = "are" if worse > 1 else "is"
-    head = f"{worse or 'None'} of {count_words(compared, what)} {are} worse than {than}"
-    if compared == 1 and not worse:
-        head = f"The only {what} is no worse than {than}"
-    return f"{head}; {', '.join(rest)}." if rest else f"{head}."
 
 
 def why_not_compared(tests: Sequence[AgainstTest]) -> dict[str, tuple[str, ...]]:
     """Each reason why tests were not compared, with their ids; the most frequent first."""
-    uncompared = (test for test in tests if test.result not in COMPARED and test.why)
+    uncompared = (test for test in tests if test.result in UNCOMPARED and test.why)
     return _by_words((test.why, test.id) for test in uncompared)
 
 
@@ -111,10 +50,34 @@ def turns_words(tests: Sequence[AgainstTest]) -> str:
     several = [len(one.pairs) for one in known if len(one.pairs) > 1]
     if several:
         told += f", {len(several)} of them in {max(several)} pairs"
-    if any(one.old_latency_us for one in known):
-        told += "; latency is shown, not judged"
+    if latency := latency_words(tests):
+        told += f"; {latency}"
     took = sum(one.took_s for one in known)
     return f"{told}; {took:.0f}s" if took >= 1 else told
+
+
+def latency_words(tests: Sequence[AgainstTest]) -> str:
+    """The latencies of calls that were timed, changed or not: of one call both, of more calls the
+    smallest and the largest change; empty without any."""
+    found = [
+        (one.timing.new_latency_us / one.timing.old_latency_us - 1, name, one.timing)
+        for test in tests
+        for one in test.profiles
+        for name in [with_label(parts_of(test.id)[1], one.label)]
+        if one.timing is not None and one.timing.old_latency_us
+    ]
+    if not found:
+        return ""
+    (least, first, timing), (most, last, _) = (pick(found, key=_share) for pick in (min, max))
+    told = f"from {percent_words(least)} ({first}) to {percent_words(most)} ({last})"
+    if len(found) == 1:
+        old, new = format_time(timing.old_latency_us), format_time(timing.new_latency_us)
+        told = f"{old} -> {new}, {percent_words(least)}"
+    return f"latency (not judged): {told}"
+
+
+def _share(found: tuple[float, str, Timing]) -> float:
+    return found[0]
 
 
 def _is_timed(timing: Timing | None) -> bool:
@@ -141,4 +104,14 @@ def is_failed(tests: Sequence[AgainstTest], *, warn_only: bool = False) -> bool:
     """Whether a run against a revision has failed by it: something is worse, unless that is only
     warned of, or nothing could be compared."""
     results = {test.result for test in tests}
-    return ("worse" in results and not warn_only) or not results & set(COMPARED)
+    return ("worse" in results and not warn_only) or results <= set(UNCOMPARED)
+
+
+def fails_nothing_words(*, run_fails: bool) -> str:
+    """The last line of a comparison that fails nothing.
+
+    Args:
+        run_fails: whether the run fails all the same.
+    """
+    other = "; the run fails for another reason" if run_fails else ""
+    return f"this comparison fails nothing{other}"

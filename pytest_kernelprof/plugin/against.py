@@ -92,6 +92,7 @@ class AgainstRun:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
         self.found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
+        self._session: pytest.Session | None = None
         settings = config.stash[SETTINGS]
         self._warn_only = settings.warn_only
         started_in = str(config.invocation_params.dir)
@@ -140,6 +141,7 @@ class AgainstRun:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run of which nothing was compared has failed."""
+        self._session = session
         if session.config.getoption("collectonly", False):
             return
         failed = is_failed(list(self.found.values()), warn_only=self._warn_only)
@@ -163,6 +165,7 @@ class AgainstRun:
             self.launches.reference.laid,
             list(self.found.values()),
             warn_only=self._warn_only,
+            run_fails=bool(self._session and self._session.exitstatus),
         )
 
 
@@ -337,7 +340,7 @@ class AgainstTests:
         """A test that fails by itself is not compared."""
         if item.nodeid == self._running:
             self._found[item.nodeid] = AgainstTest(
-                item.nodeid, "not compared", "the test fails here, whatever it takes"
+                item.nodeid, "not compared", "the test fails on your code"
             )
 
     @pytest.hookimpl(wrapper=True)
@@ -372,16 +375,21 @@ class _AroundCalls:
     def pytest_runtest_call(
         self, item: pytest.Item
     ) -> Generator[None, pluggy.Result[object], None]:
-        """Compare when the test has passed by itself."""
+        """Compare when the test has passed, or has failed by a limit of its own alone: then what is
+        worse follows in the same failure."""
         outcome = yield
-        if outcome.exception is not None:
-            if not isinstance(outcome.exception, pytest.skip.Exception):
-                self._tests.note_failed(item)
+        error = outcome.exception
+        if error is not None and not isinstance(error, pytest.skip.Exception):
+            self._tests.note_failed(item)
+        if error is not None and not isinstance(error, LimitExceeded):
             return
         try:
             self._tests.compare(item)
-        except LimitExceeded as error:
-            outcome.force_exception(error)
+        except LimitExceeded as worse:
+            if error is None:
+                outcome.force_exception(worse)
+            else:
+                error.msg = f"{error.msg}\n{worse.msg}"
 
 
 def _worker_number(config: pytest.Config) -> int:

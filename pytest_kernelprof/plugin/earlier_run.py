@@ -97,6 +97,7 @@ class EarlierRun:
         self._old = old
         self._allowed = allowed
         self._refused = bool(config.getoption("collectonly", False))
+        self._session: pytest.Session | None = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
@@ -137,6 +138,7 @@ class EarlierRun:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run of which nothing was compared, or not what was asked for, has failed."""
+        self._session = session
         if self._refused or self._warn_only:
             return
         if session.exitstatus == pytest.ExitCode.OK and not self.found().passed:
@@ -146,5 +148,10 @@ class EarlierRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The section at the end."""
         if not self._refused:
-            found, warn_only = self.found(), self._warn_only
-            write_compared(terminalreporter, self._path, found, warn_only=warn_only)
+            write_compared(
+                terminalreporter,
+                self._path,
+                self.found(),
+                warn_only=self._warn_only,
+                run_fails=bool(self._session and self._session.exitstatus),
+            )

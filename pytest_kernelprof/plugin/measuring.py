@@ -137,11 +137,13 @@ class MeasuredCall:
 
     Attributes:
         label: of its profile. result: of its first call.
+        is_over: whether it exceeds a limit of its test.
     """
 
     label: str
     more: MoreRounds
     result: object
+    is_over: bool
 
 
 def measure_call(
@@ -172,7 +174,8 @@ def measure_call(
         )
         _keep(test, measurement, place)
         if test.after_call is not None and measurement.more is not None:
-            test.after_call(test, MeasuredCall(label, measurement.more, result))
+            is_over = ledger.judged()[-1].outcome == "over"
+            test.after_call(test, MeasuredCall(label, measurement.more, result, is_over))
     return result  # type: ignore[no-any-return]
 
 

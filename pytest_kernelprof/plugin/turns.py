@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
-from pytest_kernelprof.against.timing import Timed, TimedCall, not_timed, time_call
+from pytest_kernelprof.against.timing import (
+    Timed,
+    TimedCall,
+    first_difference,
+    not_timed,
+    time_call,
+)
 from pytest_kernelprof.against.turns import NoRounds, in_a_line
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.conditions import alone
@@ -31,6 +37,7 @@ R = TypeVar("R")
 
 _AT_WORK = 2
 _SPENT = "the time for it was spent (--kernelprof-against-budget)"
+_OVER = "the test exceeds a limit of its own"
 _REPEATED = "the test was repeated"
 
 
@@ -82,6 +89,9 @@ class Turns:
             return
         if self._budget.is_spent:
             self.timed[call.label] = Timed(not_timed(_SPENT))
+        elif call.is_over and not test.settings.warn_only:
+            other = first_difference(call.more.work(call.result), at.work)
+            self.timed[call.label] = Timed(not_timed(_OVER), other)
         else:
             begun = now_s()
             with self._budget.spending():

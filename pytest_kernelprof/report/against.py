@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.changes import changes_against
+from pytest_kernelprof.digest.base import changes_against
+from pytest_kernelprof.digest.changes import UNCOMPARED
 from pytest_kernelprof.digest.changes_verdict import (
-    against_sentence,
+    fails_nothing_words,
     is_failed,
     notes_of,
-    short_revision,
     turns_words,
     why_not_compared,
 )
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.turns import Timing, TimingOutcome
 
 _OUTCOMES: dict[TimingOutcome, str] = {"worse": "worse", "better": "better"}
+_NOTHING_MEASURED = "No test of this run is measured (--kernelprof-all measures each)."
 _LABEL = 14
 _MOST_NAMED = 3
 
@@ -87,44 +88,56 @@ def _values(one: Compared, metric: str) -> tuple[str, str]:
 
 
 def write_against(
-    terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest], *, warn_only: bool
+    terminal: pytest.TerminalReporter,
+    laid: Laid,
+    tests: Sequence[AgainstTest],
+    *,
+    warn_only: bool,
+    run_fails: bool,
 ) -> None:
     """Write what is not as it was, worst first, and what fails by it."""
     style = style_of(terminal)
     terminal.section(printable(f"against {laid.name}"))
-    write_lines(terminal, against_lines(laid, tests, style, warn_only=warn_only))
+    lines = against_lines(laid, tests, style, warn_only=warn_only, run_fails=run_fails)
+    write_lines(terminal, lines)
 
 
 def against_lines(
-    laid: Laid, tests: Sequence[AgainstTest], style: Style, *, warn_only: bool = False
+    laid: Laid,
+    tests: Sequence[AgainstTest],
+    style: Style,
+    *,
+    warn_only: bool = False,
+    run_fails: bool = False,
 ) -> list[Line]:
     """The verdict, only the rows that changed, what was not compared and why, and last what fails
     by it.
 
     Args:
         warn_only: whether what is worse fails nothing.
+        run_fails: whether the run fails, by this comparison or for another reason.
     """
+    changes = changes_against(laid.name, tests)
     failed = is_failed(tests, warn_only=warn_only)
-    worse = is_failed(tests)
-    colour: Colour = "red" if worse else "green"
-    lines: list[Line] = [
-        (Span(one, colour),)
-        for one in wrapped(style.say(against_sentence(laid.name, tests)), style.width)
-    ]
-    table = changed_lines(changes_against(tests), style)
+    colour: Colour = "red" if is_failed(tests) else "" if run_fails else "green"
+    sentence = style.say(changes.sentence if tests else _NOTHING_MEASURED)
+    lines: list[Line] = [(Span(one, colour),) for one in wrapped(sentence, style.width)]
+    compared = [one for one in changes.rows if one.result not in UNCOMPARED]
+    table = changed_lines(compared, style)
     lines += [(), *table, ()] if table else [()]
     lines += _listed("not compared", _with_tests(why_not_compared(tests)), style)
     lines += _listed("note", [*_with_tests(notes_of(tests)), *laid.notes], style)
     turns = turns_words(tests)
     if turns:
-        lines.append((Span(turns, "dim"),))
-    short = short_revision(laid.name)
-    number = sum(test.result == "worse" for test in tests)
+        lines += ((Span(one, "dim"),) for one in wrapped(style.say(turns), style.width))
+    number = changes.counts["worse"]
     if number:
-        told = f"{count_words(number, 'test')} {'is' if number == 1 else 'are'} worse than {short}"
+        are = "is" if number == 1 else "are"
+        told = f"{count_words(number, 'test')} {are} worse than {changes.short}"
         last = f"the run fails: {told}" if failed else f"warned of only: {told}"
     else:
-        last = "the run fails: nothing could be compared" if failed else "nothing fails by it"
+        fails_nothing = fails_nothing_words(run_fails=run_fails)
+        last = "the run fails: nothing could be compared" if failed else fails_nothing
     return [*lines, (Span(style.say(last), "red" if failed else ""),)]
 
 

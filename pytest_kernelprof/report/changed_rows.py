@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.changes import in_groups
+from pytest_kernelprof.digest.changes import WORDS, percent_words
 from pytest_kernelprof.digest.ids import shortened
 from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.report.cells import time_unit
@@ -18,20 +18,12 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
-    from pytest_kernelprof.digest.changes import Changed, Group, Was
+    from pytest_kernelprof.digest.changes import Changed, RowResult, Was
     from pytest_kernelprof.digest.records import Cause
     from pytest_kernelprof.report.spans import Colour, Line
     from pytest_kernelprof.report.style import Style
 
-HEADINGS: dict[Group, str] = {
-    "worse": "worse",
-    "not judged": "worse, which nothing judges",
-    "undecided": "undecided",
-    "accepted": "accepted by their snapshots",
-    "better": "better",
-    "changed": "changed, at equal counts",
-}
-_SIGNS: dict[Group, tuple[str, str, Colour]] = {
+_SIGNS: dict[RowResult, tuple[str, str, Colour]] = {
     "worse": ("✗", "F", "red"),
     "undecided": ("?", "?", "yellow"),
 }
@@ -52,10 +44,12 @@ _ARROW = " -> "
 
 
 def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
-    """The table; nothing where nothing is another."""
-    groups = in_groups(changes)
-    rows = [one for several in groups.values() for one in several]
-    told = rows[:_MOST_ROWS]
+    """The table; nothing where nothing is another.
+
+    Args:
+        changes: worst first.
+    """
+    told = changes[:_MOST_ROWS]
     if not told:
         return []
     columns = _columns(told, style.width)
@@ -63,20 +57,20 @@ def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
     numbers = [number for several in columns.values() for number in several]
     laid = lay_out(numbers, names, style.width, name="test", cut=style.cut)
     lines: list[Line] = [(Span(laid.title, "dim"),)]
-    group: Group | None = None
+    result: RowResult | None = None
     for one, (cells, name) in zip(told, laid.rows, strict=True):
-        if one.group != group:
-            group = one.group
-            lines.append((Span(HEADINGS[group], "bold"),))
-        sign, letter, colour = _SIGNS.get(one.group, (" ", " ", ""))
+        if one.result != result:
+            result = one.result
+            lines.append((Span(WORDS[result], "bold"),))
+        sign, letter, colour = _SIGNS.get(one.result, (" ", " ", ""))
         spans = [Span(letter if style.ascii else sign, colour), Span(" ")]
         for cell in cells:
-            spans += [Span(cell, "red" if _ARROW in cell and group == "worse" else ""), Span("  ")]
+            spans += [Span(cell, "red" if _ARROW in cell and result == "worse" else ""), Span("  ")]
         lines.append((*spans, Span(name[0])))
         lines += [(Span(" " * laid.indent + more),) for more in name[1:]]
         lines += _below(one, columns, style)
-    if len(rows) > len(told):
-        lines.append((Span(f"{len(rows) - len(told)} more rows"),))
+    if len(changes) > len(told):
+        lines.append((Span(f"{len(changes) - len(told)} more rows"),))
     return lines
 
 
@@ -98,10 +92,10 @@ def _columns(rows: Sequence[Changed], width: int) -> dict[str, list[Numbers]]:
     if not any(found["kernels"][0].cells):
         del found["kernels"]
     if any(one.ratio is not None for one in rows):
-        ratios = tuple("" if one.ratio is None else _percent(one.ratio - 1) for one in rows)
+        ratios = tuple("" if one.ratio is None else percent_words(one.ratio - 1) for one in rows)
         found["cuda_time"] = [Numbers("GPU time", ratios)]
         if any(len(one.ratios) > 1 for one in rows):
-            found["cuda_time"].append(Numbers("by pairs", tuple(map(_range, rows))))
+            found["cuda_time"].append(Numbers("range", tuple(one.range for one in rows)))
     elif any("cuda_time" in one.values for one in rows):
         found["cuda_time"] = _times(rows, "cuda_time", "GPU")
     if any(_differs(one.values.get("latency")) for one in rows):
@@ -143,20 +137,10 @@ def _times(rows: Sequence[Changed], metric: str, title: str) -> list[Numbers]:
         + unit.words(was.new)
         for was in values
     ]
-    shares = ["" if was is None or was.share is None else _percent(was.share) for was in values]
+    shares = [
+        "" if was is None or was.share is None else percent_words(was.share) for was in values
+    ]
     return [Numbers(f"{title} {unit.name}", tuple(told)), Numbers("change", tuple(shares))]
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:+.1f} %"
-
-
-def _range(one: Changed) -> str:
-    """Over the pairs of processes, for example ``+7.6..+8.9 %``; empty of a single one."""
-    if len(one.ratios) < 2:
-        return ""
-    low, high = min(one.ratios) - 1, max(one.ratios) - 1
-    return f"{low * 100:+.1f}..{high * 100:+.1f} %"
 
 
 def _below(one: Changed, shown: Container[str], style: Style) -> Iterator[Line]:
@@ -201,7 +185,7 @@ def _also(one: Changed, shown: Container[str]) -> Iterator[str]:
         share = (
             ""
             if was.share is None or METRICS[name].unit == "count"
-            else f" ({_percent(was.share)})"
+            else f" ({percent_words(was.share)})"
         )
         yield f"{name} {words(was.old)}{_ARROW}{words(was.new)}{share}"
 

@@ -38,10 +38,15 @@ def _more_words(one: MetricComparison) -> str:
 
 
 def write_compared(
-    terminal: pytest.TerminalReporter, path: str, found: RunsComparison, *, warn_only: bool
+    terminal: pytest.TerminalReporter,
+    path: str,
+    found: RunsComparison,
+    *,
+    warn_only: bool,
+    run_fails: bool,
 ) -> None:
     """Write what is another than in an earlier run, worst first, and what fails by it."""
     terminal.section(printable(f"compared with {path}"))
     ends = "warned of only" if warn_only else "the run fails"
-    lines = run_lines(found, path, style_of(terminal), ends=ends)
+    lines = run_lines(found, path, style_of(terminal), ends=ends, run_fails=run_fails)
     write_lines(terminal, lines)

@@ -7,8 +7,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.digest.base import changes_of, percent_words
+from pytest_kernelprof.digest.base import changes_of
 from pytest_kernelprof.digest.came import came_since
+from pytest_kernelprof.digest.changes import percent_words
 from pytest_kernelprof.digest.findings import findings_of
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import severity
@@ -28,7 +29,8 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.base import Change, Changes
+    from pytest_kernelprof.digest.base import Changes
+    from pytest_kernelprof.digest.changes import Changed
     from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.digest.records import Cause, Digest, Ending, Found, Overall, Row
     from pytest_kernelprof.schema.against import Compared
@@ -51,7 +53,10 @@ _OVERALL: Mapping[Overall, str] = {
 _MOST_CAUSES, _LONGEST_CAUSE = 3, 240
 _FOR_THE_CUT = 400
 _TITLES = [row("", "test", "limit", "measured", "allowed", "cause"), "|:-:|---|---|--:|--:|---|"]
-_CHANGE_TITLES = [row("test", "kernels", "GPU time", "by pairs"), "|---|--:|--:|--:|"]
+_CHANGE_TITLES = [
+    row("result", "test", "kernels", "GPU time", "range", "cause"),
+    "|---|---|--:|--:|--:|---|",
+]
 
 
 class _Body(NamedTuple):
@@ -85,12 +90,12 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     of_ranks = [row for file in digest.files for row in file.rows if row.profile.other_ranks]
     if not (marked or endings or of_ranks or (changes and changes.rows) or digest.unfinished):
         return "\n".join([*head, f"{first} {foot}", ""])
-    changed = changes.rows if changes is not None else ()
+    changed = [] if changes is None else [(one, _change_row(changes, one)) for one in changes.rows]
     body = _Body(
         rows=[*(told for one in marked for told in _rows(one)), *endings],
-        worse=[_change_row(one) for one in changed if one.result == "worse"],
+        worse=[told for one, told in changed if one.result == "worse"],
         details=[*_details(marked), *(partial(_ranks_detail, one) for one in of_ranks)],
-        others=[_change_row(one) for one in changed if one.result != "worse"],
+        others=[told for one, told in changed if one.result != "worse"],
     )
     head += [first, ""]
     room = limit - sum(map(_size, (*head, foot))) - _FOR_THE_CUT
@@ -238,17 +243,19 @@ def _kernels(profile: Profile, over: Sequence[Verdict]) -> list[str]:
     return fence([*of_rank, *kernel_table(judged)], "text")
 
 
-def _change_row(one: Change) -> str:
-    file, name = parts_of(f"{one.test} [{one.label}]" if one.label else one.test)
-    old, new = one.old_kernels, one.new_kernels
-    kernels = "" if new is None else str(new) if old == new else f"{old} → {new}"
-    time = "" if one.ratio is None else percent_words(one.ratio)
-    pairs = ""
-    if one.pairs > 1 and one.low is not None and one.high is not None:
-        pairs = f"{percent_words(one.low)} to {percent_words(one.high)}, {one.pairs} pairs"
-    if one.result not in ("worse", "better"):
-        pairs = "; ".join(filter(None, [pairs, one.result, one.why]))
-    return row(_named(file, name), kernels, time, text(pairs))
+def _change_row(changes: Changes, one: Changed) -> str:
+    was, share = one.kernels, one.share
+    kernels = "" if was is None else f"{was.old:.0f} → {was.new:.0f}"
+    if was is not None and was.old == was.new:
+        kernels = f"{was.new:.0f}"
+    return row(
+        text(changes.word(one.result)),
+        _named(*parts_of(one.name)),
+        kernels,
+        "" if share is None else percent_words(share),
+        text(one.range),
+        text(one.reasons, 2 * _MOST_CAUSES * _LONGEST_CAUSE),
+    )
 
 
 def _fitted(body: _Body, changes: Changes | None, room: int) -> Iterator[str]:

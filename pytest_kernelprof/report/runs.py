@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.digest.changes import changes_of_runs
-from pytest_kernelprof.digest.changes_verdict import runs_sentence, why_runs_fail
-from pytest_kernelprof.report.changed_rows import HEADINGS, changed_lines
+from pytest_kernelprof.digest.base import changes_of_runs
+from pytest_kernelprof.digest.changes import WORDS, row_of_runs
+from pytest_kernelprof.digest.changes_verdict import fails_nothing_words, why_runs_fail
+from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
 from pytest_kernelprof.report.spans import Span
@@ -36,30 +37,32 @@ _Row = tuple[str, str, str, str, str, str]
 """Verdict, test, metric, before, now, change."""
 
 
-def run_lines(found: RunsComparison, than: str, style: Style, *, ends: str) -> list[Line]:
+def run_lines(
+    found: RunsComparison, than: str, style: Style, *, ends: str, run_fails: bool = False
+) -> list[Line]:
     """The verdict, only the rows that changed, what was not compared and why, and last what fails
     by it.
 
     Args:
         than: what it was compared with. ends: how what fails is said: ``exit status 1``.
+        run_fails: whether the run fails, by this comparison or for another reason.
     """
-    changes = changes_of_runs(found)
-    colour: Colour = "green" if found.passed else "red"
-    sentence = style.say(runs_sentence(found, changes, than))
+    changes = changes_of_runs(found, than)
+    colour: Colour = "red" if not found.passed else "" if run_fails else "green"
+    sentence = style.say(changes.sentence)
     lines: list[Line] = [(Span(one, colour),) for one in wrapped(sentence, style.width)]
-    table = changed_lines(changes, style)
+    table = changed_lines(changes.rows, style)
     lines += [(), *table] if table else []
     told = [line for note in notes(found) for line in wrapped(style.say(note), style.width)]
     lines += [(), *((Span(line),) for line in told)] if told else []
     why = why_runs_fail(found)
-    last = f"{ends}: {why}" if why else "nothing that is judged is worse"
+    last = f"{ends}: {why}" if why else fails_nothing_words(run_fails=run_fails)
     return [*lines, (), *((Span(one),) for one in wrapped(style.say(last), style.width))]
 
 
 def markdown_lines(found: RunsComparison, than: str) -> list[str]:
     """The same as GitHub shows it: a table, diffs that unfold, one line of all above."""
-    sentence = runs_sentence(found, changes_of_runs(found), than)
-    lines = [f"**{text(sentence)}**", ""]
+    lines = [f"**{text(changes_of_runs(found, than).sentence)}**", ""]
     rows = _rows(found)
     if rows:
         lines += ["| | test | metric | before | now | change |", "|---|---|---|--:|--:|--:|"]
@@ -83,7 +86,7 @@ def _rows(found: RunsComparison) -> list[_Row]:
         for metric in profile.metrics
     ]
     told += [
-        ((1, True, _test(profile)), (HEADINGS["changed"], _test(profile), "kernels", "", "", ""))
+        ((1, True, _test(profile)), _changed_row(profile))
         for profile in found.profiles
         if profile.diff is not None and not profile.metrics
     ]
@@ -93,11 +96,15 @@ def _rows(found: RunsComparison) -> list[_Row]:
     return [*rows[:_MOST_ROWS], *more]
 
 
+def _changed_row(profile: ProfileComparison) -> _Row:
+    return (WORDS["changed"], _test(profile), "kernels", "", "", row_of_runs(profile).reasons)
+
+
 def _row(profile: ProfileComparison, metric: MetricComparison) -> _Row:
     form = FORMS[metric.unit]
     before = " ".join("-" if old is None else form(old) for old in metric.olds)
     looked_at = metric.verdict == "worse" and not metric.judged
-    verdict = HEADINGS["not judged" if looked_at else metric.verdict]
+    verdict = WORDS["not judged" if looked_at else metric.verdict]
     return (verdict, _test(profile), metric.name, before, form(metric.new), change_words(metric))
 
 

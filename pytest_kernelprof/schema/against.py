@@ -26,19 +26,20 @@ Result = Literal[
     "worse",
     "cannot run",
     "not compared",
-    "another work",
+    "different work",
     "undecided",
     "accepted",
     "better",
+    "changed",
     "same",
 ]
-"""What came of a test, worst first: more of an exact metric than the revision has, or slower
-("worse"); the revision "cannot run" it; "not compared", for a reason; "another work", the two
+"""How a test compares, worst first: more of an exact metric than the revision has, or slower
+("worse"); the revision "cannot run" it; "not compared", for a reason; "different work", the two
 profile different things; perhaps slower ("undecided"); more, which its snapshot allows
-("accepted"); fewer, or faster ("better"); the "same"."""
+("accepted"); fewer, or faster ("better"); other kernels at equal counts ("changed"); the "same"."""
 RESULTS: tuple[Result, ...] = (
-    *("worse", "cannot run", "not compared", "another work"),
-    *("undecided", "accepted", "better", "same"),
+    *("worse", "cannot run", "not compared", "different work"),
+    *("undecided", "accepted", "better", "changed", "same"),
 )
 
 
@@ -109,6 +110,19 @@ class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
         """Whether anything is."""
         return bool(self.worse) or self.is_timed("worse")
 
+    @property
+    def result(self) -> Result:
+        """How the profile compares."""
+        if self.is_worse:
+            return "worse"
+        if self.is_timed("undecided"):
+            return "undecided"
+        if self.accepted:
+            return "accepted"
+        if self.better or self.is_timed("better"):
+            return "better"
+        return "changed" if self.diff.hunks else "same"
+
     def is_timed(self, outcome: TimingOutcome) -> bool:
         """Whether this came of its times."""
         return self.timing is not None and self.timing.outcome == outcome
@@ -118,7 +132,7 @@ class AgainstTest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What came of one test.
 
     Attributes:
-        why: of "cannot run", "not compared" and "another work", the reason in words.
+        why: of "cannot run", "not compared" and "different work", the reason in words.
         notes: what else there is to say of it.
     """
 

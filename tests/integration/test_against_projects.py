@@ -103,10 +103,10 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
     lines = told(result)
     words = " ".join(lines)
     assert words.startswith(
-        "1 of 5 tests is worse than main; 2 accepted by their snapshots, 2 the same. "
+        "1 of 5 tests is worse than main; 2 accepted by snapshot, 2 unchanged. "
     )
     row = lines.index("✗ 1 -> 2 test_it.py::test_not_in_its_snapshot")
-    accepted = lines.index("accepted by their snapshots")
+    accepted = lines.index("accepted by snapshot")
     assert lines[row - 1] == "worse"
     assert row < accepted
     assert [one for one in lines[accepted:] if "test_accepted" in one] == [

@@ -142,8 +142,8 @@ def test_each_test_is_compared(
     at = next(i for i, line in enumerate(lines) if f" against main ({short}) " in line)
     told = lines[at + 1 :]
     assert " ".join(told[:2]).startswith(
-        "1 of 6 tests is worse than main; 2 better, 3 the same, 2 that main cannot run, "
-        "2 not compared, 1 not the same work."
+        "1 of 6 tests is worse than main; 2 better, 3 unchanged, 2 cannot run on main, "
+        "2 not compared, 1 did different work."
     )
     row = told.index("✗ 2 -> 3 test_mlp.py::test_grows")
     assert told[row - 1] == "worse"
@@ -156,7 +156,7 @@ def test_each_test_is_compared(
         ": 2 profiles here, 1 there",
         ": ValueError: as it was",
         ": AttributeError: module 'pkg.mlp' has no attribute 'fresh'",
-        ": the test fails here, whatever it takes",
+        ": the test fails on your code",
         ": no file of the revision is reached by the test: only tests are",
     ):
         assert any(line.endswith(reason) for line in better)
@@ -213,7 +213,7 @@ def test_a_reference_that_hangs_or_dies_is_told_and_the_run_goes_on(
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # nothing could be compared
     result.stdout.fnmatch_lines(
         [
-            "No test could be compared with main: 3 that main cannot run.",
+            "No test could be compared with main: 3 cannot run on main.",
             "*test_hangs: the reference was ended: it ran *::test_hangs for more*",
             "*test_dies: the reference died as it ran *::test_dies (it has closed*",
             "*test_after: the reference died *",
@@ -314,3 +314,110 @@ def test_a_test_that_has_a_number_there_and_none_here_is_told(
         ["No test could be compared with HEAD: *", "*test_it: nothing is measured here: *"]
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+LIMITED = """
+import pytest, torch
+from pkg import mlp
+x = torch.ones(8, 8)
+
+@pytest.mark.max_kernels(1)
+def test_over_and_worse(kernel_profile):
+    kernel_profile(mlp.grows, x)
+@pytest.mark.max_kernels(0)
+def test_over_on_both_sides(kernel_profile):
+    kernel_profile(mlp.stays, x)
+@pytest.mark.max_kernels(0)
+def test_raises(kernel_profile):
+    kernel_profile(mlp.stays, x)
+    assert False
+"""
+
+
+@pytest.mark.usefixtures("quick_references")
+def test_a_test_over_its_own_limit_is_compared_as_well(
+    against: Run, repository: Repository
+) -> None:
+    """The failure states the limit first; what is worse than the revision follows."""
+    repository.write({"tests/test_mlp.py": LIMITED})
+    result = against("--kernelprof-markdown=run.md", "tests/test_mlp.py")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "max_kernels: 3 > 1",
+            "kernels: 3 > 2 of main (*)",
+            "  + aten::mul *  mlp.py:3",
+            "*= against main (*) =*",
+            "1 of 2 tests is worse than main; 1 unchanged, 1 not compared.",
+            "worse",
+            "✗ *2 -> 3 *::test_over_and_worse",
+            "not compared  test_raises: the test fails on your code",
+            "the run fails: 1 test is worse than main",
+        ]
+    )
+    page = (repository.folder / "run.md").read_text()
+    assert ": 1 worse, 1 unchanged, 1 not compared, 1 more operator in total." in page
+
+
+@pytest.mark.usefixtures("quick_references")
+def test_a_comparison_that_fails_nothing_does_not_say_that_the_run_passes(
+    against: Run, repository: Repository
+) -> None:
+    repository.write({"tests/test_mlp.py": LIMITED})
+    result = against("--color=yes", "tests/test_mlp.py", "-k", "both_sides or raises")
+    result.assert_outcomes(failed=2)
+    told = [line for line in result.outlines if "main" in line or "comparison" in line]
+    # The other reason is a test over its limit: nothing of this section is green.
+    assert told[-2:] == [
+        "The only test is no worse than main; 1 unchanged, 1 not compared.",
+        "this comparison fails nothing; the run fails for another reason",
+    ]
+
+
+REPLACED = """
+import torch
+def stays(x): return x @ x
+def swaps(x): return torch.tanh(x @ x)
+"""
+SWAPS = """
+import torch
+from pkg import mlp
+x = torch.ones(8, 8)
+def test_stays(kernel_profile): kernel_profile(mlp.stays, x)
+def test_swaps(kernel_profile): kernel_profile(mlp.swaps, x)
+"""
+
+
+@pytest.mark.usefixtures("quick_references")
+def test_another_kernel_at_equal_counts_is_changed_in_every_format(
+    against: Run, repository: Repository, pytester: pytest.Pytester
+) -> None:
+    repository.commit({"pkg/mlp.py": REPLACED})
+    repository.write({"pkg/mlp.py": REPLACED.replace("tanh", "sigmoid")})
+    repository.write({"tests/test_mlp.py": SWAPS})
+    pages = ("--kernelprof-markdown=run.md", "--kernelprof-html=run.html")
+    result = against(*pages, "--kernelprof-json=run.json", "tests/test_mlp.py")
+    assert result.ret == pytest.ExitCode.OK
+    counts = "1 changed (other kernels, same counts), 1 unchanged"
+    result.stdout.fnmatch_lines(
+        [
+            f"None of 2 tests is worse than main; {counts}.",
+            "changed (other kernels, same counts)",
+            "  * 2 *test_mlp.py::test_swaps",
+            "    - aten::tanh *mlp.py:4",
+            "    + aten::sigmoid *mlp.py:4",
+            "this comparison fails nothing",
+        ]
+    )
+    page = (repository.folder / "run.md").read_text()
+    assert f": {counts}, same number of operators." in page.replace("\\", "")
+    (row,) = (line for line in page.splitlines() if "swaps" in line)
+    assert row.startswith("| changed (")
+    assert "- aten::tanh, mlp.py:4; + aten::sigmoid, mlp.py:4" in row.replace("\u200c", "")
+    html = (repository.folder / "run.html").read_text()
+    assert f"{counts}, same number of operators." in html
+    assert "- aten::tanh, mlp.py:4; + aten::sigmoid, mlp.py:4" in html
+    command = (sys.executable, "-m", "pytest_kernelprof.cli.main", "report", "run.json")
+    pytester.run(*command).stdout.fnmatch_lines(
+        [f"against main (*): {counts}, same number of operators"]
+    )

@@ -6,6 +6,7 @@ scatter; all else is what runs on a GPU.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -172,14 +173,15 @@ def test_one_pair_clears_what_is_not_slower(against: Run, found: dict[str, Again
     assert repeated is not None
     assert (repeated.outcome, repeated.why) == ("not timed", "the test was repeated")
     assert found["another_number_of_calls"].why == "1 profiles here, 2 there"
-    assert found["other_work"].result == "another work"
+    assert found["other_work"].result == "different work"
     assert found["other_work"].why.startswith(
         "the result is float32 4x8, strides (1, 4), cpu here, "
     )
     result.stdout.fnmatch_lines(
         [
-            "None of 5 tests is worse than main; 5 the same, 1 not compared, 2 not the same work.",
-            "nothing fails by it",
+            "None of 5 tests is worse than main; 5 unchanged, 1 not compared, "
+            "2 did different work.",
+            "this comparison fails nothing; the run fails for another reason",
         ]
     )
 
@@ -202,8 +204,8 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, Agains
         assert sorted(str(pair.first) for pair in timing.pairs) == sorted(firsts)
     result.stdout.fnmatch_lines(
         [
-            "1 of 3 tests is worse than main; 1 better, 1 the same.",
-            "*operators *GPU time *by pairs *test",
+            "1 of 3 tests is worse than main; 1 better, 1 unchanged.",
+            "*operators *GPU time *range *test",
             "worse",
             "✗ *1 *+[78].? % *+?.?..+?.? % *::test_slow",
             "*slower in 4 of 4 pairs",
@@ -226,7 +228,7 @@ def test_counts_alone_and_only_warned_of(against: Run, found: dict[str, AgainstT
     result.stdout.fnmatch_lines(["*KernelprofWarning: kernels: 2 > 1 of main (*)"])
     result.stdout.fnmatch_lines(
         [
-            "1 of 2 tests is worse than main; 1 the same.",
+            "1 of 2 tests is worse than main; 1 unchanged.",
             "warned of only: 1 test is worse than main",
         ]
     )
@@ -238,3 +240,52 @@ def test_a_margin_below_what_pairs_can_tell_is_a_usage_error(against: Run) -> No
     result.stderr.fnmatch_lines(
         ["*--kernelprof-margin: got '1%'; expected a percentage of 2% or *"]
     )
+
+
+OVER = """
+import pytest, torch
+from pkg import code
+x = torch.ones(8, 4)
+pytestmark = pytest.mark.max_kernels(0)
+def test_slow(kernel_profile): kernel_profile(code.call, x)
+def test_more(kernel_profile): kernel_profile(code.more, x)
+def test_other(kernel_profile): kernel_profile(code.other, x)
+"""
+
+
+def test_over_its_own_limit_counts_alone_are_compared(
+    against: Run, repository: Repository, found: dict[str, AgainstTest]
+) -> None:
+    repository.write({"tests/test_it.py": OVER})
+    against().assert_outcomes(failed=3)
+    results = {name: test.result for name, test in found.items()}
+    assert results == {"slow": "same", "more": "worse", "other": "different work"}
+    (timing,) = timings(found["slow"])
+    assert timing is not None
+    assert (timing.outcome, timing.why) == ("not timed", "the test exceeds a limit of its own")
+
+
+LATENCY = """
+import pytest, torch
+from pkg import code
+pytestmark = pytest.mark.max_latency("10s")
+def test_one(kernel_profile): kernel_profile(code.call, torch.ones(8, 4))
+def test_two(kernel_profile): kernel_profile(code.call, torch.ones(8, 4))
+"""
+
+
+def test_latency_that_is_not_judged_is_shown_in_every_format(
+    against: Run, repository: Repository
+) -> None:
+    """Also of calls that did not change, which have no row."""
+    repository.write({"tests/test_it.py": LATENCY})
+    pages = ("--kernelprof-markdown=run.md", "--kernelprof-html=run.html")
+    result = against(*pages)
+    result.assert_outcomes(passed=2)
+    latency = r"latency (not judged): from * % (test_*) to * % (test_*)"
+    result.stdout.fnmatch_lines([f"2 calls timed in turn, margin 5 %; {latency}*"])
+    for name in ("run.md", "run.html"):
+        page = (repository.folder / name).read_text().replace("\u200c", "").replace("\\", "")
+        assert re.search(r"latency \(not judged\): from \S+ % \(test_\w+\) to \S+ % \(", page)
+    result = against("-k", "one")
+    result.stdout.fnmatch_lines(["*; latency (not judged): *us -> *us, *[+-]*.? %"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -190,3 +191,45 @@ def test_a_metric_that_is_to_be_judged_and_is_nowhere_is_no_pass(run: RunIt) -> 
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["the run fails: no profile has cuda_time"])
+
+
+def test_another_kernel_at_equal_counts_is_changed_in_every_format(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    code = OLD.replace("kernel_profile(three)", "kernel_profile(lambda: x.tanh() @ x)")
+    assert run(code, "--kernelprof-json=tanh.json").ret == 0
+    pages = ("--kernelprof-markdown=run.md", "--kernelprof-html=run.html")
+    code = code.replace("tanh", "sigmoid").partition("def test_gone")[0]
+    result = run(code, "--kernelprof-compare=tanh.json", *pages, "--kernelprof-json=new.json")
+    assert result.ret == pytest.ExitCode.OK
+    counts = "2 changed (other kernels, same counts), 1 unchanged"
+    result.stdout.fnmatch_lines(
+        [
+            f"None of 3 profiles is worse than tanh.json; {counts}.",
+            "changed (other kernels, same counts)",
+            "*test_it.py::test_a",
+            "    - aten::tanh",
+            "    + aten::sigmoid",
+            "this comparison fails nothing",
+        ]
+    )
+    for name in ("run.md", "run.html"):
+        page = (pytester.path / name).read_text().replace("\u200c", "").replace("\\", "")
+        assert f"{counts}, same number of operators." in page
+        assert page.count("- aten::tanh; + aten::sigmoid") == 2
+    command = (
+        sys.executable,
+        "-m",
+        "pytest_kernelprof.cli.main",
+        "compare",
+        "tanh.json",
+        "new.json",
+    )
+    found = pytester.run(*command, "--format=markdown")
+    assert found.ret == 0
+    found.stdout.fnmatch_lines(
+        [
+            f"*None of 3 profiles is worse than tanh.json *; {counts}.*",
+            "| changed * | test_it.py::test_a | kernels | * | - aten::tanh; + aten::sigmoid* |",
+        ]
+    )

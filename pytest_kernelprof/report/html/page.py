@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.digest.base import changes_of, percent_words
+from pytest_kernelprof.digest.base import changes_of
+from pytest_kernelprof.digest.changes import percent_words
 from pytest_kernelprof.digest.ids import parts_of, with_label
 from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import worst_first
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.digest.base import Change, Changes
+    from pytest_kernelprof.digest.base import Changes
+    from pytest_kernelprof.digest.changes import Changed
     from pytest_kernelprof.digest.records import Digest, Row
     from pytest_kernelprof.report.html.script_data import ScriptData
     from pytest_kernelprof.report.html.tests_table import Look
@@ -272,7 +274,7 @@ def _facts(digest: Digest, run: Run) -> Iterator[tuple[str, str]]:
 
 def _changed(
     changes: Changes, rows: Sequence[Row], places: Sequence[str]
-) -> list[tuple[Change, str, str]]:
+) -> list[tuple[Changed, str, str]]:
     """What is not as it was, with the name of its profile and where that stands on the page."""
     of = {
         (row.test, row.profile.label): place

@@ -10,7 +10,8 @@ from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profil
 
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
-from pytest_kernelprof.digest.changes_verdict import against_sentence, is_failed
+from pytest_kernelprof.digest.base import changes_against
+from pytest_kernelprof.digest.changes_verdict import is_failed
 from pytest_kernelprof.report.against import against_lines, failure_words
 from pytest_kernelprof.report.spans import plain
 from pytest_kernelprof.report.style import Style
@@ -119,7 +120,7 @@ def test_profiles_are_paired_by_label_and_order() -> None:
 )
 def test_other_work_is_not_compared(old: list[Profile], new: list[Profile], why: str) -> None:
     told = found(new, old)
-    assert told.result == "another work"
+    assert told.result == "different work"
     assert why in told.why
 
 
@@ -146,13 +147,11 @@ def held(state: str, **more: Any) -> Verdict:
 
 def test_more_is_accepted_where_the_snapshot_allows_it() -> None:
     told = found(replace(profile(EXTRA), verdicts=(held("held"),)), profile(MLP))
-    assert (told.result, told.why) == ("accepted", "accepted by its snapshot")
+    assert (told.result, told.why) == ("accepted", "")
     assert (told.profiles[0].accepted, told.profiles[0].worse) == (("kernels", "launches"), ())
     assert not is_failed([told])
-    assert against_sentence(LAID.name, [told]) == (
-        "The only test is no worse than main; 1 accepted by their snapshots."
-    )
-    assert lines_of(told)[3:5] == ["accepted by their snapshots", "   5 -> 6  t.py::a"]
+    assert sentence_of(told) == ("The only test is no worse than main; 1 accepted by snapshot.")
+    assert lines_of(told)[3:5] == ["accepted by snapshot", "   5 -> 6  t.py::a"]
 
 
 @pytest.mark.parametrize(
@@ -217,17 +216,17 @@ def test_files_of_the_users_and_code_among_the_tests_are_told() -> None:
 
 
 def test_the_line_at_the_end() -> None:
-    results = [*["same"] * 3, "worse", "better", "cannot run", "another work", "not compared"]
+    results = [*["same"] * 3, "worse", "better", "cannot run", "different work", "not compared"]
     tests = [AgainstTest(str(i), one) for i, one in enumerate(results)]  # type: ignore[arg-type]
-    assert against_sentence(LAID.name, tests) == (
-        "1 of 5 tests is worse than main; 1 better, 3 the same, 1 that main cannot run, "
-        "1 not compared, 1 not the same work."
+    assert sentence_of(*tests) == (
+        "1 of 5 tests is worse than main; 1 better, 3 unchanged, 1 cannot run on main, "
+        "1 not compared, 1 did different work."
     )
-    assert against_sentence(LAID.name, tests[-3:]) == (
-        "No test could be compared with main: 1 that main cannot run, 1 not compared, 1 not the "
-        "same work."
+    assert sentence_of(*tests[-3:]) == (
+        "No test could be compared with main: 1 cannot run on main, 1 not compared, 1 did "
+        "different work."
     )
-    assert against_sentence(LAID.name, []).startswith("No test of this run is measured (")
+    assert lines_of()[0].startswith("No test of this run is measured (")
     assert is_failed(tests)
     assert not is_failed([AgainstTest("a", "same"), AgainstTest("b", "cannot run")])
     assert is_failed([AgainstTest("a", "cannot run"), AgainstTest("b", "not compared")])
@@ -238,6 +237,10 @@ def timing(outcome: str, ratio: float = 1.08, **more: Any) -> Timing:
     pair = TimedPair("candidate", ratio, 6, 100.0, 100.0 * ratio)
     facts = {"agreeing": 4, "margin": 0.05, "old_us": 233.1, "new_us": 233.1 * ratio, **more}
     return Timing(outcome, ratio=ratio, pairs=(pair,) * 4, **facts)  # type: ignore[arg-type]
+
+
+def sentence_of(*told: AgainstTest) -> str:
+    return changes_against(LAID.name, told).sentence
 
 
 def lines_of(*told: AgainstTest, width: int = 160) -> list[str]:
@@ -297,7 +300,7 @@ def test_more_kernels_are_worse_whatever_the_times_are() -> None:
 
 def test_other_work_is_told_and_not_judged() -> None:
     told = timed(Timed(Timing("not timed"), "the result is x here, y there"))
-    assert (told.result, told.why) == ("another work", "the result is x here, y there")
+    assert (told.result, told.why) == ("different work", "the result is x here, y there")
 
 
 def test_in_another_configuration_slower_needs_all_pairs() -> None:
@@ -311,7 +314,7 @@ def test_latency_is_shown_and_not_judged() -> None:
     old, new = (profile(MLP, [around("latency", us)]) for us in (40.0, 90.0))
     told = timed(Timed(timing("undecided", 1.03)), new, old)
     assert "45.5 -> 95.5 +109.9 % t.py::a" in row_of(told)
-    assert "1 in 4 pairs; latency is shown, not judged" in row_of(told).replace(" of them", "")
+    assert "in 4 pairs; latency (not judged): 45.5us -> 95.5us, +109.9 %" in row_of(told)
 
 
 def test_a_block_has_no_times() -> None:
@@ -321,8 +324,6 @@ def test_a_block_has_no_times() -> None:
 
 def test_the_line_counts_what_is_undecided_and_the_record_is_json() -> None:
     told = timed(Timed(timing("undecided", 1.03, disturbed=BUSY)))
-    assert (
-        against_sentence(LAID.name, [told]) == "The only test is no worse than main; 1 undecided."
-    )
+    assert sentence_of(told) == "The only test is no worse than main; 1 undecided."
     assert not is_failed([told])
     assert codec.decode(codec.encode(told), AgainstTest) == told

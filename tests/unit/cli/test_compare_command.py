@@ -62,7 +62,7 @@ def test_the_other_way_round_it_is_better_and_exit_status_0(
     assert main(["compare", *reversed(runs)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("The only profile is no worse than new.json of 2026-11-22; 1 better.\n")
-    assert out.endswith("\nnothing that is judged is worse\n")
+    assert out.endswith("\nthis comparison fails nothing\n")
     assert "gelu + mul is now triton_poi_fused [gelu, mul]" in out
 
 
@@ -71,8 +71,8 @@ def test_without_a_difference_it_is_one_line(
 ) -> None:
     assert main(["compare", runs[0], runs[0]]) == 0
     assert capsys.readouterr().out == (
-        "The only profile is no worse than old.json of 2026-11-22; 1 the same.\n\n"
-        "nothing that is judged is worse\n"
+        "The only profile is no worse than old.json of 2026-11-22; 1 unchanged.\n\n"
+        "this comparison fails nothing\n"
     )
 
 
@@ -104,8 +104,8 @@ def test_as_markdown_names_stand_as_they_are(
     assert main(["compare", *odd, "--format=markdown"]) == 0
     out = capsys.readouterr().out
     assert r"t.py::test_a\[\|&lt;b>\`\*\_\]" in out
-    assert "**The only profile is no worse than a.json of 2026-11-22; 1 with other kernels" in out
-    assert "| changed, at equal counts | " in out
+    assert "**The only profile is no worse than a.json of 2026-11-22; 1 changed (" in out
+    assert "| changed (other kernels, same counts) | " in out
     assert "<summary>t.py::test_a[|&lt;b&gt;`*_]: kernels</summary>" in out
     assert "\n````diff\n" in out
 

@@ -39,8 +39,7 @@ def test_of_a_test_with_several_profiles_each_has_its_own_result() -> None:
     # Kernels come and go; of no pair is there a time.
     assert (found.more_kernels, found.ratio) == (0, None)
     assert found.words == "1 worse"
-    assert found.together == "as many kernels"
-    assert found.told == "1 worse; together as many kernels"
+    assert found.told == "1 worse, same number of kernels"
 
 
 def test_what_cannot_run_there_says_why_and_is_no_change_of_kernels() -> None:
@@ -48,8 +47,8 @@ def test_what_cannot_run_there_says_why_and_is_no_change_of_kernels() -> None:
     found = changes_of(Run(against=RevisionComparison("main", (), {"cannot run": 1}, tests)))
     assert found is not None
     (row,) = found.rows
-    assert (row.why, row.old_kernels, row.ratio) == ("no such test", None, None)
-    assert found.words == found.told == "1 that it cannot run"
+    assert (row.reasons, row.kernels, row.share) == ("no such test", None, None)
+    assert found.words == found.told == "1 cannot run on main"
 
 
 def test_nothing_compared_is_said() -> None:
@@ -88,10 +87,10 @@ def test_against_an_earlier_run_what_is_judged_is_worse_and_the_rest_is_said() -
     ]
     assert found.base == "old.json (2026-11-22T08:50:00Z)"
     assert found.words == (
-        "1 worse, 1 worse, which nothing judges, 1 not compared, 1 undecided, 1 better, 2 the same"
+        "1 worse, 1 worse (not checked), 1 undecided, 1 better, 2 unchanged, 1 not compared"
     )
     slower = found.rows[1]
-    assert slower.ratio is not None
-    assert round(slower.ratio, 3) == 1.175
-    assert (slower.old_kernels, slower.new_kernels) == (5, 5)
-    assert found.together == "1 kernel fewer"  # of those that are the same no time is known
+    assert slower.share is not None
+    assert round(slower.share, 3) == 0.175
+    # Of those that are the same no time is known.
+    assert found.told == f"{found.words}, 1 fewer kernel in total"

@@ -9,10 +9,10 @@ from records import H200, MIXED, MLP, MUL, around, calls_of, kernel, profile, ti
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
 from pytest_kernelprof.baseline.runs import compare_runs
-from pytest_kernelprof.digest.changes import changes_against, changes_of_runs, in_groups
+from pytest_kernelprof.digest.base import changes_against, changes_of_runs
+from pytest_kernelprof.digest.changes import Changed
 from pytest_kernelprof.digest.changes_verdict import (
     notes_of,
-    runs_sentence,
     turns_words,
     why_not_compared,
     why_runs_fail,
@@ -32,8 +32,16 @@ def compared(olds: dict[str, Profile], news: dict[str, Profile], *fail_on: str) 
     return compare_runs([old], new, allowances(tuple(map(parse_allowance, fail_on))))
 
 
-def groups(found: RunsComparison) -> dict[str, str]:
-    return {one.test.rpartition("::")[2]: one.group for one in changes_of_runs(found)}
+def rows_of(found: RunsComparison) -> tuple[Changed, ...]:
+    return changes_of_runs(found, "old.json").rows
+
+
+def results(found: RunsComparison) -> dict[str, str]:
+    return {one.test.rpartition("::")[2]: one.result for one in rows_of(found)}
+
+
+def sentence(found: RunsComparison) -> str:
+    return changes_of_runs(found, "old.json").sentence
 
 
 def of(us: float, kernels: int = 5) -> Profile:
@@ -51,17 +59,16 @@ def test_each_row_says_what_became_of_it() -> None:
             "perhaps": profile(MLP, [timed("cuda_time", [100] * 5 + [200] * 7)]),
         },
     )
-    assert groups(found) == {
+    assert results(found) == {
         "more": "worse",
         "slow": "not judged",
         "few": "better",
         "perhaps": "undecided",
     }
-    changes = changes_of_runs(found)
-    assert list(in_groups(changes)) == ["worse", "not judged", "undecided", "better"]
-    assert runs_sentence(found, changes, "old.json") == (
-        "1 of 5 profiles is worse than old.json; 1 worse, which nothing judges, 1 undecided, "
-        "1 better, 1 the same."
+    assert [one.result for one in rows_of(found)] == ["worse", "not judged", "undecided", "better"]
+    assert sentence(found) == (
+        "1 of 5 profiles is worse than old.json; 1 worse (not checked), 1 undecided, 1 better, "
+        "1 unchanged."
     )
     assert why_runs_fail(found) == "kernels rose in 1 profile, launches rose in 1 profile"
 
@@ -71,32 +78,31 @@ def test_what_is_judged_decides_before_what_is_only_looked_at() -> None:
         return profile(MLP, [around("cuda_time", cuda), around("latency", latency)])
 
     faster = compared({"a": both(200)}, {"a": both(100, latency=112)}, "cuda_time:5%")
-    assert groups(faster) == {"a": "better"}
+    assert results(faster) == {"a": "better"}
     slower = compared({"a": both(100)}, {"a": both(200)}, "latency:5%")
-    assert groups(slower) == {"a": "not judged"}
+    assert results(slower) == {"a": "not judged"}
 
 
 def test_nothing_worse_is_a_sentence_too() -> None:
     one = compared({"a": of(100)}, {"a": of(100)})
-    assert runs_sentence(one, changes_of_runs(one), "x") == (
-        "The only profile is no worse than x; 1 the same."
-    )
+    assert sentence(one) == "The only profile is no worse than old.json; 1 unchanged."
     two = compared({"a": of(100), "b": of(100)}, {"a": of(100), "b": of(100)})
-    assert runs_sentence(two, changes_of_runs(two), "x") == (
-        "None of 2 profiles is worse than x; 2 the same."
-    )
+    assert sentence(two) == "None of 2 profiles is worse than old.json; 2 unchanged."
     none = compared({"a": of(100)}, {"b": of(100)})
-    assert runs_sentence(none, (), "x") == "No profile could be compared with x."
+    assert sentence(none) == "No profile could be compared with old.json."
     assert why_runs_fail(none) == "nothing was compared"
 
 
 @pytest.mark.parametrize("reached", [("pkg/mlp.py",), ()])
-def test_of_a_test_that_was_not_compared_there_is_no_row(reached: tuple[str, ...]) -> None:
+def test_a_test_that_was_not_compared_has_a_row_that_says_why(reached: tuple[str, ...]) -> None:
     done = Done("t.py::a", Test("t.py::a", (profile(MLP),)), reached=reached)
     found = judge("t.py::a", [profile(EXTRA)], done)
-    rows = changes_against([found])
-    assert [one.group for one in rows] == (["worse"] if reached else [])
-    if reached:
+    rows = changes_against("main", [found]).rows
+    assert [one.result for one in rows] == ["worse" if reached else "not compared"]
+    if not reached:
+        assert rows[0].reasons == "no file of the revision is reached by the test: only tests are"
+        assert rows[0].values == {}
+    else:
         assert (rows[0].values["kernels"].old, rows[0].values["kernels"].new) == (5, 6)
         assert [(one.sign, one.text) for one in rows[0].causes] == [
             ("+", "vectorized_elementwise [mul], from aten::mul")
@@ -118,23 +124,31 @@ def test_reasons_are_told_once_with_the_tests_that_they_hold_for() -> None:
 def test_why_nothing_fails_or_is_decided_is_said() -> None:
     newer = {**H200.versions, "torch": "2.12.0"}
     other = replace(of(100, 6), environment=replace(H200, versions=newer))
-    (row,) = changes_of_runs(compared({"a": of(100)}, {"a": other}))
-    assert (row.group, row.why) == ("not judged", "not judged: torch 2.11.0+cu130 -> 2.12.0")
+    (row,) = rows_of(compared({"a": of(100)}, {"a": other}))
+    assert (row.result, row.why) == ("not judged", "not judged: torch 2.11.0+cu130 -> 2.12.0")
     cold = {"one_shot": True, "integrity": Integrity(cold=("Lazy Function Loading",))}
     blocks = (replace(of(100, number), **cold) for number in (5, 6))
     old, new = blocks
-    (row,) = changes_of_runs(compared({"a": old}, {"a": new}))
-    assert (row.group, row.why) == ("undecided", "a block that ran once, and was cold")
+    (row,) = rows_of(compared({"a": old}, {"a": new}))
+    assert (row.result, row.why) == ("undecided", "a block that ran once, and was cold")
     for rounds, why in (
         ([100 + 100 * (i > 4) for i in MIXED], "100.0us to 200.0us at 99 %"),
         ([200], "its rounds are too few, or too alike, for an interval"),
     ):
         now = profile(MLP, [timed("cuda_time", rounds)])
-        (row,) = changes_of_runs(compared({"a": of(100)}, {"a": now}, "cuda_time:5%"))
-        assert (row.group, row.why) == ("undecided", f"cuda_time undecided: {why}")
+        (row,) = rows_of(compared({"a": of(100)}, {"a": now}, "cuda_time:5%"))
+        assert (row.result, row.why) == ("undecided", f"cuda_time undecided: {why}")
 
 
-def test_a_block_that_changed_at_equal_counts_is_told_with_its_kernels() -> None:
+def test_other_kernels_at_equal_counts_are_changed_and_named() -> None:
     other = replace(profile(MLP), kernels=(*MLP[:-1], kernel("other", "aten::mm")))
-    found = compared({"a": profile(MLP)}, {"a": other})
-    assert groups(found) == {"a": "changed"}
+    done = Done("t.py::a", Test("t.py::a", (profile(MLP),)), reached=("pkg/mlp.py",))
+    revision = changes_against("main", [judge("t.py::a", [other], done)])
+    earlier = changes_of_runs(compared({"a": profile(MLP)}, {"a": other}), "old.json")
+    for found in (revision, earlier):
+        (row,) = found.rows
+        assert (row.result, row.reasons) == (
+            "changed",
+            "other: was nvjet 256x128x64 TNT",
+        )
+        assert found.told == "1 changed (other kernels, same counts), same number of kernels"

@@ -63,15 +63,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[TimedCall]:
     return found
 
 
-def call(label: str = "", why: str = "") -> Any:
+def call(label: str = "", why: str = "", *, is_over: bool = False) -> Any:
     more = SimpleNamespace(
         work=lambda result: (result,), why_untimed=lambda: why, series=lambda: None, device=None
     )
-    return SimpleNamespace(label=label, more=more, result="x")
+    return SimpleNamespace(label=label, more=more, result="x", is_over=is_over)
 
 
 def of(margin: float | None = None, given: float | None = None, id: str = TEST) -> Any:
-    settings = SimpleNamespace(margin=given, lock_timeout=1.0)
+    settings = SimpleNamespace(margin=given, lock_timeout=1.0, warn_only=False)
     return SimpleNamespace(id=id, options=SimpleNamespace(margin=margin), settings=settings)
 
 
@@ -106,6 +106,14 @@ def test_the_test_s_own_margin_wins(
 ) -> None:
     begun("").after_call(of(margin, given), call())
     assert asked == [TimedCall(TEST, "", ("x",), judged)]
+
+
+def test_a_call_over_a_limit_of_its_test_is_not_timed(asked: list[TimedCall]) -> None:
+    made = begun("", "profile 2")
+    made.after_call(of(), call(is_over=True))
+    made.after_call(of(), call("profile 2"))
+    assert [one.label for one in asked] == ["profile 2"]
+    assert whys(made) == ["the test exceeds a limit of its own", ""]
 
 
 def test_a_call_that_the_reference_has_not_come_to_waits_for_no_other(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.digest.changes import Changed, Group, Was
+from pytest_kernelprof.digest.changes import Changed, RowResult, Was, worst_first
 from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.spans import plain
@@ -14,13 +14,13 @@ from pytest_kernelprof.schema.run import Place
 COPY = Cause("elementwise [copy] x2, from aten::copy_", Place("src/train.py", 31), "+")
 
 
-def row(test: str, group: Group = "worse", **values: tuple[float, float]) -> Changed:
+def row(test: str, result: RowResult = "worse", **values: tuple[float, float]) -> Changed:
     known = {name: Was((old,), new) for name, (old, new) in values.items()}
-    return Changed(f"tests/test_mlp.py::{test}", group, values=known, causes=(COPY,))
+    return Changed(f"tests/test_mlp.py::{test}", result, values=known, causes=(COPY,))
 
 
 def lines(*rows: Changed, width: int = 80, encoding: str = "utf-8") -> list[str]:
-    return [plain(line) for line in changed_lines(rows, Style(width, encoding))]
+    return [plain(line) for line in changed_lines(worst_first(rows), Style(width, encoding))]
 
 
 def test_only_what_changed_worst_first_with_its_kernels_and_their_place() -> None:
@@ -34,7 +34,7 @@ def test_only_what_changed_worst_first_with_its_kernels_and_their_place() -> Non
     )
     told = lines(row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)))
     assert told == [
-        "  kernels  GPU time      by pairs  test",
+        "  kernels  GPU time         range  test",
         "worse",
         "✗  4 -> 5                          test_mlp.py::a",
         "    + elementwise [copy] x2, from aten::copy_                        train.py:31",

@@ -146,8 +146,8 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
     found = html_of(run_of(Test("t.py::test_it", (new,), outcome="failed"), against=against))
     words = text_of(found)
     for told in (
-        *("What changed against main (abc1234)", "1 worse; together 1 kernel more"),
-        *("4 → 5", "233.1us → 251.3us", "4 of 4 pairs"),
+        *("What changed against main (abc1234)", "1 worse, 1 more kernel in total"),
+        *("4 → 5", "233.1us → 251.3us", "+7.0..+8.1 %"),
         *("Kernels against main (abc1234)", "4 kernels, the same", "Look at what is new"),
         "233.1us with main (abc1234), 251.3us now: +7.8 % by 4 pairs of processes, margin 5 %",
     ):
