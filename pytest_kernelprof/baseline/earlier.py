@@ -164,7 +164,7 @@ def _why_untimed(old: Profile, new: Profile) -> str:
     if other:
         return other
     if old.one_shot or new.one_shot:
-        return "a block that ran once has no rounds"
+        return "it ran only once"
     if old.conditions.disturbed or new.conditions.disturbed:
         return DISTURBED
     return ""

@@ -95,7 +95,10 @@ def why_runs_fail(found: RunsComparison) -> str:
         if metric.judged and metric.verdict == "worse"
     ]
     told = [f"{name} rose in {count_words(n, 'profile')}" for name, n in Counter(judged).items()]
-    told += [f"{name} could be had before in {n}, and not now" for name, n in found.lost.items()]
+    told += [
+        f"{name} is missing in {count_words(n, 'profile')} that had it before"
+        for name, n in found.lost.items()
+    ]
     told += [f"no profile has {name}" for name in found.nowhere]
     return ", ".join(told)
 

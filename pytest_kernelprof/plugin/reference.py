@@ -189,10 +189,11 @@ class Served:
             self._done = replace(
                 self._done, test=replace(taken, profiles=(*before, *taken.profiles))
             )
-        if report.skipped:
+        by_limit = getattr(report, _BY_LIMIT, False)
+        if report.skipped and not by_limit:
             why = "it is expected to fail, and does" if hasattr(report, "wasxfail") else ""
             self._done = replace(self._done, skipped=why or _last_line(report))
-        by_itself = not getattr(report, _BY_LIMIT, False) and not _passed_unexpectedly(report)
+        by_itself = not by_limit and not _passed_unexpectedly(report)
         if report.failed and report.when != "teardown" and by_itself:
             self._done = replace(self._done, failure=_last_line(report))
 

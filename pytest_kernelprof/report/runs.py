@@ -9,6 +9,7 @@ from msgspec import structs
 from pytest_kernelprof.digest.base import changes_of_runs
 from pytest_kernelprof.digest.changes import WORDS, row_of_runs
 from pytest_kernelprof.digest.changes_verdict import fails_nothing_words, why_runs_fail
+from pytest_kernelprof.digest.words import count_words
 from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
@@ -139,8 +140,14 @@ def _test(profile: ProfileComparison) -> str:
 
 def notes(found: RunsComparison) -> list[str]:
     """What was not compared, and why."""
-    told = [f"times not compared of {n}: {why}" for why, n in found.untimed.items()]
-    told += [f"no baseline, so nothing fails, of {n}: {why}" for why, n in found.other.items()]
+    told = [
+        f"times not compared for {count_words(n, 'profile')}: {why}"
+        for why, n in found.untimed.items()
+    ]
+    told += [
+        f"differences fail nothing in {count_words(n, 'profile')}: {why}"
+        for why, n in found.other.items()
+    ]
     lists = (
         (
             "incomplete, of another kind of device, or a block here and a call there, not compared",

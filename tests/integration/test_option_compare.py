@@ -93,7 +93,7 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
             "✗ *3 -> 4 *test_it.py::test_b [[]r]",
             "better",
             "  *3 -> 1 *test_it.py::test_b",
-            "times not compared of 1: a block that ran once has no rounds",
+            "times not compared for 1 profile: it ran only once",
             "only in the earlier run: test_it.py::test_gone",
             "only in this run: test_it.py::test_new",
             "the run fails: kernels rose in 2 profiles",
@@ -193,21 +193,41 @@ def test_a_metric_that_is_to_be_judged_and_is_nowhere_is_no_pass(run: RunIt) -> 
     result.stdout.fnmatch_lines(["the run fails: no profile has cuda_time"])
 
 
+@pytest.mark.usefixtures("old")
+def test_a_comparison_that_fails_nothing_does_not_say_that_the_run_passes(run: RunIt) -> None:
+    code = OLD.replace("def test_a(", "@pytest.mark.max_kernels(1)\ndef test_a(")
+    run(code, COMPARE).stdout.fnmatch_lines(
+        [
+            "None of 4 profiles is worse than old.json; *",
+            "this comparison fails nothing; the run fails for another reason",
+        ]
+    )
+    run(OLD, COMPARE).stdout.fnmatch_lines(["this comparison fails nothing"])
+
+
+BLOCKS = """
+def test_a(kernel_profile):
+    with kernel_profile.region("r"): x.tanh() @ x
+def test_b(kernel_profile):
+    with kernel_profile.region("r"): x.tanh() @ x
+    with kernel_profile.region("s"): three()
+"""
+
+
 def test_another_kernel_at_equal_counts_is_changed_in_every_format(
     run: RunIt, pytester: pytest.Pytester
 ) -> None:
-    code = OLD.replace("kernel_profile(three)", "kernel_profile(lambda: x.tanh() @ x)")
-    assert run(code, "--kernelprof-json=tanh.json").ret == 0
+    """Blocks that run once have no times, which would differ."""
+    assert run(BLOCKS, "--kernelprof-json=old.json").ret == 0
     pages = ("--kernelprof-markdown=run.md", "--kernelprof-html=run.html")
-    code = code.replace("tanh", "sigmoid").partition("def test_gone")[0]
-    result = run(code, "--kernelprof-compare=tanh.json", *pages, "--kernelprof-json=new.json")
+    result = run(BLOCKS.replace("tanh", "sigmoid"), COMPARE, *pages, "--kernelprof-json=new.json")
     assert result.ret == pytest.ExitCode.OK
     counts = "2 changed (other kernels, same counts), 1 unchanged"
     result.stdout.fnmatch_lines(
         [
-            f"None of 3 profiles is worse than tanh.json; {counts}.",
+            f"None of 3 profiles is worse than old.json; {counts}.",
             "changed (other kernels, same counts)",
-            "*test_it.py::test_a",
+            "*test_it.py::test_a [[]r]",
             "    - aten::tanh",
             "    + aten::sigmoid",
             "this comparison fails nothing",
@@ -217,19 +237,12 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
         page = (pytester.path / name).read_text().replace("\u200c", "").replace("\\", "")
         assert f"{counts}, same number of operators." in page
         assert page.count("- aten::tanh; + aten::sigmoid") == 2
-    command = (
-        sys.executable,
-        "-m",
-        "pytest_kernelprof.cli.main",
-        "compare",
-        "tanh.json",
-        "new.json",
-    )
-    found = pytester.run(*command, "--format=markdown")
+    command = (sys.executable, "-m", "pytest_kernelprof.cli.main", "compare")
+    found = pytester.run(*command, "old.json", "new.json", "--format=markdown")
     assert found.ret == 0
     found.stdout.fnmatch_lines(
         [
-            f"*None of 3 profiles is worse than tanh.json *; {counts}.*",
-            "| changed * | test_it.py::test_a | kernels | * | - aten::tanh; + aten::sigmoid* |",
+            f"*None of 3 profiles is worse than old.json *; {counts}.*",
+            "| changed * | test_it.py::test_a (r) | kernels | * | - aten::tanh; + aten::sigmoid |",
         ]
     )

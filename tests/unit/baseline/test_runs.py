@@ -196,7 +196,7 @@ def test_what_is_named_alone_fails() -> None:
         (at_watts(700), at_watts(600), "power limit 700 W -> 600 W"),
         ({}, at_watts(700), "power limit unknown -> 700 W"),
         ({}, {"conditions": Conditions(not_alone="held by pid 5")}, "disturbed"),
-        ({"one_shot": True}, {"one_shot": True}, "ran once"),
+        ({"one_shot": True}, {"one_shot": True}, "ran only once"),
     ],
 )
 def test_times_that_do_not_compare_are_not_compared_and_it_is_said_why(
