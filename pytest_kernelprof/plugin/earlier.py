@@ -103,7 +103,7 @@ class EarlierTest:
         if found.regressed:
             return "over", "", ""
         if found.lost:
-            return "incomplete", "", f"{', '.join(found.lost)} was had before, and is not now"
+            return "incomplete", "", f"{', '.join(found.lost)} is missing; the earlier run has it"
         undecided = [one for one in found.metrics if one.judged and one.verdict == "undecided"]
         if any(one.kind == "exact" for one in undecided):
             return "not judged", "", f"{comparison_words(found)}, but cold"

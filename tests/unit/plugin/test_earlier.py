@@ -65,7 +65,7 @@ def test_a_block_that_was_cold_and_has_more_is_not_judged() -> None:
 def test_a_number_that_was_had_and_is_not_now_is_no_pass() -> None:
     on = earlier(calls_of(1, counted("syncs", 0)))
     found = verdict(on, calls_of(1, absent("syncs")))
-    assert (found.outcome, found.why) == ("incomplete", "syncs was had before, and is not now")
+    assert (found.outcome, found.why) == ("incomplete", "syncs is missing; the earlier run has it")
 
 
 def test_profiles_are_judged_each_by_that_of_its_place() -> None:
