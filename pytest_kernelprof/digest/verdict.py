@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.changes_verdict import COMPARED, is_failed
+from pytest_kernelprof.digest.changes import UNCOMPARED
+from pytest_kernelprof.digest.changes_verdict import is_failed
 from pytest_kernelprof.digest.marks import FAILED, severity, told_of_test
 from pytest_kernelprof.digest.records import Counts
 from pytest_kernelprof.digest.words import count_words
@@ -13,6 +14,7 @@ from pytest_kernelprof.digest.words import count_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_kernelprof.digest.base import Changes
     from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.digest.records import Overall, Row, Unjudged
     from pytest_kernelprof.schema.run import Run, Test, Verdict
@@ -77,23 +79,18 @@ def _broken(verdicts: Iterable[Verdict]) -> Iterator[str]:
             yield "limit" if one.of_limit else "snapshot" if one.snapshot is not None else "base"
 
 
-def overall_of(run: Run, counts: Counts, unjudged: Sequence[Unjudged]) -> Overall:
+def overall_of(
+    run: Run, counts: Counts, unjudged: Sequence[Unjudged], changes: Changes | None
+) -> Overall:
     """The verdict of a run, the same in every format; see ``Overall``."""
     if counts.failed or _compares_nothing(run):
         return "failed"
-    if run.unfinished or any(counts.told.get(one) for one in _OPEN) or _undecided(run):
+    found = changes.counts if changes is not None else Counter()
+    if run.unfinished or found["undecided"] or any(counts.told.get(one) for one in _OPEN):
         return "undecided"
-    compared = [test.result in COMPARED for test in run.against.tests] if run.against else []
-    is_judged = any(counts.told.get(one) for one in _JUDGED) or any(compared)
-    is_judged = is_judged or (run.earlier is not None and run.earlier.comparison.compared > 0)
-    left = bool(counts.told.get("not judged") or unjudged) or not all(compared)
+    is_judged = any(counts.told.get(one) for one in _JUDGED) or bool(changes and changes.compared)
+    left = counts.told.get("not judged") or unjudged or any(found[one] for one in UNCOMPARED)
     return "passed" if is_judged and not left else "not judged"
-
-
-def _undecided(run: Run) -> int:
-    """How many tests are perhaps slower than a revision."""
-    tests = run.against.tests if run.against is not None else ()
-    return sum(test.result == "undecided" for test in tests)
 
 
 def _compares_nothing(run: Run) -> bool:
@@ -104,14 +101,15 @@ def _compares_nothing(run: Run) -> bool:
     return found is not None and not (found.compared and not found.lost and not found.nowhere)
 
 
-def sentence_of(run: Run, counts: Counts, open_words: str) -> str:
+def sentence_of(counts: Counts, open_words: str, changes: Changes | None) -> str:
     """What happened, with the counts that are not zero: ``3 of 33 tests break a limit; 1
     incomplete, 1 undecided.``
 
     Args:
         open_words: what was not judged.
     """
-    told = counts.told
+    told, base = counts.told, changes.short if changes is not None else ""
+    undecided = changes.counts["undecided"] if changes is not None and changes.what == "test" else 0
     expected = told.get("expected", 0) + told.get("xfailed", 0)
     wrong = []
     if counts.breaking:
@@ -122,7 +120,7 @@ def sentence_of(run: Run, counts: Counts, open_words: str) -> str:
         wrong.append(f"{count_words(counts.exceeding, 'test')} {one}")
     if counts.worse:
         are = "is" if counts.worse == 1 else "are"
-        wrong.append(f"{count_words(counts.worse, 'test')} {are} worse than {_base(run)}")
+        wrong.append(f"{count_words(counts.worse, 'test')} {are} worse than {base}")
     if not counts.tests:
         first = "No test has a profile"
     elif not counts.limited:
@@ -138,7 +136,7 @@ def sentence_of(run: Run, counts: Counts, open_words: str) -> str:
         _number(told.get("incomplete", 0), "incomplete"),
         _number(told.get("failed", 0), f"failed{otherwise}"),
         _number(told.get("error", 0), "error", "errors"),
-        _number(told.get("undecided", 0) + _undecided(run), "undecided"),
+        _number(told.get("undecided", 0) + undecided, "undecided"),
         _number(expected, "expected failure", "expected failures"),
         _number(told.get("skipped", 0), "skipped"),
         open_words,
@@ -157,11 +155,6 @@ def open_words(counts: Counts, unjudged: Sequence[Unjudged]) -> str:
         tests = count_words(len(one.tests), "test")
         told.append(f"{', '.join(one.limits)} not judged in {tests} ({one.why})")
     return ", ".join(told)
-
-
-def _base(run: Run) -> str:
-    """What the run is compared with, as the user named it."""
-    return run.against.name if run.against else run.earlier.path if run.earlier else "before"
 
 
 def _reasons(found: Mapping[str, int]) -> str:

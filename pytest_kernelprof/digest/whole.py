@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.advice import loose_limits, near_limits, short_kernels
+from pytest_kernelprof.digest.base import changes_of
 from pytest_kernelprof.digest.findings import endings_of
 from pytest_kernelprof.digest.folding import folded
 from pytest_kernelprof.digest.hottest import hottest_kernels
@@ -25,11 +26,12 @@ def digest_of(run: Run) -> Digest:
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
     counts, totals = counts_of(rows, run.tests), totals_of(last)
     unjudged = unjudged_limits(run.tests)
+    changes = changes_of(run)
     left = open_words(counts, unjudged)
     return Digest(
         counts=counts,
-        overall=overall_of(run, counts, unjudged),
-        sentence=sentence_of(run, counts, left),
+        overall=overall_of(run, counts, unjudged, changes),
+        sentence=sentence_of(counts, left, changes),
         open=left,
         rows=rows,
         endings=endings_of(run.tests, rows),
