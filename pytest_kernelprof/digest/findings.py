@@ -21,6 +21,8 @@ _WRONG = ("over", "incomplete", "undecided")
 def findings_of(row: Row) -> tuple[Found, ...]:
     """All that is wrong with a row, limits first; of one that is marked at least one."""
     found = [*_by_verdicts(row.profile.verdicts), *_by_what_was_before(row)]
+    if not any(one.limit.startswith("against") for one in found):
+        found += _by_revision(row)
     if not found and row.told is not None:  # over, but of no count: of times in turn
         found = [Found(row.told, SLOWER if row.told == "over" else "")]
     return tuple(found)
@@ -44,6 +46,15 @@ def _endings(test: Test, *, has_rows: bool) -> Iterator[Ending]:
     told = told_of_test(test)
     if not has_rows and told in FAILED:
         yield Ending(test, file, name, Found(told))
+
+
+def _by_revision(row: Row) -> Iterator[Found]:
+    """What is worse than in a revision, of a row whose cells hold limits of its own."""
+    found = row.compared if row.failed else None
+    for change in found.diff.metrics if found is not None else ():
+        if found is not None and change.name in found.worse[:1]:
+            values = pair_words(change.unit, change.new or 0.0, change.old or 0.0)
+            yield Found("over", f"against: {change.name}", *values)
 
 
 def wrong_with(verdicts: Iterable[Verdict]) -> tuple[Found, ...]:

@@ -56,7 +56,7 @@ def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> It
 def _ended_by(test: Test) -> tuple[Cause, ...]:
     """Of a test that failed otherwise than by a limit."""
     words = "the test failed for another reason"
-    return (Cause(f"{words}: {test.why}" if test.why else words, test.place),)
+    return (Cause(f"{words}: {test.why}" if test.why else words),)
 
 
 def by_file(rows: Iterable[Row]) -> tuple[FileRows, ...]:

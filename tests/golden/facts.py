@@ -86,8 +86,9 @@ def _reasons_in(file: str, reasons: frozenset[str], told: Facts) -> frozenset[st
     if not told.has_reasons:
         return _NO_REASON
     if file == "junit.txt":  # whether the test is over anything
-        by_itself = {"crash", "bad marker", "nothing measured"}
-        return reasons & {"incomplete"} or frozenset({"over"} if reasons - by_itself else ())
+        if reasons & {"incomplete", "nothing measured"}:
+            return frozenset({"incomplete"})
+        return frozenset({"over"} if reasons - {"crash", "bad marker"} else ())
     if file == "run.json":  # which has no message of a failure
         by_message = {"bad marker", "nothing measured"}
         return frozenset("crash" if one in by_message else one for one in reasons)
@@ -144,7 +145,8 @@ def of_quiet(text: str) -> Facts:
     ours = [line for name, lines in _sections(text).items() if _is_ours(name) for line in lines]
     summary = re.findall(r"^(?:FAILED|ERROR) \S+?::(.*)$", text, re.M)
     changes = _changes([*_sentences(ours), *_snapshot_words(text)])
-    changes["undecided"] = max(changes["undecided"], len(re.findall("UNDECIDED", text)))
+    undecided = re.findall("^kernelprof: .* UNDECIDED", text, re.M)
+    changes["undecided"] = max(changes["undecided"], len(undecided))
     return Facts(
         failed={_name(words): _NO_REASON for words in summary},
         has_reasons=False,
@@ -194,7 +196,8 @@ def of_annotations(text: str) -> Facts:
     for file, line, title, data in found:
         places[_name(data)] = f"{file}:{line}"
         title = title.replace("%3A", ":").replace("%2C", ",")
-        failed[_name(data)] = _reasons(re.split("; |: ", title))
+        _, _, cause = data.partition(": ")
+        failed[_name(data)] = _reasons(re.split("; |: ", title)) or _reasons([cause])
     return Facts(
         failed=failed,
         not_judged=_not_judged(text),
@@ -249,7 +252,8 @@ def of_json(text: str) -> Facts:
             for one in (*test.get("profiles", ()), *test.get("comparisons", ()))
             for verdict in one.get("verdicts", ())
         ]
-        not_judged += bool(test.get("not_judged"))
+        left = any(one["outcome"] == "not judged" for one in verdicts)
+        not_judged += bool(test.get("not_judged")) or left
         undecided += any(one["outcome"] == "undecided" for one in verdicts)
         if test.get("outcome") in ("failed", "error"):
             over = {one["limit"] for one in verdicts if one["outcome"] == "over"}
@@ -290,9 +294,9 @@ _REASONS = (
     (r"(?:against\b|\w+: \S+ > \S+ of \S+ \(|.*\), against )", "revision"),
     (r"compare\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
-    (r"MarkerError", "bad marker"),
-    (r"the test asks for kernel_profile but profiled nothing", "nothing measured"),
-    (r"(?:E +)?\w+Error: |test failed|its test failed", "crash"),
+    (r".*MarkerError: ", "bad marker"),
+    (r".*the test asks for kernel_profile but profiled nothing", "nothing measured"),
+    (r"(?:E +)?(?:the test failed for another reason: )?\w+Error: ", "crash"),
 )
 
 
@@ -362,8 +366,11 @@ def _snapshot_words(text: str) -> list[str]:
 def _changes(sentences: Iterable[str]) -> dict[str, int]:
     found = dict.fromkeys(CHANGES, 0)
     for sentence in sentences:
-        for number, word in re.findall(r"(\d+) (better|undecided|changed|with other)", sentence):
-            found["changed" if word == "with other" else word] += int(number)
+        for number, word in re.findall(r"(\d+) (better|undecided|changed)", sentence):
+            if word == "undecided":  # the headline and a section count the same tests
+                found[word] = max(found[word], int(number))
+            else:
+                found[word] += int(number)
         for number in re.findall(r"(\d+) of \d+ \w+ (?:is|are) worse", sentence):
             found["worse"] += int(number)
         for number in re.findall(r"(\d+) worse", sentence):
@@ -372,11 +379,12 @@ def _changes(sentences: Iterable[str]) -> dict[str, int]:
 
 
 def _not_judged(text: str) -> int:
+    """Of the first line that says so: tests that were not judged, and tests with limits that were
+    not."""
     joined = re.sub(r"\s+", " ", text)
-    numbers = re.findall(r"(\d+) tests? (?:was|were) (?:skipped for want|not judged)", joined)
-    numbers += re.findall(r"of (\d+) tests?: not applicable", joined)
-    numbers += re.findall(r"(\d+) missing", joined)
-    return sum(map(int, numbers))
+    tests = re.search(r"(\d+) not judged", joined)
+    some = re.search(r"not judged in (\d+) tests?", joined)
+    return sum(int(found[1]) for found in (tests, some) if found)
 
 
 def _verdict(sentences: Iterable[str], lines: Iterable[str]) -> str:
@@ -391,16 +399,18 @@ def _verdict(sentences: Iterable[str], lines: Iterable[str]) -> str:
 
 
 def _verdict_of(sentence: str) -> str:
-    if re.search(r"breaks? a limit|failed otherwise|in an error|incomplete|✗ over", sentence):
+    if re.search(r"breaks? a limit|exceeds? \w+ snapshot|incomplete|✗ over", sentence):
         return "failed"
-    if re.search(r"[1-9]\d* of \d+ \w+ (is|are) worse", sentence):
+    if re.search(r"[1-9]\d* (failed|errors?)\b", sentence):
+        return "failed"
+    if re.search(r"(?<!of )\b[1-9]\d* (of \d+ )?\w+ (is|are) worse", sentence):
         return "failed"
     if re.search(r"undecided|No test has a limit|not compared|cannot run|not judged", sentence):
         return "neutral"
-    kept = re.match(r"(\d+) of (\d+) tests? with a limit", sentence)
+    kept = re.match(r"(\d+) of (\d+) tests? (?:is|are) within", sentence)
     if kept is not None:
         return "passed" if kept[1] == kept[2] else "neutral"
-    return "passed" if "worse than" in sentence else ""
+    return "passed" if "worse than" in sentence or "No limit applied" in sentence else ""
 
 
 def _causes(lines: Iterable[str]) -> frozenset[str]:
