@@ -67,8 +67,13 @@ class Numbered:
 
 @dataclass(slots=True)
 class Keys:
-    """The numbers so far: in the order in which kernels are met."""
+    """The numbers so far: in the order in which kernels are met.
 
+    Attributes:
+        comparable: what is equal of two names of one kernel.
+    """
+
+    comparable: Callable[[str], str] = comparable_name
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
     _launches: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -102,7 +107,7 @@ class Keys:
         """Its name, as all demanglers and all numberings have it."""
         name = self._names.get(kernel.name)
         if name is None:
-            name = self._names[kernel.name] = comparable_name(kernel.name)
+            name = self._names[kernel.name] = self.comparable(kernel.name)
         return name
 
     def _number(self, kernel: Kernel) -> int:

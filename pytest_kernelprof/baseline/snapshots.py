@@ -233,7 +233,7 @@ def _changes(
     before: Sequence[str], after: Sequence[str], kernels: Sequence[Kernel], *, ordered: bool
 ) -> tuple[LineChange, ...]:
     """What only one side has, by the diff that all comparisons are made of."""
-    keys = Keys()
+    keys = Keys(comparable=str)  # a line is a short name already
     old = [_as_kernel(line, "") for line in before]
     new = [_as_kernel(line, kernel.source) for line, kernel in zip(after, kernels, strict=True)]
     sides = Sides.of(keys.of(old), keys.of(new), keys)

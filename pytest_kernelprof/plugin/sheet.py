@@ -22,11 +22,12 @@ from pytest_kernelprof.schema.snapshot import TEST_STATES, KeptTest, Taken
 if TYPE_CHECKING:
     from pytest_kernelprof.baseline.snapshots import KeptKey
     from pytest_kernelprof.schema.run import Outcome, Place, Profile
-    from pytest_kernelprof.schema.snapshot import Finding, KeptProfile, TestState
+    from pytest_kernelprof.schema.snapshot import Finding, KeptProfile, LineChange, TestState
 
 LIMIT = "snapshot"
 """The name that verdicts by snapshots have."""
 
+_MOST_CHANGES = 10
 _WRITES_IT = "pytest --kernelprof-update writes it"
 
 
@@ -82,6 +83,7 @@ class Sheet:
         self._states: list[TestState] = []
         self._whys: dict[str, None] = {}
         self._missing: list[str] = []
+        self._changes: tuple[LineChange, ...] = ()
         self._profiles: list[KeptProfile] = []
         self._made_now: dict[str, str] = {}
         self._refused = ""
@@ -139,6 +141,8 @@ class Sheet:
             self._states.append(_state(one))
             if one.outcome == "not judged":
                 self._whys[one.why] = None
+            if one.snapshot is not None and one.outcome != "over":
+                self._changes = (*self._changes, *one.snapshot.changes)[:_MOST_CHANGES]
         self._seen[profile.label] += 1
         if self.collects:
             self._gather(profile)
@@ -176,6 +180,7 @@ class Sheet:
             entry=KeptTest(tuple(self._profiles), self._made_now) if whole else None,
             refused=self._refused,
             elsewhere=entry.elsewhere if state == "missing" and not entry.exists else (),
+            changes=() if state == "over" else self._changes,
         )
 
     def _judged(self, finding: Finding, profile: Profile) -> tuple[Outcome, str]:

@@ -127,8 +127,8 @@ class Keeper:
         ]
         line = last_line(ended, len(unused))
         self._lines += filter(None, [line])
-        if line and self._verbose:
-            self._lines += detail_lines(ended)
+        if line:
+            self._lines += detail_lines(ended, verbose=self._verbose)
 
     def _update(self, tests: Iterable[Test], unused: Iterable[Unused]) -> None:
         from pytest_kernelprof.baseline.shelf import path_of

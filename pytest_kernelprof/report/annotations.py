@@ -11,6 +11,7 @@ from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.gfm import line
+from pytest_kernelprof.report.snapshots import line_changes
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ def _of_ending(one: Ending) -> Annotation:
 def _of_stale(test: Test) -> Iterator[Annotation]:
     if test.snapshot is not None and test.snapshot.state == "changed":
         lines = (
-            f"{parts_of(test.id)[1]}: its kernels are others than those that were agreed on, and "
-            "no more of them",
-            _update(test.id),
+            f"{parts_of(test.id)[1]}: its kernels differ from the snapshot, with no more of them",
+            *line_changes(test.snapshot.changes),
+            f"to accept them: {_update(test.id)}",
         )
         known = (test.place,) if test.place is not None else ()
         yield Annotation(False, False, known, "snapshot: changed (stale)", lines)

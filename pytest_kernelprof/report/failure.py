@@ -11,7 +11,7 @@ from pytest_kernelprof.digest.words import judged_rank, limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.rank_table import ranks_told, texts_of
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines
+from pytest_kernelprof.report.snapshots import ACCEPT, line_changes
 from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def failure_message(profile: Profile) -> str:
 
 def _changes(told: list[Verdict]) -> list[str]:
     """What came and went, where it cannot be told in the table which of its kernels came."""
-    snapshots = [line for one in told if one.snapshot for line in finding_lines(one.snapshot)]
+    snapshots = [
+        line for one in told if one.snapshot for line in line_changes(one.snapshot.changes)
+    ]
     diffs = [line for one in told if one.comparison for line in kernel_lines(one.comparison)]
     return [*snapshots, *diffs]
 

@@ -23,7 +23,7 @@ from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_te
 from pytest_kernelprof.report.kernel_tables import kernel_table
 from pytest_kernelprof.report.rank_table import RankTable, ranks_told
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import ACCEPT, finding_lines, line_of_run
+from pytest_kernelprof.report.snapshots import ACCEPT, line_changes, line_of_run
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.records import Cause, Digest, Ending, Found, Overall, Row
     from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.run import Profile, Run, Verdict
+    from pytest_kernelprof.schema.snapshot import Taken
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
@@ -88,13 +89,19 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     head = [" ".join(filter(None, verdict)), ""]
     first = " ".join(_sentences(run, digest, changes))
     of_ranks = [row for file in digest.files for row in file.rows if row.profile.other_ranks]
-    if not (marked or endings or of_ranks or (changes and changes.rows) or digest.unfinished):
+    stale = [one.snapshot for one in run.tests if one.snapshot and one.snapshot.changes]
+    listed = (marked, endings, of_ranks, stale, changes and changes.rows, digest.unfinished)
+    if not any(listed):
         return "\n".join([*head, f"{first} {foot}", ""])
     changed = [] if changes is None else [(one, _change_row(changes, one)) for one in changes.rows]
     body = _Body(
         rows=[*(told for one in marked for told in _rows(one)), *endings],
         worse=[told for one, told in changed if one.result == "worse"],
-        details=[*_details(marked), *(partial(_ranks_detail, one) for one in of_ranks)],
+        details=[
+            *_details(marked),
+            *(partial(_ranks_detail, one) for one in of_ranks),
+            *(partial(_stale_detail, one) for one in stale),
+        ],
         others=[told for one, told in changed if one.result != "worse"],
     )
     head += [first, ""]
@@ -194,6 +201,12 @@ def _detail(one: Row, inside: Callable[[], list[str]]) -> list[str]:
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside())
 
 
+def _stale_detail(one: Taken) -> list[str]:
+    """The kernels that differ from a snapshot that fails nothing."""
+    summary = f"<b>{tag_text(parts_of(one.test)[1])}</b>: snapshot {one.state}"
+    return details(summary, fence(line_changes(one.changes), "diff"))
+
+
 def _ranks_detail(one: Row) -> list[str]:
     """A row a rank, a total, and who waits for whom."""
     told = ranks_told(one.profile)
@@ -235,7 +248,7 @@ def _kernels(profile: Profile, over: Sequence[Verdict]) -> list[str]:
         return fence(told, "diff")
     for verdict in over:
         if verdict.snapshot is not None:
-            return fence(finding_lines(verdict.snapshot), "diff")
+            return fence(line_changes(verdict.snapshot.changes), "diff")
         if verdict.comparison is not None and verdict.comparison.diff is not None:
             return fence(kernel_lines(verdict.comparison), "diff")
     judged = judged_rank(profile, over[0])

@@ -12,9 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.run import Run
-    from pytest_kernelprof.schema.snapshot import CountChange, Edited, Finding, Taken, TestState
+    from pytest_kernelprof.schema.snapshot import (
+        CountChange,
+        Edited,
+        Finding,
+        LineChange,
+        Taken,
+        TestState,
+    )
 
 MOST_LINES = 40
+_FEW_LINES = 12
 _COMMAND = "pytest --kernelprof-update"
 ACCEPT = f"if that is what you agreed on: {_COMMAND}"
 _SAID: tuple[tuple[TestState, str], ...] = (
@@ -37,11 +45,11 @@ def finding_words(finding: Finding) -> str:
     return ", ".join(told)
 
 
-def finding_lines(finding: Finding) -> list[str]:
-    """Which kernels only one side has (``-`` the snapshot, ``+`` the test)."""
+def line_changes(changes: Iterable[LineChange]) -> list[str]:
+    """Return a line for each kernel that only one side has (``-`` the snapshot, ``+`` the test)."""
     rows = [
         (f"{one.sign} {one.kernel}{f'  x{one.times}' if one.times > 1 else ''}", one.source)
-        for one in finding.changes
+        for one in changes
     ]
     wide = max((len(row) for row, _ in rows), default=0)
     told = [
@@ -108,13 +116,20 @@ def update_lines(
     return [*([f"snapshots: {', '.join(told)}"] if told else []), *looser, *not_kept]
 
 
-def detail_lines(taken: Iterable[Taken]) -> list[str]:
-    """Which tests are not held, one line each, for a verbose run."""
-    return [
-        printable(f"  {one.state}: {one.test}{f' ({one.why})' if one.why else ''}")
-        for one in taken
-        if one.state not in (None, "held")
-    ]
+def detail_lines(taken: Iterable[Taken], *, verbose: bool) -> list[str]:
+    """Each test that does not hold its snapshot, with the kernels that differ.
+
+    Args:
+        verbose: tell all tests; else those whose kernels differ, in a few lines.
+    """
+    lines = []
+    for one in taken:
+        if one.changes or (verbose and one.state not in (None, "held")):
+            lines.append(f"  {one.state}: {one.test}{f' ({one.why})' if one.why else ''}")
+            lines += [f"    {line}" for line in line_changes(one.changes)]
+    if not verbose and len(lines) > _FEW_LINES:
+        lines[_FEW_LINES:] = [f"  ... and {len(lines) - _FEW_LINES} more lines with -v"]
+    return list(map(printable, lines))
 
 
 def _count_words(one: CountChange, sign: str) -> str:

@@ -124,6 +124,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         refused: why nothing is to be kept of it.
         elsewhere: the devices, by their folders, that have snapshots of this file where this
             device has none.
+        changes: kernels that differ in a test that its snapshot does not fail, the first ten.
     """
 
     test: str
@@ -136,6 +137,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     entry: KeptTest | None = None
     refused: str = ""
     elsewhere: tuple[str, ...] = ()
+    changes: tuple[LineChange, ...] = ()
 
 
 class Edited(msgspec.Struct, frozen=True):

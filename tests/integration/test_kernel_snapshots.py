@@ -102,6 +102,24 @@ def test_fewer_or_other_kernels_are_stale_which_is_told_and_passes(run: RunIt) -
     assert "  changed: test_it.py::test_a" in told
 
 
+def test_a_replaced_kernel_is_named_where_the_run_passes(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    run(TWO, UPDATE)
+    other = TWO.replace("kernel_profile(three)", "kernel_profile(lambda: F.relu(x @ x) + 1)")
+    result = run(other, "--kernelprof-markdown=summary.md")
+    result.assert_outcomes(passed=3)
+    named = [
+        "snapshots: 2 held, 1 changed (stale): pytest --kernelprof-update",
+        "  changed: test_it.py::test_a",
+        "    - aten::gelu",
+        "    + aten::relu",
+    ]
+    result.stdout.fnmatch_lines(named, consecutive=True)
+    summary = (pytester.path / "summary.md").read_text()
+    assert "- aten::gelu\n+ aten::relu\n" in summary
+
+
 PLAIN = "def test_plain(): three()\ndef test_other(): x + 1\n"
 
 

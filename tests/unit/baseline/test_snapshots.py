@@ -117,6 +117,16 @@ def test_fewer_or_other_kernels_are_changed() -> None:
         ("-", "nvjet 256x128x64 TNT tst | aten::mm"),
         ("+", "mine | aten::mm"),
     ]
+    swapped = compared(kept, whole(*MLP[:3], kernel(GELU, "aten::gelu", source="a.py:9"), MLP[4]))
+    assert swapped.changes == (
+        LineChange("-", "vectorized_elementwise [mul] 5c31 | aten::mul", at=4),
+        LineChange("+", "vectorized_elementwise [gelu] 59e8 | aten::gelu", source="a.py:9", at=4),
+    )
+    by_another = compared(kept, whole(*MLP[:3], kernel(MUL, "aten::div"), MLP[4]))
+    assert [f"{one.sign} {one.kernel}" for one in by_another.changes] == [
+        "- vectorized_elementwise [mul] 5c31 | aten::mul",
+        "+ vectorized_elementwise [mul] 5c31 | aten::div",
+    ]
     moved = compared(kept, whole(MLP[1], MLP[0], *MLP[2:]))
     assert (moved.state, moved.moved, moved.changes) == ("changed", True, ())
 

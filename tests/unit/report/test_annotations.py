@@ -92,6 +92,20 @@ def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
     ]
 
 
+def test_a_stale_snapshot_is_told_with_the_kernels_that_differ() -> None:
+    changes = (LineChange("-", "gelu | aten::gelu"), LineChange("+", "relu | aten::relu"))
+    taken = Taken(
+        test="t.py::stale", folder="", file="t.py", device="H", key="k", state="changed",
+        changes=changes,
+    )  # fmt: skip
+    ((*_, data),) = told(Test("t.py::stale", (mlp(),), snapshot=taken))
+    assert data.split("%0A")[1:] == [
+        "- gelu | aten::gelu",
+        "+ relu | aten::relu",
+        "to accept them: pytest --kernelprof-update t.py::stale",
+    ]
+
+
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
     verdict = Verdict(
         limit="min_speedup",
