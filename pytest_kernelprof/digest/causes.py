@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_kernelprof.digest.cells import CELLS, gpu_us, value_of
 from pytest_kernelprof.digest.conditions import REASONS, doubt_words
 from pytest_kernelprof.digest.diff_causes import causes_of_diff, causes_of_finding
 from pytest_kernelprof.digest.kernel_groups import alike, times_words, with_chain
-from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.words import (
     chain_words,
     count_words,
@@ -22,6 +23,7 @@ from pytest_kernelprof.digest.words import (
     source_place,
     title,
 )
+from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Kernel, Profile, Verdict
 
 _MOST_KINDS = 3
+_LONGEST = 2_000
 _BY_WHAT_LAUNCHED = {"kernels", "launches"}
 
 
@@ -58,6 +61,19 @@ def unjudged_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
         return ()
     left = dict.fromkeys(title(one) for one in limits_of([profile]) if not is_judged(one))
     return (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
+
+
+def explained(profile: Profile) -> Profile:
+    """Return the profile with the cause in each verdict of an exceeded limit.
+
+    Args:
+        profile: a whole one. Reports and run documents keep only some of its kernels.
+    """
+    verdicts = (
+        replace(one, cause=_cause_of(one, profile)) if one.of_limit and _is(one, "over") else one
+        for one in profile.verdicts
+    )
+    return replace(profile, verdicts=tuple(verdicts))
 
 
 def _is(verdict: Verdict, outcome: Told) -> bool:
@@ -99,12 +115,17 @@ def _slower(against: Compared | None) -> tuple[Cause, ...]:
 
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     """What a limit that is broken is about. What has no cell says its numbers, too."""
-    about = _ABOUT.get(verdict.metric.split("_")[0] if verdict.metric else "", _no_more)
-    cause, where = about(verdict, judged_rank(profile, verdict)), rank_words(verdict)
+    cause, where = verdict.cause or _cause_of(verdict, profile), rank_words(verdict)
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
         return Cause(f"{where.strip()}: {cause.text}", cause.place) if where else cause
     told = "; ".join(filter(None, [_values(verdict) + where, cause.text]))
     return Cause(f"{title(verdict)}: {told}", cause.place)
+
+
+def _cause_of(verdict: Verdict, profile: Profile) -> Cause:
+    about = _ABOUT.get(verdict.metric.split("_")[0] if verdict.metric else "", _no_more)
+    cause = about(verdict, judged_rank(profile, verdict))
+    return replace(cause, text=cause.text[:_LONGEST])
 
 
 def _values(verdict: Verdict) -> str:
@@ -119,7 +140,10 @@ def _no_more(verdict: Verdict, profile: Profile) -> Cause:
 
 
 def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
-    """The kernels by how many there are of each kind, else in launch order."""
+    """The kernels by how many there are of each kind, else in launch order.
+
+    Which of them are extra is known only where none is allowed: else the place is the call.
+    """
     kernels = _matching(profile.kernels, verdict.qualifier)
     kinds = sorted(alike(kernels), key=lambda one: -one.number)
     if not kinds:
@@ -127,7 +151,8 @@ def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
     told = [one.words for one in kinds[:_MOST_KINDS]]
     left = sum(one.number for one in kinds[_MOST_KINDS:])
     more = [f"{left} more"] if left else []
-    return Cause("; ".join([*told, *more]), kinds[0].place)
+    place = verdict.place or profile.place if verdict.allowed else kinds[0].place
+    return Cause("; ".join([*told, *more]), place)
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:

@@ -17,8 +17,8 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.digest.records import Cause
     from pytest_kernelprof.schema.against import AgainstTest, Compared
+    from pytest_kernelprof.schema.run import Cause
     from pytest_kernelprof.schema.runs import MetricComparison, ProfileComparison
     from pytest_kernelprof.schema.turns import Timing
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.fusions import fusions_of
 from pytest_kernelprof.digest.kernel_groups import times_words, with_chain
-from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.words import chain_words, source_place
+from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:

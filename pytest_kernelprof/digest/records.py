@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.metrics import Unit
-    from pytest_kernelprof.schema.run import Comparison, Place, Profile, Test, Verdict
+    from pytest_kernelprof.schema.run import Cause, Comparison, Profile, Test, Verdict
 
-Sign = Literal["", "+", "-"]
 SLOWER = "against: cuda_time"
 """What a row is called that takes longer than in a revision, and breaks no count."""
 Overall = Literal["failed", "undecided", "passed", "not judged"]
@@ -38,21 +37,6 @@ class Broken:
     measured: float
     allowed: float
     by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why a row is marked, in one line.
-
-    Attributes:
-        text: for example ``elementwise [copy] x2, from aten::copy_ < MmBackward0``.
-        place: the line of the user's code that did it, where known.
-        sign: "+" of a kernel that came, "-" of one that went.
-    """
-
-    text: str
-    place: Place | None = None
-    sign: Sign = ""
 
 
 @dataclass(frozen=True, slots=True)

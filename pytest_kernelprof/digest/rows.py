@@ -8,7 +8,8 @@ from pytest_kernelprof.digest.causes import causes_of, unjudged_of
 from pytest_kernelprof.digest.cells import broken_cells, gpu_us
 from pytest_kernelprof.digest.ids import natural, parts_of, with_label
 from pytest_kernelprof.digest.marks import FAILED, severity, told_of
-from pytest_kernelprof.digest.records import Cause, FileRows, Row
+from pytest_kernelprof.digest.records import FileRows, Row
+from pytest_kernelprof.schema.run import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

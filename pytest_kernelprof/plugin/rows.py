@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.digest.causes import explained
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.packing import grouped
 
@@ -30,7 +31,7 @@ def row_of(
         reduced: what is told of a profile.
         expected: whether the test was expected to fail, and did.
     """
-    profiles = map(_expected, test.profiles) if expected else test.profiles
+    profiles = map(_expected if expected else explained, test.profiles)
     return replace(test, profiles=tuple(map(reduced, profiles)))
 
 

@@ -94,8 +94,14 @@ def _of_row(row: Row, test: Test) -> Annotation:
     left = len(causes) - _MOST_CAUSES
     lines = [f"{row.name}: {next(iter(causes), title)}", *causes[1:_MOST_CAUSES]]
     lines += [f"and {left} more"] if left > 0 else []
-    if any(one.snapshot is not None and one.outcome == "over" for one in row.profile.verdicts):
+    verdicts = row.profile.verdicts
+    over = [one for one in verdicts if one.outcome == "over"]
+    if any(one.snapshot is not None for one in over):
         lines.append(f"if that is what you agreed on: {_update(test.id)}")
+    has_baseline = row.compared is not None or not all(one.of_limit for one in verdicts)
+    if not has_baseline and any(one.metric == "kernels" and one.allowed for one in over):
+        command = f"pytest {shlex.quote(test.id)} --kernelprof-against=HEAD~1"
+        lines.append(f"to see which kernels the last commit added: {command}")
     known = [place for place in (*places, row.profile.place, test.place) if place is not None]
     failed = test.outcome in _FAILED
     return Annotation(failed, not failed, tuple(known), title, tuple(lines))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from pytest_kernelprof.digest.changes import Changed, RowResult, Was
-    from pytest_kernelprof.digest.records import Cause
     from pytest_kernelprof.report.spans import Colour, Line
     from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.schema.run import Cause
 
 _SIGNS: dict[RowResult, tuple[str, str, Colour]] = {
     "worse": ("✗", "F", "red"),

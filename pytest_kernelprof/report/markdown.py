@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.digest.base import Changes
     from pytest_kernelprof.digest.changes import Changed
     from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.digest.records import Cause, Digest, Ending, Found, Overall, Row
+    from pytest_kernelprof.digest.records import Digest, Ending, Found, Overall, Row
     from pytest_kernelprof.schema.against import Compared
-    from pytest_kernelprof.schema.run import Profile, Run, Verdict
+    from pytest_kernelprof.schema.run import Cause, Profile, Run, Verdict
     from pytest_kernelprof.schema.snapshot import Taken
 
 LIMIT = 200_000

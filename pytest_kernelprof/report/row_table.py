@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.folding import name_from
 from pytest_kernelprof.digest.kernel_groups import alike
-from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.words import line_words, pair_words
 from pytest_kernelprof.report.cells import columns_of, unit_of
 from pytest_kernelprof.report.name_last import lay_out
 from pytest_kernelprof.report.ranks import lines_of_ranks
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import cut_end, right, width_of, wrapped
+from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:

@@ -43,6 +43,7 @@ from pytest_kernelprof.schema.profile import (
 from pytest_kernelprof.schema.tests import Comparison, Contestant, Test, TestOutcome
 from pytest_kernelprof.schema.verdicts import (
     OUTCOMES,
+    Cause,
     Hit,
     Mismatch,
     Outcome,
@@ -54,6 +55,7 @@ from pytest_kernelprof.schema.verdicts import (
 __all__ = [
     "OUTCOMES",
     "Bound",
+    "Cause",
     "Collective",
     "Comparison",
     "Conditions",

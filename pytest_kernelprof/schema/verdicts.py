@@ -25,6 +25,20 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int
 
 
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a limit or a comparison is not kept, in one line.
+
+    Attributes:
+        text: for example ``elementwise [copy] x2, from aten::copy_ < MmBackward0``.
+        place: the line of the user's code to look at, where known.
+        sign: "+" of a kernel that only the current profile has, "-" of one of the baseline.
+    """
+
+    text: str
+    place: Place | None = None
+    sign: Literal["", "+", "-"] = ""
+
+
 class Hit(msgspec.Struct, frozen=True):
     """A kernel that a pattern of ``forbid_kernels`` is found in; ``position`` counts from 1."""
 
@@ -85,6 +99,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         place: the line of the test that made the call, or the test's own.
         snapshot: of "snapshot", how the profile compares with what is kept.
         comparison: of "compare", how it compares with that of an earlier run.
+        cause: of a limit that is "over", which kernels, copies or waits it is about: of the whole
+            profile, also where a run document keeps only some of them. None of other verdicts.
         ranks: of a call on several ranks, those on which it fared so, the one that was judged
             first; empty where there is one rank.
     """
@@ -116,6 +132,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: Place | None = None
     snapshot: Finding | None = None
     comparison: ProfileComparison | None = None
+    cause: Cause | None = None
     ranks: tuple[int, ...] = ()
 
     @property

@@ -74,6 +74,32 @@ def test_what_the_plugin_for_annotations_does_is_not_done_twice(
     assert [line for line in result.outlines if line.startswith("::error ")]
 
 
+MANY = """
+@pytest.mark.max_kernels(150)
+def test_many(kernel_profile):
+    def work():
+        for _ in range(100):
+            x + 1
+        for _ in range(100):
+            x * 2
+    kernel_profile(work)
+"""
+
+
+@pytest.mark.usefixtures("summary")
+def test_without_a_baseline_the_call_is_annotated_and_the_command_that_names_what_is_new(
+    run: Run, pytester: pytest.Pytester
+) -> None:
+    (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
+    code = (pytester.path / "test_it.py").read_text().splitlines()
+    call = code.index("    kernel_profile(work)") + 1
+    assert f"test_it.py,line={call},title=max_kernels%3A 200 > 150::" in command
+    assert command.endswith(
+        "%0Ato see which kernels the last commit added: "
+        "pytest test_it.py::test_many --kernelprof-against=HEAD~1"
+    )
+
+
 def test_outside_of_github_the_run_says_so_and_fails_by_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,26 @@ def section_of(result: pytest.RunResult) -> list[str]:
     return lines[begin + 1 : end + 1]
 
 
+MANY = """
+@pytest.mark.max_kernels(150)
+def test_many(kernel_profile):
+    def work():
+        for _ in range(100):
+            x + 1
+        for _ in range(100):
+            x * 2
+    kernel_profile(work)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--kernelprof-html=report.html",)], ids=["", "html"])
+def test_a_cause_counts_all_kernels_whichever_outputs_were_asked_for(
+    run: Run, options: tuple[str, ...]
+) -> None:
+    told = section_of(run(MANY, "--kernelprof-report", *options))
+    assert any("aten::add x100; aten::mul x100" in line for line in told), told
+
+
 def test_the_verdict_stands_first_and_what_asks_for_a_look_next(run: Run) -> None:
     result = run(ONE_OF_EACH, "--kernelprof-report")
     lines = section_of(result)

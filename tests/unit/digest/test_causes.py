@@ -10,7 +10,6 @@ from records import GELU, MLP, MUL, counted, kernel, mlp, profile, timed
 from pytest_kernelprof.baseline.diff import diff_profiles
 from pytest_kernelprof.digest.causes import causes_of
 from pytest_kernelprof.digest.diff_causes import causes_of_diff
-from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
@@ -22,6 +21,7 @@ from pytest_kernelprof.schema.against import AgainstTest, Compared
 from pytest_kernelprof.schema.before import RevisionComparison
 from pytest_kernelprof.schema.run import (
     Bound,
+    Cause,
     Copy,
     Kernel,
     Place,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from records import CPU, GEMM, MLP, MUL, around, counted, kernel, mlp, profile, timed
 
 from pytest_kernelprof.digest.records import Row
@@ -13,6 +14,7 @@ from pytest_kernelprof.schema.run import (
     Bound,
     Integrity,
     Outcome,
+    Place,
     Profile,
     Run,
     Test,
@@ -88,16 +90,18 @@ def test_a_value_beyond_its_limit_stands_in_its_cell() -> None:
     assert (broken.measured, broken.allowed, broken.by) == (5, 4, "max_kernels")
 
 
-def test_without_a_baseline_the_cause_is_what_ran() -> None:
+def test_without_a_baseline_the_cause_is_what_ran_and_the_place_is_the_call() -> None:
     kernels = [*MLP[:1], *[kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3]
-    over = profile(kernels, verdicts=(limit("over", 2, 4),))
+    over = profile(kernels, verdicts=(limit("over", 2, 4),), place=Place("test_mlp.py", 7))
     (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
     assert cause.text == (
         "vectorized_elementwise [mul] x3, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm < aten::linear"
     )
-    assert cause.place is not None
-    assert (cause.place.file, cause.place.line) == ("model/mlp.py", 31)
+    assert cause.place == Place("test_mlp.py", 7)
+    none_allowed = replace(over, verdicts=(limit("over", 0, 4),))
+    (cause,) = row_of(Test("t.py::t", (none_allowed,), outcome="failed")).causes
+    assert cause.place == Place("model/mlp.py", 31)
 
 
 def test_what_is_incomplete_says_what_is_missing_and_how_often_it_was_tried() -> None:

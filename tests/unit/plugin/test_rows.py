@@ -4,6 +4,7 @@ side."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from corpus import NAMES, record
 from msgspec.structs import replace
 from records import LINEAR, kernel, mlp, profile, timed
 
+from pytest_kernelprof.digest.causes import causes_of
 from pytest_kernelprof.digest.kernel_groups import groups_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
 from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
 from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES, for_tables, row_of
+from pytest_kernelprof.schema.packing import bounded
 from pytest_kernelprof.schema.run import Outcome, Place, Profile, Test
 
 
@@ -89,6 +92,16 @@ def test_of_a_profile_over_its_limit_some_kernels_are_told_one_by_one() -> None:
         "aten::op98",
     )
     assert groups_of(found) == {"k" * LONGEST_NAME: (100, 100.0)}
+
+
+@pytest.mark.parametrize("reduced", [for_tables, bounded], ids=["tables", "run document"])
+def test_a_cause_counts_the_kernels_of_the_whole_profile(
+    reduced: Callable[[Profile], Profile],
+) -> None:
+    kernels = [kernel("first")] * 1_900 + [kernel("other")] * 2_000
+    test = Test("t", (judged(profile(kernels), max_kernels=3_000),))
+    (found,) = row_of(test, reduced, expected=False).profiles
+    assert [cause.text for cause in causes_of(found, "over")] == ["other x2000; first x1900"]
 
 
 def test_of_very_many_names_the_cheapest_are_one_group() -> None:

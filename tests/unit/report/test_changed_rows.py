@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pytest_kernelprof.digest.changes import Changed, RowResult, Was, worst_first
-from pytest_kernelprof.digest.records import Cause
 from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.spans import plain
 from pytest_kernelprof.report.style import Style
-from pytest_kernelprof.schema.run import Place
+from pytest_kernelprof.schema.run import Cause, Place
 
 COPY = Cause("elementwise [copy] x2, from aten::copy_", Place("src/train.py", 31), "+")
 

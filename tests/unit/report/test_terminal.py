@@ -20,6 +20,7 @@ from pytest_kernelprof.schema.run import (
     Integrity,
     KernelGroup,
     Outcome,
+    Place,
     Profile,
     Run,
     Test,
@@ -115,7 +116,10 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
     )
     kernels = [*MLP[:2], *[kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 2]
     broken = profile(
-        kernels, [timed("cuda_time", [578.5])], verdicts=(kernels_limit("over", 4, 2),)
+        kernels,
+        [timed("cuda_time", [578.5])],
+        verdicts=(kernels_limit("over", 4, 2),),
+        place=Place("test_training.py", 31),
     )
     lines = told(
         of("test_well.py::test_kept", kept()),
@@ -132,7 +136,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  kernels  GPU us        headroom  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5                  test_step",
-        "    vectorized_elementwise [mul] x2, from aten::mul; nvjet 256x128x6…  mlp.py:31",
+        "    vectorized_elementwise [mul] x2, from aten::mul; nvjet…  test_training.py:31",
         "tests/test_story.py",
         "!                                  test_lost",
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
@@ -395,11 +399,11 @@ def test_without_limits_there_are_no_signs_but_for_what_could_not_be_had() -> No
 
 def test_the_place_stands_at_the_right() -> None:
     kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3
-    bad = profile(kernels, verdicts=(kernels_limit("over", 3, 2),))
+    bad = profile(kernels, verdicts=(kernels_limit("over", 3, 2),), place=Place("t.py", 31))
     for width in (60, 80, 120):
         line = told(of("a.py::t", bad, outcome="failed"), width=width)[5]
         assert line.startswith("    vectorized_elementwise [mul] x3")
-        assert line.endswith("mlp.py:31")
+        assert line.endswith("  t.py:31")
         assert len(line) == width
 
 
