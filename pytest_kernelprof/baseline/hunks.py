@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.baseline.alignment import align
+from pytest_kernelprof.baseline.alignment import Block, align
 from pytest_kernelprof.baseline.pairing import Pairing, stem
 from pytest_kernelprof.schema.diff import Change, Hunk
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.diff import ChangeKind
     from pytest_kernelprof.schema.run import Kernel
 
+_MOST_EQUAL, _AROUND, _MOST_LINES = 32, 8, 8
 Rows = list[int]
 Gap = tuple[Rows, Rows]
 """Rows of old and of new kernels that stand between the same ones."""
@@ -34,6 +38,8 @@ class Sides:
     Attributes:
         old, new: the kernels. old_keys, new_keys: their numbers.
         same_old, same_new: rows of kernels that both have, one beside the other.
+        lines: of a kernel that may be another of its equals, the lines of all of them: by its row
+            in the new ones, by ``~row`` in the old ones.
     """
 
     old: Sequence[Kernel]
@@ -43,6 +49,7 @@ class Sides:
     new_keys: list[int]
     same_old: Rows = field(default_factory=list)
     same_new: Rows = field(default_factory=list)
+    lines: dict[int, tuple[str, ...]] = field(default_factory=dict)
     _pairing: Pairing = field(default_factory=Pairing)
 
     @classmethod
@@ -80,13 +87,53 @@ class Sides:
         """What lies between the blocks that agree."""
         gaps = []
         i = j = 0
-        for block in align(self.old_keys, self.new_keys):
+        for block in self._by_lines(align(self.old_keys, self.new_keys)):
             gaps.append((list(range(i, block.old)), list(range(j, block.new))))
             i, j = block.old + block.size, block.new + block.size
             self.same_old.extend(range(block.old, i))
             self.same_new.extend(range(block.new, j))
-        gaps.append((list(range(i, len(self.old))), list(range(j, len(self.new)))))
         return [gap for gap in gaps if gap[0] or gap[1]]
+
+    def _by_lines(self, blocks: Sequence[Block]) -> list[Block]:
+        """Move what was added or removed to where the source lines agree best.
+
+        An alignment by keys puts a new kernel behind its equals. Lines only choose among equals:
+        they never make two kernels different.
+        """
+        old, new = self.old, self.new
+        found = [*blocks, Block(len(old), len(new), 0)]
+        for at in range(1, len(found)):
+            before, after = found[at - 1], found[at]
+            i, j = before.old + before.size, before.new + before.size
+            gone, come = after.old - i, after.new - j
+            if bool(gone) == bool(come):
+                continue
+            size, end = gone + come, after.new if come else after.old
+            kernels, keys = self._side(bool(come))
+            equal, most = 0, min(before.size, _MOST_EQUAL)
+            while equal < most and keys[end - equal - 1] == keys[end - equal - 1 - size]:
+                equal += 1
+            first = end - size - equal
+            sources = [one.source for one in kernels[first:end]] if equal else []
+            if len(set(sources)) < 2:
+                continue
+            reach = range(1, min(before.size, equal + _AROUND) + 1)
+            below = [(after.old + k, after.new + k) for k in range(min(after.size, _AROUND))]
+            costs = []
+            for shift in range(equal + 1):
+                above = [(i - k + gone * (k <= shift), j - k + come * (k <= shift)) for k in reach]
+                costs.append(_line_cost((old[a].source, new[b].source) for a, b in above + below))
+            best = [shift for shift in range(equal, -1, -1) if costs[shift] == min(costs)]
+            found[at - 1] = before._replace(size=before.size - best[0])
+            found[at] = Block(after.old - best[0], after.new - best[0], after.size + best[0])
+            for k in range(size):
+                lines = _told([sources[equal - shift + k] for shift in best])
+                row = end - size - best[0] + k
+                self.lines[row if come else ~row] = lines
+        return found
+
+    def _side(self, is_new: bool) -> tuple[Sequence[Kernel], list[int]]:
+        return (self.new, self.new_keys) if is_new else (self.old, self.old_keys)
 
     def _sorted(self) -> tuple[Rows, Rows]:
         return (
@@ -119,6 +166,13 @@ class Sides:
         for key, rows in same_gone.items():
             self.same_old.extend(rows)
             self.same_new.extend(same_come[key])
+        for is_new, kept, same in ((False, kept_gone, same_gone), (True, kept_come, same_come)):
+            kernels, keys = self._side(is_new)
+            for row in kept:
+                if keys[row] in same:
+                    equals = sorted((row, *same[keys[row]][-_MOST_EQUAL:]))
+                    lines = _told([kernels[one].source for one in equals])
+                    self.lines[row if is_new else ~row] = lines
         return kept_gone, kept_come
 
     def _changes(self, signature: Signature, several: Sequence[Gap]) -> list[_Marked]:
@@ -128,16 +182,18 @@ class Sides:
         a_keys, b_keys = signature
         old_us = [_sum(self.old, (gap[0][k] for gap in several)) for k in range(len(before))]
         new_us = [_sum(self.new, (gap[1][k] for gap in several)) for k in range(len(after))]
+        gone_at = [self.lines.get(~row, ()) for row in gone]
+        come_at = [self.lines.get(row, ()) for row in come]
         found: list[_Marked] = []
         i = j = 0
         pairs = self._pairing.pairs(before, after, signature)
         for a, b in (*pairs, (len(before), len(after))):
             found += [
-                ((a_keys[k], -1), Change("removed", old=before[k], old_us=old_us[k]))
+                ((a_keys[k], -1), Change("removed", before[k], None, old_us[k], 0.0, gone_at[k]))
                 for k in range(i, a)
             ]
             found += [
-                ((-1, b_keys[k]), Change("added", new=after[k], new_us=new_us[k]))
+                ((-1, b_keys[k]), Change("added", None, after[k], 0.0, new_us[k], come_at[k]))
                 for k in range(j, b)
             ]
             if a == len(before):
@@ -151,6 +207,40 @@ class Sides:
                 found.append(((a_keys[a], b_keys[b]), change))
             i, j = a + 1, b + 1
         return found
+
+
+def _line_cost(sources: Iterable[tuple[str, str]]) -> tuple[int, int]:
+    """Return what speaks against old and new lines being the same, the lower the better.
+
+    Returns:
+        How many have another text; and how many lines an edit must have removed. An edit that only
+        adds lines moves all lines below it down.
+    """
+    pairs = {(*_parsed(old), *_parsed(new)) for old, new in sources if old and new}
+    removed = 0
+    for _, of_files in groupby(sorted(pairs), key=lambda one: (one[0], one[2])):
+        moved = [0, *(new - old for _, old, _, new in of_files)]
+        removed += sum(max(0, a - b) for a, b in pairwise(moved))
+    texts = [(_text(*one[:2]), _text(*one[2:])) for one in pairs if one[0] != one[2]]
+    return sum(all(both) and both[0] != both[1] for both in texts), removed
+
+
+def _parsed(source: str) -> tuple[str, int]:
+    file, _, line = source.rpartition(":")
+    return file, int(line) if line.isdecimal() else 0
+
+
+def _text(file: str, line: int) -> str:
+    """Return a line of a file; empty if it is not here, as the files of run documents."""
+    linecache.checkcache(file)
+    return linecache.getline(file, line).strip() if os.path.isabs(file) else ""
+
+
+def _told(sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines in words; empty where they are one."""
+    different, file = dict.fromkeys(sources), sources[0].rpartition(":")[0] + ":"
+    told = [os.path.basename(one.removeprefix(file)) or "unknown" for one in different]
+    return tuple(told) if len(told) > 1 else ()
 
 
 def _sum(kernels: Sequence[Kernel], rows: Iterable[int]) -> float:
@@ -212,8 +302,12 @@ class _Fold:
 
 def _summed(changes: Sequence[Change]) -> Change:
     first = changes[0]
+    if len(changes) == 1:
+        return first
     old_us, new_us = sum(c.old_us for c in changes), sum(c.new_us for c in changes)
-    return Change(first.kind, first.old, first.new, old_us, new_us)
+    lines = list(dict.fromkeys(line for c in changes for line in c.lines))
+    lines[_MOST_LINES:] = ["..."] if len(lines) > _MOST_LINES else []
+    return Change(first.kind, first.old, first.new, old_us, new_us, tuple(lines))
 
 
 def _period(marks: Sequence[tuple[int, int]]) -> int:

@@ -244,7 +244,7 @@ def _changes(
                 found.append(LineChange("-", change.old.name, hunk.times, at=hunk.new_at))
             if change.new is not None:
                 line, source = change.new.name, printable(change.new.source)
-                found.append(LineChange("+", line, hunk.times, source, hunk.new_at))
+                found.append(LineChange("+", line, hunk.times, source, hunk.new_at, change.lines))
     return tuple(found)
 
 

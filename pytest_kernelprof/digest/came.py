@@ -80,10 +80,14 @@ class _Finder:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A kernel that came, or one that is gone; of a change that repeats, the first."""
+    """A kernel that came, or one that is gone; of a change that repeats, the first.
+
+    ``lines`` as of ``Change`` in ``schema.diff``.
+    """
 
     times: int
     begin: int | None
+    lines: tuple[str, ...] = ()
     is_it: IsIt | None = None
     gone: Gone | None = None
 
@@ -113,9 +117,8 @@ def _came(profile: Profile, since: str, changes: Iterable[_Change]) -> Came | No
     finder = _Finder(profile.kernels)
     gone: list[Gone] = []
     for change in changes:
-        if (
-            change.is_it is not None
-            and finder.find(change.is_it, change.begin, change.times) is None
+        if change.is_it is not None and (
+            change.lines or finder.find(change.is_it, change.begin, change.times) is None
         ):
             return None
         if change.gone is not None:
@@ -128,7 +131,7 @@ def _of_finding(finding: Finding) -> Iterator[_Change]:
         begin = one.at - 1 if one.at else None
         name, _, operator = one.kernel.partition(" | ")
         if one.sign == "+":
-            yield _Change(one.times, begin, is_it=_kept_as(name))
+            yield _Change(one.times, begin, one.lines, is_it=_kept_as(name))
         else:
             chain = (operator,) if operator else ()
             yield _Change(one.times, begin, gone=Gone(name, chain, begin, one.times))
@@ -149,7 +152,7 @@ def _of_diff(diff: ProfileDiff) -> Iterator[_Change]:
                 gone = Gone(old.short_name, chain, begin, times, us)
                 yield _Change(times, begin, gone=gone)
             if change.new is not None:
-                yield _Change(times, begin, is_it=_same_as(change.new))
+                yield _Change(times, begin, change.lines, is_it=_same_as(change.new))
 
 
 def _same_as(wanted: Kernel) -> IsIt:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.fusions import fusions_of
 from pytest_kernelprof.digest.kernel_groups import times_words, with_chain
-from pytest_kernelprof.digest.words import chain_words, source_place
+from pytest_kernelprof.digest.words import chain_words, lines_words, source_place
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.units import format_time
 
@@ -40,7 +40,7 @@ def causes_of_finding(finding: Finding) -> tuple[Cause, ...]:
     for one in finding.changes:
         name, _, operator = one.kernel.partition(" | ")
         words = with_chain(times_words(name, one.times), operator)
-        found.append(Cause(words, source_place(one.source), one.sign))
+        found.append(Cause(words + lines_words(one.lines), source_place(one.source), one.sign))
     return tuple(found)
 
 
@@ -55,6 +55,7 @@ def _change_cause(change: Change, times: int) -> Cause:
     words = with_chain(
         times_words(kernel.short_name, times), chain_words(kernel.operators, kernel.name)
     )
+    words += lines_words(change.lines)
     return Cause(words, source_place(kernel.source), "-" if change.new is None else "+")
 
 

@@ -9,7 +9,7 @@ from pytest_kernelprof.schema.run import Place
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.run import Environment, Profile, Verdict
 
@@ -50,6 +50,11 @@ def place_words(environment: Environment) -> str:
 def line_words(place: Place) -> str:
     """A line of a file, for example ``test_mlp.py:31``."""
     return f"{os.path.basename(place.file)}:{place.line}"
+
+
+def lines_words(lines: Sequence[str]) -> str:
+    """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
+    return f" (one of lines {', '.join(lines)})" if lines else ""
 
 
 def source_place(source: str) -> Place | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.digest.words import chain_words
+from pytest_kernelprof.digest.words import chain_words, lines_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -130,20 +130,20 @@ def _hunk_lines(hunk: Hunk, names: dict[str, str]) -> list[_Cells]:
 
 
 def _change_lines(change: Change, names: dict[str, str], times: int) -> list[_Cells]:
-    found = []
+    found, unsure = [], lines_words(change.lines)
     if change.old is not None:
-        found.append(_line("-", change.old, change.old_us / times, names))
+        found.append(_line("-", change.old, change.old_us / times, names, unsure))
     if change.new is not None:
-        found.append(_line("+", change.new, change.new_us / times, names))
+        found.append(_line("+", change.new, change.new_us / times, names, unsure))
     return found
 
 
-def _line(sign: str, kernel: Kernel, us: float, names: dict[str, str]) -> _Cells:
+def _line(sign: str, kernel: Kernel, us: float, names: dict[str, str], unsure: str) -> _Cells:
     return (
         f"{sign} {names[kernel.name]}",
         format_time(us),
         _operators(kernel),
-        os.path.basename(kernel.source),
+        os.path.basename(kernel.source) + unsure,
     )
 
 

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.words import lines_words
 from pytest_kernelprof.units import format_bytes, printable
 
 if TYPE_CHECKING:
@@ -48,14 +49,14 @@ def finding_words(finding: Finding) -> str:
 def line_changes(changes: Iterable[LineChange]) -> list[str]:
     """Return a line for each kernel that only one side has (``-`` the snapshot, ``+`` the test)."""
     rows = [
-        (f"{one.sign} {one.kernel}{f'  x{one.times}' if one.times > 1 else ''}", one.source)
+        (
+            f"{one.sign} {one.kernel}{f'  x{one.times}' if one.times > 1 else ''}",
+            os.path.basename(one.source) + lines_words(one.lines),
+        )
         for one in changes
     ]
     wide = max((len(row) for row, _ in rows), default=0)
-    told = [
-        f"{row.ljust(wide)}  {os.path.basename(source)}".rstrip()
-        for row, source in rows[:MOST_LINES]
-    ]
+    told = [f"{row.ljust(wide)}  {source}".rstrip() for row, source in rows[:MOST_LINES]]
     if len(rows) > MOST_LINES:
         told.append(f"... and {len(rows) - MOST_LINES} more lines")
     return list(map(printable, told))

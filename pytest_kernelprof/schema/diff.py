@@ -21,6 +21,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             (a matrix product with another tile), "replaced" where something else does.
         old, new: the kernels; of a change that repeats, the first.
         old_us, new_us: their durations in microseconds, over all repeats.
+        lines: where equal kernels stand next to each other and any of them may be the one that was
+            added or removed, the lines of all of them, in the file of the kernel; else empty.
     """
 
     kind: ChangeKind
@@ -28,6 +30,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     new: Kernel | None = None
     old_us: float = 0.0
     new_us: float = 0.0
+    lines: tuple[str, ...] = ()
 
 
 class Hunk(msgspec.Struct, frozen=True, omit_defaults=True):

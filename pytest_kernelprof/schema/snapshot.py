@@ -66,6 +66,7 @@ class LineChange(msgspec.Struct, frozen=True, omit_defaults=True):
         source: ``file:line`` of the code that launched it, where known.
         at: where in the profile the first kernel of its change stands, from 1; 0 where that has
             none, or no order.
+        lines: as of ``Change``.
     """
 
     sign: Literal["-", "+"]
@@ -73,6 +74,7 @@ class LineChange(msgspec.Struct, frozen=True, omit_defaults=True):
     times: int = 1
     source: str = ""
     at: int = 0
+    lines: tuple[str, ...] = ()
 
 
 class CountChange(msgspec.Struct, frozen=True):

@@ -95,6 +95,42 @@ def test_it_holds_what_each_comparison_found(
     assert (verdict.outcome, verdict.comparison.metrics[0].name) == ("over", "kernels")
 
 
+@pytest.mark.usefixtures("quick_references")
+def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
+    pytester: pytest.Pytester, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = "import torch\ndef grows(x):\n    s = x @ x\n    s = s * x\n    return s.softmax(-1)\n"
+    added = "    s = s * 0.5\n"
+    (project.parent / "yesterday" / "mlp.py").write_text(old + "def stays(x): return x + 1\n")
+    (project / "mlp.py").write_text(
+        old.replace("    s = s * x", f"{added}    s = s * x") + "def stays(x): return x + 1\n"
+    )
+    yesterday = project.parent / "yesterday"
+    run(pytester, yesterday, "--kernelprof-update", "--kernelprof-json=old.json")
+    for kept in ("old.json", "tests/__kernelprof__/cpu/test_it.json"):
+        shutil.copy(yesterday / kept, project / kept)
+    with pytest.MonkeyPatch.context() as here:
+        here.setenv("TMPDIR", str(tmp_path_factory.mktemp("place")))
+        options = ("--kernelprof-against=../yesterday", "--kernelprof-compare=old.json")
+        run(pytester, project, *options, "--kernelprof-warn-only", "--kernelprof-json=run.json")
+    found = document(project)
+    assert found.against is not None
+    (change,) = found.against.tests[0].profiles[0].diff.hunks[0].changes  # texts tell
+    assert (change.new and change.new.source, change.lines) == ("mlp.py:4", ())
+    snapshot, earlier = found.tests[0].profiles[0].verdicts  # neither has the old texts
+    assert snapshot.snapshot is not None
+    (line_change,) = snapshot.snapshot.changes
+    assert (line_change.source, line_change.lines) == ("mlp.py:4", ("4", "5"))
+    assert earlier.comparison is not None
+    assert earlier.comparison.diff is not None
+    assert earlier.comparison.diff.hunks[0].changes[0].lines == ("4", "5")
+
+    result = run(pytester, project, "--kernelprof-report", "--kernelprof-markdown=summary.md")
+    result.stdout.fnmatch_lines(["  + aten::mul  mlp.py:4 (one of lines 4, 5)"])
+    result.stdout.fnmatch_lines(["    + aten::mul (one of lines 4, 5) *mlp.py:4"])
+    assert "+ aten::mul  mlp.py:4 (one of lines 4, 5)" in (project / "summary.md").read_text()
+
+
 def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: Path) -> None:
     ends = (
         TESTS + "def test_ends(): raise KeyboardInterrupt\ndef test_never(kernel_profile): pass\n"

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.words import lines_words
 from pytest_kernelprof.report.html.full_names import cut
 from pytest_kernelprof.report.html.kernel_rows import inner_and_outer
 
@@ -117,14 +118,14 @@ def _rows(diff: ProfileDiff) -> Iterator[Pair]:
 def _pairs(hunk: Hunk) -> Iterator[Pair]:
     for change in hunk.changes:
         yield Pair(
-            _cell("-", change.old, change.old_us, hunk.times) if change.old else None,
-            _cell("+", change.new, change.new_us, hunk.times) if change.new else None,
+            _cell("-", change.old, change.old_us, hunk.times, change.lines) if change.old else None,
+            _cell("+", change.new, change.new_us, hunk.times, change.lines) if change.new else None,
         )
 
 
-def _cell(sign: str, kernel: Kernel, us: float, times: int) -> Cell:
+def _cell(sign: str, kernel: Kernel, us: float, times: int, lines: Sequence[str]) -> Cell:
     inner, _ = inner_and_outer(kernel)
-    line = cut(os.path.basename(kernel.source), _LONGEST)
+    line = cut(os.path.basename(kernel.source) + lines_words(lines), _LONGEST)
     return Cell(sign, kernel.short_name, inner, line, times, us)
 
 
@@ -179,5 +180,5 @@ def _run(changes: Sequence[LineChange], start: int, sign: str) -> list[LineChang
 
 def _kept(change: LineChange) -> Cell:
     name, _, by = change.kernel.partition(" | ")
-    line = cut(os.path.basename(change.source), _LONGEST)
+    line = cut(os.path.basename(change.source) + lines_words(change.lines), _LONGEST)
     return Cell(change.sign, cut(name, _LONGEST), cut(by, _LONGEST), line, change.times)
