@@ -127,9 +127,9 @@ class Sides:
             found[at - 1] = before._replace(size=before.size - best[0])
             found[at] = Block(after.old - best[0], after.new - best[0], after.size + best[0])
             for k in range(size):
-                lines = _told([sources[equal - shift + k] for shift in best])
                 row = end - size - best[0] + k
-                self.lines[row if come else ~row] = lines
+                equals = [sources[equal - shift + k] for shift in best]
+                self.lines[row if come else ~row] = _told(kernels[row].source, equals)
         return found
 
     def _side(self, is_new: bool) -> tuple[Sequence[Kernel], list[int]]:
@@ -171,8 +171,8 @@ class Sides:
             for row in kept:
                 if keys[row] in same:
                     equals = sorted((row, *same[keys[row]][-_MOST_EQUAL:]))
-                    lines = _told([kernels[one].source for one in equals])
-                    self.lines[row if is_new else ~row] = lines
+                    sources = [kernels[one].source for one in equals]
+                    self.lines[row if is_new else ~row] = _told(kernels[row].source, sources)
         return kept_gone, kept_come
 
     def _changes(self, signature: Signature, several: Sequence[Gap]) -> list[_Marked]:
@@ -236,9 +236,9 @@ def _text(file: str, line: int) -> str:
     return linecache.getline(file, line).strip() if os.path.isabs(file) else ""
 
 
-def _told(sources: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines in words; empty where they are one."""
-    different, file = dict.fromkeys(sources), sources[0].rpartition(":")[0] + ":"
+def _told(own: str, sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines in words; those of another file with its name. Empty where they are one."""
+    different, file = dict.fromkeys(sources), own.rpartition(":")[0] + ":"
     told = [os.path.basename(one.removeprefix(file)) or "unknown" for one in different]
     return tuple(told) if len(told) > 1 else ()
 

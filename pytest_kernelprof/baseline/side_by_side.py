@@ -9,9 +9,9 @@ from pytest_kernelprof.baseline.keys import Keys
 from pytest_kernelprof.schema.diff import Beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from pytest_kernelprof.schema.run import Kernel, Profile
+    from pytest_kernelprof.schema.run import Profile
 
 
 def side_by_side(old: Profile, new: Profile) -> tuple[Beside, ...]:
@@ -25,13 +25,12 @@ def side_by_side(old: Profile, new: Profile) -> tuple[Beside, ...]:
     sides = Sides.of(before, after, keys)
     sides.hunks(ordered=not (old.variants or new.variants))
     partners = dict(zip(sides.same_new, sides.same_old, strict=True))
-    return tuple(_merged(before.kernels, after.kernels, partners))
+    return tuple(_merged(sides, partners))
 
 
-def _merged(
-    old: Sequence[Kernel], new: Sequence[Kernel], partners: dict[int, int]
-) -> Iterator[Beside]:
+def _merged(sides: Sides, partners: dict[int, int]) -> Iterator[Beside]:
     """Args: partners: of rows of the new the row of the old that is the same."""
+    old, new, lines = sides.old, sides.new, sides.lines
     there = set(partners.values())
     at = 0
     for row, kernel in enumerate(new):
@@ -40,7 +39,11 @@ def _merged(
         # What stands before the same kernel and is gone comes first.
         while at < reached or (partner is None and at < len(old) and at not in there):
             if at not in there:
-                yield Beside(old[at], None)
+                yield Beside(old[at], None, lines.get(~at, ()))
             at += 1
-        yield Beside(None if partner is None else old[partner], kernel)
-    yield from (Beside(old[row], None) for row in range(at, len(old)) if row not in there)
+        if partner is None:
+            yield Beside(None, kernel, lines.get(row, ()))
+        else:
+            yield Beside(old[partner], kernel)
+    left = (row for row in range(at, len(old)) if row not in there)
+    yield from (Beside(old[row], None, lines.get(~row, ())) for row in left)

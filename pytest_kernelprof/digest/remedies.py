@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.cells import gpu_us, value_of
-from pytest_kernelprof.digest.words import chain_words, count_words, line_words, source_place
+from pytest_kernelprof.digest.words import (
+    chain_words,
+    count_words,
+    line_words,
+    lines_words,
+    source_place,
+)
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -60,19 +66,19 @@ def _about_incomplete(profile: Profile) -> Iterator[Remedy]:
 
 def _about_new_kernels(profile: Profile, diff: ProfileDiff) -> Iterator[Remedy]:
     come = [
-        (change.new, change.new_us, hunk.times)
+        (change.new, change.new_us, hunk.times, lines_words(change.lines))
         for hunk in diff.hunks
         for change in hunk.changes
         if change.kind == "added" and change.new is not None
     ]
     if not come or diff.new_kernels <= diff.old_kernels:
         return
-    us, all_us = sum(time for _, time, _ in come), gpu_us(profile)
-    number = sum(times for _, _, times in come)
+    us, all_us = sum(one[1] for one in come), gpu_us(profile)
+    number = sum(one[2] for one in come)
     share = f", {us / all_us:.1%} of the call's" if all_us else ""
-    kernel = come[0][0]
+    kernel, *_, unsure = come[0]
     place, chain = source_place(kernel.source), chain_words(kernel.operators, kernel.name)
-    where = f" at {line_words(place)}" if place else ""
+    where = f" at {line_words(place)}{unsure}" if place else ""
     by = f", launched by {chain}{where}" if chain else where
     what = "kernel" if diff.what == "kernels" else "operator"
     yield Remedy(

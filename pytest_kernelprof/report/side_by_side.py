@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.fusions import fusions_of
-from pytest_kernelprof.digest.words import chain_words
+from pytest_kernelprof.digest.words import chain_words, lines_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.diff import change_lines, metric_lines, note_lines, pace_lines
@@ -138,7 +138,7 @@ def _cells(row: Beside | int, names: dict[str, str], unit: Unit, style: Style) -
         sign,
         style.say(names[kernel.name]),
         style.say(_chain(kernel)),
-        style.say(os.path.basename(kernel.source)),
+        style.say(os.path.basename(kernel.source) + lines_words(row.lines)),
     )
 
 

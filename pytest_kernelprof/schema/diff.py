@@ -85,10 +85,11 @@ class MetricChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Beside(msgspec.Struct, frozen=True, gc=False):
-    """A kernel on both sides of a diff; None on the side that has it not."""
+    """A kernel on both sides of a diff; None on the side that has it not; lines as in ``Change``."""
 
     old: Kernel | None
     new: Kernel | None
+    lines: tuple[str, ...] = ()
 
 
 class ProfileDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from records import MUL, kernel, profile
 
 from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.baseline.side_by_side import side_by_side
 from pytest_kernelprof.baseline.snapshots import find, kept_of, made_with
 from pytest_kernelprof.schema.diff import Change
 from pytest_kernelprof.schema.run import Kernel, Profile
@@ -59,6 +60,16 @@ def test_the_new_kernel_is_the_one_on_the_new_line(
 
 def test_where_a_line_was_added_before_or_behind_both_are_told() -> None:
     assert the_new_one(lines(5, 6, 7), lines(5, 6, 7, 8)) == ("m.py:6", ("6", "7"))
+
+
+def test_side_by_side_both_lines_are_told_too() -> None:
+    beside = side_by_side(lines(5, 6, 7), lines(5, 6, 7, 8))
+    assert [(one.old is None, one.lines) for one in beside] == [
+        (False, ()),
+        (True, ("6", "7")),
+        (False, ()),
+        (False, ()),
+    ]
 
 
 def test_without_lines_in_the_baseline_all_equals_are_told() -> None:
