@@ -144,15 +144,18 @@ def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
 
     Which of them are extra is known only where none is allowed: else the place is the call.
     """
-    kernels = _matching(profile.kernels, verdict.qualifier)
-    kinds = sorted(alike(kernels), key=lambda one: -one.number)
+    kinds = alike(_matching(profile.kernels, verdict.qualifier))
     if not kinds:
         return Cause("")
-    told = [one.words for one in kinds[:_MOST_KINDS]]
-    left = sum(one.number for one in kinds[_MOST_KINDS:])
+    numbers: Counter[tuple[str, str]] = Counter()
+    for one in kinds:  # one for each line
+        numbers[one.name, one.chain] += one.number
+    told = [with_chain(times_words(name, n), by) for (name, by), n in numbers.most_common()]
+    left = sum(n for _, n in numbers.most_common()[_MOST_KINDS:])
     more = [f"{left} more"] if left else []
-    place = verdict.place or profile.place if verdict.allowed else kinds[0].place
-    return Cause("; ".join([*told, *more]), place)
+    most = max(kinds, key=lambda one: one.number)
+    place = verdict.place or profile.place if verdict.allowed else most.place
+    return Cause("; ".join([*told[:_MOST_KINDS], *more]), place)
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:

@@ -85,7 +85,7 @@ class MetricChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Beside(msgspec.Struct, frozen=True, gc=False):
-    """A kernel on both sides of a diff; None on the side that has it not; lines as in ``Change``."""
+    """A kernel on both sides of a diff; None on a side that has it not. Lines as in ``Change``."""
 
     old: Kernel | None
     new: Kernel | None

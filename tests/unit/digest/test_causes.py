@@ -80,6 +80,16 @@ def test_a_time_is_told_by_what_takes_most_of_it() -> None:
     assert cause.text == "nvjet 256x128x64 TNT x3 takes 30.0us, from aten::mm < aten::linear"
 
 
+def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() -> None:
+    kernels = [kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (6, 7)]
+    (cause,) = broken(profile([MLP[0], *kernels], place=Place("test_mlp.py", 3)), max_kernels=2)
+    assert cause == Cause(
+        "vectorized_elementwise [mul] x2, from aten::mul; "
+        "nvjet 256x128x64 TNT, from aten::mm < aten::linear",
+        Place("test_mlp.py", 3),
+    )
+
+
 def test_an_overhead_is_told_by_its_launches() -> None:
     idle = mlp(
         timed("launch_overhead", [80.0] * 12),
