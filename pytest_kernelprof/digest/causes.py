@@ -144,7 +144,8 @@ def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
 
     Which of them are extra is known only where none is allowed: else the place is the call.
     """
-    kinds = alike(_matching(profile.kernels, verdict.qualifier))
+    pattern = verdict.qualifier
+    kinds = alike(_matching(profile.kernels, pattern) if pattern else profile.kernels)
     if not kinds:
         return Cause("")
     numbers: Counter[tuple[str, str]] = Counter()
@@ -159,8 +160,8 @@ def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
-    """Those that ``max_kernels(match=...)`` counts, as ``limits.patterns`` says; all without a
-    pattern, and where it is none."""
+    """Those that ``max_kernels(match=...)`` counts, as ``limits.patterns`` says; all where it is
+    no pattern."""
     try:
         wanted = re.compile(pattern, re.IGNORECASE)
     except re.error:  # of a file that somebody has written
