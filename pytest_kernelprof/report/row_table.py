@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.folding import name_from
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _INDENT = 4
 _MOST_CAUSES = 3
 _MOST_KERNELS = 40
+_OUTER, _OPERATORS = re.compile(r" < [^;]*"), re.compile(r", from [^;]*")
 
 
 def tables(files: Sequence[FileRows], style: Style, *, marked: bool) -> list[Line]:
@@ -107,24 +109,25 @@ def _causes(row: Row, gone: frozenset[str], style: Style) -> Iterator[Line]:
 
 
 def cause_line(cause: Cause, style: Style) -> Line:
-    """Why, and where at the right; the cause is cut where both do not fit, unless little would be
-    left of it: then the place goes."""
+    """Why, and where at the right. What does not fit gives way in this order: the operators, the
+    place, the end of the cause."""
     place = style.say(line_words(cause.place)) if cause.place is not None else ""
     text = style.say(f"{cause.sign} {cause.text}".lstrip())
     room = style.width - _INDENT
-    if place and width_of(place) + 2 > room // 2:
-        place = ""
-    told = _fitting(text, room - (width_of(place) + 2 if place else 0), style.cut)
+    beside = room - (width_of(place) + 2 if place else 0)
+    shortest = width_of(_OPERATORS.sub("", text))
+    if beside < shortest <= room or beside < room // 2:
+        place, beside = "", room
+    told = _fitting(text, beside, style.cut)
     at = right(place, room - width_of(told)) if place else ""
     colour: Colour = "red" if cause.sign == "+" else ""
     return (Span(" " * _INDENT), Span(told, colour), Span(at, "dim"))
 
 
 def _fitting(text: str, room: int, cut: str) -> str:
-    """A cause that fits: what is cut first are the outer operators, then all of them."""
-    for separator in (" < ", ", from "):
-        if width_of(text) > room and text.count(", from ") == 1:
-            text = text.rpartition(separator)[0] or text
+    for operators in (_OUTER, _OPERATORS):
+        if width_of(text) > room:
+            text = operators.sub("", text)
     return cut_end(text, room, cut)
 
 

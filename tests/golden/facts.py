@@ -109,7 +109,7 @@ def of_terminal(text: str) -> Facts:
         verdict=_verdict(sentences, ours),
         exit=int(status[1]) if status else None,
         causes=_causes(ours),
-        differing=_differing("\n".join(ours)),
+        differing=_differing(text),
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import described
 import facts
 import pytest
-from known import KNOWN
 
 
 @functools.cache
@@ -33,10 +32,7 @@ def _cases() -> Iterator[Any]:
             continue
         for fact in (field.name for field in dataclasses.fields(facts.Facts)):
             if fact != "has_reasons" and wanted(scenario, file, fact) is not None:
-                fault = KNOWN.get((scenario, file.partition(".")[0], fact))
-                marks = [pytest.mark.xfail(reason=fault, strict=True)] if fault else []
-                name = f"{scenario}-{file}-{fact}"
-                yield pytest.param(scenario, file, fact, marks=marks, id=name)
+                yield pytest.param(scenario, file, fact, id=f"{scenario}-{file}-{fact}")
 
 
 @pytest.mark.parametrize(("scenario", "file", "fact"), list(_cases()))

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import facts
 import measured
 import pytest
-from known import KNOWN
 
 Once = Callable[[str, Callable[[Path], None]], Path]
 Ran = Callable[[str], Path]
@@ -51,14 +49,7 @@ def test_a_project_ends_as_it_is_kept(name: str, ran: Ran) -> None:
     assert not changes, "\n".join([*changes, f"read it, then keep it: {RENEW} {name}"])
 
 
-def _cases() -> Iterator[Any]:
-    for name, form in itertools.product(measured.names(), WRITTEN):
-        fault = KNOWN.get((f"project:{name}", form, "facts"))
-        marks = [pytest.mark.xfail(reason=fault, strict=True)] if fault else []
-        yield pytest.param(name, form, marks=marks, id=f"{name}-{form}")
-
-
-@pytest.mark.parametrize(("name", "form"), list(_cases()))
+@pytest.mark.parametrize(("name", "form"), itertools.product(measured.names(), WRITTEN))
 def test_formats_of_a_project_state_its_facts(name: str, form: str, ran: Ran) -> None:
     file = next(file for file in FORMATS if file.partition(".")[0] == form)
     told = FORMATS[file]((ran(name) / file).read_text(encoding="utf-8"))

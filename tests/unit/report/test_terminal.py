@@ -136,7 +136,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  kernels  GPU us        headroom  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5                  test_step",
-        "    vectorized_elementwise [mul] x2, from aten::mul; nvjet…  test_training.py:31",
+        "    vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;…  test_training.py:31",
         "tests/test_story.py",
         "!                                  test_lost",
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
@@ -417,7 +417,7 @@ def test_quiet_is_verdict_what_is_not_kept_and_integrity() -> None:
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
-        "    nvjet 256x128x64 TNT x3, from aten::mm < aten::linear; vectorized_elementwi…",
+        "    nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu]; vectorized_elementw…",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles, 0 taken again, 0 incomplete",
     ]
