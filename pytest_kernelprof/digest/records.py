@@ -147,7 +147,7 @@ class Counts:
 
     Attributes:
         tests: that the run has to account for.
-        profiled: that have a profile. compared: that have a comparison alone.
+        profiled: that have a profile.
         limited: that have a limit, or a snapshot or an earlier run that they are held to.
         held: of those how many were neither skipped nor expected to fail.
         told: how many are marked so.
@@ -164,7 +164,6 @@ class Counts:
     told: dict[Told, int]
     on_cpu: bool
     profiled: int
-    compared: int
     breaking: int
     exceeding: int
     worse: int

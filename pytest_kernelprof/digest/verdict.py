@@ -63,7 +63,6 @@ def counts_of(rows: Sequence[Row], tests: Sequence[Test]) -> Counts:
         told=dict(marked),
         on_cpu=on_cpu,
         profiled=profiled,
-        compared=sum(bool(test.comparisons) and not test.profiles for test in tests),
         breaking=len(by_kind["limit"]),
         exceeding=len(by_kind["snapshot"]),
         worse=len(by_kind["base"]),
@@ -124,7 +123,9 @@ def sentence_of(counts: Counts, open_words: str, changes: Changes | None) -> str
     if not counts.tests:
         first = "No test has a profile"
     elif not counts.limited:
-        first = ". ".join(filter(None, ["No test has a limit", _measured(counts)]))
+        have = "has a profile" if counts.profiled == 1 else "have a profile"
+        measured = f". {count_words(counts.profiled, 'test')} {have}" if counts.profiled else ""
+        first = f"No test has a limit{measured}"
     else:
         kept = told.get("kept", 0)
         is_one = 1 in (kept, counts.held)
@@ -168,14 +169,3 @@ def _reasons(found: Mapping[str, int]) -> str:
 
 def _number(number: int, one: str, several: str = "") -> str:
     return count_words(number, one, several or one) if number else ""
-
-
-def _measured(counts: Counts) -> str:
-    """What tests have, where they have no limit."""
-    told = [(counts.profiled, "a profile"), (counts.compared, "a comparison alone")]
-    found = [
-        f"{count_words(number, 'test')} {'has' if number == 1 else 'have'} {what}"
-        for number, what in told
-        if number
-    ]
-    return ", ".join(found)

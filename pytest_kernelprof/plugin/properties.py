@@ -41,9 +41,8 @@ def tell_verdict(item: pytest.Item, report: pytest.TestReport, verdict: str) -> 
 
 
 def tell_suite(config: pytest.Config, words: str) -> None:
-    """Say of the whole run what was not judged, in its JUnit file, if one is written."""
+    """Say of the whole run, in its JUnit file, what was not judged."""
     from _pytest.junitxml import xml_key
 
-    xml = config.stash.get(xml_key, None)
-    if xml is not None and words:
-        xml.add_global_property(f"{_OURS}not_judged", words)
+    if words and xml_key in config.stash:
+        config.stash[xml_key].add_global_property(f"{_OURS}not_judged", words)

@@ -148,12 +148,10 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str)
 def tell_open(config: pytest.Config) -> None:
     """Say in the JUnit file, before it is written, what of the run was not judged."""
     if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
-        tests = tuple(config.stash[COLLECTOR].tests())
-        if tests:
-            from pytest_kernelprof.digest.whole import digest_of
-            from pytest_kernelprof.schema.run import Run
+        from pytest_kernelprof.digest.whole import digest_of
+        from pytest_kernelprof.schema.run import Run
 
-            tell_suite(config, digest_of(Run(tests)).open)
+        tell_suite(config, digest_of(Run(tuple(config.stash[COLLECTOR].tests()))).open)
 
 
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:

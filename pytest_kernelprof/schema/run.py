@@ -8,86 +8,42 @@ from __future__ import annotations
 
 import msgspec
 
-from pytest_kernelprof.schema.before import (
-    EarlierComparison,
-    RevisionComparison,
-    SnapshotsComparison,
-)
-from pytest_kernelprof.schema.communication import Collective
-from pytest_kernelprof.schema.environment import (
-    Conditions,
-    Environment,
-    GraphProof,
-    Integrity,
-    Neighbour,
-    Origin,
-)
-from pytest_kernelprof.schema.kernels import (
-    Copy,
-    Kernel,
-    KernelGroup,
-    Timeline,
-    TimelineKind,
-    Wait,
-)
-from pytest_kernelprof.schema.profile import (
-    Bound,
-    Gaps,
-    HostShares,
-    Metric,
-    MetricValues,
-    Profile,
-    ProfileFacts,
-    RoundGaps,
-)
-from pytest_kernelprof.schema.tests import Comparison, Contestant, Test, TestOutcome
-from pytest_kernelprof.schema.verdicts import (
-    OUTCOMES,
-    Cause,
-    Hit,
-    Mismatch,
-    Outcome,
-    Place,
-    Reason,
-    Verdict,
-)
-
-__all__ = [
-    "OUTCOMES",
-    "Bound",
-    "Cause",
-    "Collective",
-    "Comparison",
-    "Conditions",
-    "Contestant",
-    "Copy",
-    "Environment",
-    "Gaps",
-    "GraphProof",
-    "Hit",
-    "HostShares",
-    "Integrity",
-    "Kernel",
-    "KernelGroup",
-    "Metric",
-    "MetricValues",
-    "Mismatch",
-    "Neighbour",
-    "Origin",
-    "Outcome",
-    "Place",
-    "Profile",
-    "ProfileFacts",
-    "Reason",
-    "RoundGaps",
-    "Run",
-    "Test",
-    "TestOutcome",
-    "Timeline",
-    "TimelineKind",
-    "Verdict",
-    "Wait",
-]
+from pytest_kernelprof.schema.before import EarlierComparison as EarlierComparison
+from pytest_kernelprof.schema.before import RevisionComparison as RevisionComparison
+from pytest_kernelprof.schema.before import SnapshotsComparison as SnapshotsComparison
+from pytest_kernelprof.schema.communication import Collective as Collective
+from pytest_kernelprof.schema.environment import Conditions as Conditions
+from pytest_kernelprof.schema.environment import Environment as Environment
+from pytest_kernelprof.schema.environment import GraphProof as GraphProof
+from pytest_kernelprof.schema.environment import Integrity as Integrity
+from pytest_kernelprof.schema.environment import Neighbour as Neighbour
+from pytest_kernelprof.schema.environment import Origin as Origin
+from pytest_kernelprof.schema.kernels import Copy as Copy
+from pytest_kernelprof.schema.kernels import Kernel as Kernel
+from pytest_kernelprof.schema.kernels import KernelGroup as KernelGroup
+from pytest_kernelprof.schema.kernels import Timeline as Timeline
+from pytest_kernelprof.schema.kernels import TimelineKind as TimelineKind
+from pytest_kernelprof.schema.kernels import Wait as Wait
+from pytest_kernelprof.schema.profile import Bound as Bound
+from pytest_kernelprof.schema.profile import Gaps as Gaps
+from pytest_kernelprof.schema.profile import HostShares as HostShares
+from pytest_kernelprof.schema.profile import Metric as Metric
+from pytest_kernelprof.schema.profile import MetricValues as MetricValues
+from pytest_kernelprof.schema.profile import Profile as Profile
+from pytest_kernelprof.schema.profile import ProfileFacts as ProfileFacts
+from pytest_kernelprof.schema.profile import RoundGaps as RoundGaps
+from pytest_kernelprof.schema.tests import Comparison as Comparison
+from pytest_kernelprof.schema.tests import Contestant as Contestant
+from pytest_kernelprof.schema.tests import Test as Test
+from pytest_kernelprof.schema.tests import TestOutcome as TestOutcome
+from pytest_kernelprof.schema.verdicts import OUTCOMES as OUTCOMES
+from pytest_kernelprof.schema.verdicts import Cause as Cause
+from pytest_kernelprof.schema.verdicts import Hit as Hit
+from pytest_kernelprof.schema.verdicts import Mismatch as Mismatch
+from pytest_kernelprof.schema.verdicts import Outcome as Outcome
+from pytest_kernelprof.schema.verdicts import Place as Place
+from pytest_kernelprof.schema.verdicts import Reason as Reason
+from pytest_kernelprof.schema.verdicts import Verdict as Verdict
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -64,10 +64,9 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
     ("tests", "sentence"),
     [
         ([], "No test has a profile."),
-        ([Test("t.py::t", (), (comparison(),))], "No test has a limit. 1 test has a comparison "
-         "alone."),
+        ([Test("t.py::t", (), (comparison(),))], "No test has a limit."),
         ([Test("t.py::t", (), (comparison(),)), Test("t.py::u", (profile(MLP),))],
-         "No test has a limit. 1 test has a profile, 1 test has a comparison alone."),
+         "No test has a limit. 1 test has a profile."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
          "1 of 1 test is within its limits."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "failed")],
