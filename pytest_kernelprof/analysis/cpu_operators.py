@@ -1,5 +1,5 @@
 """On the CPU the outermost computing operator of each chain counts; what lies below it is its
-implementation."""
+implementation. Of a trace that does not say which operators compute, the outermost one counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_kernelprof.schema.run import Kernel, Wait
 from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.correlation import ancestors, within
 from pytest_kernelprof.trace.rounds import round_of_time
-from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, INDUCTOR_GRAPH, matches
+from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, INDUCTOR_GRAPH, OPERATOR, matches
 
 if TYPE_CHECKING:
     from pytest_kernelprof.trace.arrays import Bools, Ints
@@ -24,7 +24,8 @@ _NO_DIMENSIONS = (0, 0, 0)
 
 
 def operator_rows(reading: Reading) -> list[Ints]:
-    """Of each round its compute operators, as rows of the operators in order."""
+    """Of each round its compute operators, as rows of the operators in order; all of its outermost
+    operators where the trace does not say which of them compute."""
     computes, covered = _computing(reading)
     return _of_rounds(reading, computes & ~covered)
 
@@ -43,11 +44,13 @@ def read_rows(reading: Reading) -> list[Ints]:
 
 
 def _computing(reading: Reading) -> tuple[Bools, Bools]:
-    """Tell which operators compute, and which lie below one that does or in a compilation."""
+    """Tell which operators compute, and which lie below one that does or in a compilation. All
+    compute where that is not noted."""
     ops, parent = reading.trace.operators, reading.links.parent
     recording = reading.trace.recording
-    compute_names = frozenset(recording.compute_operators or ())
-    computes = ops.name.that(compute_names.__contains__) & ~_ranges(ops)
+    noted = recording.compute_operators
+    counts = OPERATOR.fullmatch if noted is None else frozenset(noted).__contains__
+    computes = ops.name.that(counts) & ~_ranges(ops)
     # What torch.compile runs while it traces is no work of the call. Without a compilation it is
     # somebody else's range.
     compiling = ops.name.are("dynamo") & ~ops.annotation & (recording.recompiles != 0)
@@ -89,9 +92,7 @@ def silent_regions(reading: Reading) -> int:
     if not regions:
         return 0
     outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
-    names = frozenset(reading.trace.recording.compute_operators or ())
-    computing = ops.name.that(names.__contains__) & ~_ranges(ops)
-    telling = np.flatnonzero(computing | matches(ops.name, INDUCTOR_GRAPH)).tolist()
+    telling = np.flatnonzero(_computing(reading) | matches(ops.name, INDUCTOR_GRAPH)).tolist()
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 

@@ -80,9 +80,9 @@ _UNKNOWN_LAUNCHES = (
     "could not be had: the calls that launched some of the kernels are not in the trace, so one "
     "that is missing would not be noticed"
 )
-_NO_TABLE = (
-    "the trace holds no device and no table of compute operators (it was not recorded by "
-    "pytest-kernelprof), so kernels cannot be counted"
+_NOT_CLASSIFIED = (
+    "the trace holds no device and was not recorded by pytest-kernelprof: its outermost operators "
+    "are counted, views and allocations too, and a lost one is not noticed"
 )
 
 
@@ -290,10 +290,14 @@ def _device_facts(reading: Reading) -> SessionFacts:
 def _cpu_facts(reading: Reading) -> SessionFacts:
     trace = reading.trace
     rows = cpu_operators.operator_rows(reading)
-    count = metric_of("kernels", [len(of_round) for of_round in rows], "compute operators")
+    classified = trace.recording.compute_operators is not None
+    counted = "compute operators" if classified else "outermost operators, not classified"
+    count = metric_of("kernels", [len(of_round) for of_round in rows], counted)
     reads = cpu_operators.read_rows(reading)
     would_wait = metric_of("would_wait", list(map(len, reads)))
     fullest, read = _fullest(count), reads[_fullest(would_wait)]
+    if not classified:  # a read lies below an operator that is not known to compute
+        would_wait = absent("would_wait", counted)
     names, operators = trace.operators.name.codes, [of_round.tolist() for of_round in rows]
     problems = (
         *check_rounds(trace, reading.layout),
@@ -403,7 +407,7 @@ def _device_name(reading: Reading) -> str:
 def _cpu_problems(reading: Reading) -> tuple[str, ...]:
     recording = reading.trace.recording
     if recording.compute_operators is None:
-        return (_NO_TABLE,)
+        return (_NOT_CLASSIFIED,)
     compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
     hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
     silent = (_SILENT,) if cpu_operators.silent_regions(reading) else ()

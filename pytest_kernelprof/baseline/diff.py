@@ -55,7 +55,7 @@ def diff_profiles(
         old_steps=old_steps,
         new_steps=new_steps,
         what="operators" if {old.environment.kind, new.environment.kind} == {"cpu"} else "kernels",
-        complete=old.integrity.complete and new.integrity.complete,
+        problems=tuple(dict.fromkeys((*old.integrity.problems, *new.integrity.problems))),
     )
 
 

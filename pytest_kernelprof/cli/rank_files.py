@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,26 +20,29 @@ from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.trace.model import Trace
 
 _RANK = re.compile(r"rank[-_ ]?(\d{1,6})", re.IGNORECASE)
 _ENDINGS = (".json", ".json.gz")
+_MOST_NAMED = 10
 
 
 def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, str]]:
     """The ranks of files and folders in their order, with what each waited for the others; and of
-    the files of folders that are no traces, why.
+    the files of folders that are no traces, why. A folder with several traces has one of each rank.
 
     Args:
         largest: how many bytes a file may hold.
 
     Raises:
-        TraceError: a file that was named is no trace, a folder has none, or nothing is one.
+        TraceError: a file that was named is no trace; a folder has none, or traces that are not
+            one of each rank; or nothing is a trace.
     """
     unread: dict[str, str] = {}
+    names: dict[Path, str] = {}
     ranks: list[Rank] = []
     files = [file for one in paths for file in _files(Path(one))]
     for file in files:
@@ -49,10 +53,36 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
                 raise
             unread[file.name] = str(error).removeprefix(f"{file}: ")
             continue
-        ranks += ranks_of_file(processes, str(file), _name(file, processes[0]))
+        names[file] = _name(file, processes[0])
+        ranks += ranks_of_file(processes, str(file), names[file])
     if not ranks:
         raise TraceError(f"{paths[0]}: none of its {len(files)} files is a trace")
+    for folder in filter(os.path.isdir, paths):
+        _refuse_other_than_ranks(
+            folder, {k.name: names[k] for k in names if k.parent == Path(folder)}
+        )
     return _with_waiting(_in_order(ranks)), unread
+
+
+def _refuse_other_than_ranks(folder: str, names: Mapping[str, str]) -> None:
+    """Traces of many tests, for example, say nothing beside each other.
+
+    Args:
+        names: what the rank of each trace is called, by file.
+
+    Raises:
+        TraceError: there are several, and not one of each rank.
+    """
+    unnumbered = next((file for file, rank in names.items() if not rank.isdecimal()), "")
+    if len(names) < 2 or (not unnumbered and len(set(names.values())) == len(names)):
+        return
+    why = f"{unnumbered} has no rank number" if unnumbered else "several have one rank number"
+    files = ", ".join(list(names)[:_MOST_NAMED])
+    files += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    raise TraceError(
+        f"{folder}: {len(names)} traces, not one of each rank: {why}. Name the files: kernelprof "
+        f"show FILE, or kernelprof diff OLD NEW. Files: {files}"
+    )
 
 
 def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list[Rank]:

@@ -46,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the profile's record instead")
     add_max_size(parser)
-    parser.epilog = "exit status: 0 all is complete, 1 it is not, 2 a trace is unreadable"
+    parser.epilog = (
+        "exit status: 0 nothing is known to be missing, 1 something is, 2 a trace is unreadable or "
+        "a folder holds others than ranks"
+    )
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -89,8 +89,9 @@ def _verdict(diff: ProfileDiff) -> str:
 def note_lines(diff: ProfileDiff) -> list[str]:
     """What keeps it from being the whole comparison."""
     found = []
-    if not diff.complete:
-        found.append("INCOMPLETE: what is missing on one side may be lost, not gone")
+    if diff.problems:
+        why = "; ".join(diff.problems)
+        found.append(f"INCOMPLETE: what is missing on one side may be lost, not gone: {why}")
     if diff.other:
         found.append(f"times are no comparison: {', '.join(diff.other)}")
     found += _steps_words(diff.old_steps, diff.new_steps)

@@ -10,6 +10,7 @@ from pytest_kernelprof.digest.words import count_words, line_words, place_words
 from pytest_kernelprof.report.rank_table import rank_table, ranks_told, texts_of, waiting_words
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import left, wrapped
+from pytest_kernelprof.report.words import completeness_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,8 +70,10 @@ def _verdict(
         for one in told[1:]:
             yield from _sentence(one, style, "red")
     kernels = sum(one.profile.kernel_count for one in ranks)
-    words = f"{count_words(len(ranks), what)}, {count_words(kernels, 'kernel')}"
-    words += "." if told else "; complete."
+    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    counted = count_words(kernels, "operator" if on_cpu else "kernel")
+    state = "" if told else f"; {completeness_words([one.profile.integrity for one in ranks])}"
+    words = f"{count_words(len(ranks), what)}, {counted}{state}."
     yield from _sentence(
         " ".join([words, *(_odd_words(one, what) for one in odd[:_MOST_ODD])]), style, "bold"
     )

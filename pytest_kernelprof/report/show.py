@@ -20,6 +20,7 @@ from pytest_kernelprof.report.show_about import FEW, about_lines
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.text_columns import Words, text_table
 from pytest_kernelprof.report.widths import right, wrapped
+from pytest_kernelprof.report.words import completeness_words
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ def verdict_lines(profile: Profile, style: Style) -> list[Line]:
     words = style.say(_counted(profile))
     problems = profile.integrity.problems
     if not problems:
-        return [(Span(line, "bold"),) for line in wrapped(f"{words}; complete.", style.width)]
+        words += f"; {completeness_words([profile.integrity])}."
+        return [(Span(line, "bold"),) for line in wrapped(words, style.width)]
     missing = [f"INCOMPLETE: {problems[0]}", *problems[1:]]
     told = [line for one in missing for line in wrapped(style.say(one), style.width)]
     there = f"What is there: {words}."

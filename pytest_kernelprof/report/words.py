@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import (
+        Integrity,
         Mismatch,
         Profile,
         Verdict,
@@ -122,20 +123,24 @@ def footing(profile: Profile) -> str:
     return "; ".join(parts)
 
 
+def completeness_words(found: Sequence[Integrity]) -> str:
+    """Whether profiles are complete, in a word, or else what is not proved of them."""
+    return (
+        ", ".join(dict.fromkeys(words for one in found for words in _unproved(one))) or "complete"
+    )
+
+
 def integrity_words(profile: Profile) -> str:
     """What is known of the profile's completeness."""
     integrity = profile.integrity
     if not integrity.complete:
         return "INCOMPLETE: " + ", ".join(integrity.problems)
     parts = [_matched(profile)]
-    if integrity.graph_replays != "none":
-        parts.append(f"graph replay {integrity.graph_replays}")
-    if integrity.unknown_launches:
-        parts.append(f"{integrity.unknown_launches} kernels without a recorded launch call")
+    if integrity.graph_replays == "proved":
+        parts.append("graph replay proved")
+    parts += _unproved(integrity)
     if integrity.leaked:
         parts.append(f"{integrity.leaked} activities of earlier work left out")
-    if integrity.forks:
-        parts.append(f"forked {integrity.forks} times: what children do is not counted")
     if integrity.cold:
         parts.append(f"COLD ({', '.join(integrity.cold)})")
     recompiles = profile.metrics.get("recompiles")
@@ -143,6 +148,18 @@ def integrity_words(profile: Profile) -> str:
         why = f" ({recompiles.why})" if recompiles.why else ""
         parts.append(f"compilations during the profiled calls: {recompiles.value:.0f}{why}")
     return ", ".join(parts)
+
+
+def _unproved(integrity: Integrity) -> list[str]:
+    """What may be missing although no sign of it is in the trace."""
+    parts = []
+    if integrity.graph_replays == "unproven":
+        parts.append("graph replay unproven")
+    if integrity.unknown_launches:
+        parts.append(f"{integrity.unknown_launches} kernels without a recorded launch call")
+    if integrity.forks:
+        parts.append(f"forked {integrity.forks} times: what children do is not counted")
+    return parts
 
 
 def _matched(profile: Profile) -> str:

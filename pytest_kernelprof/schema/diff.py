@@ -105,7 +105,7 @@ class ProfileDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         other: what of device and software is another, in words: times are then no comparison.
         old_steps, new_steps: of traces with the profiler's own steps, how many there are; the
             kernels are those of one of them, the most frequent one.
-        complete: whether both profiles hold everything.
+        problems: what either profile lacks, in words; empty where both are complete.
         what: what was compared: operators where both ran on the CPU.
     """
 
@@ -120,7 +120,7 @@ class ProfileDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     other: tuple[str, ...] = ()
     old_steps: int = 0
     new_steps: int = 0
-    complete: bool = True
+    problems: tuple[str, ...] = ()
     what: Literal["kernels", "operators"] = "kernels"
 
     @property

@@ -74,6 +74,9 @@ def back_end_of(categories: Collection[str], calls: Iterable[str]) -> str:
     return "CUDA" if found or not ACTIVITY_KINDS.keys().isdisjoint(categories) else ""
 
 
+# How PyTorch's dispatcher names operators; ranges of autograd and the profiler are named otherwise.
+OPERATOR = re.compile(r"(?!profiler::)\w+::\w+(\.\w+)?")
+
 # Calls of the host. A host function is enqueued but runs no kernel.
 LAUNCH = re.compile(r"launch|enqueue_?command_?buffer", re.I)
 NO_KERNEL = re.compile(r"host_?func|memcpy|memset|mem_?copy|(mem|usm)_?fill", re.I)

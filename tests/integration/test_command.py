@@ -6,15 +6,16 @@ import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_kernelprof import Profile
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.schema import codec, run
 
 TRACES = Path(__file__).parents[1] / "traces"
 
@@ -30,7 +31,7 @@ def test_show_says_first_how_many_how_long_and_whether_that_is_all(
 
 def test_show_gives_the_record_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--json", str(TRACES / "mlp.json.gz")]) == 0
-    found = codec.decode(capsys.readouterr().out.encode(), Profile)
+    found = codec.decode(capsys.readouterr().out.encode(), run.Profile)
     assert (found.kernel_count, found.metrics["launches"].value) == (5, 5)
 
 
@@ -49,13 +50,82 @@ def test_a_trace_that_cannot_be_read_is_exit_status_2(
     assert "kernelprof: " in capsys.readouterr().err
 
 
-def test_a_trace_of_unknown_origin_without_device_counts_nothing_and_says_so(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Traces of the CPU that torch.profiler exports, without any notes of ours."""
+    folder = tmp_path_factory.mktemp("exported")
+
+    def export(name: str, *, more: bool = False, steps: int = 0, **options: bool) -> str:
+        import torch
+        from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+        x, path = torch.ones(8, 8, requires_grad=True), str(folder / f"{name}.json")
+
+        def work() -> None:
+            with record_function("my::block"):
+                y = torch.nn.functional.linear(x, x).t()
+            (y * 2 if more else y).sum().backward()
+
+        work()
+        times = schedule(wait=0, warmup=1, active=steps, repeat=1) if steps else None
+        with profile(activities=[ProfilerActivity.CPU], schedule=times, **options) as profiler:
+            for _ in range(1 + steps):
+                work()
+                profiler.step()
+        profiler.export_chrome_trace(path)
+        return path
+
+    return export
+
+
+COUNTED = (
+    "INCOMPLETE: the trace holds no device and was not recorded by pytest-kernelprof: its "
+    "outermost operators are counted, views and allocations too, and a lost one is not noticed"
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"record_shapes": True, "with_stack": True}])
+def test_a_cpu_trace_of_torch_profiler_counts_its_outermost_operators(
+    exported: Callable[..., str],
+    options: dict[str, bool],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    event = '{"ph":"X","cat":"cpu_op","name":"aten::mm","tid":1,"ts":1.000,"dur":1}'
-    (tmp_path / "cpu.json").write_text('{"traceEvents":[' + event + "]}")
-    assert main(["show", str(tmp_path / "cpu.json")]) == 1
-    assert capsys.readouterr().out.startswith("INCOMPLETE: the trace holds no device")
+    monkeypatch.setenv("COLUMNS", "120")
+    path = exported("one", **options)
+    assert main(["show", path]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert " ".join(told[:2]) == COUNTED
+    assert told[2].startswith("What is there: ")
+    assert " operators on the CPU, " in told[2]
+    names = {kernel.name for kernel in Profile.from_trace(path).kernels}
+    assert {"aten::linear", "aten::t", "aten::sum", "aten::mm"} <= names
+    assert "aten::transpose" not in names  # inside of aten::t
+
+
+def test_two_cpu_traces_of_torch_profiler_differ_by_their_operators(
+    exported: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    for steps in (0, 3):
+        old, new = exported("old", steps=steps), exported("new", more=True, steps=steps)
+        assert main(["diff", old, new]) == 0
+        told = capsys.readouterr().out.splitlines()
+        assert COUNTED.removeprefix("INCOMPLETE: ") in " ".join(told[:4])
+        assert any("+ aten::mul" in row for row in told)
+    assert main(["diff", old, old]) == 0
+    assert " operators, the same, " in capsys.readouterr().out
+
+    from pytest_kernelprof import profile
+
+    classified = str(tmp_path / "ours.json")
+    profile(abs, -1, device="cpu", rounds=1).save_trace(classified)
+    for pair in ((old, classified), (classified, old)):
+        assert main(["diff", *pair]) == 2
+        assert "do not compare: one has " in capsys.readouterr().err
 
 
 def test_a_console_without_unicode_gets_dots_and_no_traceback() -> None:

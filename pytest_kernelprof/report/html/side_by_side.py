@@ -88,8 +88,8 @@ def of_diff(diff: ProfileDiff, old_name: str) -> SideBySide:
 
 
 def _notes(diff: ProfileDiff) -> Iterator[str]:
-    if not diff.complete:
-        yield "one side is incomplete: what is missing there may be lost, not gone"
+    if diff.problems:
+        yield f"one side is incomplete: {'; '.join(diff.problems)}"
     if diff.other:
         yield f"times are no comparison: {', '.join(diff.other)}"
     if not diff.ordered:

@@ -160,7 +160,7 @@ def test_a_trace_without_operators_has_no_tree_and_says_so(
 def test_equal_repeats_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     graph = TRACES / "graph_twice_a_round.json.gz"
     told = shown(capsys, graph)
-    assert told[0] == "10 kernels in 2 launches, 460.9us on the GPU; complete."
+    assert told[0] == "10 kernels in 2 launches, 460.9us on the GPU; graph replay unproven."
     assert told[1].startswith("2 equal repeats of 5 kernels, below is one on average;")
     assert "5    50.7  nvjet 192x128x64 TNT           2x66, 384" in told
     assert sum("nvjet" in row for row in shown(capsys, graph, "--all")) == 6
@@ -200,6 +200,17 @@ def test_a_trace_without_a_device_tells_its_operators(
     tree = shown(capsys, tmp_path / "c.json", "--operators")
     assert "calls  computing  CPU us  operator" in tree
     assert "    1                     nothing from aten::t" in tree
+
+
+def test_what_is_unproven_is_in_the_first_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told = shown(capsys, TRACES / "graph.json.gz")
+    assert told[0].endswith(" on the GPU; graph replay unproven.")
+    assert told[-1].endswith(", graph replay unproven")
+    told = shown(capsys, ranks(tmp_path, "graph", "mlp"))
+    assert told[0].startswith("2 ranks, ")
+    assert "; graph replay unproven." in told[0]
 
 
 def test_incomplete_is_the_first_word(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -357,12 +368,46 @@ def test_the_processes_of_a_file_are_ranks(
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (("test_a", "test_b", "test_c-rank2"), "test_a.json.gz has no rank number"),
+        (("a_rank0", "b_rank0"), "several have one rank number"),
+    ],
+)
+def test_a_folder_of_traces_that_are_no_ranks_is_refused(
+    names: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in names:
+        shutil.copy(TRACES / "mlp.json.gz", tmp_path / f"{name}.json.gz")
+    for command in (["show", str(tmp_path)], ["diff", str(tmp_path), str(tmp_path)]):
+        assert main(command) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        files = ", ".join(f"{name}.json.gz" for name in names)
+        assert told.err == (
+            f"kernelprof: {tmp_path}: {len(names)} traces, not one of each rank: {why}. Name the "
+            f"files: kernelprof show FILE, or kernelprof diff OLD NEW. Files: {files}\n"
+        )
+
+
+def test_a_folder_with_many_traces_names_the_first_ten(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for number in range(12):
+        shutil.copy(TRACES / "empty.json.gz", tmp_path / f"test_{number:02}.json.gz")
+    assert main(["show", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.endswith("test_09.json.gz and 2 more\n")
+
+
 def test_files_of_one_number_are_told_apart_by_their_names(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    files = []
     for step, name in (("step1", "mlp"), ("step2", "backward")):
-        shutil.copy(TRACES / f"{name}.json.gz", tmp_path / f"{step}_rank0.json.gz")
-    told = shown(capsys, tmp_path)
+        files.append(tmp_path / f"{step}_rank0.json.gz")
+        shutil.copy(TRACES / f"{name}.json.gz", files[-1])
+    told = shown(capsys, *files)
     assert [row.split("_rank0")[0] for row in told[-2:]] == [
         f"0 ({tmp_path}/{step}" for step in ("step1", "step2")
     ]
