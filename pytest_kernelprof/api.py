@@ -220,10 +220,8 @@ class Profile:
 
     def __repr__(self) -> str:
         from pytest_kernelprof.digest.words import place_words
-        from pytest_kernelprof.report.words import completeness_words
 
-        complete = self.integrity.complete
-        state = completeness_words([self.integrity]) if complete else "INCOMPLETE"
+        state = "complete" if self.integrity.complete else "INCOMPLETE"
         place = place_words(self.environment)
         return f"<Profile {self.label or ''}: {self.kernel_count} kernels, {state}, {place}>"
 

@@ -50,11 +50,11 @@ def gather(run: Run) -> Gathered:
     found = Gathered()
     for name, tests in by_test.items():
         profiles = [profile for test in tests for profile in test.profiles]
-        bad = next((test.outcome for test in tests if test.outcome != "passed"), "")
+        bad = next(filter(None, map(why_failed, tests)), "")
         if not profiles or bad == "skipped":
             continue
         devices = {device_folder(one.environment.kind, one.environment.device) for one in profiles}
-        why = bad or next(filter(None, map(why_not_kept, profiles)), "")
+        why = next(filter(None, map(why_not_kept, profiles)), "") or bad
         if len(devices) > 1:
             why = why or f"it ran on {' and '.join(sorted(devices))}"
         if why:
@@ -63,6 +63,21 @@ def gather(run: Run) -> Gathered:
         file, _, key = name.partition("::")
         found.entries.setdefault((file, devices.pop()), {})[key] = _entry(profiles)
     return found
+
+
+def why_failed(test: Test) -> str:
+    """Why nothing is kept of a test that ended so; empty if it passed, or its snapshot alone
+    refused it."""
+    if test.outcome not in ("passed", "failed"):
+        return test.outcome
+    over = [v for one in test.profiles for v in one.verdicts if v.outcome == "over"]
+    limits = dict.fromkeys(one.limit for one in over if one.snapshot is None)
+    if limits:
+        return f"limit exceeded: {', '.join(limits)}"
+    taken = test.snapshot
+    if test.outcome == "passed" or (taken and taken.accepts):
+        return ""
+    return taken.refused if taken and taken.refused else "the test failed for another reason"
 
 
 def _entry(profiles: list[Profile]) -> KeptTest:

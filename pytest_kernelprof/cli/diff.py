@@ -59,11 +59,9 @@ def run(chosen: argparse.Namespace) -> int:
     named = _pairs(old, new)
     pairs = list(named.values())
     for pair in pairs:
-        counted = dict.fromkeys(
-            one.metrics["kernels"].why for one in pair if one.environment.kind == "cpu"
-        )
-        if len(counted) > 1:
-            raise TraceError(f"they do not compare: one has {', the other has '.join(counted)}")
+        counts = {one.metrics["kernels"].why for one in pair if one.environment.kind == "cpu"}
+        if len(counts) > 1:
+            raise TraceError(f"they do not compare: one has {', the other '.join(sorted(counts))}")
     found = ProfileDiffs(tuple(diff_profiles(*pair) for pair in pairs), len(old), len(new))
     if chosen.format == "json":
         print(encode(found).decode())

@@ -20,7 +20,7 @@ from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.trace.model import Trace
@@ -58,31 +58,15 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
     if not ranks:
         raise TraceError(f"{paths[0]}: none of its {len(files)} files is a trace")
     for folder in filter(os.path.isdir, paths):
-        _refuse_other_than_ranks(
-            folder, {k.name: names[k] for k in names if k.parent == Path(folder)}
-        )
+        there = {file.name: rank for file, rank in names.items() if file.parent == Path(folder)}
+        numbers = {rank for rank in there.values() if rank.isdecimal()}
+        if len(numbers) < len(there) > 1:  # as the traces of many tests
+            raise TraceError(
+                f"{folder}: {len(there)} traces with {len(numbers)} rank numbers, not one of each "
+                "rank. Name files: kernelprof show FILE, or kernelprof diff OLD NEW. The first "
+                f"files: {', '.join(list(there)[:_MOST_NAMED])}"
+            )
     return _with_waiting(_in_order(ranks)), unread
-
-
-def _refuse_other_than_ranks(folder: str, names: Mapping[str, str]) -> None:
-    """Traces of many tests, for example, say nothing beside each other.
-
-    Args:
-        names: what the rank of each trace is called, by file.
-
-    Raises:
-        TraceError: there are several, and not one of each rank.
-    """
-    unnumbered = next((file for file, rank in names.items() if not rank.isdecimal()), "")
-    if len(names) < 2 or (not unnumbered and len(set(names.values())) == len(names)):
-        return
-    why = f"{unnumbered} has no rank number" if unnumbered else "several have one rank number"
-    files = ", ".join(list(names)[:_MOST_NAMED])
-    files += f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    raise TraceError(
-        f"{folder}: {len(names)} traces, not one of each rank: {why}. Name the files: kernelprof "
-        f"show FILE, or kernelprof diff OLD NEW. Files: {files}"
-    )
 
 
 def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list[Rank]:

@@ -46,10 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the profile's record instead")
     add_max_size(parser)
-    parser.epilog = (
-        "exit status: 0 nothing is known to be missing, 1 something is, 2 a trace is unreadable or "
-        "a folder holds others than ranks"
-    )
+    parser.epilog = "exit status: 0 no sign that anything is missing, 1 some, 2 it is not readable"
 
 
 def run(chosen: argparse.Namespace) -> int:

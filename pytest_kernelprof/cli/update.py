@@ -23,13 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--new", action="store_true", help="add only; change no entry")
     parser.epilog = (
-        "exit status: 0 written, 1 some tests have no file here, 2 no such document, or a file of "
-        "snapshots that cannot be read or written"
+        "exit status: 0 written, 1 some tests are not kept or have no file here, 2 no such "
+        "document, or a file of snapshots that cannot be read or written"
     )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Write what the tests of the run that passed launched; nothing is removed.
+    """Write what the tests of the run launched that passed, or failed by their snapshot alone;
+    remove nothing.
+
+    Returns:
+        1 if a test could not be kept, or has no file here; else 0.
 
     Raises:
         RunFileError: the file is no run document.
@@ -61,7 +65,7 @@ def run(chosen: argparse.Namespace) -> int:
         print(printable(f"that was not the whole run: {why}"))
     if not edited and not strange:
         print("snapshots: none: no test of the run has a profile that can be kept")
-    return 1 if strange else 0
+    return 1 if strange or gathered.refused else 0
 
 
 def _is_below(root: str, file: str) -> bool:

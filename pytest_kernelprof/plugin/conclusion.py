@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.baseline.snapshots import why_not_kept
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import failure_message
+from pytest_kernelprof.report.snapshots import accept_words
 from pytest_kernelprof.report.words import integrity_words, verdict_line
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
@@ -47,6 +49,7 @@ class Records:
         unmeasured: what was not measured to its end.
         unheld: the limits that compare and were not judged.
         broken: the messages of comparisons that are over their limit.
+        no_snapshot: why the test lacks a snapshot that is required.
         notes: what is to be warned of, besides the verdicts.
         undecided: what a verdict does that is not reached: "warn", "fail" or "pass".
         warn_only: whether what is broken is warned of and fails nothing.
@@ -62,6 +65,7 @@ class Records:
     unmeasured: tuple[Unmeasured, ...] = ()
     unheld: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
+    no_snapshot: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     undecided: str = "warn"
     warn_only: bool = False
@@ -76,6 +80,7 @@ class Conclusion:
         failure: a limit is broken. error: a number could not be had. skip: nothing applies here.
         warnings: what the user should know all the same, also of an error or a skip.
         place: of a failure, the line of the test that made the call, where there is one.
+        accepts: of a failure, whether an update of the test's snapshot mends it.
     """
 
     failure: str = ""
@@ -83,21 +88,30 @@ class Conclusion:
     skip: str = ""
     warnings: tuple[str, ...] = ()
     place: run.Place | None = None
+    accepts: bool = False
 
 
-def conclude(records: Records) -> Conclusion:
+def conclude(records: Records, test: str) -> Conclusion:
     """What follows from what a test took. A violated limit comes first: it is certain, whatever
-    else could not be had."""
+    else could not be had.
+
+    Args:
+        test: how pytest is told to run it.
+    """
     failing = {"over", "undecided"} if records.undecided == "fail" else {"over"}
     over = [
         profile
         for profile in records.profiles
         if any(verdict.outcome in failing for verdict in profile.verdicts)
     ]
-    broken = (*map(failure_message, over), *records.broken)
+    broken = (*map(failure_message, over), *records.broken, *records.no_snapshot)
+    accepts = bool(broken) and _is_by_snapshot_alone(records, {*failing, "incomplete"})
+    if accepts:
+        remedy = accept_words(test, records.profiles[-1].environment.kind)
+        broken = (*broken[:-1], f"{broken[-1]}\n  {remedy}")
     if broken and not records.warn_only:
         place = over[0].place if over else None
-        return Conclusion(failure="\n".join(broken), place=place)
+        return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)
     error = _nothing_measured(records) or _not_judged(records)
     if error:
         return Conclusion(error=error, warnings=broken)
@@ -108,6 +122,17 @@ def conclude(records: Records) -> Conclusion:
     if error and (records.asked or records.limits):
         return Conclusion(error=error, warnings=broken)
     return Conclusion(warnings=(*broken, *_warnings(records), *records.notes))
+
+
+def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
+    """Whether a test that fails would pass with another snapshot, and one can be made of it."""
+    verdicts = (one for profile in records.profiles for one in profile.verdicts)
+    return not (
+        records.broken
+        or _not_judged(records)
+        or any(map(why_not_kept, records.profiles))
+        or any(one.outcome in failing and one.snapshot is None for one in verdicts)
+    )
 
 
 def _nothing_measured(records: Records) -> str:

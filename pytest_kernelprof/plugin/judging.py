@@ -8,7 +8,7 @@ from pytest_kernelprof.limits.marks import is_marked
 from pytest_kernelprof.plugin.benchmark_there import has_benchmark, timed_by_benchmark
 from pytest_kernelprof.plugin.concerns import is_reported
 from pytest_kernelprof.plugin.devices import device_of, device_to_look_at
-from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, TAKEN, TEST, WHOLE_CALL
+from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, SHEET, TAKEN, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.properties import tell_properties
 from pytest_kernelprof.plugin.pytest_fixtures import begin_test
@@ -116,12 +116,16 @@ def conclude_test(item: pytest.Item) -> None:
     from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, NotJudged
     from pytest_kernelprof.plugin.conclusion import conclude
     from pytest_kernelprof.plugin.fixture import KernelprofWarning
+    from pytest_kernelprof.plugin.places import named_here
 
     test = item.stash[TEST]
     test.ledger.mark(known_marks(item))  # the test may have added markers to itself
     _note_taken(item)
     settings = test.settings
-    found = conclude(test.ledger.records(disabled=settings.disable, warn_only=settings.warn_only))
+    records = test.ledger.records(disabled=settings.disable, warn_only=settings.warn_only)
+    found = conclude(records, named_here(item))
+    if SHEET in item.stash:
+        item.stash[SHEET].accepts = found.accepts
     for words in found.warnings:
         item.warn(KernelprofWarning(words))
     if found.failure:

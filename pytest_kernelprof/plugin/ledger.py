@@ -324,8 +324,6 @@ class Ledger:
         """
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
-        if self._sheet is not None:
-            broken += self._sheet.broken()
         notes, self.notes = self.notes, []
         unmeasured = tuple(map(self._unmeasured, self._asked))
         self._asked.clear()
@@ -342,6 +340,7 @@ class Ledger:
                 if (key, limit.bound) not in self._held
             ),
             broken=tuple(broken),
+            no_snapshot=tuple(self._sheet.broken()) if self._sheet is not None else (),
             notes=tuple(notes),
             undecided=self._undecided,
             warn_only=warn_only,

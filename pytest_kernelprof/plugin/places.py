@@ -7,6 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from _pytest.pathlib import bestrelpath
+
 from pytest_kernelprof.capture.attribution import library_folders
 from pytest_kernelprof.capture.source_files import file_of, own_file
 from pytest_kernelprof.schema.run import Place
@@ -27,6 +29,12 @@ def place_of_test(item: pytest.Item) -> Place:
         function = inspect.unwrap(getattr(item, "obj", None))  # type: ignore[arg-type]
         path = own_file(path, getattr(function, "__globals__", {}))
     return Place(path, line + 1)
+
+
+def named_here(item: pytest.Item) -> str:
+    """Name a test as pytest takes it in the folder that it was started in."""
+    file = bestrelpath(item.config.invocation_params.dir, item.path)
+    return f"{file}::{item.nodeid.partition('::')[2]}"
 
 
 def place_of_call(test: Place) -> Place:

@@ -28,7 +28,6 @@ LIMIT = "snapshot"
 """The name that verdicts by snapshots have."""
 
 _MOST_CHANGES = 10
-_WRITES_IT = "pytest --kernelprof-update writes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +70,12 @@ class Sheet:
 
     Attributes:
         entry: which entry is the test's.
+        accepts: as of ``Taken``; known once the test is judged.
     """
 
     def __init__(self, entry: Entry, wish: Wish) -> None:
         self.entry = entry
+        self.accepts = False
         self._wish = wish
         kept = entry.kept if wish.checks else None
         self._kept: dict[KeptKey, KeptProfile] = dict(numbered(kept.profiles if kept else ()))
@@ -153,10 +154,8 @@ class Sheet:
             return []
         told = []
         if self.entry.kept is None:
-            told.append(
-                f"{LIMIT}: there is none of this test for {self.entry.device}; {_WRITES_IT}"
-            )
-        told += [f"{LIMIT}: there is none of {one!r}; {_WRITES_IT}" for one in self._missing]
+            told.append(f"{LIMIT}: there is none of this test for {self.entry.device}")
+        told += [f"{LIMIT}: there is none of {one!r}" for one in self._missing]
         told += [f"{LIMIT}: not judged: {why}" for why in self._whys]
         self._missing, self._whys = [], {}
         return told
@@ -179,6 +178,7 @@ class Sheet:
             why="; ".join(self._whys) if state == "not judged" else "",
             entry=KeptTest(tuple(self._profiles), self._made_now) if whole else None,
             refused=self._refused,
+            accepts=self.accepts,
             elsewhere=entry.elsewhere if state == "missing" and not entry.exists else (),
             changes=() if state == "over" else self._changes,
         )

@@ -132,7 +132,7 @@ class Keeper:
 
     def _update(self, tests: Iterable[Test], unused: Iterable[Unused]) -> None:
         from pytest_kernelprof.baseline.shelf import path_of
-        from pytest_kernelprof.baseline.updating import Edit, update
+        from pytest_kernelprof.baseline.updating import Edit, update, why_failed
         from pytest_kernelprof.errors import SnapshotError
         from pytest_kernelprof.report.snapshots import looser_words, update_lines
 
@@ -143,7 +143,7 @@ class Keeper:
             taken = test.snapshot
             assert taken is not None
             where = path_of(self._lookup.where(taken.folder), taken.device, taken.file)
-            why = test.outcome if test.outcome != "passed" else taken.refused
+            why = why_failed(test) or taken.refused
             if taken.entry is not None and not why:
                 entries[where][taken.key] = taken.entry
             elif taken.state is None and why not in ("", "skipped", "rerun"):

@@ -65,7 +65,8 @@ class Snapshots:
         """
         from pytest_kernelprof.baseline.shelf import path_of, read
 
-        where = path_of(*_apart(path, device))
+        folder, file = os.path.split(path)
+        where = path_of(folder, device, file)
         if where not in self._files:
             try:
                 self._files[where] = read(where)
@@ -158,8 +159,3 @@ def key_of(item: pytest.Item) -> str:
 
 
 _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
-
-
-def _apart(path: str, device: str) -> tuple[str, str, str]:
-    folder, file = os.path.split(path)
-    return folder, device, file

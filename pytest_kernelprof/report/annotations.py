@@ -11,7 +11,7 @@ from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.gfm import line
-from pytest_kernelprof.report.snapshots import line_changes
+from pytest_kernelprof.report.snapshots import accept_words, line_changes
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ def _of_row(row: Row, test: Test) -> Annotation:
     left = len(causes) - _MOST_CAUSES
     lines = [f"{row.name}: {next(iter(causes), title)}", *causes[1:_MOST_CAUSES]]
     lines += [f"and {left} more"] if left > 0 else []
+    if test.snapshot is not None and test.snapshot.accepts:
+        lines.append(accept_words(test.id, test.snapshot.device))
     verdicts = row.profile.verdicts
     over = [one for one in verdicts if one.outcome == "over"]
-    if any(one.snapshot is not None for one in over):
-        lines.append(f"if that is what you agreed on: {_update(test.id)}")
     has_baseline = row.compared is not None or not all(one.of_limit for one in verdicts)
     if not has_baseline and any(one.metric == "kernels" and one.allowed for one in over):
         command = f"pytest {shlex.quote(test.id)} --kernelprof-against=HEAD~1"
@@ -119,14 +119,10 @@ def _of_stale(test: Test) -> Iterator[Annotation]:
         lines = (
             f"{parts_of(test.id)[1]}: its kernels differ from the snapshot, with no more of them",
             *line_changes(test.snapshot.changes),
-            f"to accept them: {_update(test.id)}",
+            accept_words(test.id, test.snapshot.device),
         )
         known = (test.place,) if test.place is not None else ()
         yield Annotation(False, False, known, "snapshot: changed (stale)", lines)
-
-
-def _update(test: str) -> str:
-    return f"pytest --kernelprof-update {shlex.quote(test)}"
 
 
 def _command(one: Annotation, file_of: Callable[[Place], str]) -> str:

@@ -90,8 +90,8 @@ def note_lines(diff: ProfileDiff) -> list[str]:
     """What keeps it from being the whole comparison."""
     found = []
     if diff.problems:
-        why = "; ".join(diff.problems)
-        found.append(f"INCOMPLETE: what is missing on one side may be lost, not gone: {why}")
+        words = "INCOMPLETE: what is missing on one side may be lost, not gone: "
+        found.append(words + "; ".join(diff.problems))
     if diff.other:
         found.append(f"times are no comparison: {', '.join(diff.other)}")
     found += _steps_words(diff.old_steps, diff.new_steps)

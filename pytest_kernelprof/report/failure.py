@@ -11,7 +11,7 @@ from pytest_kernelprof.digest.words import judged_rank, limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.rank_table import ranks_told, texts_of
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import ACCEPT, line_changes
+from pytest_kernelprof.report.snapshots import line_changes
 from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def failure_message(profile: Profile) -> str:
         *([f"+ and - against {came.since}"] if came else []),
         *_tables(profile, came),
     ]
-    below += [ACCEPT] if any(one.snapshot for one in told) else []
     below.append(footing(profile))
     verdicts = [verdict_line(verdict, doubt) for verdict in told]
     over = sum(one.outcome == "over" for one in told)

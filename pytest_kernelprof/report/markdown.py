@@ -23,7 +23,7 @@ from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_te
 from pytest_kernelprof.report.kernel_tables import kernel_table
 from pytest_kernelprof.report.rank_table import RankTable, ranks_told
 from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import ACCEPT, line_changes, line_of_run
+from pytest_kernelprof.report.snapshots import accept_words, line_changes, line_of_run
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
         rows=[*(told for one in marked for told in _rows(one)), *endings],
         worse=[told for one, told in changed if one.result == "worse"],
         details=[
-            *_details(marked),
+            *_details(marked, run),
             *(partial(_ranks_detail, one) for one in of_ranks),
             *(partial(_stale_detail, one) for one in stale),
         ],
@@ -186,19 +186,21 @@ def _named(file: str, name: str) -> str:
     return " ".join(filter(None, [code(os.path.basename(file)), f"**{text(name)}**"]))
 
 
-def _details(marked: Sequence[Row]) -> list[Callable[[], list[str]]]:
+def _details(marked: Sequence[Row], run: Run) -> list[Callable[[], list[str]]]:
     """What unfolds, of rows whose cause does not say all."""
+    snapshots = {test.id: test.snapshot for test in run.tests}
     found: list[Callable[[], list[str]]] = []
     for one in marked:
         inside = _inside(one)
         if inside is not None:
-            found.append(partial(_detail, one, inside))
+            found.append(partial(_detail, one, inside, snapshots[one.test]))
     return found
 
 
-def _detail(one: Row, inside: Callable[[], list[str]]) -> list[str]:
+def _detail(one: Row, inside: Callable[[], list[str]], taken: Taken | None) -> list[str]:
     words = "; ".join(found.words for found in findings_of(one))
-    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside())
+    accept = ["", text(accept_words(one.test, taken.device))] if taken and taken.accepts else []
+    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", [*inside(), *accept])
 
 
 def _stale_detail(one: Taken) -> list[str]:
@@ -226,17 +228,12 @@ def _inside(one: Row) -> Callable[[], list[str]] | None:
         return partial(_against_lines, one.compared)
     over = [verdict for verdict in one.profile.verdicts if verdict.outcome == "over"]
     known = one.profile.kernels or any(verdict.snapshot or verdict.comparison for verdict in over)
-    return partial(_kernel_lines, one.profile, over) if over and known else None
+    return partial(_kernels, one.profile, over) if over and known else None
 
 
 def _against_lines(found: Compared) -> list[str]:
     times = timing_words(found.timing) if found.timing is not None else ""
     return [*fence(diff_lines(found.diff), "diff"), *(["", text(times)] if times else [])]
-
-
-def _kernel_lines(profile: Profile, over: Sequence[Verdict]) -> list[str]:
-    accept = ["", text(ACCEPT)] if any(one.snapshot for one in over) else []
-    return [*_kernels(profile, over), *accept]
 
 
 def _kernels(profile: Profile, over: Sequence[Verdict]) -> list[str]:

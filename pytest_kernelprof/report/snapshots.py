@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 MOST_LINES = 40
 _FEW_LINES = 12
 _COMMAND = "pytest --kernelprof-update"
-ACCEPT = f"if that is what you agreed on: {_COMMAND}"
 _SAID: tuple[tuple[TestState, str], ...] = (
     ("held", "held"),
     ("changed", "changed (stale)"),
@@ -33,6 +33,16 @@ _SAID: tuple[tuple[TestState, str], ...] = (
     ("not judged", "not judged"),
     ("missing", "missing"),
 )
+
+
+def accept_words(test: str, device: str) -> str:
+    """The command that makes a snapshot of what a test launches now.
+
+    Args:
+        test: how pytest is told to run it. device: "cpu", or a GPU's kind or folder.
+    """
+    on_cpu = " --kernelprof-device=cpu" if device == "cpu" else ""
+    return printable(f"to accept this as the new snapshot: {_COMMAND} {shlex.quote(test)}{on_cpu}")
 
 
 def finding_words(finding: Finding) -> str:

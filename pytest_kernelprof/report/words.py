@@ -25,12 +25,7 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.run import (
-        Integrity,
-        Mismatch,
-        Profile,
-        Verdict,
-    )
+    from pytest_kernelprof.schema.run import Integrity, Mismatch, Profile, Verdict
 
 _MOST_HITS = 4
 _WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}

@@ -124,6 +124,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         state: how it fared; None where there was nothing to compare. why: of "not judged".
         entry: what would be kept of it, where that is asked for.
         refused: why nothing is to be kept of it.
+        accepts: whether the test failed by its snapshot alone, or by having none, and an update
+            accepts what it launched.
         elsewhere: the devices, by their folders, that have snapshots of this file where this
             device has none.
         changes: kernels that differ in a test that its snapshot does not fail, the first ten.
@@ -138,6 +140,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
     entry: KeptTest | None = None
     refused: str = ""
+    accepts: bool = False
     elsewhere: tuple[str, ...] = ()
     changes: tuple[LineChange, ...] = ()
 

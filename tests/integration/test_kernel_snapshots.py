@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
             "  at test_it.py:9",
             "  + and - against the snapshot",
             "  + * aten::mul * test_it.py:9 *",
-            "  if that is what you agreed on: pytest --kernelprof-update",
+            "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
+            "--kernelprof-device=cpu",
         ]
     )
     assert path(pytester).read_bytes() == before
@@ -245,9 +247,9 @@ def test_what_is_not_sure_is_not_written(run: RunIt, pytester: pytest.Pytester) 
     result = run(NOT_KEPT, UPDATE)
     assert snapshot_lines(result) == [
         "snapshots: 5 not kept",
-        "not kept: test_it.py::test_broken: failed",
+        "not kept: test_it.py::test_broken: over a limit",
         "not kept: test_it.py::test_expected: xfailed",
-        "not kept: test_it.py::test_fails: failed",
+        "not kept: test_it.py::test_fails: the test failed for another reason",
         "not kept: test_it.py::test_teardown: error",
         "not kept: test_it.py::test_unstable: unstable",
     ]
@@ -267,7 +269,9 @@ def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pyt
     result.stdout.fnmatch_lines(
         [
             "*_ test_a _*",
-            "snapshot: there is none of this test for cpu; pytest --kernelprof-update writes it",
+            "snapshot: there is none of this test for cpu",
+            "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
+            "--kernelprof-device=cpu",
         ]
     )
 
@@ -401,6 +405,102 @@ def test_a_document_of_a_run_gives_what_an_update_in_it_would(
     path(pytester).unlink()
     assert main(["update", "run.json"]) == 0
     assert path(pytester).read_bytes() == of_the_run
+
+
+ACCEPT = "  to accept this as the new snapshot: pytest --kernelprof-update "
+
+
+def remedies(result: pytest.RunResult) -> list[list[str]]:
+    """The commands that failures print, as a shell takes them apart."""
+    lines = (line for line in result.outlines if line.startswith(ACCEPT))
+    return [shlex.split(line.partition("pytest ")[2]) for line in lines]
+
+
+NAMES = """
+@pytest.mark.parametrize("n", ["a b", "$HOME'"])
+def test_y(kernel_profile, n):
+    kernel_profile(three)
+    kernel_profile(three)
+"""
+
+
+@pytest.mark.parametrize("option", [(), ("--kernelprof-require-snapshots",)])
+def test_the_remedy_names_its_test_and_works(
+    run: RunIt, pytester: pytest.Pytester, option: tuple[str, ...]
+) -> None:
+    run("" if option else NAMES, UPDATE)
+    more = NAMES.replace("three", "lambda: three() * 2")
+    found = remedies(run(more, *option))
+    assert [one[1] for one in found] == ["test_it.py::test_y[a b]", "test_it.py::test_y[$HOME']"]
+    for arguments in found:
+        run(more, *arguments, device=None).assert_outcomes(passed=1)
+    assert all(len(one.profiles[0].kernels) == 4 for one in kept(pytester).values())
+    result = run(more, *option)
+    result.assert_outcomes(passed=2)
+
+
+REFUSED = """
+@pytest.mark.max_kernels(3)
+def test_limit(kernel_profile): kernel_profile(three)
+def test_fails(kernel_profile): kernel_profile(three); assert True
+def test_cold(kernel_profile):
+    with kernel_profile.region("r"): three()
+def test_unstable(kernel_profile):
+    calls = []
+    kernel_profile(lambda: (calls.append(0), three()))
+def test_two(kernel_profile):
+    kernel_profile(three)
+    with kernel_profile.region("r", max_kernels=3): three()
+@pytest.mark.xfail(strict=False)
+def test_expected(kernel_profile): kernel_profile(three)
+def test_alone(kernel_profile): kernel_profile(three)
+@pytest.mark.max_kernels(9)
+def test_missing(): three()
+"""
+WORSE = (
+    REFUSED.replace("profile(three", "profile(lambda: three() * 2")
+    .replace("max_kernels=3): three()", "max_kernels=3): three() * 2")
+    .replace("assert True", "assert False")
+    .replace("(calls.append(0), three())", "(calls.append(0), three(), [x + 1 for _ in calls])")
+)
+
+
+def test_a_document_has_what_the_snapshot_alone_refused_accepted(
+    run: RunIt, pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(REFUSED, UPDATE, "--deselect=test_it.py::test_missing")
+    before = kept(pytester)
+    strict = ("--kernelprof-require-snapshots", "--kernelprof-json=run.json")
+    result = run(WORSE, *strict, "--kernelprof-markdown=run.md")
+    assert [one[1] for one in remedies(result)] == [
+        f"test_it.py::test_{x}" for x in ("alone", "missing")
+    ]
+    markdown = (pytester.path / "run.md").read_text()
+    assert markdown.count("to accept this as the new snapshot: ") == 1
+    capsys.readouterr()
+    assert main(["update", "run.json"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told == [
+        "snapshots: 2 written, 1 as they were, 5 not kept",
+        "looser: test_it.py::test_alone: kernels 3 -> 4",
+        "not kept: test_it.py::test_limit: limit exceeded: max_kernels",
+        "not kept: test_it.py::test_fails: the test failed for another reason",
+        "not kept: test_it.py::test_unstable: unstable",
+        "not kept: test_it.py::test_two: limit exceeded: max_kernels",
+        "not kept: test_it.py::test_expected: xfailed",
+    ]
+    after = kept(pytester)
+    assert sorted(set(after) - set(before)) == ["test_missing"]
+    assert [key for key in before if before[key] != after[key]] == ["test_alone"]
+
+
+def test_a_document_of_a_run_that_snapshots_alone_fail_updates_all(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    run(TWO, UPDATE)
+    run(MORE, "--kernelprof-json=run.json", "-n2")
+    assert main(["update", "run.json"]) == 0
+    run(MORE).assert_outcomes(passed=3)
 
 
 def test_a_run_without_snapshots_looks_once_a_folder(

@@ -369,14 +369,10 @@ def test_the_processes_of_a_file_are_ranks(
 
 
 @pytest.mark.parametrize(
-    ("names", "why"),
-    [
-        (("test_a", "test_b", "test_c-rank2"), "test_a.json.gz has no rank number"),
-        (("a_rank0", "b_rank0"), "several have one rank number"),
-    ],
+    ("names", "numbers"), [(("test_a", "test_b", "test_c-rank2"), 1), (("a_rank0", "b_rank0"), 1)]
 )
 def test_a_folder_of_traces_that_are_no_ranks_is_refused(
-    names: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    names: tuple[str, ...], numbers: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for name in names:
         shutil.copy(TRACES / "mlp.json.gz", tmp_path / f"{name}.json.gz")
@@ -386,8 +382,9 @@ def test_a_folder_of_traces_that_are_no_ranks_is_refused(
         assert told.out == ""
         files = ", ".join(f"{name}.json.gz" for name in names)
         assert told.err == (
-            f"kernelprof: {tmp_path}: {len(names)} traces, not one of each rank: {why}. Name the "
-            f"files: kernelprof show FILE, or kernelprof diff OLD NEW. Files: {files}\n"
+            f"kernelprof: {tmp_path}: {len(names)} traces with {numbers} rank numbers, not one of "
+            "each rank. Name files: kernelprof show FILE, or kernelprof diff OLD NEW. "
+            f"The first files: {files}\n"
         )
 
 
@@ -397,7 +394,7 @@ def test_a_folder_with_many_traces_names_the_first_ten(
     for number in range(12):
         shutil.copy(TRACES / "empty.json.gz", tmp_path / f"test_{number:02}.json.gz")
     assert main(["show", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.endswith("test_09.json.gz and 2 more\n")
+    assert capsys.readouterr().err.endswith("test_09.json.gz\n")
 
 
 def test_files_of_one_number_are_told_apart_by_their_names(

@@ -53,10 +53,10 @@ def test_it_writes_what_passed(
         Test("tests/test_it.py::test_again", (FIVE,), outcome="rerun"),
         Test("tests/test_it.py::test_none"),
     )
-    assert update(*tests, unfinished=("interrupted",)) == 0
+    assert update(*tests, unfinished=("interrupted",)) == 1
     assert capsys.readouterr().out.splitlines() == [
         "snapshots: 1 written, 2 not kept",
-        "not kept: tests/test_it.py::test_fails: failed",
+        "not kept: tests/test_it.py::test_fails: the test failed for another reason",
         "not kept: tests/test_it.py::test_lost: incomplete",
         "that was not the whole run: interrupted",
     ]

@@ -29,7 +29,7 @@ def judged(profile: Profile, **given: Any) -> Profile:
 
 
 def of(*profiles: Profile, **more: Any) -> Conclusion:
-    return conclude(Records(profiles=profiles, profiled=True, **more))
+    return conclude(Records(profiles=profiles, profiled=True, **more), "t.py::test_it")
 
 
 def test_kept_limits_are_nothing_to_tell() -> None:
@@ -63,7 +63,7 @@ def test_an_incomplete_profile_without_a_limit_is_an_error_too() -> None:
 
 def test_what_nobody_asked_for_is_no_error() -> None:
     assert of(mlp(integrity=LOST), asked=False) == Conclusion()
-    assert conclude(Records(asked=False)) == Conclusion()
+    assert conclude(Records(asked=False), "t.py::test_it") == Conclusion()
     assert "profile incomplete" in of(mlp(integrity=LOST), asked=False, limits=("x",)).error
 
 
@@ -96,11 +96,13 @@ def test_beside_one_that_applies_it_does_not_skip() -> None:
 
 
 def test_a_test_that_asks_and_profiles_nothing_is_an_error() -> None:
-    assert "profiled nothing" in conclude(Records()).error
+    assert "profiled nothing" in conclude(Records(), "t.py::test_it").error
 
 
 def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
-    assert conclude(Records(disabled=True, limits=("max_kernels",))) == Conclusion()
+    assert (
+        conclude(Records(disabled=True, limits=("max_kernels",)), "t.py::test_it") == Conclusion()
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,12 +116,12 @@ def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
     ids=["limits of a comparison", "a region that did not end", "alone", "a comparison not held"],
 )
 def test_a_limit_that_judged_nothing_is_an_error(records: Records, words: str) -> None:
-    assert words in conclude(records).error
+    assert words in conclude(records, "t.py::test_it").error
 
 
 def test_a_region_without_limits_may_end_early() -> None:
     early = replace(STEP, limits=())
-    assert conclude(Records(profiled=True, unmeasured=(early,))) == Conclusion()
+    assert conclude(Records(profiled=True, unmeasured=(early,)), "t.py::test_it") == Conclusion()
 
 
 def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
@@ -127,7 +129,9 @@ def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
 
 
 def test_a_broken_comparison_is_a_failure() -> None:
-    found = conclude(Records(profiled=True, compared=True, broken=("min_speedup(2): ...",)))
+    found = conclude(
+        Records(profiled=True, compared=True, broken=("min_speedup(2): ...",)), "t.py::test_it"
+    )
     assert found.failure == "min_speedup(2): ..."
 
 

@@ -165,7 +165,7 @@ def test_what_was_concluded_is_not_concluded_again(tmp_path: Path) -> None:
 def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
     book.keep(measured(tmp_path, mlp()), place=Place("tests/test_mlp.py", 31))
-    conclusion = conclude(book.records(disabled=False))
+    conclusion = conclude(book.records(disabled=False), "t.py::test_it")
     assert "at test_mlp.py:31" in conclusion.failure
 
 
@@ -207,7 +207,7 @@ def test_what_was_raised_is_named_with_what_was_to_be_judged(tmp_path: Path) -> 
     book.keep(measured(tmp_path, mlp()))
     (own,) = limits(max_syncs=0)
     asked_and_raised(book, KeyError, own={own.key: own})
-    assert conclude(book.records(disabled=False)).error == (
+    assert conclude(book.records(disabled=False), "t.py::test_it").error == (
         "max_kernels, max_syncs was not judged: the call was not measured to its end (KeyError "
         "was raised); catch it inside"
     )
@@ -227,10 +227,12 @@ def test_it_is_told_once_and_not_where_the_test_has_failed_by_itself() -> None:
 def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
     book.keep(measured(tmp_path, mlp()))
-    assert conclude(book.records(disabled=False)) == Conclusion()
+    assert conclude(book.records(disabled=False), "t.py::test_it") == Conclusion()
     book.set_limit(*limits(max_kernels=4))
     assert book.unconcluded
-    assert conclude(book.records(disabled=False)).failure.startswith("max_kernels: 5 > 4")
+    assert conclude(book.records(disabled=False), "t.py::test_it").failure.startswith(
+        "max_kernels: 5 > 4"
+    )
     book.dismiss()
     book.set_limit(*limits(max_kernels=3))
     assert not book.unconcluded

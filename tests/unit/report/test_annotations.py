@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gfm_pages import HOSTILE
+from msgspec.structs import replace
 from records import GELU, calls_of, comparison, kernel, mlp, profile, timed
 
 from pytest_kernelprof.report.annotations import annotations_of, commands
@@ -69,9 +70,13 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     )
     kept = Finding(state="more", kernels=5, changes=changes)
     verdict = Verdict(limit="snapshot", outcome="over", snapshot=kept)
-    ((_, file, line, _, data),) = told(failing("test_it[a b]", verdict))
+    test = failing("test_it[a b]", verdict)
+    ((_, file, line, _, data),) = told(test)
     assert (file, line) == ("src/mlp.py", "42")
-    assert data.endswith("%0Aif that is what you agreed on: pytest --kernelprof-update "
+    assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
+    taken = Taken(test=test.id, folder="", file="t.py", device="H", key="k", accepts=True)
+    ((_, *_, data),) = told(replace(test, snapshot=taken))
+    assert data.endswith("%0Ato accept this as the new snapshot: pytest --kernelprof-update "
                          "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
 
 

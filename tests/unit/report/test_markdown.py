@@ -16,7 +16,7 @@ from pytest_kernelprof.schema.against import AgainstTest, Compared
 from pytest_kernelprof.schema.before import RevisionComparison
 from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
 from pytest_kernelprof.schema.run import Integrity, Mismatch, Profile, Run, Test, Verdict
-from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange
+from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange, Taken
 from pytest_kernelprof.schema.turns import TimedPair, Timing
 
 NEW = kernel(MUL, "aten::mul", source="src/mlp.py:42")
@@ -188,13 +188,17 @@ def test_details_unfold_with_the_kernels() -> None:
 
 def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
-    page = page_of(Test("t.py::test_it", (profile(kernels, verdicts=(SNAPSHOT,)),)))
+    test = Test("t.py::test_it", (profile(kernels, verdicts=(SNAPSHOT,)),))
+    page = page_of(test)
     assert page.tables[0][1][2:5] == ["snapshot: kernels", "5", "4"]
     (block,) = page.raw_texts("pre")
     assert block.splitlines()[0] == "  against the snapshot"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
-    assert any("pytest --kernelprof-update" in words for words in page.texts("p"))
+    assert not any("--kernelprof-update" in words for words in page.texts("p"))
+    taken = Taken(test=test.id, folder="", file="t.py", device="H", key="k", accepts=True)
+    told = page_of(msgspec.structs.replace(test, snapshot=taken)).texts("p")
+    assert any("pytest --kernelprof-update t.py::test_it" in words for words in told)
 
 
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
