@@ -61,7 +61,8 @@ def run(chosen: argparse.Namespace) -> int:
     for pair in pairs:
         counts = {one.metrics["kernels"].why for one in pair if one.environment.kind == "cpu"}
         if len(counts) > 1:
-            raise TraceError(f"they do not compare: one has {', the other '.join(sorted(counts))}")
+            told = f"{chosen.old} and {chosen.new} count {' and '.join(sorted(counts))}"
+            raise TraceError(f"{told}: record both with save_trace, or both with torch.profiler")
     found = ProfileDiffs(tuple(diff_profiles(*pair) for pair in pairs), len(old), len(new))
     if chosen.format == "json":
         print(encode(found).decode())

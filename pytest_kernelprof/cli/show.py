@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the profile's record instead")
     add_max_size(parser)
-    parser.epilog = "exit status: 0 no sign that anything is missing, 1 some, 2 it is not readable"
+    parser.epilog = "exit status: 0 no known loss, 1 incomplete, 2 a trace or folder is refused"
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -127,7 +127,7 @@ def conclude(records: Records, test: str) -> Conclusion:
 def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
     """Whether a test that fails would pass with another snapshot, and one can be made of it."""
     verdicts = (one for profile in records.profiles for one in profile.verdicts)
-    return not (
+    return bool(records.profiles) and not (
         records.broken
         or _not_judged(records)
         or any(map(why_not_kept, records.profiles))

@@ -120,9 +120,8 @@ def footing(profile: Profile) -> str:
 
 def completeness_words(found: Sequence[Integrity]) -> str:
     """Whether profiles are complete, in a word, or else what is not proved of them."""
-    return (
-        ", ".join(dict.fromkeys(words for one in found for words in _unproved(one))) or "complete"
-    )
+    unproved = dict.fromkeys(words for one in found for words in _unproved(one))
+    return ", ".join(unproved) or "complete"
 
 
 def integrity_words(profile: Profile) -> str:

@@ -23,6 +23,7 @@ def test_geglu(kernel_profile):
 PAGE = (ROOT / "docs" / "how-to.md").read_text()
 QUOTED = dict(re.findall(r"<!-- printed: (\w+) -->\n```\n(.*?)```", PAGE, re.DOTALL))
 LOOSER = "looser: test_geglu::test_geglu: kernels 5 -> 6"
+(REMEDY,) = re.findall(r"^  to accept this as .*$", PAGE, re.MULTILINE)
 
 
 def told(text: str) -> list[str]:
@@ -47,6 +48,7 @@ def test_the_failure_and_the_change_of_the_file_are_printed_so(pytester: pytest.
     assert module.read_text() != old
     failed = pytester.runpytest_inprocess(*usual)
     failed.assert_outcomes(failed=1)
+    assert REMEDY in failed.outlines
     lines = told(str(failed.stdout))
     start = lines.index("snapshot: kernels 6 > 5")
     expected = told(QUOTED["failure"])

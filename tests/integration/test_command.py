@@ -125,7 +125,10 @@ def test_two_cpu_traces_of_torch_profiler_differ_by_their_operators(
     profile(abs, -1, device="cpu", rounds=1).save_trace(classified)
     for pair in ((old, classified), (classified, old)):
         assert main(["diff", *pair]) == 2
-        assert "do not compare: one has " in capsys.readouterr().err
+        assert capsys.readouterr().err == (
+            f"kernelprof: {pair[0]} and {pair[1]} count compute operators and outermost operators, "
+            "not classified: record both with save_trace, or both with torch.profiler\n"
+        )
 
 
 def test_a_console_without_unicode_gets_dots_and_no_traceback() -> None:

@@ -439,6 +439,16 @@ def test_the_remedy_names_its_test_and_works(
     result.assert_outcomes(passed=2)
 
 
+def test_the_remedy_names_the_test_as_seen_from_where_pytest_runs(
+    run: RunIt, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(TWO, UPDATE)
+    (pytester.path / "below").mkdir()
+    monkeypatch.chdir("below")
+    (arguments,) = remedies(run(MORE, ".."))
+    assert arguments[1] == "../test_it.py::test_a"
+
+
 REFUSED = """
 @pytest.mark.max_kernels(3)
 def test_limit(kernel_profile): kernel_profile(three)

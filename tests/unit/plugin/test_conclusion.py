@@ -12,7 +12,8 @@ from records import CPU, around, counted, mlp, profile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
 from pytest_kernelprof.plugin.conclusion import Conclusion, Records, Unmeasured, conclude
-from pytest_kernelprof.schema.run import Integrity, Profile
+from pytest_kernelprof.schema.run import Integrity, Profile, Verdict
+from pytest_kernelprof.schema.snapshot import Finding
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 
@@ -126,6 +127,37 @@ def test_a_region_without_limits_may_end_early() -> None:
 
 def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
     assert of(judged(mlp(), max_kernels=4), unmeasured=(STEP,)).failure.startswith("max_kernels: 5")
+
+
+MORE = Verdict(limit="snapshot", outcome="over", snapshot=Finding(state="more", kernels=5))
+NONE = "snapshot: there is none of this test for NVIDIA-H200"
+
+
+def with_snapshot(profile: Profile) -> Profile:
+    return replace_record(profile, verdicts=(*profile.verdicts, MORE))
+
+
+@pytest.mark.parametrize(
+    ("records", "accepts"),
+    [
+        (Records((with_snapshot(judged(mlp(), max_kernels=5)),)), True),
+        (Records((mlp(),), no_snapshot=(NONE,)), True),
+        (Records((with_snapshot(judged(mlp(), max_kernels=4)),)), False),
+        (Records((with_snapshot(mlp()), judged(mlp(), max_kernels=4))), False),
+        (Records((with_snapshot(mlp(integrity=LOST)),)), False),
+        (Records((with_snapshot(judged(mlp(), max_latency="1s")),)), False),
+        (Records((with_snapshot(mlp()),), broken=("min_speedup(2): ...",)), False),
+        (Records((with_snapshot(mlp()),), profiled=True, unmeasured=(STEP,)), False),
+        (Records(no_snapshot=(NONE,)), False),
+    ],
+)
+def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: bool) -> None:
+    found = conclude(records, "a b.py::test_it")
+    remedy = "  to accept this as the new snapshot: pytest --kernelprof-update 'a b.py::test_it'"
+    assert found.failure.startswith("snapshot: ") or not accepts
+    assert found.accepts == accepts
+    assert (found.failure.splitlines()[-1] == remedy) == accepts
+    assert ("--kernelprof-update" in found.failure) == accepts
 
 
 def test_a_broken_comparison_is_a_failure() -> None:
