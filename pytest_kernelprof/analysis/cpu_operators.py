@@ -92,7 +92,8 @@ def silent_regions(reading: Reading) -> int:
     if not regions:
         return 0
     outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
-    telling = np.flatnonzero(_computing(reading) | matches(ops.name, INDUCTOR_GRAPH)).tolist()
+    computes, _ = _computing(reading)
+    telling = np.flatnonzero(computes | matches(ops.name, INDUCTOR_GRAPH)).tolist()
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 

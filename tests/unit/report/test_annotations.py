@@ -107,7 +107,7 @@ def test_a_stale_snapshot_is_told_with_the_kernels_that_differ() -> None:
     assert data.split("%0A")[1:] == [
         "- gelu | aten::gelu",
         "+ relu | aten::relu",
-        "to accept them: pytest --kernelprof-update t.py::stale",
+        "to accept this as the new snapshot: pytest --kernelprof-update t.py::stale",
     ]
 
 
