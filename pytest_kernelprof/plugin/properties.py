@@ -34,10 +34,12 @@ def tell_properties(
 
 
 def tell_verdict(item: pytest.Item, report: pytest.TestReport, verdict: str) -> None:
-    """Say how a test fared that its profiles do not say, in place of what they say."""
+    """Say how a test fared that its profiles do not say, unless they say that a limit is broken or
+    a number missing."""
     for properties in (item.user_properties, report.user_properties):
-        properties[:] = [one for one in properties if one[0] != _VERDICT]
-        properties.append((_VERDICT, verdict))
+        if dict(properties).get(_VERDICT) not in ("over", "incomplete"):
+            properties[:] = [one for one in properties if one[0] != _VERDICT]
+            properties.append((_VERDICT, verdict))
 
 
 def tell_suite(config: pytest.Config, words: str) -> None:

@@ -90,6 +90,20 @@ def test_junit_says_how_tests_without_a_profile_fared(run: Run, workers: str) ->
     }
 
 
+def test_junit_says_over_of_a_test_that_exceeds_a_limit_and_fails_by_itself(run: Run) -> None:
+    run(
+        """
+@pytest.mark.max_kernels(2)
+def test_both(kernel_profile):
+    kernel_profile(three)
+    raise KeyError("mine")
+""",
+        *REPORTS,
+    )
+    assert properties("junit.xml") == {"test_both": "over"}
+    assert Path("run.md").read_text().startswith("### ❌ 1 of 1 test breaks a limit")
+
+
 def properties(path: str) -> dict[str, str]:
     """The verdict of each test in a JUnit file."""
     return {
