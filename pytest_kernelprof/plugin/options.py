@@ -356,12 +356,6 @@ OPTIONS = (
         default=False,
     ),
     Option(
-        "update_new",
-        _FLAG,
-        "the same of tests that have no such snapshot; the others are checked",
-        default=False,
-    ),
-    Option(
         "require_snapshots",
         _FLAG,
         "fail profiled tests that have no snapshot, or none that could fail (for CI)",

@@ -58,7 +58,6 @@ class Settings(NamedTuple):
     compare: str | None
     compare_fail_on: tuple[str, ...]
     update: bool
-    update_new: bool
     require_snapshots: bool
     lock_timeout: float
     rank_timeout: float

@@ -55,13 +55,12 @@ class Wish:
 
     Attributes:
         checks: whether those that are kept are compared with. collects: whether what tests take
-            is to be kept; new: only of those that have none.
+            is to be kept; a run does one of both.
         strict: whether a test fails that has none, or none that could fail.
     """
 
     checks: bool
     collects: bool
-    new: bool
     strict: bool
 
 
@@ -90,14 +89,9 @@ class Sheet:
         self._refused = ""
 
     @property
-    def collects(self) -> bool:
-        """Whether what the test takes is to be kept."""
-        return self._wish.collects and not (self._wish.new and self.entry.kept is not None)
-
-    @property
     def profiles(self) -> bool:
         """Whether the test is profiled for its snapshot, as it would be for a limit."""
-        return self.entry.kept is not None or (self.collects and bool(self.entry.elsewhere))
+        return self.entry.kept is not None or (self._wish.collects and bool(self.entry.elsewhere))
 
     def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
         """How the test's next profile compares with its snapshot; none without. Of several ranks
@@ -145,12 +139,12 @@ class Sheet:
             if one.snapshot is not None and one.outcome != "over":
                 self._changes = (*self._changes, *one.snapshot.changes)[:_MOST_CHANGES]
         self._seen[profile.label] += 1
-        if self.collects:
+        if self._wish.collects:
             self._gather(profile)
 
     def broken(self) -> list[str]:
         """Why the test fails where snapshots are required; each is told once."""
-        if not (self._wish.strict and self._wish.checks) or self.collects or not self._seen:
+        if not (self._wish.strict and self._wish.checks and self._seen):
             return []
         told = []
         if self.entry.kept is None:
@@ -167,7 +161,7 @@ class Sheet:
             test: its node id.
         """
         entry, state = self.entry, self._state()
-        whole = self.collects and self._profiles and not self._refused
+        whole = self._wish.collects and self._profiles and not self._refused
         return Taken(
             test=test,
             folder=entry.folder,
@@ -209,7 +203,7 @@ class Sheet:
         self._made_now = made_with(environment)
 
     def _state(self) -> TestState | None:
-        if not self._wish.checks or self.collects:
+        if not self._wish.checks:
             return None
         if self.entry.kept is None:
             concerned = self._seen and (self.entry.exists or self.entry.elsewhere)

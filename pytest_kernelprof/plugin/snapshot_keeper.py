@@ -27,16 +27,7 @@ if TYPE_CHECKING:
 
 def begin(config: pytest.Config, settings: Settings, collector: Collector) -> None:
     """Have the tests of this process look for their snapshots, and have the process that reports
-    keep and tell them.
-
-    Raises:
-        pytest.UsageError: two options contradict each other.
-    """
-    if settings.update and settings.update_new:
-        raise pytest.UsageError(
-            "--kernelprof-update and --kernelprof-update-new: give one of them; the first replaces "
-            "what is kept, the second only adds"
-        )
+    keep and tell them."""
     reports = QUIET not in config.stash
     config.stash[SNAPSHOTS] = lookup = Snapshots(config, settings, reports=reports)
     census = Census(config, lookup)
@@ -82,9 +73,9 @@ class Keeper:
         states = (test.snapshot.state for test in tests if test.snapshot)
         self._states = Counter(state for state in states if state is not None)
         self._not_used = unused
-        if self._settings.update or self._settings.update_new:
-            self._update(tests, unused if self._settings.update else ())
-        if not self._settings.update:
+        if self._settings.update:
+            self._update(tests, unused)
+        else:
             self._compare(tests, unused)
         if self._failures and session.exitstatus in (
             pytest.ExitCode.OK,
@@ -153,8 +144,7 @@ class Keeper:
         done = []
         looser: list[str] = []
         for path in sorted({*entries, *removed}):
-            gone = frozenset(removed[path])
-            edit = Edit(entries[path], gone, only_new=self._settings.update_new)
+            edit = Edit(entries[path], frozenset(removed[path]))
             try:
                 done.append(update(path, edit))
             except SnapshotError as error:

@@ -31,7 +31,7 @@ class Snapshots:
     def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
         self._root = str(config.rootpath)
         self._settings, self._reports = settings, reports
-        self.updates = settings.update or settings.update_new
+        self.updates = settings.update
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         self._files: dict[str, dict[str, KeptTest] | SnapshotError] = {}
 
@@ -121,9 +121,8 @@ class Snapshots:
         wish = Wish(
             # Of a call on several ranks the one that reports compares all; calls of which it is no
             # part are in no snapshot.
-            checks=not settings.update and self._reports,
+            checks=not self.updates and self._reports,
             collects=self.updates,
-            new=settings.update_new,
             strict=settings.require_snapshots,
         )
         return Sheet(entry, wish)

@@ -183,9 +183,6 @@ def test_snapshots_that_no_test_has_are_told_and_removed(
         assert line.endswith("held, 1 unused: pytest --kernelprof-update")
     assert snapshot_lines(run(fewer, "test_it.py::test_a")) == []
     assert len(kept(pytester)) == 3
-    (line,) = snapshot_lines(run(fewer, "--kernelprof-update-new"))
-    assert line.endswith("2 held, 1 unused: pytest --kernelprof-update")
-    assert len(kept(pytester)) == 3
     assert snapshot_lines(run(fewer, UPDATE)) == ["snapshots: 2 as they were, 1 removed"]
     assert sorted(kept(pytester)) == ["TestIt::test_b[1]", "test_a"]
 
@@ -214,14 +211,6 @@ def test_a_file_that_cannot_be_collected_loses_nothing(
     pytester.makepyfile(test_other="def test_it(): pass")
     run(TWO + "raise RuntimeError\n", UPDATE, "--continue-on-collection-errors")
     assert len(kept(pytester)) == 3
-
-
-def test_new_ones_alone_are_added(run: RunIt, pytester: pytest.Pytester) -> None:
-    run(TWO, UPDATE, "-k", "test_a")
-    result = run(MORE, "--kernelprof-update-new")
-    result.assert_outcomes(passed=2, failed=1)
-    assert snapshot_lines(result) == ["snapshots: 2 written"]
-    assert len(kept(pytester)["test_a"].profiles[0].kernels) == 3
 
 
 NOT_KEPT = """
@@ -315,7 +304,7 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result.stdout.fnmatch_lines(["*_ test_a _*", "snapshot: kernels 4 > 3"])
 
 
-@pytest.mark.parametrize("option", [(), (UPDATE,), ("--kernelprof-update-new",)])
+@pytest.mark.parametrize("option", [(), (UPDATE,)])
 def test_a_file_that_cannot_be_read_is_an_error_of_its_tests(
     run: RunIt, pytester: pytest.Pytester, option: tuple[str, ...]
 ) -> None:
@@ -353,12 +342,6 @@ def test_what_cannot_be_written_at_the_end_fails_the_run(
     result = run(code, UPDATE)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["snapshots: *test_it.json: cannot be *"])
-
-
-def test_two_ways_to_update_are_a_usage_error(run: RunIt) -> None:
-    result = run(TWO, UPDATE, "--kernelprof-update-new")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --kernelprof-update and --kernelprof-update-new: *"])
 
 
 def test_where_nothing_is_profiled_nothing_is_checked_or_written(

@@ -86,7 +86,6 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         compare=None,
         compare_fail_on=(),
         update=False,
-        update_new=False,
         require_snapshots=False,
         lock_timeout=600.0,
         rank_timeout=120.0,

@@ -16,9 +16,9 @@ COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
 FIVE = mlp(*COUNTED)
 KEPT = KeptTest((kept_of(FIVE),), made_with(H200))
 NEWER = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130"})
-CHECK = Wish(checks=True, collects=False, new=False, strict=False)
-STRICT = Wish(checks=True, collects=False, new=False, strict=True)
-UPDATE = Wish(checks=False, collects=True, new=False, strict=False)
+CHECK = Wish(checks=True, collects=False, strict=False)
+STRICT = Wish(checks=True, collects=False, strict=True)
+UPDATE = Wish(checks=False, collects=True, strict=False)
 
 
 def six(**more: object) -> Profile:
