@@ -68,8 +68,12 @@ def _by_what_was_before(profile: Profile, against: Compared | None) -> Iterator[
             old = next((one for one in reversed(metric.olds) if one is not None), None)
             if metric.verdict == "worse" and metric.judged and old is not None:
                 yield Broken(metric.name, metric.unit, metric.new, old, by="compare")
-    for change in against.diff.metrics if against else ():
-        if against and change.name in against.worse and None not in (change.old, change.new):
-            yield Broken(
-                change.name, change.unit, change.new or 0.0, change.old or 0.0, by="against"
-            )
+    yield from more_than_before(against) if against else ()
+
+
+def more_than_before(against: Compared) -> Iterator[Broken]:
+    """What there is more of than in a revision."""
+    changes = {one.name: one for one in against.diff.metrics}
+    for one in map(changes.get, against.worse):
+        if one is not None and one.new is not None and one.old is not None:
+            yield Broken(one.name, one.unit, one.new, one.old, by="against")

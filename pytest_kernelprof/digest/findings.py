@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.digest.cells import more_than_before
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import FAILED, severity, told_of_test
 from pytest_kernelprof.digest.records import SLOWER, Ending, Found
@@ -12,7 +13,7 @@ from pytest_kernelprof.digest.words import pair_words, rank_words, title
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_kernelprof.digest.records import Row
+    from pytest_kernelprof.digest.records import Broken, Row
     from pytest_kernelprof.schema.run import Test, Verdict
 
 _WRONG = ("over", "incomplete", "undecided")
@@ -22,7 +23,9 @@ def findings_of(row: Row) -> tuple[Found, ...]:
     """All that is wrong with a row, limits first; of one that is marked at least one."""
     found = [*_by_verdicts(row.profile.verdicts), *_by_what_was_before(row)]
     if not any(one.limit.startswith("against") for one in found):
-        found += _by_revision(row)
+        # The cells hold limits of the row's own.
+        more = more_than_before(row.compared) if row.compared and row.failed else ()
+        found += [_found(one) for one in more][:1]
     if not found and row.told is not None:  # over, but of no count: of times in turn
         found = [Found(row.told, SLOWER if row.told == "over" else "")]
     return tuple(found)
@@ -41,25 +44,11 @@ def _endings(test: Test, *, has_rows: bool) -> Iterator[Ending]:
         return
     for comparison in test.comparisons:
         for verdict in comparison.verdicts:
-            for found in wrong_with([verdict]):
+            for found in _by_verdicts([verdict]):
                 yield Ending(test, file, name, found, comparison, verdict)
     told = told_of_test(test)
     if not has_rows and told in FAILED:
         yield Ending(test, file, name, Found(told))
-
-
-def _by_revision(row: Row) -> Iterator[Found]:
-    """What is worse than in a revision, of a row whose cells hold limits of its own."""
-    found = row.compared if row.failed else None
-    for change in found.diff.metrics if found is not None else ():
-        if found is not None and change.name in found.worse[:1]:
-            values = pair_words(change.unit, change.new or 0.0, change.old or 0.0)
-            yield Found("over", f"against: {change.name}", *values)
-
-
-def wrong_with(verdicts: Iterable[Verdict]) -> tuple[Found, ...]:
-    """The same of verdicts alone, as those of a comparison of callables."""
-    return tuple(_by_verdicts(verdicts))
 
 
 def _by_verdicts(verdicts: Iterable[Verdict]) -> Iterator[Found]:
@@ -87,5 +76,9 @@ def _by_what_was_before(row: Row) -> Iterator[Found]:
     for one in row.broken.values():
         is_told = alike and one.metric == "launches"
         if one.by in ("snapshot", "compare", "against") and not is_told:
-            values = pair_words(one.unit, one.measured, one.allowed)
-            yield Found("over", f"{one.by}: {one.metric}", *values)
+            yield _found(one)
+
+
+def _found(one: Broken) -> Found:
+    values = pair_words(one.unit, one.measured, one.allowed)
+    return Found("over", f"{one.by}: {one.metric}", *values)

@@ -33,23 +33,17 @@ def counts_of(rows: Sequence[Row], tests: Sequence[Test]) -> Counts:
     for row in rows:
         if row.test not in worst or severity(row.told) < severity(worst[row.test]):
             worst[row.test] = row.told
-        if row.profile.verdicts:
-            limited.add(row.test)
-        if row.told != "rerun":
-            for kind in _broken(row.profile.verdicts):
-                by_kind[kind].add(row.test)
-            if row.told == "over" and row.compared is not None and row.compared.is_worse:
-                by_kind["base"].add(row.test)
+        if row.told == "over" and row.compared is not None and row.compared.is_worse:
+            by_kind["base"].add(row.test)
     profiled, unjudged, failed = len(worst), Counter[str](), 0
     for test in tests:
-        verdicts = [verdict for one in test.comparisons for verdict in one.verdicts]
         told = told_of_test(test) if test.comparisons or test.id not in worst else None
         if test.id not in worst or severity(told) < severity(worst[test.id]):
             worst[test.id] = told
-        if verdicts or test.limits:
+        if test.verdicts or test.limits:
             limited.add(test.id)
         if test.outcome != "rerun":
-            for kind in _broken(verdicts):
+            for kind in _broken(test.verdicts):
                 by_kind[kind].add(test.id)
             failed += test.outcome in FAILED
             if worst[test.id] == "not judged" and test.not_judged:

@@ -168,9 +168,7 @@ def _note_taken(item: pytest.Item) -> None:
 
 def _is_open(taken: Test) -> bool:
     """Whether a verdict is missing or undecided. Each run says so, whatever reports it writes."""
-    verdicts = [one for profile in taken.profiles for one in profile.verdicts]
-    verdicts += [one for comparison in taken.comparisons for one in comparison.verdicts]
-    return any(one.outcome in ("not judged", "undecided") for one in verdicts)
+    return any(one.outcome in ("not judged", "undecided") for one in taken.verdicts)
 
 
 def warn_of_unsaved(item: pytest.Item) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.base import changes_against
+from pytest_kernelprof.digest.cells import more_than_before
 from pytest_kernelprof.digest.changes import UNCOMPARED
 from pytest_kernelprof.digest.changes_verdict import (
     fails_nothing_words,
@@ -15,14 +16,13 @@ from pytest_kernelprof.digest.changes_verdict import (
 )
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, pair_words
 from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.spans import Span, write_lines
 from pytest_kernelprof.report.style import style_of
 from pytest_kernelprof.report.widths import left, wrapped
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.units import format_bytes, format_time, printable
+from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.report.spans import Colour, Line
     from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.against import AgainstTest, Compared, Laid
+    from pytest_kernelprof.schema.against import AgainstTest, Laid
     from pytest_kernelprof.schema.turns import Timing, TimingOutcome
 
 _OUTCOMES: dict[TimingOutcome, str] = {"worse": "worse", "better": "better"}
@@ -46,18 +46,14 @@ def failure_words(found: AgainstTest, name: str) -> str:
     for one in found.profiles:
         if one.is_worse:
             of = f" [{one.label}]" if one.label else ""
-            lines += [f"{_more(one, metric)} of {name}{of}" for metric in one.worse]
+            for more in more_than_before(one):
+                values = pair_words(more.unit, more.measured, more.allowed)
+                lines.append(f"{more.metric}: {' > '.join(values)} of {name}{of}")
             if one.timing is not None and one.timing.outcome == "worse":
                 margin = f"margin {one.timing.margin * 100:.3g} %"
                 lines.append(f"{timing_words(one.timing)} ({margin}), against {name}{of}")
             lines += [f"  {line}" for line in diff_lines(one.diff)]
     return "\n".join(map(printable, lines))
-
-
-def _more(one: Compared, metric: str) -> str:
-    """For example ``kernels: 5 > 4``."""
-    old, new = _values(one, metric)
-    return f"{metric}: {new} > {old}"
 
 
 def timing_words(timing: Timing) -> str:
@@ -79,12 +75,6 @@ def timing_words(timing: Timing) -> str:
         old, new = format_time(timing.old_latency_us), format_time(timing.new_latency_us)
         words += f"; latency {old} -> {new}, not judged"
     return words
-
-
-def _values(one: Compared, metric: str) -> tuple[str, str]:
-    change = next(change for change in one.diff.metrics if change.name == metric)
-    form = format_bytes if METRICS[metric].unit == "bytes" else "{:.0f}".format
-    return form(change.old or 0), form(change.new or 0)
 
 
 def write_against(

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.changes import WORDS, percent_words
 from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.words import line_words
+from pytest_kernelprof.digest.words import line_words, value_words
 from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.name_last import Numbers, lay_out
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import left, width_of, wrapped
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -53,7 +52,7 @@ def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
     if not told:
         return []
     columns = _columns(told, style.width)
-    names = [style.say(_name(one)) for one in told]
+    names = [style.say(shortened(one.name)) for one in told]
     numbers = [number for several in columns.values() for number in several]
     laid = lay_out(numbers, names, style.width, name="test", cut=style.cut)
     lines: list[Line] = [(Span(laid.title, "dim"),)]
@@ -72,11 +71,6 @@ def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
     if len(changes) > len(told):
         lines.append((Span(f"{len(changes) - len(told)} more rows"),))
     return lines
-
-
-def _name(one: Changed) -> str:
-    test = shortened(one.test)
-    return f"{test} [{one.label}]" if one.label else test
 
 
 def _columns(rows: Sequence[Changed], width: int) -> dict[str, list[Numbers]]:
@@ -180,14 +174,11 @@ def _also(one: Changed, shown: Container[str]) -> Iterator[str]:
         beside = one.values.get(_FOLLOWS.get(name, ""))
         if beside is not None and _differs(beside) and _follows(name, was, beside):
             continue
-        form = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
-        words = form[METRICS[name].unit]
-        share = (
-            ""
-            if was.share is None or METRICS[name].unit == "count"
-            else f" ({percent_words(was.share)})"
-        )
-        yield f"{name} {words(was.old)}{_ARROW}{words(was.new)}{share}"
+        unit = METRICS[name].unit
+        old, new = (value_words(unit, one) for one in (was.old, was.new))
+        share = None if unit == "count" else was.share
+        percent = "" if share is None else f" ({percent_words(share)})"
+        yield f"{name} {old}{_ARROW}{new}{percent}"
 
 
 def _follows(name: str, was: Was, beside: Was) -> bool:

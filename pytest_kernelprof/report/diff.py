@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.digest.words import chain_words, lines_words
+from pytest_kernelprof.digest.words import chain_words, lines_words, value_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -194,9 +194,7 @@ def _metric_line(change: MetricChange) -> str:
     """Empty where one side could not have it: that is no change."""
     if change.old is None or change.new is None or change.name in ("kernels", "cuda_time"):
         return ""
-    forms = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
-    form = forms[change.unit]
-    old, new = form(change.old), form(change.new)
+    old, new = (value_words(change.unit, one) for one in (change.old, change.new))
     if change.kind == "timed":
         share = f" ({(change.new / change.old - 1) * 100:+.1f} %)" if change.old else ""
         return f"{change.name}: {old} -> {new}{share}" if old != new else ""

@@ -3,9 +3,11 @@ end."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.runs import FORMS, change_words, run_lines
+from pytest_kernelprof.digest.words import value_words
+from pytest_kernelprof.report.runs import change_words, run_lines
 from pytest_kernelprof.report.spans import write_lines
 from pytest_kernelprof.report.style import style_of
 from pytest_kernelprof.units import printable
@@ -26,7 +28,7 @@ def comparison_words(found: ProfileComparison) -> str:
 
 
 def _more_words(one: MetricComparison) -> str:
-    form = FORMS[one.unit]
+    form = partial(value_words, one.unit)
     old = next(value for value in reversed(one.olds) if value is not None)
     words = f"{one.name} {form(one.new)} > {form(old)}"
     if one.unit == "count":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -9,13 +10,12 @@ from msgspec import structs
 from pytest_kernelprof.digest.base import changes_of_runs
 from pytest_kernelprof.digest.changes import WORDS, row_of_runs
 from pytest_kernelprof.digest.changes_verdict import fails_nothing_words, why_runs_fail
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, value_words
 from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
 from pytest_kernelprof.report.spans import Span
 from pytest_kernelprof.report.widths import wrapped
-from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from pytest_kernelprof.report.spans import Colour, Line
@@ -32,7 +32,6 @@ _MOST_ROWS = 200
 _DIFF_LINES = 12
 _LONGEST_NOTE = 2000
 _ORDER = {"worse": 0, "undecided": 1, "better": 2}
-FORMS = {"us": format_time, "bytes": format_bytes, "count": "{:.0f}".format}
 
 _Row = tuple[str, str, str, str, str, str]
 """Verdict, test, metric, before, now, change."""
@@ -102,7 +101,7 @@ def _changed_row(profile: ProfileComparison) -> _Row:
 
 
 def _row(profile: ProfileComparison, metric: MetricComparison) -> _Row:
-    form = FORMS[metric.unit]
+    form = partial(value_words, metric.unit)
     before = " ".join("-" if old is None else form(old) for old in metric.olds)
     looked_at = metric.verdict == "worse" and not metric.judged
     verdict = WORDS["not judged" if looked_at else metric.verdict]

@@ -7,8 +7,8 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import lines_words
-from pytest_kernelprof.units import format_bytes, printable
+from pytest_kernelprof.digest.words import lines_words, pair_words
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -144,8 +144,5 @@ def detail_lines(taken: Iterable[Taken], *, verbose: bool) -> list[str]:
 
 
 def _count_words(one: CountChange, sign: str) -> str:
-    form = format_bytes if one.unit == "bytes" else "{:.0f}".format
-    old, new = form(one.kept), form(one.found)
-    if old == new:  # of sizes that differ little
-        old, new = f"{one.kept} B", f"{one.found} B"
+    old, new = pair_words(one.unit, one.kept, one.found)
     return f"{one.metric} {old} -> {new}" if sign == "->" else f"{one.metric} {new} {sign} {old}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from pytest_kernelprof.schema.document import (
     Document,
@@ -46,9 +46,6 @@ def pack(run: Run) -> Document:
     packer = _Packer()
     tests = tuple(packer.test(test) for test in run.tests)
     return Document(
-        began=run.began,
-        versions=run.versions,
-        unfinished=run.unfinished,
         environments=tuple(packer.environments),
         metrics={
             name: MetricKind(spec.kind, spec.unit)
@@ -58,7 +55,7 @@ def pack(run: Run) -> Document:
         names=tuple(packer.names),
         tests=tests,
         timelines=tuple(packer.timelines),
-        **{name: getattr(run, name) for name in _BEFORE},
+        **_same(run, _RUN),
     )
 
 
@@ -69,13 +66,8 @@ def unpack(document: Outline) -> Run:
         ValueError: it refers to a name, an environment or a metric that it does not have.
     """
     unpacker = _Unpacker(document)
-    return Run(
-        tests=tuple(unpacker.test(row) for row in document.tests),
-        began=document.began,
-        versions=document.versions,
-        unfinished=document.unfinished,
-        **{name: getattr(document, name) for name in _BEFORE},
-    )
+    tests = tuple(unpacker.test(row) for row in document.tests)
+    return Run(tests=tests, **_same(document, _RUN))
 
 
 def bounded(profile: Profile) -> Profile:
@@ -118,8 +110,10 @@ def grouped(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
     return (KernelGroup(name, len(all_), sum(all_)) for name, all_ in durations.items())
 
 
-_FACTS = ProfileFacts.__struct_fields__
-_BEFORE = ("against", "snapshots", "earlier")
+# The fields that records and their rows have alike.
+_RUN = tuple(name for name in Run.__struct_fields__ if name != "tests")
+_PROFILE = (*ProfileFacts.__struct_fields__, "copies", "waits")
+_TIMELINE = ("start_us", "duration_us", "correlation", "left_out")
 _TEST = tuple(name for name in Test.__struct_fields__ if name != "profiles")
 _VALUES = MetricValues.__struct_fields__
 _LETTERS: dict[TimelineKind, str] = {
@@ -144,11 +138,11 @@ class _Packer:
 
     def test(self, test: Test) -> TestRow:
         profiles = tuple(self._profile(bounded(profile)) for profile in test.profiles)
-        return TestRow(profiles=profiles, **{name: getattr(test, name) for name in _TEST})
+        return TestRow(profiles=profiles, **_same(test, _TEST))
 
     def _profile(self, profile: Profile) -> ProfileRow:
         return ProfileRow(
-            **{name: getattr(profile, name) for name in _FACTS},
+            **_same(profile, _PROFILE),
             environment=self._environment(profile.environment),
             metrics=self._values(profile.metrics),
             second_look=self._values(profile.second_look),
@@ -158,8 +152,6 @@ class _Packer:
                 for one in profile.more_kernels
             ),
             variants=tuple(tuple(map(self._kernel, one)) for one in profile.variants),
-            copies=profile.copies,
-            waits=profile.waits,
             timeline=self._timeline(profile.timeline),
             other_ranks=tuple(map(self._profile, profile.other_ranks)),
         )
@@ -171,10 +163,7 @@ class _Packer:
             kind="".join(_LETTERS[kind] for kind in timeline.kind),
             name=tuple(map(self._name, timeline.name)),
             lane=tuple(map(self._name, timeline.lane)),
-            start_us=timeline.start_us,
-            duration_us=timeline.duration_us,
-            correlation=timeline.correlation,
-            left_out=timeline.left_out,
+            **_same(timeline, _TIMELINE),
         )
         self.timelines.append(row)
         return len(self.timelines) - 1
@@ -186,22 +175,13 @@ class _Packer:
 
     def _values(self, metrics: dict[str, Metric]) -> dict[str, MetricValues]:
         self.metrics.update(metrics)
-        return {name: MetricValues(**_values(one)) for name, one in metrics.items()}
+        return {name: MetricValues(**_same(one, _VALUES)) for name, one in metrics.items()}
 
     def _kernel(self, kernel: Kernel) -> KernelRow:
-        return KernelRow(
-            self._name(kernel.name),
-            kernel.duration_us,
-            kernel.grid,
-            kernel.block,
-            kernel.registers,
-            kernel.shared_memory,
-            kernel.device,
-            kernel.stream,
-            self._name(kernel.launch),
-            tuple(map(self._name, kernel.operators)),
-            self._name(kernel.source),
-        )
+        name, *same, launch, operators, source = astuple(kernel)
+        name, launch = self._name(name), self._name(launch)
+        row = (name, *same, launch, tuple(map(self._name, operators)), self._name(source))
+        return KernelRow(*row)
 
     def _name(self, name: str) -> int:
         return self.names.setdefault(name, len(self.names))
@@ -220,11 +200,11 @@ class _Unpacker:
             profiles = tuple(map(self._profile, row.profiles))
         except (LookupError, ValueError) as error:
             raise ValueError(f"test {row.id!r}: {error}") from None
-        return Test(profiles=profiles, **{name: getattr(row, name) for name in _TEST})
+        return Test(profiles=profiles, **_same(row, _TEST))
 
     def _profile(self, row: ProfileRow) -> Profile:
         return Profile(
-            **{name: getattr(row, name) for name in _FACTS},
+            **_same(row, _PROFILE),
             environment=_at(self._document.environments, row.environment, "environments"),
             metrics=self._metrics(row.metrics),
             second_look=self._metrics(row.second_look),
@@ -234,8 +214,6 @@ class _Unpacker:
                 for one in row.more_kernels
             ),
             variants=tuple(tuple(map(self._kernel, one)) for one in row.variants),
-            copies=row.copies,
-            waits=row.waits,
             timeline=self._timeline(row.timeline),
             other_ranks=tuple(map(self._other_rank, row.other_ranks)),
         )
@@ -258,10 +236,7 @@ class _Unpacker:
             kind=tuple(_KINDS[letter] for letter in row.kind),
             name=tuple(map(self._name, row.name)),
             lane=tuple(map(self._name, row.lane)),
-            start_us=row.start_us,
-            duration_us=row.duration_us,
-            correlation=row.correlation,
-            left_out=row.left_out,
+            **_same(row, _TIMELINE),
         )
 
     def _metrics(self, rows: dict[str, MetricValues]) -> dict[str, Metric]:
@@ -273,24 +248,15 @@ class _Unpacker:
             if spec is not None and (spec.kind, spec.unit) != (known[name].kind, known[name].unit):
                 raise ValueError(f"the metric {name!r} is {spec.kind}, in {spec.unit}, not as said")
         return {
-            name: Metric(name, known[name].kind, known[name].unit, **_values(row))
+            name: Metric(name, known[name].kind, known[name].unit, **_same(row, _VALUES))
             for name, row in rows.items()
         }
 
     def _kernel(self, row: KernelRow) -> Kernel:
-        return Kernel(
-            self._name(row.name),
-            row.duration_us,
-            row.grid,
-            row.block,
-            row.registers,
-            row.shared_memory,
-            row.device,
-            row.stream,
-            self._name(row.launch),
-            self._chain(row.operators),
-            self._name(row.source),
-        )
+        name, *same, launch, operators, source = astuple(row)
+        chain = self._chain(operators)
+        kernel = (self._name(name), *same, self._name(launch), chain, self._name(source))
+        return Kernel(*kernel)
 
     def _chain(self, row: tuple[int, ...]) -> tuple[str, ...]:
         """The operators of a kernel, which it shares with others."""
@@ -302,8 +268,8 @@ class _Unpacker:
         return _at(self._document.names, at, "names")
 
 
-def _values(metric: MetricValues) -> dict[str, Any]:
-    return {name: getattr(metric, name) for name in _VALUES}
+def _same(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _at(table: Sequence[T], at: int, what: str) -> T:

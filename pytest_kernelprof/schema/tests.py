@@ -87,3 +87,9 @@ class Test(msgspec.Struct, frozen=True, omit_defaults=True):
     limits: tuple[str, ...] = ()
     why: str = ""
     not_judged: str = ""
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Those of its profiles, then those of its comparisons."""
+        found = [verdict for one in self.profiles for verdict in one.verdicts]
+        return found + [verdict for one in self.comparisons for verdict in one.verdicts]
