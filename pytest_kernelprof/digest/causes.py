@@ -151,12 +151,17 @@ def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
     numbers: Counter[tuple[str, str]] = Counter()
     for one in kinds:  # one for each line
         numbers[one.name, one.chain] += one.number
-    told = [with_chain(times_words(name, n), by) for (name, by), n in numbers.most_common()]
-    left = sum(n for _, n in numbers.most_common()[_MOST_KINDS:])
-    more = [f"{left} more"] if left else []
+    words = _kinds_words([(name, by, n) for (name, by), n in numbers.most_common()])
     most = max(kinds, key=lambda one: one.number)
     place = verdict.place or profile.place if verdict.allowed else most.place
-    return Cause("; ".join([*told[:_MOST_KINDS], *more]), place)
+    return Cause(words, place)
+
+
+def _kinds_words(kinds: Sequence[tuple[str, str, int]]) -> str:
+    """Of kinds by name, operators and number, the most frequent first: a few, and how many more."""
+    told = [with_chain(times_words(name, n), chain) for name, chain, n in kinds[:_MOST_KINDS]]
+    left = sum(n for *_, n in kinds[_MOST_KINDS:])
+    return "; ".join([*told, *([f"{left} more"] if left else [])])
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
@@ -205,16 +210,10 @@ def _what_is_copied(verdict: Verdict, profile: Profile) -> Cause:
 
 def _most_of(found: Sequence[tuple[str, tuple[str, ...], str]]) -> Cause:
     """Copies or waits by how many there are of each kind: name, operators, line."""
-    kinds = Counter((name, chain_words(operators), source) for name, operators, source in found)
-    told = [
-        (with_chain(times_words(name, n), chain), source)
-        for (name, chain, source), n in kinds.most_common()
-    ]
-    if not told:
-        return Cause("")
-    left = sum(n for _, n in kinds.most_common()[_MOST_KINDS:])
-    words = [one for one, _ in told[:_MOST_KINDS]] + ([f"{left} more"] if left else [])
-    return Cause("; ".join(words), source_place(told[0][1]))
+    numbers = Counter((name, chain_words(operators), source) for name, operators, source in found)
+    kinds = numbers.most_common()
+    words = _kinds_words([(name, chain, n) for (name, chain, _), n in kinds])
+    return Cause(words, source_place(kinds[0][0][2]) if kinds else None)
 
 
 def _where_the_overhead_is(verdict: Verdict, profile: Profile) -> Cause:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.diff_causes import causes_of_diff
 from pytest_kernelprof.digest.ids import natural, with_label
-from pytest_kernelprof.digest.words import line_words
+from pytest_kernelprof.digest.words import first_of, line_words
 from pytest_kernelprof.schema.against import RESULTS, Result
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.units import format_time
@@ -124,9 +124,8 @@ class Changed:
     @property
     def reasons(self) -> str:
         """Which kernels changed, the first of them, and what else there is to say: one line."""
-        told = [_cause_words(one) for one in self.causes[:_MOST_CAUSES]]
-        left = len(self.causes) - len(told)
-        return "; ".join(filter(None, [*told, f"{left} more" if left > 0 else "", self.why]))
+        told = first_of(list(map(_cause_words, self.causes)), _MOST_CAUSES)
+        return "; ".join(filter(None, [*told, self.why]))
 
 
 def percent_words(share: float) -> str:

@@ -278,12 +278,11 @@ class Unjudged:
     """Limits that were not judged, for one reason.
 
     Attributes:
-        limits: their names. number: how many limits there are. tests: of which tests.
+        limits: their names. tests: of which tests.
         why: in words.
     """
 
     limits: tuple[str, ...]
-    number: int
     tests: tuple[str, ...]
     why: str
 

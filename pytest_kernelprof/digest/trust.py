@@ -58,7 +58,6 @@ def unjudged_limits(tests: Iterable[Test]) -> tuple[Unjudged, ...]:
     return tuple(
         Unjudged(
             limits=tuple(dict.fromkeys(limit for _, limit in several)),
-            number=len(several),
             tests=tuple(dict.fromkeys(test for test, _ in several)),
             why=why,
         )

@@ -9,7 +9,7 @@ from pytest_kernelprof.digest.changes import UNCOMPARED
 from pytest_kernelprof.digest.changes_verdict import is_failed
 from pytest_kernelprof.digest.marks import FAILED, severity, told_of_test
 from pytest_kernelprof.digest.records import Counts
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -109,17 +109,15 @@ def sentence_of(counts: Counts, open_words: str, changes: Changes | None) -> str
         breaks = "breaks" if counts.breaking == 1 else "break"
         wrong.append(f"{counts.breaking} of {count_words(counts.limited, 'test')} {breaks} a limit")
     if counts.exceeding:
-        one = "exceeds its snapshot" if counts.exceeding == 1 else "exceed their snapshots"
-        wrong.append(f"{count_words(counts.exceeding, 'test')} {one}")
+        one, several = "test exceeds its snapshot", "tests exceed their snapshots"
+        wrong.append(count_words(counts.exceeding, one, several))
     if counts.worse:
-        are = "is" if counts.worse == 1 else "are"
-        wrong.append(f"{count_words(counts.worse, 'test')} {are} worse than {base}")
+        wrong.append(f"{count_words(counts.worse, 'test is', 'tests are')} worse than {base}")
     if not counts.tests:
         first = "No test has a profile"
     elif not counts.limited:
-        have = "has a profile" if counts.profiled == 1 else "have a profile"
-        measured = f". {count_words(counts.profiled, 'test')} {have}" if counts.profiled else ""
-        first = f"No test has a limit{measured}"
+        have = count_words(counts.profiled, "test has a profile", "tests have a profile")
+        first = f"No test has a limit{f'. {have}' if counts.profiled else ''}"
     else:
         kept = told.get("kept", 0)
         is_one = 1 in (kept, counts.held)
@@ -155,10 +153,8 @@ def open_words(counts: Counts, unjudged: Sequence[Unjudged]) -> str:
 def _reasons(found: Mapping[str, int]) -> str:
     """The most frequent reasons, with their numbers if there are several."""
     most = sorted(found.items(), key=lambda one: -one[1])
-    told = [f"{number} {why}" if len(most) > 1 else why for why, number in most[:_MOST_REASONS]]
-    left = len(most) - len(told)
-    told += [f"{left} more reasons"] if left > 0 else []
-    return f" ({', '.join(told)})" if told else ""
+    told = [f"{number} {why}" if len(most) > 1 else why for why, number in most]
+    return f" ({', '.join(first_of(told, _MOST_REASONS, '{} more reasons'))})" if told else ""
 
 
 def _number(number: int, one: str, several: str = "") -> str:

@@ -120,6 +120,12 @@ def value_words(unit: str, value: float) -> str:
     return format_bytes(value) if unit == "bytes" else f"{value:.0f}"
 
 
+def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str]:
+    """The first texts, and how many more there are, if any."""
+    left = len(texts) - most
+    return [*texts[:most], *([more.format(left)] if left > 0 else [])]
+
+
 def count_words(number: int, one: str, several: str = "") -> str:
     """A number, with commas, and what it counts: ``1 test``, ``30,615 kernels``."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"

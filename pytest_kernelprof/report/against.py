@@ -122,8 +122,7 @@ def against_lines(
         lines += ((Span(one, "dim"),) for one in wrapped(style.say(turns), style.width))
     number = changes.counts["worse"]
     if number:
-        are = "is" if number == 1 else "are"
-        told = f"{count_words(number, 'test')} {are} worse than {changes.short}"
+        told = f"{count_words(number, 'test is', 'tests are')} worse than {changes.short}"
         last = f"the run fails: {told}" if failed else f"warned of only: {told}"
     else:
         fails_nothing = fails_nothing_words(run_fails=run_fails)

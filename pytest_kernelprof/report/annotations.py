@@ -9,6 +9,7 @@ from pytest_kernelprof.digest.findings import findings_of
 from pytest_kernelprof.digest.ids import parts_of
 from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
 from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.digest.words import first_of
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.gfm import line
 from pytest_kernelprof.report.snapshots import accept_words, line_changes
@@ -90,10 +91,9 @@ def commands(
 def _of_row(row: Row, test: Test) -> Annotation:
     places = [cause.place for cause in row.causes if cause.place and cause.sign != "-"]
     title = "; ".join(one.words for one in findings_of(row)[:2])
-    causes = [f"{cause.sign}{cause.text}" for cause in row.causes]
-    left = len(causes) - _MOST_CAUSES
-    lines = [f"{row.name}: {next(iter(causes), title)}", *causes[1:_MOST_CAUSES]]
-    lines += [f"and {left} more"] if left > 0 else []
+    causes = [f"{cause.sign}{cause.text}" for cause in row.causes] or [title]
+    first, *more = first_of(causes, _MOST_CAUSES, "and {} more")
+    lines = [f"{row.name}: {first}", *more]
     if test.snapshot is not None and test.snapshot.accepts:
         lines.append(accept_words(test.id, test.snapshot.device))
     verdicts = row.profile.verdicts

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.conditions import doubt_words
 from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, first_of
 from pytest_kernelprof.report.comparison import comparison_line, comparison_table
 from pytest_kernelprof.report.style import style_of
 from pytest_kernelprof.report.words import verdict_line
@@ -43,9 +43,8 @@ def open_lines(digest: Digest) -> list[str]:
         for one in digest.endings
         if one.comparison is not None and one.verdict is not None and one.found.told == "undecided"
     ]
-    left = len(undecided) - _MOST_UNDECIDED
-    more = [f"kernelprof: {left} more undecided"] if left > 0 else []
-    return [printable(line) for line in (*lines, *undecided[:_MOST_UNDECIDED], *more)]
+    lines += first_of(undecided, _MOST_UNDECIDED, "kernelprof: {} more undecided")
+    return list(map(printable, lines))
 
 
 def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.digest.words import chain_words, lines_words, value_words
+from pytest_kernelprof.digest.words import chain_words, first_of, lines_words, value_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -49,8 +49,7 @@ def change_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:
     names = tell_apart(kernel.name for kernel in _kernels(diff))
     changed = [line for hunk in diff.hunks for line in _hunk_lines(hunk, names)]
     told = _aligned([*changed, *(line for one in diff.paces for line in _pace_lines(one, names))])
-    left = len(told) - most
-    return [*told[:most], *([f"... and {left} more lines"] if left > 0 else [])]
+    return first_of(told, most, "... and {} more lines")
 
 
 def pace_lines(diff: ProfileDiff, *, most: int = MOST_LINES) -> list[str]:

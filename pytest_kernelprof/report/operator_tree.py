@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.kernel_groups import times_words
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, first_of
 from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.name_last import Numbers, lay_out
 from pytest_kernelprof.report.spans import Span
@@ -100,12 +100,10 @@ def _unwrapped(node: OperatorNode) -> tuple[OperatorNode, ...]:
 
 def _silent(nodes: Sequence[OperatorNode], depth: int) -> _Row:
     """Those that launch nothing, as one."""
-    names = [times_words(one.name, one.calls) for one in nodes]
-    left = len(names) - _MOST_NAMES
-    more = [f"{left} more"] if left > 0 else []
+    names = first_of([times_words(one.name, one.calls) for one in nodes], _MOST_NAMES)
     calls = sum(one.calls for one in nodes)
     together = type(nodes[0])("", calls, 0, 0.0)
-    return _Row(together, depth, f"nothing from {', '.join([*names[:_MOST_NAMES], *more])}")
+    return _Row(together, depth, f"nothing from {', '.join(names)}")
 
 
 def _costliest(rows: Sequence[_Row], most: int | None) -> list[_Row]:

@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import lines_words, pair_words
+from pytest_kernelprof.digest.words import first_of, lines_words, pair_words
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -66,10 +66,8 @@ def line_changes(changes: Iterable[LineChange]) -> list[str]:
         for one in changes
     ]
     wide = max((len(row) for row, _ in rows), default=0)
-    told = [f"{row.ljust(wide)}  {source}".rstrip() for row, source in rows[:MOST_LINES]]
-    if len(rows) > MOST_LINES:
-        told.append(f"... and {len(rows) - MOST_LINES} more lines")
-    return list(map(printable, told))
+    told = [f"{row.ljust(wide)}  {source}".rstrip() for row, source in rows]
+    return list(map(printable, first_of(told, MOST_LINES, "... and {} more lines")))
 
 
 def looser_words(test: str, label: str, changes: Iterable[CountChange]) -> str:
@@ -121,9 +119,8 @@ def update_lines(
         "not kept": len(refused),
     }
     told = [f"{count} {what}" for what, count in counts.items() if count]
-    not_kept = [printable(f"not kept: {test}: {why}") for test, why in refused[:MOST_LINES]]
-    if len(refused) > MOST_LINES:
-        not_kept.append(f"... and {len(refused) - MOST_LINES} more that are not kept")
+    not_kept = [printable(f"not kept: {test}: {why}") for test, why in refused]
+    not_kept = first_of(not_kept, MOST_LINES, "... and {} more that are not kept")
     return [*([f"snapshots: {', '.join(told)}"] if told else []), *looser, *not_kept]
 
 
@@ -138,9 +135,8 @@ def detail_lines(taken: Iterable[Taken], *, verbose: bool) -> list[str]:
         if one.changes or (verbose and one.state not in (None, "held")):
             lines.append(f"  {one.state}: {one.test}{f' ({one.why})' if one.why else ''}")
             lines += [f"    {line}" for line in line_changes(one.changes)]
-    if not verbose and len(lines) > _FEW_LINES:
-        lines[_FEW_LINES:] = [f"  ... and {len(lines) - _FEW_LINES} more lines with -v"]
-    return list(map(printable, lines))
+    most = len(lines) if verbose else _FEW_LINES
+    return list(map(printable, first_of(lines, most, "  ... and {} more lines with -v")))
 
 
 def _count_words(one: CountChange, sign: str) -> str:

@@ -106,8 +106,7 @@ def _rest(found: Listed, style: Style) -> Iterator[Line]:
     if expected:
         files = list(found.expected)
         where = files[0] if len(files) == 1 else count_words(len(files), "file")
-        fail = "fails" if expected == 1 else "fail"
-        words = f"{count_words(expected, 'test')} {fail} as expected, in {where}"
+        words = f"{count_words(expected, 'test fails', 'tests fail')} as expected, in {where}"
         yield from _sentence(f"{style.sign('expected')[0]} {words}", style)
     if more.tests and found.costliest:
         told = f"{count_words(more.tests, 'more test')}: {count_words(more.kernels, 'kernel')}"
@@ -116,9 +115,9 @@ def _rest(found: Listed, style: Style) -> Iterator[Line]:
         yield ()
         yield from _sentence(f"{told}{time}{silent}. All of them: {_ALL}", style)
     elif more.tests:
-        have = "has no limit" if more.tests == 1 else "have no limit"
+        told = count_words(more.tests, "more has no limit", "more have no limit")
         yield ()
-        yield from _sentence(f"{more.tests:,} more {have}: {_ALL}", style)
+        yield from _sentence(f"{told}: {_ALL}", style)
 
 
 def _sentence(text: str, style: Style) -> Iterator[Line]:
