@@ -96,8 +96,10 @@ def _why_not_judged(
         return ""
     if item.config.stash[SETTINGS].disable:
         return "--kernelprof-disable"
-    judged = TEST in item.stash and item.stash[TEST].ledger.has_judged
-    return "" if judged else "not measured"
+    ledger = item.stash[TEST].ledger if TEST in item.stash else None
+    if ledger is None or ledger.has_judged:
+        return "" if ledger is not None else "not measured"
+    return "no snapshot of this device" if len(ledger) else "not measured"
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -148,10 +150,12 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str)
 def tell_open(config: pytest.Config) -> None:
     """Say in the JUnit file, before it is written, what of the run was not judged."""
     if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
-        from pytest_kernelprof.digest.whole import digest_of
-        from pytest_kernelprof.schema.run import Run
+        tests = tuple(config.stash[COLLECTOR].tests())
+        if tests:  # else nothing of ours is loaded
+            from pytest_kernelprof.digest.whole import digest_of
+            from pytest_kernelprof.schema.run import Run
 
-        tell_suite(config, digest_of(Run(tuple(config.stash[COLLECTOR].tests()))).open)
+            tell_suite(config, digest_of(Run(tests)).open)
 
 
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
