@@ -75,6 +75,8 @@ class Running:
 
     def let_go(self) -> None:
         """Leave what runs to the measured code, whose profiler has taken the place of this one."""
+        if self not in _open:  # of a region that was left open, and is collected as garbage later
+            return
         dispatch_as_before()
         _open.remove(self)
         _taken_over.append(self)

@@ -222,6 +222,15 @@ def test_a_block_that_is_never_left_is_ended_for_the_next_test() -> None:
         left.__exit__(None, None, None)
 
 
+def test_a_block_that_is_collected_as_garbage_leaves_a_later_profiler_alone() -> None:
+    left = profiler.start("cpu")
+    profiler.end_left_open()  # as the test of the block ends
+    with torch.profiler.profile() as later:
+        left.let_go()
+        torch.ones(2) + 1
+    assert "aten::add" in {event.key for event in later.key_averages()}
+
+
 @pytest.mark.usefixtures("cuda")
 def test_a_session_that_ends_in_another_thread_is_an_error() -> None:
     caught: list[BaseException] = []
