@@ -31,7 +31,10 @@ Once = Callable[[str, Callable[[Path], None]], Path]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Load what inner runs need; xdist's controller runs none."""
-    os.environ.pop("COLUMNS", None)  # xdist's workers have one: inner runs are as wide as a pipe
+    # Inner runs are as wide as a pipe, though xdist's workers have COLUMNS, and shorten the lines
+    # of their short summary, which pytest 9 does not do by CI.
+    for name in ("COLUMNS", "CI", "BUILD_NUMBER"):
+        os.environ.pop(name, None)
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         load()
         remember_what_is_installed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import page
-from outputs import junit_text, parted
+from outputs import environment, junit_text, parted
 from ruamel.yaml import YAML
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -131,11 +130,4 @@ def _pytest(project: Path, python: str, options: Sequence[str]) -> subprocess.Co
 
 
 def _environment(project: Path) -> dict[str, str]:
-    """This process's, without what would change what pytest or git do."""
-    unwanted = ("GITHUB_", "GIT_", "PYTEST_", "COVERAGE_", "COV_CORE_")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    return environ | {
-        "COLUMNS": "100",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
-    }
+    return environment(project, columns=100) | {"PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,12 +1,28 @@
-"""Take apart what a run has written: its output, its JUnit file."""
+"""What a run sees of this process's environment, and what it has written, taken apart."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+# What changes the output of pytest, of git or of the plugin: by CI pytest 9 does not shorten the
+# lines of its short summary.
+_CHANGES_OUTPUT = re.compile(
+    r"(GITHUB|GIT|PYTEST|COVERAGE|COV_CORE)_.*|CI|BUILD_NUMBER|PY_COLORS|FORCE_COLOR|NO_COLOR|COLUMNS"
+)
+
 _AFTER_FAILURES = re.compile(r"-+ generated xml file|-+ benchmark|kernelprof: ")
+
+
+def environment(project: Path, columns: int) -> dict[str, str]:
+    """Of this process, without what would change the output; with a summary of steps."""
+    kept = {name: text for name, text in os.environ.items() if not _CHANGES_OUTPUT.fullmatch(name)}
+    return kept | {
+        "COLUMNS": str(columns),
+        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
+    }
 
 
 def parted(output: str) -> dict[str, str]:

@@ -228,23 +228,17 @@ class _Work:
 
     @contextlib.contextmanager
     def _inside(self, columns: int) -> Any:
-        here, environ = os.getcwd(), dict(os.environ)
+        here, before = os.getcwd(), dict(os.environ)
         (self.project / "summary.md").unlink(missing_ok=True)
         os.chdir(self.project)
-        for name in environ:
-            if name.startswith(("GITHUB_", "PYTEST_")) or name in ("CI", "FORCE_COLOR"):
-                del os.environ[name]
-        os.environ |= {
-            "COLUMNS": str(columns),
-            "NO_COLOR": "1",
-            "GITHUB_STEP_SUMMARY": str(self.project / "summary.md"),
-        }
+        os.environ.clear()
+        os.environ.update(outputs.environment(self.project, columns), NO_COLOR="1")
         try:
             yield
         finally:
             os.chdir(here)
             os.environ.clear()
-            os.environ.update(environ)
+            os.environ.update(before)
 
     def _is_ours(self, module: object) -> bool:
         return str(getattr(module, "__file__", None) or "").startswith(str(self.folder))
