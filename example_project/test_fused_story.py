@@ -23,13 +23,7 @@ Layer = Callable[[torch.Tensor], torch.Tensor]
 
 
 @pytest.fixture
-def gpu(kernelprof_device: str) -> None:
-    if kernelprof_device != "cuda":
-        pytest.skip("counts the kernels of hand-written GPU code: needs a GPU")
-
-
-@pytest.fixture
-def hopper(gpu: None) -> None:
+def hopper() -> None:
     if torch.cuda.get_device_capability() not in ARCHITECTURES:
         pytest.skip("on a GPU that the kernels do not know, PyTorch runs")
 
@@ -79,7 +73,7 @@ def test_compiled_is_four(kernel_profile: KernelProfile, geglu: GatedMLP, x: tor
     check(kernel_profile, torch.compile(geglu), geglu, x, 4)
 
 
-@pytest.mark.usefixtures("gpu")
+@pytest.mark.kernelprof(device="cuda")
 @pytest.mark.max_kernels(4)
 def test_ligers_layer_is_four(
     kernel_profile: KernelProfile, geglu: GatedMLP, x: torch.Tensor
@@ -89,7 +83,7 @@ def test_ligers_layer_is_four(
     check(kernel_profile, layer, geglu, x, 4)
 
 
-@pytest.mark.usefixtures("gpu")
+@pytest.mark.kernelprof(device="cuda")
 @pytest.mark.max_kernels(2)
 def test_ligers_fused_layer_is_two(
     kernel_profile: KernelProfile, swiglu: GatedMLP, x: torch.Tensor
@@ -100,6 +94,7 @@ def test_ligers_fused_layer_is_two(
     check(kernel_profile, lambda x: layer(x.unsqueeze(0)).squeeze(0), swiglu, x, 2)
 
 
+@pytest.mark.kernelprof(device="cuda")
 @pytest.mark.usefixtures("hopper")
 @pytest.mark.max_kernels(1)
 def test_ours_is_one(kernel_profile: KernelProfile, geglu: GatedMLP, x: torch.Tensor) -> None:
@@ -109,6 +104,7 @@ def test_ours_is_one(kernel_profile: KernelProfile, geglu: GatedMLP, x: torch.Te
     assert kernel_profile.last.memsets == 0
 
 
+@pytest.mark.kernelprof(device="cuda")
 @pytest.mark.usefixtures("hopper")
 @pytest.mark.max_kernels(1)
 def test_ours_is_one_for_swiglu_and_a_single_row(

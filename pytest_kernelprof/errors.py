@@ -63,7 +63,7 @@ class LimitExceeded(Failed):
 
 class NotJudged(Skipped):
     """A test is skipped since its limits cannot be judged here; the message begins with the reason
-    in a few words and a colon, for example ``no GPU: torch sees no CUDA device``."""
+    in a few words and a colon, for example ``no CUDA device: torch sees none``."""
 
     @property
     def why(self) -> str:

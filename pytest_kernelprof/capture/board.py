@@ -112,6 +112,29 @@ def note_back(store: Store, rank: int) -> None:
     store.delete_key(_of_run(rank))
 
 
+def note_group(store: Store, test: str, ranks: Sequence[int]) -> None:
+    """Tell the other ranks that these alone make a call of this test."""
+    store.set(_of_group(test), ",".join(map(str, ranks)))
+
+
+def note_no_call(store: Store, test: str, rank: int) -> None:
+    """Tell them that this rank has made no call of this test, and makes none any more."""
+    store.set(f"{key_of(test)}/none/{rank}", "")
+
+
+def group_of(store: Store, test: str) -> tuple[int, ...]:
+    """The ranks that have said that they alone make a call of this test."""
+    if not store.check([_of_group(test)]):
+        return ()
+    return tuple(map(int, store.get(_of_group(test)).decode().split(",")))
+
+
+def makes_no_more(store: Store, test: str, rank: int) -> bool:
+    """Whether a rank has said that it makes no call of this test any more."""
+    keys = [f"{key_of(test)}/none/{rank}", *notes_of(test, rank)]
+    return any(store.check([key]) for key in keys)
+
+
 def notes_of(test: str, rank: int) -> Iterator[str]:
     """The keys of what a rank leaves that makes no call of a test any more.
 
@@ -125,6 +148,10 @@ def notes_of(test: str, rank: int) -> Iterator[str]:
 
 def _of_test(test: str, rank: int) -> str:
     return f"{key_of(test)}/left/{rank}"
+
+
+def _of_group(test: str) -> str:
+    return f"{key_of(test)}/group"
 
 
 def _of_run(rank: int) -> str:

@@ -14,11 +14,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.board import note_back, note_left, note_left_run
+from pytest_kernelprof.capture.board import (
+    group_of,
+    makes_no_more,
+    note_back,
+    note_group,
+    note_left,
+    note_left_run,
+    note_no_call,
+)
 from pytest_kernelprof.capture.lookout import Lookout
 from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
 from pytest_kernelprof.capture.tries import first_missing, name_of_test, next_try
 from pytest_kernelprof.capture.world import World, taking_part, world_of_several
+from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.inventory import gpu_uuid
 from pytest_kernelprof.device.many import lock_all
 from pytest_kernelprof.device.presence import at_rest
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RANK_TIMEOUT_S = 120.0
+_LOOK_S = 0.02
 
 # What gloo and NCCL say where another rank does not come, or goes; they also raise of what is wrong
 # on this one.
@@ -80,6 +90,32 @@ def number_of_rank() -> int | None:
     return None if ranks is None else ranks.rank
 
 
+def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
+    """The ranks that alone make a call of a test in which this rank has made none. Waits until it
+    is known whether there are any.
+
+    Args:
+        test: its node id. limit_s: how long the other ranks are waited for.
+    """
+    with contextlib.suppress(Exception):  # a store that is gone
+        world = world_of_several()
+        if world is None:
+            return ()
+        name, store, deadline = name_of_test(test), world.store, now_s() + limit_s
+        others = [one for one in range(world.size) if one != world.rank]
+        waited_for = [one for one in others if first_missing(name, [one]) is None]
+        note_no_call(store, name, world.rank)
+        while now_s() < deadline:
+            all_through = all(makes_no_more(store, name, one) for one in waited_for)
+            ranks = group_of(store, name)
+            if ranks:
+                return () if world.rank in ranks else ranks
+            if all_through:
+                break
+            sleep(_LOOK_S)
+    return ()
+
+
 @contextlib.contextmanager
 def agreeing(
     call: str, *, test: str = "", group: object = None, limit_s: float = RANK_TIMEOUT_S
@@ -96,6 +132,8 @@ def agreeing(
         IncompleteProfile: on entry, where ranks are threads; later, where a rank does not come.
     """
     ranks, all_ranks = taking_part(group), world_of_several()
+    if all_ranks is not None and test and len(ranks) < all_ranks.size:
+        note_group(all_ranks.store, test, ranks)
     if all_ranks is None or len(ranks) < 2:
         yield ALONE
         return

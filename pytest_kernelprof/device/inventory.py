@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import os
 import platform
 import re
@@ -26,6 +27,11 @@ DeviceKind = Literal["cuda", "cpu"]
 
 # Newer Kineto writes two "USDT:" lines a session into stderr unless only errors are logged.
 _KINETO_LOG_LEVEL = "6"
+
+# Of an NVIDIA GPU that the system, or this container, has.
+_DEVICE_NODES = "/dev/nvidia[0-9]*"
+
+_NO_DEVICE = "no CUDA device"
 
 # The oldest torch whose traces are known to hold all that a count needs.
 _OLDEST_TORCH = (2, 9)
@@ -122,20 +128,32 @@ def why_no_gpu() -> str:
         return _why_no_gpu(torch)
 
 
+def has_no_device() -> bool:
+    """Whether there is no CUDA device for this process, not even one that cannot be used."""
+    return why_no_gpu().startswith(_NO_DEVICE)
+
+
 def _why_no_gpu(torch: Any) -> str:
     if torch.version.cuda is None and torch.version.hip is None:
-        return f"no GPU: torch {torch.__version__} is built without CUDA"
+        return f"{_NO_DEVICE}: torch {torch.__version__} is built without CUDA"
     if torch.cuda._is_in_bad_fork():
         return (
-            "no GPU: this process was forked after CUDA came up, and CUDA does not survive a fork; "
-            "start workers with the 'spawn' method, or run without forking (pytest --forked)"
+            "CUDA cannot be used: this process was forked after CUDA came up, and CUDA does not "
+            "survive a fork; start workers with the 'spawn' method, or run without forking (pytest "
+            "--forked)"
         )
-    if not torch.cuda.is_initialized() and not torch.cuda.is_available():
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if hidden is not None:
-            return f"no GPU: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
-        return "no GPU: torch sees no CUDA device (no device, or no working driver)"
-    return ""
+    if torch.cuda.is_initialized() or torch.cuda.is_available():
+        return ""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        return f"{_NO_DEVICE}: CUDA_VISIBLE_DEVICES={hidden!r} leaves none visible to torch"
+    nodes = sorted(glob.glob(_DEVICE_NODES))
+    if nodes:
+        return (
+            f"CUDA cannot be used: {nodes[0]} is there, but torch cannot start CUDA: see what "
+            "nvidia-smi and torch.cuda.init() say (an update of the driver needs a restart)"
+        )
+    return f"{_NO_DEVICE}: torch sees none"
 
 
 def usual_kind() -> DeviceKind:

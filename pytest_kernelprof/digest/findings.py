@@ -38,6 +38,14 @@ def endings_of(tests: Iterable[Test], rows: Iterable[Row]) -> tuple[Ending, ...]
     return tuple(sorted(found, key=lambda one: severity(one.found.told)))
 
 
+def left_out(tests: Iterable[Test], rows: Iterable[Row]) -> tuple[Test, ...]:
+    """The tests without a row none of whose limits was judged."""
+    told = {row.test for row in rows}
+    return tuple(
+        test for test in tests if test.id not in told and told_of_test(test) == "not judged"
+    )
+
+
 def _endings(test: Test, *, has_rows: bool) -> Iterator[Ending]:
     file, name = parts_of(test.id)
     if test.outcome == "rerun":

@@ -311,6 +311,7 @@ class Digest:
         open: the tests and limits that were not judged, in words; empty if all were.
         rows: each profile, in the order in which they are told.
         endings: what no row says and somebody should look at.
+        left_out: the tests without a row none of whose limits was judged.
         files: the same by file, folded where rows agree.
         places: devices with their versions, in words.
         unfinished: why tests may be missing.
@@ -322,6 +323,7 @@ class Digest:
     open: str
     rows: tuple[Row, ...]
     endings: tuple[Ending, ...]
+    left_out: tuple[Test, ...]
     files: tuple[FileRows, ...]
     totals: Totals
     hottest: tuple[HotKernel, ...]

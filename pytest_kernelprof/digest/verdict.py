@@ -139,7 +139,7 @@ def sentence_of(counts: Counts, open_words: str, changes: Changes | None) -> str
 
 
 def open_words(counts: Counts, unjudged: Sequence[Unjudged]) -> str:
-    """The tests and limits that were not judged, and why: ``30 not judged (no GPU)``."""
+    """The tests and limits that were not judged, and why: ``30 not judged (no CUDA device)``."""
     told = []
     number = counts.told.get("not judged", 0)
     if number:

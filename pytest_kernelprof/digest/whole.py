@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.advice import loose_limits, near_limits, short_kernels
 from pytest_kernelprof.digest.base import changes_of
-from pytest_kernelprof.digest.findings import endings_of
+from pytest_kernelprof.digest.findings import endings_of, left_out
 from pytest_kernelprof.digest.folding import folded
 from pytest_kernelprof.digest.hottest import hottest_kernels
 from pytest_kernelprof.digest.records import Digest
@@ -35,6 +35,7 @@ def digest_of(run: Run) -> Digest:
         open=left,
         rows=rows,
         endings=endings_of(run.tests, rows),
+        left_out=left_out(run.tests, rows),
         files=by_file(folded(rows)),
         totals=totals,
         hottest=hottest_kernels(last, totals.gpu_us),

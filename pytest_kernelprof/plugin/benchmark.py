@@ -89,15 +89,12 @@ class KernelBenchmark:
         test: MeasuredTest,
         clock: Clock,
         node: pytest.Item,
-        *,
-        disabled: bool,
     ) -> None:
         self._benchmark = benchmark
         self._kernel_profile = kernel_profile
         self._test = test
         self._clock = clock
         self._node = node
-        self._disabled = disabled
         self._used = False
 
     def __call__(
@@ -155,14 +152,18 @@ class KernelBenchmark:
             self._check(fn, timer)
             if rounds is not None:
                 check_option("rounds", rounds)
-            if self._disabled:
-                return self._run_disabled(fn, arguments, timer)
+            if self._test.unmeasured:
+                self._test.ledger.leave_out(self._test.unmeasured)
+                return self._run_unmeasured(fn, arguments, timer)
             if timer == "cuda" and self._test.device != "cuda":
                 raise ProfilerUnavailable(
                     'timer="cuda": this test runs on the CPU, where there is no device time; use '
                     'timer="wall" (the default), or run it on a GPU'
                 )
             result = self._measure(fn, arguments, rounds, place)
+        if self._test.ledger.blind or self._test.ledger.unmeasured:
+            self._run_unmeasured(fn, arguments, timer)
+            return result
         hold_comparisons(self._test, fn, arguments)
         profile = self._kernel_profile.last
         self._benchmark.extra_info["kernelprof"] = facts_of(profile, timer)
@@ -237,22 +238,16 @@ class KernelBenchmark:
         self._clock.read("cuda", replay.now)
         self._benchmark.pedantic(replay.play, rounds=len(times_us))
 
-    def _run_disabled(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
-        """With --kernelprof-disable: no profile, and thus no device times either."""
-        if timer == "wall":
-            return self._kernel_profile.run(
-                lambda: self._time(
-                    fn, arguments, self._node.config.getoption("benchmark_min_rounds")
-                )
-            )
+    def _run_unmeasured(self, fn: Callable[..., R], arguments: Arguments, timer: Timer) -> R:
+        """Where nothing is measured: the host's times, but no device times."""
         from pytest_kernelprof.plugin.fixture import KernelprofWarning
+        from pytest_kernelprof.plugin.measuring import run_plainly
 
-        self._node.warn(
-            KernelprofWarning(
-                'not benchmarked: timer="cuda" profiles, and --kernelprof-disable is on'
-            )
-        )
-        return self._kernel_profile.run(fn, arguments.args, arguments.kwargs, setup=arguments.setup)
+        if timer == "wall":
+            rounds = self._node.config.getoption("benchmark_min_rounds")
+            return self._time(fn, arguments, rounds)
+        self._node.warn(KernelprofWarning('not benchmarked: timer="cuda" needs a profile'))
+        return run_plainly(fn, arguments)
 
 
 def _synchronised(kind: DeviceKind) -> Callable[[], float]:
@@ -334,12 +329,10 @@ class Bridge:
                 "kernel_benchmark has to be an argument of the test (or of one of its fixtures): "
                 "fetched with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
-        disabled, test = self._settings.disable, request.node.stash[TEST]
+        test = request.node.stash[TEST]
         # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
-        clock.read("wall", _synchronised(usual_kind() if disabled else test.device))
-        return KernelBenchmark(
-            benchmark, kernel_profile, test, clock, request.node, disabled=disabled
-        )
+        clock.read("wall", _synchronised(usual_kind() if test.unmeasured else test.device))
+        return KernelBenchmark(benchmark, kernel_profile, test, clock, request.node)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Before ``benchmark`` is made: give it our timer, or refuse what would come out wrong."""

@@ -122,7 +122,7 @@ class Collector:
             profiles=tuple(one for part in parts for one in part.profiles),
             comparisons=tuple(one for part in parts for one in part.comparisons),
             outcome=this.ended,
-            limits=tuple(limits),
+            limits=tuple(dict.fromkeys((*limits, *(one for part in parts for one in part.limits)))),
             place=parts[0].place or (run.Place(file, line) if file else None),
             why=this.why,
             not_judged="did not run" if this.ended == "not run" else "".join(not_judged[:1]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.digest.words import line_words
-from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError, NotJudged
+from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.contention import ratio_beyond_contention
 from pytest_kernelprof.limits.evaluate import evaluate_comparison, least_ratio
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
@@ -21,7 +21,7 @@ from pytest_kernelprof.measure.plan import TIMED_ROUNDS
 from pytest_kernelprof.measure.policy import more_pairs
 from pytest_kernelprof.plugin.conclusion import in_place_words
 from pytest_kernelprof.plugin.ledger import Asked
-from pytest_kernelprof.plugin.measuring import run_plainly
+from pytest_kernelprof.plugin.measuring import may_be_blind, nothing_to_look_at, run_plainly
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.comparison import (
@@ -41,7 +41,7 @@ _NO_TRUTH = (
     "a comparison is neither true nor false: assert what it is to keep, as in "
     'compare(f, g, x).min_speedup(1.5) or .not_slower(by="2%")'
 )
-_DISABLED = "--kernelprof-disable: there is no comparison to look at"
+_UNMEASURED = "no comparison: nothing was measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Contender:
 
 
 class _Measured:
-    """The rounds behind comparisons, and what was asserted of them; without rounds
-    (--kernelprof-disable) whatever is asked of them skips the test."""
+    """The rounds behind comparisons, and what was asserted of them; without rounds, where nothing
+    was measured, whoever looks at them leaves the test."""
 
     def __init__(self, test: MeasuredTest, rounds: Contest | None) -> None:
         self.test = test
@@ -77,7 +77,7 @@ class _Measured:
     @property
     def rounds(self) -> Contest:
         if self._rounds is None:
-            raise NotJudged(_DISABLED)
+            nothing_to_look_at(self.test, "comparison")
         return self._rounds
 
     def record(self) -> run.Comparison:
@@ -96,7 +96,7 @@ class Comparison:
         self._asserted = False
 
     def __bool__(self) -> bool:
-        if self._measured.rounds and not self._asserted:
+        if not self._asserted:
             raise CannotMeasureError(_NO_TRUTH)
         return True
 
@@ -150,7 +150,7 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self._measured.is_there:
-            return _DISABLED
+            return _UNMEASURED
         return f"{headline(self._record(), self._candidate)}\n{self.table()}"
 
     __repr__ = __str__
@@ -169,7 +169,17 @@ class Comparison:
         profile = Profile(rounds.profiles[name], no_trace="comparisons keep no traces")
         return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether there are rounds to look at; where nothing was measured, no limit is judged."""
+        return self._measured.is_there
+
     def _assert(self, limit: Limit) -> Comparison:
+        if not self.is_measured:
+            self._asserted = True
+            ledger = self._measured.test.ledger
+            ledger.leave_out(ledger.unmeasured, [limit])
+            return self
         message = judge(self, limit)
         if message:
             raise LimitExceeded(message, pytrace=False)
@@ -233,7 +243,7 @@ class Comparisons(Mapping[str, Comparison]):
         return len(self._found)
 
     def __str__(self) -> str:
-        return self.table() if self._measured.is_there else _DISABLED
+        return self.table() if self._measured.is_there else _UNMEASURED
 
     __repr__ = __str__
 
@@ -282,20 +292,24 @@ def _compare(
         lock_timeout_s=test.settings.lock_timeout,
         who=test.id,
     )
-    if test.settings.disable:
-        test.ledger.ran_disabled = True
+    words = f"a comparison at {line_words(place_of_call(test.place))}"
+    found: Contest | None = None
+    if test.unmeasured:
+        test.ledger.leave_out(test.unmeasured)
+    else:
+        with may_be_blind(test):
+            found = contest(
+                callables,
+                plan,
+                arguments,
+                reference=reference,
+                measuring=test.measuring,
+                agreeing=partial(test.agreeing, words, group),
+            )
+    if found is None:
         for fn in callables.values():
             run_plainly(fn, arguments)
         return Comparisons(_Measured(test, None), list(callables), reference)
-    words = f"a comparison at {line_words(place_of_call(test.place))}"
-    found = contest(
-        callables,
-        plan,
-        arguments,
-        reference=reference,
-        measuring=test.measuring,
-        agreeing=partial(test.agreeing, words, group),
-    )
     if found.in_place:
         test.ledger.notes.append(in_place_words(found.in_place))
     test.ledger.compared = True

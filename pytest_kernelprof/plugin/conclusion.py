@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmeasured:
+class Unfinished:
     """What the test asked to have measured, and was not measured to its end.
 
     Attributes:
@@ -44,9 +44,10 @@ class Records:
         profiles: with their verdicts.
         profiled: whether the test has profiled anything, then or before.
         compared: whether it has compared anything.
-        disabled: whether the run profiles nothing (--kernelprof-disable), and the test asked.
+        unmeasured: why something ran without being measured, and was not judged.
+        blind: why the device could not be profiled.
         limits: the names of the limits that stand on the test.
-        unmeasured: what was not measured to its end.
+        unfinished: what was not measured to its end.
         unheld: the limits that compare and were not judged.
         broken: the messages of comparisons that are over their limit.
         no_snapshot: why the test lacks a snapshot that is required.
@@ -60,9 +61,10 @@ class Records:
     profiles: tuple[run.Profile, ...] = ()
     profiled: bool = False
     compared: bool = False
-    disabled: bool = False
+    unmeasured: str = ""
+    blind: str = ""
     limits: tuple[str, ...] = ()
-    unmeasured: tuple[Unmeasured, ...] = ()
+    unfinished: tuple[Unfinished, ...] = ()
     unheld: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     no_snapshot: tuple[str, ...] = ()
@@ -112,7 +114,7 @@ def conclude(records: Records, test: str) -> Conclusion:
     if broken and not records.warn_only:
         place = over[0].place if over else None
         return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)
-    error = _nothing_measured(records) or _not_judged(records)
+    error = records.blind or _nothing_measured(records) or _not_judged(records)
     if error:
         return Conclusion(error=error, warnings=broken)
     skip = "" if records.compared else _none_applies(records.profiles)
@@ -129,6 +131,7 @@ def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
     verdicts = (one for profile in records.profiles for one in profile.verdicts)
     return bool(records.profiles) and not (
         records.broken
+        or records.blind
         or _not_judged(records)
         or any(map(why_not_kept, records.profiles))
         or any(one.outcome in failing and one.snapshot is None for one in verdicts)
@@ -136,10 +139,10 @@ def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
 
 
 def _nothing_measured(records: Records) -> str:
-    if records.profiled or records.compared or records.disabled or not records.asked:
+    if records.profiled or records.compared or records.unmeasured or not records.asked:
         return ""
-    if records.unmeasured:
-        return f"the test profiled nothing: {_ended_early(records.unmeasured[0])}"
+    if records.unfinished:
+        return f"the test profiled nothing: {_ended_early(records.unfinished[0])}"
     return (
         "the test asks for kernel_profile but profiled nothing: call kernel_profile(fn, *args), "
         "use kernel_profile.region(...), or drop the fixture"
@@ -148,9 +151,9 @@ def _nothing_measured(records: Records) -> str:
 
 def _not_judged(records: Records) -> str:
     """A limit about nothing would pass."""
-    if records.disabled:
+    if records.unmeasured:
         return ""
-    for one in records.unmeasured:
+    for one in records.unfinished:
         if one.limits:
             return f"{', '.join(one.limits)} was not judged: {_ended_early(one)}"
     if records.limits and not records.profiled:
@@ -168,7 +171,7 @@ def _not_judged(records: Records) -> str:
     return ""
 
 
-def _ended_early(one: Unmeasured) -> str:
+def _ended_early(one: Unfinished) -> str:
     raised = f" ({one.raised} was raised)" if one.raised else ""
     return f"{one.what} was not measured to its end{raised}; {one.remedy}"
 

@@ -1,8 +1,10 @@
-"""Which device a test is measured on, or why it is skipped or an error."""
+"""Which device a test is measured on, or why it runs unmeasured, is skipped or an error."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
 
 from pytest_kernelprof.errors import NotJudged
 from pytest_kernelprof.limits.marks import Marks, is_marked
@@ -11,12 +13,34 @@ from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import options_of
 
 if TYPE_CHECKING:
-    import pytest
-
     from pytest_kernelprof.schema.recording import DeviceKind
+
+CUDA_HINT = (
+    "there is no CUDA device here; if the test needs one, mark it "
+    '@pytest.mark.kernelprof(device="cuda"), or set the ini key kernelprof_device = cuda for all: '
+    "then it is skipped without one"
+)
 
 _FIXTURE = "kernel_profile"
 _DEVICE_FIXTURE = "kernelprof_device"
+_DISABLED = "--kernelprof-disable: nothing is measured"
+
+
+class Target(NamedTuple):
+    """Where a test is measured.
+
+    Attributes:
+        device: what its code runs on.
+        unmeasured: why it runs without being measured, a few words and a colon first; empty where
+            it is measured.
+    """
+
+    device: DeviceKind
+    unmeasured: str = ""
+
+
+TARGET = pytest.StashKey[Target]()
+"""Of a test, from its set-up on."""
 
 
 def asks_for_us(item: pytest.Item) -> bool:
@@ -24,52 +48,61 @@ def asks_for_us(item: pytest.Item) -> bool:
     return _FIXTURE in getattr(item, "fixturenames", ()) or is_marked(item)
 
 
-def device_of(item: pytest.Item) -> DeviceKind | None:
-    """The device of a test that asks for numbers, or has a snapshot and is then checked where it
-    can be; None where it cannot."""
-    if asks_for_us(item):
-        return resolve_device(item)
-    from pytest_kernelprof.device.health import refuse_broken
-    from pytest_kernelprof.device.inventory import usual_kind
+def target_of(item: pytest.Item) -> Target:
+    """Where a test is measured that asks for numbers, or has a snapshot; found once a try.
 
-    asked = item.config.stash[SETTINGS].device
-    if asked == "cpu":
-        return "cpu"
-    found = usual_kind()
-    if found == "cuda":
-        refuse_broken()
-    return None if asked == "cuda" and found == "cpu" else found
+    Raises:
+        NotJudged: it is marked for CUDA, and there is no device; or its limits are all of a GPU,
+            and it is measured on the CPU.
+        ProfilerUnavailable: a GPU is required, or CUDA is broken in this process.
+    """
+    if TARGET not in item.stash:
+        item.stash[TARGET] = _target(item)
+    return item.stash[TARGET]
 
 
-def resolve_device(item: pytest.Item) -> DeviceKind:
-    """The device of a test; skips (or fails, if a GPU is required) where there is none for it."""
-    from pytest_kernelprof.device.health import refuse_broken, why_broken
-    from pytest_kernelprof.device.inventory import why_no_gpu
-    from pytest_kernelprof.errors import ProfilerUnavailable
+def why_unmeasured(item: pytest.Item) -> str:
+    """Why a test runs without being measured, as far as that is known."""
+    return item.stash[TARGET].unmeasured if TARGET in item.stash else ""
 
+
+def _target(item: pytest.Item) -> Target:
     settings, marks = item.config.stash[SETTINGS], known_marks(item)
     asked = options_of(marks.options).device or settings.device
+    if settings.disable and asked != "cuda":
+        return Target("cpu", _DISABLED)
     if asked == "cpu":
-        return _on_cpu(marks)
-    reason = why_no_gpu()
-    if not reason:
+        return Target(_on_cpu(marks))
+    from pytest_kernelprof.device.health import refuse_broken, why_broken
+    from pytest_kernelprof.device.inventory import has_no_device, why_no_gpu
+    from pytest_kernelprof.errors import ProfilerUnavailable
+
+    missing = why_no_gpu()
+    if settings.disable and (not missing or not asks_for_us(item)):
+        return Target("cpu", _DISABLED)
+    if not missing:
         if settings.all and not asks_for_us(item):  # what it does without CUDA is its own affair
-            return "cpu" if why_broken() else "cuda"
+            return Target("cpu" if why_broken() else "cuda")
         refuse_broken()
-        return "cuda"
+        return Target("cuda")
+    if not asks_for_us(item):  # it has a snapshot, which is compared where it can be
+        return Target("cpu", missing if asked == "cuda" else "")
     if settings.require_gpu:
-        raise ProfilerUnavailable(f"--kernelprof-require-gpu: {reason}")
+        raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
-        return _on_cpu(marks)
-    hint = "the test profiles a GPU"
-    if marks.limits or asked == "cuda":
-        hint = "run with --kernelprof-device=cpu to count compute operators instead"
-    told = not marks.limits or asked == "auto"
-    raise NotJudged(f"{reason}; {hint}" if told else reason)
+        return Target(_on_cpu(marks))
+    if not has_no_device():
+        if asked == "cuda" and settings.blind == "error":
+            raise ProfilerUnavailable(missing)
+        if asked != "cuda":
+            return Target("cuda")  # what measures says what is wrong with it
+    if asked == "cuda":
+        raise NotJudged(missing)
+    return Target("cpu", missing)
 
 
 def device_to_look_at(item: pytest.Item) -> DeviceKind:
-    """The device of a test that asks for none: unlike ``resolve_device`` it leaves CUDA alone."""
+    """The device of a test that asks for none: unlike ``target_of`` it leaves CUDA alone."""
     from pytest_kernelprof.device.inventory import usual_kind, usual_kind_untouched
 
     asked = options_of(known_marks(item).options).device or item.config.stash[SETTINGS].device

@@ -1,5 +1,6 @@
 """Notes on tests that a run prints once at its end, also for tests of xdist workers: versions newer
-than those that were tried, and markers that probably mean a limit."""
+than those that were tried, markers that probably mean a limit, tests that could not be profiled
+without being disturbed."""
 
 from __future__ import annotations
 
@@ -41,8 +42,12 @@ class EndNotes:
         report = yield
         if call.when == "teardown":
             notes = [_STRAY.format(*pair, tests=_TESTS) for pair in meant_by_strays(item).items()]
-            newer = newer_than_tried(_here()) if TEST in item.stash else ()
-            notes += ["; ".join(newer)] if newer else []
+            if TEST in item.stash:
+                newer = newer_than_tried(_here())
+                notes += [
+                    *item.stash[TEST].ledger.end_notes,
+                    *(["; ".join(newer)] if newer else []),
+                ]
             if notes:
                 setattr(report, ATTRIBUTE, notes)
         return report

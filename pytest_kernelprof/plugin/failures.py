@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from pytest_kernelprof.errors import (
     NotJudged,
     SnapshotError,
 )
+from pytest_kernelprof.plugin.devices import CUDA_HINT, why_unmeasured
 from pytest_kernelprof.plugin.places import place_of_test
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ _DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
 # After which nothing is known of what the test was to show: an ERROR, whatever it expects.
 _NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError, SnapshotError)
 _OURS = (KernelprofError, LimitExceeded)
+# What torch, Triton and libraries on them say where there is no device.
+_NEEDS_CUDA = re.compile(r"cuda|nvidia|active drivers?\b|\bgpus?\b", re.IGNORECASE)
 
 
 def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -128,6 +132,32 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
         report.longrepr = ReprExceptionInfo(ReprTraceback([entry], None, "value"), crash)
     elif getattr(report.longrepr, "reprcrash", None) is not None:
         report.longrepr.reprcrash.message = words  # type: ignore[union-attr]
+
+
+def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str) -> None:
+    """Skip a test that is expected to fail and passed while its limits were not judged, which may
+    be what it is expected to fail by.
+
+    Args:
+        why: why they were not judged.
+    """
+    strict = str(report.longrepr).startswith("[XPASS(strict)]")
+    if not (strict or (report.passed and hasattr(report, "wasxfail"))):
+        return
+    if hasattr(report, "wasxfail"):
+        del report.wasxfail
+    place = place_of_test(item)
+    words = f"Skipped: not judged: {why}; the test is marked xfail, and its body passed"
+    report.outcome, report.longrepr = "skipped", (place.file, place.line, words)
+
+
+def hint_at_cuda(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
+    """Tell what to do beside an error that looks as if it came of a missing CUDA device."""
+    is_missing = _NEEDS_CUDA.search(f"{type(error).__name__}: {error}")
+    if report.failed and is_missing and why_unmeasured(item).startswith("no CUDA device"):
+        add = getattr(report.longrepr, "addsection", None)
+        if add is not None:
+            add("kernelprof", CUDA_HINT)
 
 
 def _by_a_hook(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
-from pytest_kernelprof.errors import CannotMeasureError, MarkerError, NotJudged
+from pytest_kernelprof.errors import CannotMeasureError, MarkerError
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
@@ -16,6 +16,7 @@ from pytest_kernelprof.plugin.measuring import (
     asked_region,
     measure_block,
     measure_call,
+    nothing_to_look_at,
     run_plainly,
 )
 from pytest_kernelprof.plugin.places import place_of_call
@@ -108,8 +109,8 @@ class KernelProfile:
                 )
             asked = {"warmup": warmup, "rounds": rounds, "flush_l2": flush_l2}
             chosen = {k: check_option(k, v) for k, v in asked.items() if v is not None}
-            if test.settings.disable:
-                test.ledger.ran_disabled = True
+            if test.unmeasured:
+                test.ledger.leave_out(test.unmeasured)
                 return run_plainly(fn, arguments)
             result = measure_call(
                 test, test.plan(test.needs(), **chosen), fn, arguments, place, group
@@ -197,10 +198,10 @@ class KernelProfile:
         """
         own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
         ledger, place = self._test.ledger, place_of_call(self._test.place)
-        if self._test.settings.disable:
-            ledger.ran_disabled = True
+        if self._test.unmeasured:
+            ledger.leave_out(self._test.unmeasured, own.values())
             region = Region()
-            region._profile = _skip_without_profile
+            region._profile = self._no_profile
             return contextlib.nullcontext(region)
         asked = asked_region(name, own, place)
         ledger.ask(asked)
@@ -214,8 +215,7 @@ class KernelProfile:
             measure_block(self._test, name, asked.own, place, group) as kept,
         ):
             yield region
-        profile = kept[0]
-        region._profile = lambda: profile
+        region._profile = (lambda: kept[0]) if kept else self._no_profile
 
     def ranks(self, number: int | None = None, *, backend: str | None = None) -> Ranks:
         """So many ranks of ``torch.distributed``, each a process: ``ranks(2).run(fn, *args)``.
@@ -254,7 +254,7 @@ class KernelProfile:
     def profiles(self) -> tuple[Profile, ...]:
         """All profiles of this test so far, in order. Of very many only the newest have kernels
         (100,000 in all) and traces (100)."""
-        self._skip_if_disabled()
+        self._leave_if_unmeasured()
         return self._test.ledger.profiles
 
     @property
@@ -264,7 +264,7 @@ class KernelProfile:
         Raises:
             RuntimeError: nothing has been profiled yet.
         """
-        self._skip_if_disabled()
+        self._leave_if_unmeasured()
         found = self._test.ledger.last
         if found is None:
             raise RuntimeError(
@@ -272,9 +272,12 @@ class KernelProfile:
             )
         return found
 
-    def _skip_if_disabled(self) -> None:
-        if self._test.ledger.ran_disabled:
-            _skip_without_profile()
+    def _leave_if_unmeasured(self) -> None:
+        if self._test.ledger.unmeasured or self._test.ledger.blind:
+            self._no_profile()
+
+    def _no_profile(self) -> NoReturn:
+        nothing_to_look_at(self._test, "profile")
 
 
 def hold_comparisons(
@@ -297,11 +300,9 @@ def hold_comparisons(
             judged=limit.name,
             group=group,
         )[one]
+        if not found.is_measured:
+            return
         message = judge(found, limit)
         if message:
             test.ledger.broken.append(message)
         test.ledger.hold(limit)
-
-
-def _skip_without_profile() -> NoReturn:
-    raise NotJudged("--kernelprof-disable: there is no profile to look at")

@@ -10,7 +10,7 @@ import pytest
 from pytest_kernelprof.limits.marks import refuse_misspelt
 from pytest_kernelprof.plugin import hookspecs
 from pytest_kernelprof.plugin.concerns import concerns_us
-from pytest_kernelprof.plugin.devices import device_of
+from pytest_kernelprof.plugin.devices import TARGET, target_of
 from pytest_kernelprof.plugin.judging import (
     begin_whole_call,
     conclude_test,
@@ -18,7 +18,14 @@ from pytest_kernelprof.plugin.judging import (
     warn_of_unsaved,
     whole_call_is_profiled,
 )
-from pytest_kernelprof.plugin.keys import COLLECTOR, MEASURES, SETTINGS, SHEET, TEST, WHOLE_CALL
+from pytest_kernelprof.plugin.keys import (
+    COLLECTOR,
+    MEASURES,
+    SETTINGS,
+    SHEET,
+    TEST,
+    WHOLE_CALL,
+)
 from pytest_kernelprof.plugin.marks import (
     find_marks_in_vain,
     known_marks,
@@ -115,25 +122,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     note_defaults(item)
     refuse_misspelt(item, OPTIONS_FORM)
     refuse_marks_in_vain(item)
-    settings = item.config.stash[SETTINGS]
     # A plugin that retries calls the phases without reports between.
-    if TEST in item.stash:
-        del item.stash[TEST]
-    if SHEET in item.stash:
-        del item.stash[SHEET]
+    keys: tuple[pytest.StashKey[Any], ...] = (TARGET, TEST, SHEET)
+    for key in keys:
+        if key in item.stash:
+            del item.stash[key]
     forget_properties(item)
     if not concerns_us(item):
         return
     # A malformed marker is an error of this test, before its fixtures run.
     options_of(known_marks(item).options)
-    if not settings.disable:
+    if not item.config.stash[SETTINGS].disable:
         from pytest_kernelprof.capture.tries import next_try
 
         refuse_workers_of_ranks(item.config)
         next_try(item.nodeid)
-        device = device_of(item)
-        if device is not None:
-            lay_out(item, device)
+    target = target_of(item)
+    if not target.unmeasured:
+        lay_out(item, target.device)
 
 
 # Of the older kind: an exception of the test does not pass through a frame of ours.

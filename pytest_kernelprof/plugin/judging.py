@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.limits.marks import is_marked
 from pytest_kernelprof.plugin.benchmark_there import has_benchmark, timed_by_benchmark
 from pytest_kernelprof.plugin.concerns import is_reported
-from pytest_kernelprof.plugin.devices import device_of, device_to_look_at
+from pytest_kernelprof.plugin.devices import Target, device_to_look_at, target_of
 from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, SHEET, TAKEN, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.properties import tell_properties
@@ -17,6 +17,7 @@ from pytest_kernelprof.plugin.sheets import is_judged
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Profile, Test
 
@@ -69,10 +70,10 @@ def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
 
 def whole_call_is_profiled(item: pytest.Item) -> bool:
     """Whether the whole call phase is measured: of a test with a limit, or of each."""
-    settings = item.config.stash[SETTINGS]
-    if settings.disable or not (settings.all or is_judged(item)):
+    settings, judged = item.config.stash[SETTINGS], is_judged(item)
+    if settings.disable or not (settings.all or judged) or timed_by_benchmark(item):
         return False
-    return not timed_by_benchmark(item)
+    return not (judged and target_of(item).unmeasured)
 
 
 def _dismiss(item: pytest.Item) -> None:
@@ -88,11 +89,10 @@ def begin_whole_call(item: pytest.Item) -> WholeCall:
     from pytest_kernelprof.plugin import whole_call
 
     if is_judged(item):
-        device = device_of(item)
-        assert device is not None, "without a device nothing is laid out"
-        begun: WholeCall = whole_call.Judged(begin_test(item, device))
+        begun: WholeCall = whole_call.Judged(begin_test(item, target_of(item)))
     else:
-        begun = whole_call.look_at(begin_test(item, device_to_look_at(item), asked=False))
+        target = Target(device_to_look_at(item))
+        begun = whole_call.look_at(begin_test(item, target, asked=False))
     return begun
 
 
@@ -120,9 +120,11 @@ def conclude_test(item: pytest.Item) -> None:
 
     test = item.stash[TEST]
     test.ledger.mark(known_marks(item))  # the test may have added markers to itself
+    if test.ledger.has_nothing and not test.unmeasured:
+        _leave_to_other_ranks(test)
     _note_taken(item)
     settings = test.settings
-    records = test.ledger.records(disabled=settings.disable, warn_only=settings.warn_only)
+    records = test.ledger.records(unmeasured=test.unmeasured, warn_only=settings.warn_only)
     found = conclude(records, named_here(item))
     if SHEET in item.stash:
         item.stash[SHEET].accepts = found.accepts
@@ -136,6 +138,16 @@ def conclude_test(item: pytest.Item) -> None:
         raise NotJudged(found.skip)
 
 
+def _leave_to_other_ranks(test: MeasuredTest) -> None:
+    """Of several ranks, one may have nothing to profile: others make the calls (``group=[0]``)."""
+    from pytest_kernelprof.capture.ranks import group_without_this
+
+    ranks = group_without_this(test.id, test.settings.rank_timeout)
+    if ranks:
+        words = " and ".join(map(str, ranks))
+        test.ledger.leave_out(f"profiled on other ranks: {words} make the calls of this test")
+
+
 def _refuse_late_markers(item: pytest.Item) -> None:
     """A marked test that was not profiled, though nobody asked for that.
 
@@ -145,7 +157,7 @@ def _refuse_late_markers(item: pytest.Item) -> None:
     """
     from pytest_kernelprof.errors import IncompleteProfile
 
-    if item.config.stash[SETTINGS].disable or timed_by_benchmark(item):
+    if timed_by_benchmark(item) or target_of(item).unmeasured:
         return
     names = ", ".join(limit.name for limit in known_marks(item).limits)
     if names:

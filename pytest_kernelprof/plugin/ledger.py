@@ -13,7 +13,7 @@ from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.operators import registered_operators
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
-from pytest_kernelprof.plugin.conclusion import Records, Unmeasured
+from pytest_kernelprof.plugin.conclusion import Records, Unfinished
 from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
@@ -114,7 +114,7 @@ class Asked:
     """A measurement that the test asked for and that is not kept yet.
 
     Attributes:
-        what, remedy: as of ``Unmeasured``.
+        what, remedy: as of ``Unfinished``.
         own: limits of it alone, beside those of the test.
         compares: whether the test's limits that compare are about it, too.
         instead: what is to be judged by it in place of limits.
@@ -137,10 +137,12 @@ class Ledger:
 
     Attributes:
         compared: whether anything was compared.
-        ran_disabled: whether anything was asked to be profiled in a run that profiles nothing.
+        unmeasured: why something that the test asked for ran without being measured, and was not
+            judged. blind: why the device could not be profiled, which is an error.
         comparisons: what gives the records of comparisons that no report has yet.
         broken: the messages of comparisons over their limit, which no conclusion has told yet.
         notes: what a conclusion is to warn of, besides the verdicts.
+        end_notes: what the run says of the test at its end; ``{tests}`` stands for such tests.
         unsaved: why traces were not written that should have been.
     """
 
@@ -173,10 +175,12 @@ class Ledger:
         self._events = 0
         self._first_with_timeline = 0
         self.compared = False
-        self.ran_disabled = False
+        self.unmeasured = self.blind = ""
+        self._left_out: dict[str, None] = {}
         self.comparisons: list[Callable[[], run.Comparison]] = []
         self.broken: list[str] = []
         self.notes: list[str] = []
+        self.end_notes: list[str] = []
         self.unsaved: list[str] = []
         self._asked: dict[Asked, None] = {}
         self.mark(marks)
@@ -289,6 +293,22 @@ class Ledger:
         """Keep the reason why there is no profile."""
         self._entries.append(_Entry(unmeasured(device, why), (), {}, NOTHING_NOTED, None))
 
+    def leave_out(self, why: str, limits: Iterable[Limit] = ()) -> None:
+        """Note that something ran without being measured.
+
+        Args:
+            limits: what would have been judged by it, beside the limits of the test.
+        """
+        self.unmeasured = why
+        self._left_out.update(dict.fromkeys(_names(limits)))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of the limits that were not judged since nothing was measured."""
+        if not self.unmeasured:
+            return ()
+        return tuple(dict.fromkeys((*_names((*self.limits, *self.comparing)), *self._left_out)))
+
     def hold(self, limit: Limit) -> None:
         """Note that a limit that compares was judged."""
         self._held.add((limit.key, limit.bound))
@@ -312,28 +332,36 @@ class Ledger:
         return self.compared or any(one.outcome != "not judged" for one in verdicts)
 
     @property
+    def has_nothing(self) -> bool:
+        """Whether the test wants numbers and has asked for nothing."""
+        asked = self._entries or self.compared or self._asked or self.unmeasured or self.blind
+        return self._wants_numbers and not asked
+
+    @property
     def unconcluded(self) -> bool:
         """Whether anything was asked for that no conclusion was drawn from."""
         return self._concluded < len(self._entries) or bool(self._asked)
 
-    def records(self, *, disabled: bool, warn_only: bool = False) -> Records:
+    def records(self, *, unmeasured: str = "", warn_only: bool = False) -> Records:
         """What was taken since the last call, judged by the limits that stand now.
 
         Args:
-            disabled: whether the run profiles nothing. warn_only: as of ``Records``.
+            unmeasured: why the whole test runs without being measured. warn_only: as of
+                ``Records``.
         """
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         notes, self.notes = self.notes, []
-        unmeasured = tuple(map(self._unmeasured, self._asked))
+        unfinished = tuple(map(self._unfinished, self._asked))
         self._asked.clear()
         return Records(
             profiles=tuple(self._judged(entry) for entry in new),
             profiled=bool(self._entries),
             compared=self.compared,
-            disabled=disabled and (self.ran_disabled or self.compared),
+            unmeasured=unmeasured or self.unmeasured,
+            blind=self.blind,
             limits=_names(self.limits),
-            unmeasured=unmeasured,
+            unfinished=unfinished,
             unheld=_names(
                 limit
                 for key, limit in self._comparing.items()
@@ -381,10 +409,10 @@ class Ledger:
         """All that were taken, with their verdicts."""
         return tuple(map(self._judged, self._entries))
 
-    def _unmeasured(self, asked: Asked) -> Unmeasured:
+    def _unfinished(self, asked: Asked) -> Unfinished:
         limits = [*self._limits_with(asked.own), *(self.comparing if asked.compares else ())]
         names = (asked.instead,) if asked.instead else _names(limits)
-        return Unmeasured(asked.what, names, asked.remedy, asked.raised)
+        return Unfinished(asked.what, names, asked.remedy, asked.raised)
 
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
         return tuple({**self._marked, **self._set, **own}.values())

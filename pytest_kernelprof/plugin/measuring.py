@@ -4,15 +4,15 @@ the ledger."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.capture.ranks import agreeing, number_of_rank
 from pytest_kernelprof.capture.tries import name_of_test
 from pytest_kernelprof.digest.words import line_words
-from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import (
@@ -54,6 +54,7 @@ class MeasuredTest:
     Attributes:
         id: its node id. place: where it stands.
         device: where its code is measured.
+        unmeasured: why its code runs without being measured; empty where it is.
         measuring: opens a progress line for one measurement.
         everything: whether all metrics are read, whatever its limits need.
         keeps_timelines: whether somebody reads rounds event by event.
@@ -70,6 +71,7 @@ class MeasuredTest:
     everything: bool
     keeps_timelines: bool
     after_call: AfterCall | None = None
+    unmeasured: str = ""
 
     @property
     def flush_l2(self) -> bool:
@@ -162,21 +164,59 @@ def measure_call(
     ledger = test.ledger
     label = f"profile {len(ledger) + 1}" if len(ledger) else ""
     words = _call_words(place)
-    with held_by(words), test.agreeing(words, group) as agreement, test.measuring() as progress:
-        result, measurement = measure(
-            fn,
-            plan,
-            arguments,
-            label=label,
-            judge=ledger.so_far,
-            progress=progress,
-            agreement=agreement,
-        )
-        _keep(test, measurement, place)
-        if test.after_call is not None and measurement.more is not None:
-            is_over = ledger.judged()[-1].outcome == "over"
-            test.after_call(test, MeasuredCall(label, measurement.more, result, is_over))
-    return result  # type: ignore[no-any-return]
+    with held_by(words), may_be_blind(test):
+        with test.agreeing(words, group) as agreement, test.measuring() as progress:
+            result, measurement = measure(
+                fn,
+                plan,
+                arguments,
+                label=label,
+                judge=ledger.so_far,
+                progress=progress,
+                agreement=agreement,
+            )
+            _keep(test, measurement, place)
+            if test.after_call is not None and measurement.more is not None:
+                is_over = ledger.judged()[-1].outcome == "over"
+                test.after_call(test, MeasuredCall(label, measurement.more, result, is_over))
+        return result  # type: ignore[no-any-return]
+    return run_plainly(fn, arguments)
+
+
+@contextlib.contextmanager
+def may_be_blind(test: MeasuredTest, limits: Iterable[Limit] = ()) -> Iterator[None]:
+    """Measure something that the test can do without: where the device cannot be profiled the test
+    goes on, and is an error at its end, or by ``kernelprof_blind`` not judged.
+
+    Args:
+        limits: what would be judged by it, beside the limits of the test.
+
+    Raises:
+        ProfilerUnavailable: other ranks wait for this one.
+    """
+    try:
+        yield
+    except ProfilerUnavailable as error:
+        if number_of_rank() is not None:
+            raise
+        if test.settings.blind == "error":
+            test.ledger.blind = str(error)
+            return
+        test.ledger.leave_out(f"the device cannot be profiled: {error}", limits)
+        words = f"not judged (kernelprof_blind = not-judged): {error}"
+        test.ledger.notes += [] if words in test.ledger.notes else [words]
+
+
+def nothing_to_look_at(test: MeasuredTest, what: str) -> NoReturn:
+    """Leave a test that looks at what was not measured, at the line that does.
+
+    Raises:
+        NotJudged: there is no device, or nothing is to be measured.
+        ProfilerUnavailable: the device cannot be profiled.
+    """
+    if test.ledger.blind:
+        raise ProfilerUnavailable(test.ledger.blind)
+    raise NotJudged(f"{test.ledger.unmeasured}; there is no {what} to look at")
 
 
 @contextlib.contextmanager
@@ -203,11 +243,16 @@ def measure_block(
     if unlimited:  # as cheap as can be
         plan = replace(plan, inputs=False)
     who = region_words(name, place) if place else f"the whole call of {test.id}"
-    with (
-        held_by(who, gives_way=unlimited),
-        measure_once(plan, name) as found,
-    ):
+    found: list[Measurement] = []
+    limits = own.values() if own else ()
+    with held_by(who, gives_way=unlimited), contextlib.ExitStack() as block:
+        with may_be_blind(test, limits) if asked else contextlib.nullcontext():
+            found = block.enter_context(measure_once(plan, name))
         yield kept
+        with may_be_blind(test, limits) if asked else contextlib.nullcontext():
+            block.close()
+    if not found:
+        return
     measurement = found[0]
     if asked:
         with test.agreeing(who, group) as agreement:
@@ -239,7 +284,7 @@ def _call_words(place: run.Place) -> str:
 
 
 def run_plainly(fn: Callable[..., R], arguments: Arguments) -> R:
-    """Call once, and measure nothing (--kernelprof-disable)."""
+    """Call once, and measure nothing."""
     return preparer(fn, arguments)()()  # type: ignore[no-any-return]
 
 

@@ -184,7 +184,7 @@ OPTIONS = (
     Option(
         "require_gpu",
         _FLAG,
-        "fail tests that would be skipped, or run on the CPU instead, without a GPU (for CI)",
+        "fail tests whose limits would not be judged, or on the CPU, without a GPU (for CI)",
         default=False,
     ),
     Option(
@@ -237,6 +237,13 @@ OPTIONS = (
         "fail or pass",
         default="warn",
         metavar="|".join(POLICIES),
+    ),
+    Option(
+        "blind",
+        _one_of("error", "not-judged"),
+        "what becomes of a test whose device cannot be profiled: error (default) or not-judged",
+        default="error",
+        on_command_line=False,
     ),
     Option(
         "warn_only",

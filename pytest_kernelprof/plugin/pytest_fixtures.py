@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_kernelprof.plugin.concerns import all_is_wanted, is_shown
-from pytest_kernelprof.plugin.devices import resolve_device
+from pytest_kernelprof.plugin.devices import target_of
 from pytest_kernelprof.plugin.keys import (
     AFTER_CALL,
     EARLIER,
@@ -22,13 +22,13 @@ from pytest_kernelprof.plugin.settings import options_of
 from pytest_kernelprof.plugin.sheets import sheet_of
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.plugin.devices import Target
     from pytest_kernelprof.plugin.earlier import EarlierTest
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.schema.recording import DeviceKind
 
 
-def begin_test(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> MeasuredTest:
+def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> MeasuredTest:
     """What the test's measurements depend on, and the ledger that they go to.
 
     Args:
@@ -44,7 +44,8 @@ def begin_test(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> 
     item.stash[TEST] = test = MeasuredTest(
         id=item.nodeid,
         place=place_of_test(item),
-        device=device,
+        device=target.device,
+        unmeasured=target.unmeasured,
         settings=settings,
         options=options_of(marks.options),
         ledger=Ledger(
@@ -52,7 +53,7 @@ def begin_test(item: pytest.Item, device: DeviceKind, *, asked: bool = True) -> 
             settings.undecided,
             asked=asked,
             lines=bool(settings.against),
-            sheet=sheet_of(item, device, asked=asked),
+            sheet=None if target.unmeasured else sheet_of(item, target.device, asked=asked),
             earlier=_earlier_of(item),
         ),
         measuring=measuring(item.config, item.name),
@@ -78,8 +79,7 @@ def kernel_profile(request: pytest.FixtureRequest) -> KernelProfile:
     item: pytest.Item = request.node
     if WHOLE_CALL in item.stash:  # fetched as the test runs, which measures by itself from here on
         item.stash[WHOLE_CALL].give_way()
-    disable = item.config.stash[SETTINGS].disable
-    return KernelProfile(begin_test(item, "cpu" if disable else resolve_device(item)))
+    return KernelProfile(begin_test(item, target_of(item)))
 
 
 @pytest.fixture
@@ -105,4 +105,4 @@ def kernelprof_device(request: pytest.FixtureRequest) -> str:
 
         asked = options_of(known_marks(request.node).options).device or settings.device
         return "cpu" if asked == "cpu" else usual_kind()
-    return resolve_device(request.node)
+    return target_of(request.node).device

@@ -41,7 +41,7 @@ class Job:
         port: of the store. gpus: those that they may use, by UUID; empty for all.
         plan, limits: of the test, of that name. limit_s: how long a rank is waited for.
         trace_dir: where traces are written; None where they are not.
-        disable: whether nothing is measured.
+        unmeasured: why nothing is measured; empty where it is.
     """
 
     size: int
@@ -53,7 +53,7 @@ class Job:
     test: str
     limit_s: float
     trace_dir: str | None
-    disable: bool
+    unmeasured: str
 
 
 @dataclass(slots=True)
@@ -108,9 +108,9 @@ def _measured(
     job: Job, ended: Ended, called: str, fn: Callable[..., Any], given: Arguments, ranks: object
 ) -> api.Profile:
     """``profile(fn)``, by the plan and the limits of the test."""
-    if job.disable:
+    if job.unmeasured:
         preparer(fn, given)()()
-        pytest.skip("--kernelprof-disable: there is no profile to look at")
+        pytest.skip(f"{job.unmeasured}; there is no profile to look at")
     with (
         held_by(called),
         agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,

@@ -18,6 +18,7 @@ from pytest_kernelprof.device.many import several_gpus
 from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.plugin.ledger import Asked
+from pytest_kernelprof.plugin.measuring import nothing_to_look_at
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.rank_process import Ended, Job, run_rank
 from pytest_kernelprof.schema import codec
@@ -59,6 +60,9 @@ class Ranks:
         """
         __tracebackhide__ = True
         test, place = self._test, place_of_call(self._test.place)
+        if test.unmeasured and self._backend == "nccl":
+            test.ledger.leave_out(test.unmeasured)
+            nothing_to_look_at(test, "GPU for a rank")
         remedy = "catch what is expected to be raised inside of the function"
         asked = Asked(f"kernel_profile.ranks at {line_words(place)}", remedy)
         with test.ledger.asking(asked):
@@ -92,7 +96,7 @@ class Ranks:
                 test=test.id,
                 limit_s=test.settings.rank_timeout,
                 trace_dir=folder and os.path.abspath(folder),
-                disable=test.settings.disable,
+                unmeasured=test.unmeasured,
             )
             return _run(job, task)
 
@@ -180,7 +184,7 @@ def _raise_first(
             raise error from RankTraceback(f"\n\nrank {rank}:\n{told}")
     if len(skipped) == job.size:
         words = next(iter(skipped.values()))
-        raise NotJudged(words) if job.disable else pytest.skip.Exception(words)
+        raise NotJudged(words) if job.unmeasured else pytest.skip.Exception(words)
     for rank, why in skipped.items():
         raise IncompleteProfile(
             f"rank {rank} of {job.size} skipped {job.test}, others did not: {why}"

@@ -11,6 +11,7 @@ from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, LimitEx
 from pytest_kernelprof.plugin.benchmark_there import BRIDGE
 from pytest_kernelprof.plugin.collect import EXPECTED_ATTRIBUTE, attach, outcome_of
 from pytest_kernelprof.plugin.concerns import all_is_wanted, concerns_us, is_shown, promises_of
+from pytest_kernelprof.plugin.devices import why_unmeasured
 from pytest_kernelprof.plugin.keys import (
     COLLECTOR,
     EXPECTED,
@@ -57,6 +58,10 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
         del item.config.stash[EXPECTED]
     raised = call.excinfo.value if call.excinfo is not None else None
     not_judged = _why_not_judged(item, call, raised)
+    if not_judged and raised is None:
+        from pytest_kernelprof.plugin.failures import skip_unexpected_pass
+
+        skip_unexpected_pass(report, item, not_judged)
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
     has_taken = call.when != "setup" and (
         TAKEN in item.stash or (call.when == "call" and SHEET in item.stash)
@@ -67,9 +72,10 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
         item.stash[TEST].ledger.close()
         del item.stash[TEST]  # profiles must not outlive their test
     if raised is not None:
-        from pytest_kernelprof.plugin.failures import tell
+        from pytest_kernelprof.plugin.failures import hint_at_cuda, tell
 
         tell(report, item, raised)
+        hint_at_cuda(report, item, raised)
     verdict = _verdict_of(report, raised, not_judged)
     if verdict and concerns_us(item):
         tell_verdict(item, report, verdict)
@@ -92,14 +98,22 @@ def _why_not_judged(
     """Why none of the limits of a test was judged that did not fail; empty if some were."""
     if isinstance(raised, NotJudged):
         return raised.why
-    if raised is not None or call.when != "call" or not concerns_us(item) or not promises_of(item):
+    if raised is not None or call.when != "call" or not concerns_us(item):
         return ""
-    if item.config.stash[SETTINGS].disable:
-        return "--kernelprof-disable"
     ledger = item.stash[TEST].ledger if TEST in item.stash else None
-    if ledger is None or ledger.has_judged:
-        return "" if ledger is not None else "not measured"
-    return "no snapshot of this device" if len(ledger) else "not measured"
+    if not promises_of(item) and not (ledger is not None and ledger.left_out):
+        return ""
+    if ledger is not None and ledger.has_judged:
+        return ""
+    why = why_unmeasured(item) or (ledger.unmeasured if ledger is not None else "")
+    if why:
+        return why.partition(":")[0]
+    return "no snapshot of this device" if ledger is not None and len(ledger) else "not measured"
+
+
+def _left_out(item: pytest.Item) -> tuple[str, ...]:
+    """The names of the limits that were not judged, also of those that came as the test ran."""
+    return item.stash[TEST].ledger.left_out if TEST in item.stash else promises_of(item)
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -142,7 +156,13 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str)
     one_by_one = item.config.get_verbosity() > 1
     reduced = bounded if whole else partial(for_tables, kernels=one_by_one)
     test = Test(
-        item.nodeid, profiles, comparisons, place=place, snapshot=snapshot, not_judged=not_judged
+        item.nodeid,
+        profiles,
+        comparisons,
+        place=place,
+        snapshot=snapshot,
+        limits=_left_out(item) if not_judged else (),
+        not_judged=not_judged,
     )
     attach(report, test, reduced)
 

@@ -40,6 +40,7 @@ class Settings(NamedTuple):
     flush_l2: bool
     stacks: bool
     undecided: str
+    blind: str
     warn_only: bool
     trace_dir: str | None
     json: str | None

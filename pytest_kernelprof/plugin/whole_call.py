@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
 CUDA_CAME_UP = (
-    "CUDA came up inside of this test, and --kernelprof-all brings it up for no test: run with "
-    "--kernelprof-device=cuda to have it up before the first one"
+    "CUDA came up inside of {tests}, which therefore was not profiled: --kernelprof-all brings it "
+    "up for no test; run with --kernelprof-device=cuda to have it up before the first one"
 )
 TORCH_CAME = (
-    "torch was first imported inside of this test, and --kernelprof-all imports it for none"
+    "torch was first imported inside of {tests}, which therefore was not profiled: "
+    "--kernelprof-all imports it for none; import it in conftest.py to have it there before"
 )
 BENCHMARKED = (
     "the test calls benchmark, whose calibration and rounds would all be counted: write "
@@ -142,10 +143,10 @@ class Unmeasured:
         self._why = why
 
     def finish(self) -> None:
-        """Say why there is no number, where there would have been one."""
+        """Say at the end of the run why there is no number, where there would have been one."""
         why = self._why()
         if why:
-            self._test.ledger.keep_unmeasured(self._test.device, why)
+            self._test.ledger.end_notes.append(why)
 
     def abandon(self, raised: BaseException) -> None:
         """Nothing was begun."""

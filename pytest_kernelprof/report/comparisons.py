@@ -29,8 +29,7 @@ def open_lines(digest: Digest) -> list[str]:
     undecided; nothing if all was judged."""
     counts, lines = digest.counts, []
     if digest.open:
-        tests = count_words(counts.limited, "test")
-        lines.append(f"kernelprof: {tests} with a limit: {digest.open}")
+        lines.append(f"kernelprof: {count_words(counts.tests, 'test')}: {digest.open}")
     undecided = [
         f"kernelprof: {shortened(row.test)}: "
         f"{verdict_line(one, doubt_words(row.profile.conditions))}"

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_kernelprof.digest.listed import Listed
+    from pytest_kernelprof.digest.marks import Told
     from pytest_kernelprof.digest.records import Digest
     from pytest_kernelprof.report.spans import Colour, Line
     from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.run import Run, Test
 
 _ALL = "--kernelprof-report-all"
 
@@ -76,6 +77,7 @@ def report_lines(digest: Digest, style: Style) -> list[Line]:
         *_verdict(digest, style, "The ten that cost the most:" if ten else ""),
         *tables(found.files, style, marked=digest.counts.marked),
         *_endings(digest, style),
+        *(_left_out(digest, style) if style.every_row else ()),
         *_rest(found, style),
         *([()] if below else []),
         *below,
@@ -129,18 +131,30 @@ def _endings(digest: Digest, style: Style) -> list[Line]:
     lines: list[Line] = []
     for one in digest.endings:
         if one.comparison is None:  # comparisons have tables of their own
-            sign, colour = style.sign(one.found.told)
-            words = f"{shortened(one.test.id)}: {ending_words(one) or one.found.words}"
-            first, *more = wrapped(style.say(words), style.width - 2)
-            lines.append((Span(sign, colour), Span(f" {first}")))
-            lines += [(Span(f"  {line}"),) for line in more]
+            why = ending_words(one) or one.found.words
+            lines += _test_lines(one.test, one.found.told, why, style)
     return lines
+
+
+def _left_out(digest: Digest, style: Style) -> Iterator[Line]:
+    """The tests none of whose limits was judged, each with the reason."""
+    for test in digest.left_out:
+        yield from _test_lines(test, "not judged", f"not judged: {test.not_judged}", style)
+
+
+def _test_lines(test: Test, told: Told, why: str, style: Style) -> Iterator[Line]:
+    """A test that has no row."""
+    sign, colour = style.sign(told)
+    first, *more = wrapped(style.say(f"{shortened(test.id)}: {why}"), style.width - 2)
+    yield Span(sign, colour), Span(f" {first}")
+    for line in more:
+        yield (Span(f"  {line}"),)
 
 
 def _not_judged(digest: Digest) -> str:
     """The option that makes a missing GPU a failure."""
-    missing = "no GPU" in digest.counts.unjudged
-    return "to fail where there is no GPU: --kernelprof-require-gpu" if missing else ""
+    missing = "no CUDA device" in digest.counts.unjudged
+    return "to fail where there is no CUDA device: --kernelprof-require-gpu" if missing else ""
 
 
 def _next(digest: Digest) -> str:

@@ -36,7 +36,7 @@ from pytest_kernelprof.stats import pairs
 
 Side = Literal["calls", "snapshot", "earlier"]
 
-NO_GPU = "no GPU: torch sees no CUDA device (no device, or no working driver)"
+NO_GPU = "no CUDA device: torch sees none"
 REVISION = "main (abc1234)"
 
 

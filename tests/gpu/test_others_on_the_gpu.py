@@ -407,5 +407,5 @@ def test_c_counted():
         *("--kernelprof-all", "--kernelprof-report", "-v"),
     )
     assert "3 passed" in done.stdout, done.stdout + done.stderr
-    assert re.search(r"! +test_b_up\n +no number: CUDA came up inside of this test", done.stdout)
+    assert re.search(r"kernelprof: CUDA came up inside of 1 test \(\S*::test_b_up\)", done.stdout)
     assert re.search(r"^ +2 .*test_c_counted", done.stdout, re.MULTILINE), done.stdout

@@ -121,5 +121,5 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, on any machine: the reason is what this one says or what the patch says."""
     from pytest_kernelprof.device import inventory as devices
 
-    reason = devices.why_no_gpu() or "no GPU: hidden for this test"
+    reason = devices.why_no_gpu() or "no CUDA device: hidden for this test"
     monkeypatch.setattr(devices, "why_no_gpu", lambda: reason)

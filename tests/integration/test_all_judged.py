@@ -119,6 +119,7 @@ MOSTLY_SKIPPED = """
 @pytest.mark.kernelprof(device="cpu")
 def test_judged(kernel_profile): kernel_profile(three)
 @pytest.mark.max_kernels(1)
+@pytest.mark.kernelprof(device="cuda")
 @pytest.mark.parametrize("n", range(4))
 def test_needs_a_gpu(kernel_profile, n): kernel_profile(three)
 """
@@ -130,7 +131,7 @@ def test_tests_that_no_gpu_judged_are_in_the_first_line_of_each_format(
     result = run(MOSTLY_SKIPPED, *REPORTS, "--kernelprof-github", device=None)
     result.assert_outcomes(passed=1, skipped=4)
     assert result.ret == 0
-    sentence = "1 of 5 tests is within its limits; 4 not judged (no GPU)"
+    sentence = "1 of 5 tests is within its limits; 4 not judged (no CUDA device)"
     assert headline(result).startswith(sentence)
     assert Path("run.md").read_text().startswith(f"### {sentence}")
     assert f"<h1>{sentence}" in Path("run.html").read_text()
@@ -138,7 +139,8 @@ def test_tests_that_no_gpu_judged_are_in_the_first_line_of_each_format(
     result.stdout.fnmatch_lines([f"::notice title=kernelprof%3A not judged::{sentence}*"])
     suite = ElementTree.parse("junit.xml").find(".//testsuite/properties/property")
     assert suite is not None
-    assert suite.attrib == {"name": "kernelprof.not_judged", "value": "4 not judged (no GPU)"}
+    assert suite.attrib["name"] == "kernelprof.not_judged"
+    assert suite.attrib["value"] == "4 not judged (no CUDA device)"
     assert digest_of(read_run("run.json")).overall == "not judged"
 
 
@@ -149,7 +151,7 @@ def test_each_run_says_how_many_tests_were_not_judged(
     run: Run, no_gpu: None, options: tuple[str, ...], told: bool
 ) -> None:
     result = run(MOSTLY_SKIPPED, *options, device=None)
-    assert ("kernelprof: 5 tests with a limit: 4 not judged (no GPU)" in result.outlines) is told
+    assert ("kernelprof: 5 tests: 4 not judged (no CUDA device)" in result.outlines) is told
 
 
 def test_tests_that_a_run_never_reached_are_not_judged(run: Run) -> None:

@@ -71,7 +71,7 @@ ERROR *test_limit_that_comes_later - max_kernels was not judged: kernel_profile 
 ERROR *test_option - max_kernels was not judged: kernel_profile at test_it.py:21 *(MarkerError was raised)*
 ERROR *test_no_callable - max_kernels was not judged: *(CannotMeasureError was raised)*
 ERROR *test_generator - max_kernels was not judged: *(CannotMeasureError was raised)*
-ERROR *test_refused - max_kernels was not judged: *(ProfilerUnavailable was raised)*
+ERROR *test_refused - a torch profiler is already running*
 ERROR *test_thread - max_kernels was not judged: *(ValueError was raised)*
 ERROR *test_region - max_kernels was not judged: region 'r' at test_it.py:43 was not measured to its end (ValueError was raised); enter it in a with statement, *
 ERROR *test_comparison - the comparison was not judged: the comparison at test_it.py:46 was not measured to its end (ValueError was raised)*

@@ -58,7 +58,7 @@ def test_the_doctor_is_useful_without_a_gpu() -> None:
     lines.fnmatch_lines(
         [
             "ok * torch * 2.*",
-            "warn * GPU * no GPU: *",
+            "warn * GPU * no CUDA device: *",
             "* -> *",
             "ok * other tools *",
             "ok * pytest * *, pytest-benchmark *",
@@ -180,7 +180,7 @@ def test_noise_on_a_gpu_that_is_not_there_is_exit_status_2_and_one_line(here: He
     status, out, errors = here("noise", "--device=cuda", CUDA_VISIBLE_DEVICES="")
     assert (status, out) == (2, "")
     (line,) = errors.splitlines()
-    assert line.startswith("kernelprof: process 1 ended with status 2: no GPU: ")
+    assert line.startswith("kernelprof: process 1 ended with status 2: no CUDA device: ")
 
 
 @pytest.mark.parametrize(

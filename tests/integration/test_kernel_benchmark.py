@@ -76,7 +76,7 @@ def test_the_machine_info_tells_of_the_gpu(run: Run, pytester: pytest.Pytester) 
     run(KEPT, *QUICK, "--benchmark-json=out.json").assert_outcomes(passed=1)
     gpu = saved(pytester)["machine_info"]["gpu"]
     assert gpu["torch"] == torch.__version__
-    assert {"name", "driver"} <= set(gpu) or gpu["missing"].startswith("no GPU")
+    assert {"name", "driver"} <= set(gpu) or gpu["missing"].startswith("no CUDA device")
 
 
 def test_our_table_follows_that_of_pytest_benchmark(run: Run) -> None:
@@ -236,7 +236,20 @@ def test_it(kernel_benchmark, timer):
 """
     result = run(CALLED + code, "--kernelprof-disable", "--benchmark-disable")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(['*not benchmarked: timer="cuda" profiles*'])
+    result.stdout.fnmatch_lines(['*not benchmarked: timer="cuda" needs a profile*'])
+
+
+def test_without_a_device_it_is_timed_and_not_judged(run: Run, no_gpu: None) -> None:
+    code = """
+@pytest.mark.max_kernels(0)
+@pytest.mark.parametrize("timer", ["wall", "cuda"])
+def test_it(kernel_benchmark, timer):
+    assert kernel_benchmark(three, timer=timer).shape == (8, 8)
+"""
+    result = run(code, *QUICK, device=None)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["* benchmark: 1 tests *", "kernelprof: 2 tests: 2 not judged *"])
+    result.stdout.fnmatch_lines(['*not benchmarked: timer="cuda" needs a profile*'])
 
 
 ONLY_BENCHMARK = """
@@ -427,8 +440,8 @@ profile = Profile.from_trace({str(TRACES / "mlp.json.gz")!r})
 @pytest.mark.benchmark(timer=clock)
 def test_it(benchmark, request):
     recorded, on_a_gpu = SimpleNamespace(last=profile), SimpleNamespace(
-        device="cuda", place=Place("test_it.py", 1), ledger=Ledger(Marks(), "warn"))
-    timed = KernelBenchmark(benchmark, recorded, on_a_gpu, clock, request.node, disabled=False)
+        device="cuda", unmeasured="", place=Place("test_it.py", 1), ledger=Ledger(Marks(), "warn"))
+    timed = KernelBenchmark(benchmark, recorded, on_a_gpu, clock, request.node)
     timed._measure = lambda fn, *args: "result"
     assert timed(three, timer="cuda") == "result"
     busy = profile.metrics["gpu_busy"].rounds

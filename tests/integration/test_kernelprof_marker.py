@@ -96,7 +96,7 @@ def test_it(kernel_profile, kernelprof_device):
         device=None,
     )
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no GPU: *"])
+    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no CUDA device: *"])
 
 
 def test_stacks_give_a_one_shot_profile_its_lines(run: Run) -> None:

@@ -63,7 +63,7 @@ def test_without_a_gpu_it_says_so(
     no_gpu: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["noise", "--pairs"]) == 2
-    assert "no GPU" in capsys.readouterr().err
+    assert "no CUDA device" in capsys.readouterr().err
 
 
 def test_of_disturbed_pairs_there_is_no_margin(capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,7 +208,7 @@ def test_it(kernel_profile): kernel_profile(three)
         device=None,
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no GPU*"])
+    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"])
 
 
 @pytest.mark.parametrize(

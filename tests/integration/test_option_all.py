@@ -229,15 +229,21 @@ def test_cuda_stays_down_where_the_test_leaves_it_down(run: Run, untouched_gpu: 
     result.stdout.no_fnmatch_line("*kernel profiles*")
 
 
-def test_a_test_that_brings_cuda_up_has_no_number_and_says_so(
-    run: Run, untouched_gpu: None
-) -> None:
-    code = "def test_it(monkeypatch):\n    torch.cuda.is_initialized = lambda: True\n"
+def test_a_test_that_brings_cuda_up_is_told_once_at_the_end(run: Run, untouched_gpu: None) -> None:
+    code = """
+def test_a_plain(): three()
+def test_b_up(monkeypatch): torch.cuda.is_initialized = lambda: True
+"""
     result = run(code, "--kernelprof-all", "--kernelprof-report", device=None)
-    result.assert_outcomes(passed=1)
-    words = " ".join(str(result.stdout).split())
-    assert "! test_it no number: CUDA came up " in words
-    assert "--kernelprof-device=cuda" in words
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "kernelprof: CUDA came up inside of 1 test (test_it.py::test_b_up), which therefore "
+            "was not profiled: *; run with --kernelprof-device=cuda to have it up before*"
+        ]
+    )
+    result.stdout.no_fnmatch_line("*kernel profiles*")
+    assert str(result.stdout).count("CUDA came up") == 1
 
 
 def test_what_a_fixture_puts_in_place_of_torch_is_told_in_the_row(run: Run) -> None:
@@ -275,8 +281,8 @@ def test_c_next():
         "--kernelprof-report",
     )
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["!*test_b_*", "    no number: torch was first imported inside *"])
-    result.stdout.fnmatch_lines(["*test_c_*", "2 profiles, *"])
+    result.stdout.fnmatch_lines(["*test_c_*", "1 profile, *"])
+    result.stdout.fnmatch_lines(["kernelprof: torch was first imported inside of 1 test *"])
 
 
 def test_the_profiler_comes_up_between_tests(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

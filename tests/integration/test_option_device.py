@@ -42,35 +42,29 @@ def test_auto_runs_a_test_that_asks_for_the_device_on_the_cpu_where_there_is_no_
     result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
 
 
-def test_auto_skips_other_tests_before_their_fixtures_run_and_names_what_is_missing(
-    run: Run, no_gpu: None
+def test_a_test_marked_for_cuda_is_skipped_before_its_fixtures_run(run: Run, no_gpu: None) -> None:
+    marker = '@pytest.mark.kernelprof(device="cuda")'
+    code = GPU_ONLY.replace("@pytest.mark.max", f"{marker}\n@pytest.mark.max")
+    for options in ((), ("--kernelprof-disable",)):
+        result = run(code, *options, device=None)
+        result.assert_outcomes(skipped=1)
+        result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no CUDA device: *"])
+
+
+def test_the_ini_key_skips_all_such_tests_before_their_fixtures_run(
+    run: Run, pytester: pytest.Pytester, no_gpu: None
 ) -> None:
-    result = run(GPU_ONLY, device=None)
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(
-        [
-            "SKIPPED * test_it.py:*: no GPU: *; run with --kernelprof-device=cpu to count compute "
-            "operators instead"
-        ]
-    )
-
-
-def test_a_marked_test_without_the_fixture_skips_without_a_gpu_too(run: Run, no_gpu: None) -> None:
-    result = run("@pytest.mark.max_kernels(2)\ndef test_it(): raise KeyError\n", device=None)
-    result.assert_outcomes(skipped=1)
-
-
-def test_a_test_without_limits_skips_without_a_gpu_too(run: Run, no_gpu: None) -> None:
-    result = run("def test_it(kernel_profile): kernel_profile(three)\n", device=None)
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no GPU: *; the test profiles a GPU"])
+    pytester.makeini("[pytest]\nkernelprof_device = cuda\n")
+    run(GPU_ONLY, device=None).assert_outcomes(skipped=1)
 
 
 def test_hidden_gpus_are_named_as_the_cause_where_torch_has_cuda(
     pytester: pytest.Pytester, run_apart: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    pytester.makepyfile("def test_it(kernel_profile): kernel_profile(lambda: None)\n")
+    pytester.makepyfile(
+        "def test_it(kernel_profile):\n    kernel_profile(lambda: None)\n    kernel_profile.last\n"
+    )
     result = run_apart("-rs")
     result.assert_outcomes(skipped=1)
     built = "is built without CUDA" in result.stdout.str()
@@ -80,7 +74,7 @@ def test_hidden_gpus_are_named_as_the_cause_where_torch_has_cuda(
 def test_cuda_skips_every_test_where_there_is_no_gpu(run: Run, no_gpu: None) -> None:
     result = run(DEVICE_FREE, device="cuda")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no GPU: *"])
+    result.stdout.fnmatch_lines(["SKIPPED * test_it.py:*: no CUDA device: *"])
 
 
 def test_a_plain_test_runs_without_a_gpu(run: Run, no_gpu: None) -> None:

@@ -215,9 +215,10 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(["    the test failed for another reason: KeyError: 'mine'"])
 
 
-def test_what_was_skipped_for_want_of_a_gpu_is_a_number(run: Run, no_gpu: None) -> None:
+def test_what_was_not_judged_for_want_of_a_gpu_is_a_number(run: Run, no_gpu: None) -> None:
     result = run(
         """
+@pytest.mark.max_kernels(3)
 def test_gpu(kernel_profile):
     kernel_profile(three)
 def test_cpu(kernel_profile, kernelprof_device):
@@ -226,11 +227,11 @@ def test_cpu(kernel_profile, kernelprof_device):
         "--kernelprof-report",
         device=None,
     )
-    result.assert_outcomes(passed=1, skipped=1)
+    result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
         [
-            "No test has a limit. 1 test has a profile; 1 not judged (no GPU); *",
-            "not judged to fail where there is no GPU: --kernelprof-require-gpu",
+            "0 of 1 test is within its limits; 1 not judged (no CUDA device); *",
+            "not judged to fail where there is no CUDA device: --kernelprof-require-gpu",
         ]
     )
 

@@ -82,6 +82,17 @@ def test_region_of_one(kernel_profile):
             x + 1
     else:
         kernel_profile.run(lambda: x + 1, group=[0])
+@pytest.mark.max_kernels(1)
+def test_of_rank_0_alone(kernel_profile):
+    if not me():
+        time.sleep(0.3)
+        kernel_profile.run(lambda: x + 1, group=[0])
+@pytest.mark.max_kernels(1)
+def test_of_rank_1_alone(kernel_profile):
+    if me():
+        kernel_profile.run(lambda: x + 1, group=[1])
+def test_that_no_rank_profiles(kernel_profile):
+    pass
 def test_region_that_one_leaves_out(kernel_profile):
     if not me():
         with kernel_profile.region("block"):
@@ -313,11 +324,17 @@ def spawned(once: Once, python: str, pytester: pytest.Pytester) -> Seen:
     [
         *("test_kept", "test_rounds_by_one", "test_compared", "test_cold_on_one"),
         *("test_in_a_group", "test_expected", "test_as_before_in_the_end", "test_remade"),
-        "test_region_of_one",
+        *("test_region_of_one", "test_of_rank_0_alone", "test_of_rank_1_alone"),
     ],
 )
 def test_ranks_that_go_together_pass(torchrun: Seen, test: str) -> None:
     assert torchrun.outcomes[test] == "PASSED", torchrun.text
+
+
+def test_a_test_that_no_rank_profiles_is_an_error_on_each(torchrun: Seen) -> None:
+    line = torchrun.line("test_that_no_rank_profiles")
+    assert line.startswith("ERROR")
+    assert "asks for kernel_profile but profiled nothing" in line
 
 
 def test_ranks_benchmark_together(torchrun: Seen) -> None:

@@ -30,7 +30,7 @@ def test_without_a_gpu_asking_for_one_is_refused_before_the_code_runs() -> None:
     calls: list[int] = []
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(ProfilerUnavailable, match="no GPU"):
+    with pytest.raises(ProfilerUnavailable, match="no CUDA device"):
         profile(lambda: calls.append(1), device="cuda")
     assert calls == []
 

@@ -111,7 +111,7 @@ def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
     ("done", "why"),
     [
         (Done(TEST, failure="CUDA out of memory"), "to the call: CUDA out of memory"),
-        (Done(TEST, skipped="no GPU"), "to the call: no GPU"),
+        (Done(TEST, skipped="no CUDA device"), "to the call: no CUDA device"),
         (Done(TEST), "to the call: it makes no such call"),
         (Lost("gone"), "a fresh process died (gone): killed"),
         (TooLong("x"), "a fresh process took more than 5 s"),

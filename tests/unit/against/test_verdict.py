@@ -129,7 +129,7 @@ def test_other_work_is_not_compared(old: list[Profile], new: list[Profile], why:
     [
         ("the reference died", "cannot run", "the reference died"),
         (Done("a", failure="AttributeError: x"), "cannot run", "AttributeError: x"),
-        (Done("a", skipped="no GPU"), "cannot run", "skipped there: no GPU"),
+        (Done("a", skipped="no CUDA device"), "cannot run", "skipped there: no CUDA device"),
         (Done("a"), "not compared", "no file of the revision is reached"),
     ],
 )

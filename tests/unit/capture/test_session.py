@@ -144,7 +144,7 @@ def test_a_gpu_is_refused_with_the_reason_where_there_is_none() -> None:
 
     if not why_no_gpu():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(ProfilerUnavailable, match="no GPU"):
+    with pytest.raises(ProfilerUnavailable, match="no CUDA device"):
         measure(lambda: None, Plan("cuda"))
 
 

@@ -32,7 +32,7 @@ SOUND = Machine(
     temp_free_bytes=10**10,
 )
 NO_GPU = Machine(
-    torch=TorchFacts(version="2.13.0+cpu", why_no_gpu="no GPU: built without CUDA"),
+    torch=TorchFacts(version="2.13.0+cpu", why_no_gpu="no CUDA device: built without CUDA"),
     canary=Canary("no gpu"),
     packages={"pytest": "9.2.0"},
 )
@@ -101,7 +101,9 @@ def test_a_driver_that_torch_cannot_use_is_a_failure_that_names_the_build() -> N
 
 
 def test_hidden_gpus_are_a_warning_that_names_the_variable() -> None:
-    torch = TorchFacts(version="2.14", cuda="13.1", why_no_gpu="no GPU: CUDA_VISIBLE_DEVICES=''")
+    torch = TorchFacts(
+        version="2.14", cuda="13.1", why_no_gpu="no CUDA device: CUDA_VISIBLE_DEVICES=''"
+    )
     hidden = replace(NO_GPU, torch=torch, environment={"CUDA_VISIBLE_DEVICES": ""}, driver="590")
     assert finding(hidden, "GPU").state == "warn"
     assert "unset CUDA_VISIBLE_DEVICES" in finding(hidden, "GPU").remedy

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from pytest_kernelprof import ProfilerUnavailable
-from pytest_kernelprof.device import bindings
+from pytest_kernelprof.device import bindings, inventory
 from pytest_kernelprof.device.inventory import (
     Device,
     current_device,
     devices_in_use,
     gpu_uuid,
+    has_no_device,
     load_torch,
     uuid_of_index,
     why_no_gpu,
@@ -41,7 +43,24 @@ def test_asking_for_devices_in_use_brings_none_up() -> None:
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is built with CUDA")
 def test_a_torch_without_cuda_is_named_as_the_cause() -> None:
-    assert why_no_gpu() == f"no GPU: torch {torch.__version__} is built without CUDA"
+    assert why_no_gpu() == f"no CUDA device: torch {torch.__version__} is built without CUDA"
+
+
+def test_a_device_that_cuda_cannot_start_is_no_missing_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(inventory, "_DEVICE_NODES", f"{tmp_path}/nvidia[0-9]*")
+    assert why_no_gpu() == "no CUDA device: torch sees none"
+    assert has_no_device()
+    (tmp_path / "nvidia0").touch()
+    assert why_no_gpu().startswith(f"CUDA cannot be used: {tmp_path}/nvidia0 is there, but torch")
+    assert not has_no_device()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert why_no_gpu() == "no CUDA device: CUDA_VISIBLE_DEVICES='' leaves none visible to torch"
 
 
 def test_a_missing_torch_is_an_error_that_names_the_remedy() -> None:

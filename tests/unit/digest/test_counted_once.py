@@ -106,9 +106,9 @@ def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(
 
 
 def test_a_test_that_was_not_judged_beside_one_that_was_leaves_a_run_not_judged() -> None:
-    left = Test("t.py::u", outcome="skipped", limits=("max_kernels",), not_judged="no GPU")
+    left = Test("t.py::u", outcome="skipped", limits=("max_kernels",), not_judged="no CUDA device")
     found = digest_of(Run((Test("t.py::t", (one(kernels()),)), left)))
-    assert found.sentence == "1 of 2 tests is within its limits; 1 not judged (no GPU)."
+    assert found.sentence == "1 of 2 tests is within its limits; 1 not judged (no CUDA device)."
     assert found.overall == "not judged"
 
 

@@ -11,14 +11,14 @@ from records import CPU, around, counted, mlp, profile
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
-from pytest_kernelprof.plugin.conclusion import Conclusion, Records, Unmeasured, conclude
+from pytest_kernelprof.plugin.conclusion import Conclusion, Records, Unfinished, conclude
 from pytest_kernelprof.schema.run import Integrity, Profile, Verdict
 from pytest_kernelprof.schema.snapshot import Finding
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 
 
-STEP = Unmeasured("region 'step'", ("max_syncs",), "enter it")
+STEP = Unfinished("region 'step'", ("max_syncs",), "enter it")
 
 
 def limits(**given: Any) -> tuple[Limit, ...]:
@@ -102,7 +102,13 @@ def test_a_test_that_asks_and_profiles_nothing_is_an_error() -> None:
 
 def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
     assert (
-        conclude(Records(disabled=True, limits=("max_kernels",)), "t.py::test_it") == Conclusion()
+        conclude(
+            Records(
+                unmeasured="--kernelprof-disable: nothing is measured", limits=("max_kernels",)
+            ),
+            "t.py::test_it",
+        )
+        == Conclusion()
     )
 
 
@@ -110,8 +116,8 @@ def test_in_a_run_that_profiles_nothing_it_is_none() -> None:
     ("records", "words"),
     [
         (Records(compared=True, limits=("max_kernels",)), "the test only compares"),
-        (Records(profiled=True, unmeasured=(STEP,)), "max_syncs was not judged: region 'step' was"),
-        (Records(unmeasured=(STEP,)), "the test profiled nothing: region 'step' was not measured"),
+        (Records(profiled=True, unfinished=(STEP,)), "max_syncs was not judged: region 'step' was"),
+        (Records(unfinished=(STEP,)), "the test profiled nothing: region 'step' was not measured"),
         (Records(profiled=True, unheld=("min_speedup",)), "min_speedup was not judged"),
     ],
     ids=["limits of a comparison", "a region that did not end", "alone", "a comparison not held"],
@@ -122,11 +128,11 @@ def test_a_limit_that_judged_nothing_is_an_error(records: Records, words: str) -
 
 def test_a_region_without_limits_may_end_early() -> None:
     early = replace(STEP, limits=())
-    assert conclude(Records(profiled=True, unmeasured=(early,)), "t.py::test_it") == Conclusion()
+    assert conclude(Records(profiled=True, unfinished=(early,)), "t.py::test_it") == Conclusion()
 
 
 def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
-    assert of(judged(mlp(), max_kernels=4), unmeasured=(STEP,)).failure.startswith("max_kernels: 5")
+    assert of(judged(mlp(), max_kernels=4), unfinished=(STEP,)).failure.startswith("max_kernels: 5")
 
 
 MORE = Verdict(limit="snapshot", outcome="over", snapshot=Finding(state="more", kernels=5))
@@ -147,7 +153,7 @@ def with_snapshot(profile: Profile) -> Profile:
         (Records((with_snapshot(mlp(integrity=LOST)),)), False),
         (Records((with_snapshot(judged(mlp(), max_latency="1s")),)), False),
         (Records((with_snapshot(mlp()),), broken=("min_speedup(2): ...",)), False),
-        (Records((with_snapshot(mlp()),), profiled=True, unmeasured=(STEP,)), False),
+        (Records((with_snapshot(mlp()),), profiled=True, unfinished=(STEP,)), False),
         (Records(no_snapshot=(NONE,)), False),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_limit_that_comes_after_the_kernels_are_gone_is_no_pass(tmp_path: Path
     for _ in range(3):
         book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
     book.set_limit(parse_limit("forbid_kernels", ("k",), {}))
-    outcomes = [one.verdicts[0].outcome for one in book.records(disabled=False).profiles]
+    outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
     assert outcomes == ["incomplete", "incomplete", "over"]
 
 
@@ -133,7 +133,7 @@ def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> N
     for _ in range(3):
         book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
     book.set_limit(parse_limit("expect_kernels", (), {}))
-    outcomes = [one.verdicts[0].outcome for one in book.records(disabled=False).profiles]
+    outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
     assert outcomes == ["incomplete", "incomplete", "over"]
 
 
@@ -141,7 +141,7 @@ def test_a_limit_that_comes_later_judges_what_was_taken_before(tmp_path: Path) -
     book = ledger(max_kernels=9)
     book.keep(measured(tmp_path, mlp()))
     book.set_limit(parse_keyword("max_kernels", 4))
-    (one,) = book.records(disabled=False).profiles
+    (one,) = book.records().profiles
     assert [(v.limit, v.outcome) for v in one.verdicts] == [("max_kernels", "over")]
 
 
@@ -150,22 +150,22 @@ def test_a_limit_of_its_own_replaces_that_of_the_test_for_one_profile(tmp_path: 
     (own,) = limits(max_kernels=5)
     book.keep(measured(tmp_path, mlp()), {own.key: own})
     book.keep(measured(tmp_path, mlp()))
-    outcomes = [one.outcome for one in book.records(disabled=False).profiles]
+    outcomes = [one.outcome for one in book.records().profiles]
     assert outcomes == ["kept", "over"]
 
 
 def test_what_was_concluded_is_not_concluded_again(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
     book.keep(measured(tmp_path, mlp()))
-    assert len(book.records(disabled=False).profiles) == 1
+    assert len(book.records().profiles) == 1
     book.keep(measured(tmp_path, mlp()))
-    assert len(book.records(disabled=False).profiles) == 1
+    assert len(book.records().profiles) == 1
 
 
 def test_a_verdict_knows_the_line_that_made_the_call(tmp_path: Path) -> None:
     book = ledger(max_kernels=4)
     book.keep(measured(tmp_path, mlp()), place=Place("tests/test_mlp.py", 31))
-    conclusion = conclude(book.records(disabled=False), "t.py::test_it")
+    conclusion = conclude(book.records(), "t.py::test_it")
     assert "at test_mlp.py:31" in conclusion.failure
 
 
@@ -174,7 +174,7 @@ def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> 
     book.set_limit(parse_keyword("max_kernels", 5))
     book.mark(Marks(limits=limits(max_kernels=1, max_launches=5)))
     book.keep(measured(tmp_path, mlp()))
-    (one,) = book.records(disabled=False).profiles
+    (one,) = book.records().profiles
     assert [v.outcome for v in one.verdicts] == ["kept", "kept"]
 
 
@@ -182,7 +182,7 @@ def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Pat
     book = ledger(max_kernels=5)
     book.keep(measured(tmp_path, mlp()))
     book.mark(Marks(limits=limits(max_kernels=4)))
-    (one,) = book.records(disabled=False).profiles
+    (one,) = book.records().profiles
     assert [v.outcome for v in one.verdicts] == ["over"]
 
 
@@ -191,7 +191,7 @@ def test_a_promise_that_was_held_with_another_bound_is_not_held() -> None:
     book = Ledger(Marks(comparisons=(weak,)), "warn")
     book.hold(weak)
     book.mark(Marks(comparisons=(strong,)))
-    assert book.records(disabled=False).unheld == ("min_speedup",)
+    assert book.records().unheld == ("min_speedup",)
 
 
 # What is asked for.
@@ -207,7 +207,7 @@ def test_what_was_raised_is_named_with_what_was_to_be_judged(tmp_path: Path) -> 
     book.keep(measured(tmp_path, mlp()))
     (own,) = limits(max_syncs=0)
     asked_and_raised(book, KeyError, own={own.key: own})
-    assert conclude(book.records(disabled=False), "t.py::test_it").error == (
+    assert conclude(book.records(), "t.py::test_it").error == (
         "max_kernels, max_syncs was not judged: the call was not measured to its end (KeyError "
         "was raised); catch it inside"
     )
@@ -217,22 +217,20 @@ def test_it_is_told_once_and_not_where_the_test_has_failed_by_itself() -> None:
     book = ledger(max_kernels=9)
     asked_and_raised(book, KeyError)
     assert book.unconcluded
-    assert len(book.records(disabled=False).unmeasured) == 1
+    assert len(book.records().unfinished) == 1
     assert not book.unconcluded
     asked_and_raised(book, KeyError)
     book.dismiss()
-    assert book.records(disabled=False).unmeasured == ()
+    assert book.records().unfinished == ()
 
 
 def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -> None:
     book = ledger(max_kernels=9)
     book.keep(measured(tmp_path, mlp()))
-    assert conclude(book.records(disabled=False), "t.py::test_it") == Conclusion()
+    assert conclude(book.records(), "t.py::test_it") == Conclusion()
     book.set_limit(*limits(max_kernels=4))
     assert book.unconcluded
-    assert conclude(book.records(disabled=False), "t.py::test_it").failure.startswith(
-        "max_kernels: 5 > 4"
-    )
+    assert conclude(book.records(), "t.py::test_it").failure.startswith("max_kernels: 5 > 4")
     book.dismiss()
     book.set_limit(*limits(max_kernels=3))
     assert not book.unconcluded
@@ -242,7 +240,7 @@ def test_what_ended_well_is_asked_for_no_more() -> None:
     book = ledger(max_kernels=9)
     with book.asking(Asked("the call", "")):
         assert book.unconcluded
-    assert book.records(disabled=False).unmeasured == ()
+    assert book.records().unfinished == ()
 
 
 def test_a_region_that_nobody_left_was_not_ended_by_anything_raised() -> None:
@@ -250,5 +248,5 @@ def test_a_region_that_nobody_left_was_not_ended_by_anything_raised() -> None:
     opened = book.asking(Asked("region 'r'", ""))
     opened.__enter__()
     del opened
-    (one,) = book.records(disabled=False).unmeasured
+    (one,) = book.records().unfinished
     assert one.raised == ""

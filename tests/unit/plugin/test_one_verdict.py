@@ -57,7 +57,7 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
     assert [verdict.outcome for verdict in profile.record.verdicts] == [outcome]
     has_lines = [bool(kernel.source) for kernel in profile.kernels]
     assert has_lines == [outcome == "over"] * 2
-    assert kept.records(disabled=False).profiles == (profile.record,)
+    assert kept.records().profiles == (profile.record,)
     report = kept.report("test_it")
     assert report is not None
     assert report.profiles == (profile.record,)

@@ -68,6 +68,7 @@ def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
         flush_l2=True,
         stacks=False,
         undecided="warn",
+        blind="error",
         warn_only=False,
         trace_dir=None,
         json=None,

@@ -39,7 +39,7 @@ def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
 ) -> None:
     of = tuple(run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests))
     number = "1 test" if len(of) == 1 else f"{len(of)} tests"
-    told = [f"kernelprof: {number} with a limit: {line}"] if line else []
+    told = [f"kernelprof: {number}: {line}"] if line else []
     assert open_lines(digest_of(run.Run(of))) == told
 
 

@@ -453,14 +453,19 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
         of("a.py::t", profile(MLP, environment=CPU, verdicts=verdicts)),
         of("a.py::u", profile(MLP[:3], environment=CPU, verdicts=(kernels_limit(),))),
         *(
-            Test(f"a.py::v[{i}]", outcome="skipped", limits=("max_syncs",), not_judged="no GPU")
+            Test(
+                f"a.py::v[{i}]",
+                outcome="skipped",
+                limits=("max_syncs",),
+                not_judged="no CUDA device",
+            )
             for i in range(139)
         ),
     )
     assert lines[:8] == [
-        "2 of 141 tests are within their limits; 139 not judged (no GPU), max_syncs not",
-        "judged in 1 test (not applicable on the CPU); CPU operators counted, not GPU",
-        "kernels.",
+        "2 of 141 tests are within their limits; 139 not judged (no CUDA device),",
+        "max_syncs not judged in 1 test (not applicable on the CPU); CPU operators",
+        "counted, not GPU kernels.",
         "",
         "  operators  test",
         "tests/a.py",
@@ -469,7 +474,7 @@ def test_on_the_cpu_operators_are_counted_and_nothing_of_the_gpu_is_a_column() -
     ]
     assert "✓         3  u" in lines
     words = " ".join(" ".join(lines).split())
-    assert "to fail where there is no GPU: --kernelprof-require-gpu" in words
+    assert "to fail where there is no CUDA device: --kernelprof-require-gpu" in words
     assert "--kernelprof-require-gpu" in words
 
 
