@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.recording import DeviceKind
 
 
+_loaded = [0]
+
+
+def traces_loaded() -> int:
+    """How many traces were loaded in this process so far."""
+    return _loaded[0]
+
+
 class Profile:
     """What one measurement recorded. Build one with ``profile(fn)``, the fixture, or
     ``Profile.from_trace(path)``.
@@ -83,6 +91,7 @@ class Profile:
 
         trace = read_trace(path, max_bytes=max_bytes)
         record = profile_of(session_facts(reading_of(trace)), trace.recording)
+        _loaded[0] += 1
         return cls(
             record,
             trace=os.path.abspath(trace.source),

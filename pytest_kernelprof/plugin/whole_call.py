@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import pytest
 
-from pytest_kernelprof.errors import KernelprofError, MarkerError
+from pytest_kernelprof.api import traces_loaded
+from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, MarkerError
 from pytest_kernelprof.plugin.measuring import measure_block
 
 if TYPE_CHECKING:
@@ -57,16 +58,25 @@ class Judged:
 
     def __init__(self, test: MeasuredTest, *, asked: bool = True) -> None:
         self._test = test
+        self._traces = traces_loaded()
         self._block = contextlib.ExitStack()
-        self._block.enter_context(measure_block(test, asked=asked))
+        self._kept = self._block.enter_context(measure_block(test, asked=asked))
 
     def finish(self) -> None:
         """Keep the profile.
 
         Raises:
-            IncompleteProfile: it could not be had.
+            IncompleteProfile: it could not be had, or is of a test that only loads others.
         """
         self._block.close()
+        names = ", ".join(limit.name for limit in self._test.ledger.limits)
+        launched = any(profile.kernel_count for profile in self._kept)
+        if names and not launched and traces_loaded() > self._traces:
+            raise IncompleteProfile(
+                f"{names} was not judged: the test launched nothing and loaded a trace, which no "
+                "marker judges: assert what it holds, for example "
+                "assert profile.kernel_count <= 400"
+            )
 
     def abandon(self, raised: BaseException) -> None:
         """End the session; the test's own failure stands, whatever that meets."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 Run = Callable[..., pytest.RunResult]
+TRACE = str(Path(__file__).parents[1] / "traces" / "mlp.json.gz")
 
 MANY = """
 import contextlib
@@ -128,6 +130,31 @@ def test_it(early): many()
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*max_kernels: 50 > 0*"])
+
+
+LOADS = f"""
+from pytest_kernelprof import Profile
+@pytest.mark.max_kernels(400)
+def test_loads():
+    assert Profile.from_trace({TRACE!r}).kernel_count
+@pytest.mark.max_kernels(4)
+def test_loads_and_launches():
+    Profile.from_trace({TRACE!r})
+    three()
+@pytest.mark.max_kernels(0)
+def test_launches_nothing(): pass
+"""
+
+
+def test_a_limit_of_a_test_that_only_loads_a_trace(run: Run) -> None:
+    result = run(LOADS)
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "max_kernels was not judged: the test launched nothing and loaded a trace, which no "
+            "marker judges: assert what it holds, for example assert profile.kernel_count <= 400"
+        ]
+    )
 
 
 def test_a_promise_whose_comparison_raised(run: Run) -> None:
