@@ -68,37 +68,42 @@ def why_unmeasured(item: pytest.Item) -> str:
 
 def _target(item: pytest.Item) -> Target:
     settings, marks = item.config.stash[SETTINGS], known_marks(item)
-    asked = options_of(marks.options).device or settings.device
-    if settings.disable and asked != "cuda":
+    asked, asks = options_of(marks.options).device or settings.device, asks_for_us(item)
+    is_for_cuda = asked == "cuda" and asks
+    if settings.disable and not is_for_cuda:
         return Target("cpu", _DISABLED)
     if asked == "cpu":
         return Target(_on_cpu(marks))
-    from pytest_kernelprof.device.health import refuse_broken, why_broken
     from pytest_kernelprof.device.inventory import has_no_device, why_no_gpu
     from pytest_kernelprof.errors import ProfilerUnavailable
 
     missing = why_no_gpu()
-    if settings.disable and (not missing or not asks_for_us(item)):
-        return Target("cpu", _DISABLED)
     if not missing:
-        if settings.all and not asks_for_us(item):  # what it does without CUDA is its own affair
-            return Target("cpu" if why_broken() else "cuda")
-        refuse_broken()
-        return Target("cuda")
-    if not asks_for_us(item):  # it has a snapshot, which is compared where it can be
+        return Target("cpu", _DISABLED) if settings.disable else _on_gpu(item)
+    if not asks:  # it has a snapshot, which is compared where it can be
         return Target("cpu", missing if asked == "cuda" else "")
     if settings.require_gpu:
         raise ProfilerUnavailable(f"--kernelprof-require-gpu: {missing}")
     if asked == "auto" and _DEVICE_FIXTURE in getattr(item, "fixturenames", ()):
         return Target(_on_cpu(marks))
-    if not has_no_device():
-        if asked == "cuda" and settings.blind == "error":
-            raise ProfilerUnavailable(missing)
-        if asked != "cuda":
-            return Target("cuda")  # what measures says what is wrong with it
-    if asked == "cuda":
-        raise NotJudged(missing)
-    return Target("cpu", missing)
+    if has_no_device():
+        if is_for_cuda:
+            raise NotJudged(missing)
+        return Target("cpu", missing)
+    if not is_for_cuda:
+        return Target("cuda")  # what measures says what is wrong with it
+    if settings.blind == "error":
+        raise ProfilerUnavailable(missing)
+    raise NotJudged(missing)
+
+
+def _on_gpu(item: pytest.Item) -> Target:
+    from pytest_kernelprof.device.health import refuse_broken, why_broken
+
+    if item.config.stash[SETTINGS].all and not asks_for_us(item):
+        return Target("cpu" if why_broken() else "cuda")  # what it does without is its own affair
+    refuse_broken()
+    return Target("cuda")
 
 
 def device_to_look_at(item: pytest.Item) -> DeviceKind:
