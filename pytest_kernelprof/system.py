@@ -49,6 +49,7 @@ class Real:
     gettrace = staticmethod(sys.gettrace)
     start_thread = staticmethod(_thread.start_new_thread)
     lock = staticmethod(_thread.allocate_lock)
+    lock_of_thread = staticmethod(threading.RLock)
     this_thread = staticmethod(_thread.get_ident)
     threads = staticmethod(threading.enumerate)
     frames_of_threads = staticmethod(sys._current_frames)

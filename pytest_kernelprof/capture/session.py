@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
 from pytest_kernelprof.capture.graphs import Replays, watch_captures
-from pytest_kernelprof.capture.holder import outer_holder
+from pytest_kernelprof.capture.holder import refuse_others, who_gives_way
 from pytest_kernelprof.capture.other_profilers import OtherProfilers
 from pytest_kernelprof.capture.pausing import Pauses
 from pytest_kernelprof.capture.scratch import SCRATCH, Saved
@@ -230,8 +230,8 @@ def refuse_to_nest() -> None:
         ProfilerUnavailable: with the remedy.
     """
     torch = bound()
-    holder = outer_holder()
-    if holder is not None and holder.gives_way:
+    refuse_others(may_be_own=True)
+    if who_gives_way():
         profiler.end_own_of_this_thread()
     # The first is this thread's state only, the second is set by any thread.
     here = torch.runs_in_this_thread()
@@ -250,12 +250,9 @@ def refuse_to_nest() -> None:
 
 
 def _already_running(thread: str) -> str:
-    holder = outer_holder()
+    holder = who_gives_way()
     if holder is not None:
-        return (
-            f"{holder.who} is being profiled, and torch.profiler cannot nest: profile one after "
-            "the other, or only one of them"
-        )
+        return holder.refusal
     return (
         f"a torch profiler is already running, begun in {thread} by other code than "
         "pytest-kernelprof, and torch.profiler cannot nest: end it before the measured code, or "

@@ -42,6 +42,7 @@ _NO_TRUTH = (
     'compare(f, g, x).min_speedup(1.5) or .not_slower(by="2%")'
 )
 _UNMEASURED = "no comparison: nothing was measured"
+_REMEDY = "catch what is expected to be raised inside of the callables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     measured, candidate = comparison._measured, comparison._candidate
     rounds, ledger = measured.rounds, measured.test.ledger
     place = place_of_call(measured.test.place)
+    what = f"the assertion at {line_words(place)}"
     while True:
         verdict = evaluate_comparison(
             limit,
@@ -213,7 +215,8 @@ def judge(comparison: Comparison, limit: Limit) -> str:
         more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
         if not more:
             break
-        rounds.take(more)
+        with ledger.asking(Asked(what, _REMEDY, instead=limit.name)), held_by(what):
+            rounds.take(more)
     measured.verdicts.append(verdict)
     record = comparison._record(verdict)
     if verdict.outcome == "over" or (not decided and ledger.fails_undecided):
@@ -269,8 +272,7 @@ def compare(
         judged: what is to be judged by it, in words. group: the ranks that compare.
     """
     what = f"the comparison at {line_words(place_of_call(test.place))}"
-    remedy = "catch what is expected to be raised inside of the callables"
-    with test.ledger.asking(Asked(what, remedy, instead=judged)), held_by(what):
+    with test.ledger.asking(Asked(what, _REMEDY, instead=judged)), held_by(what):
         return _compare(test, callables, arguments, reference, metric, rounds, group)
 
 

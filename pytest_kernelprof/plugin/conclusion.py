@@ -28,12 +28,17 @@ class Unfinished:
         remedy: what to do where something is expected to be raised.
         raised: the kind of exception that ended it, which the test has caught; empty for a region
             that was never entered or left.
+        refused: why, in words, where the exception is one of ours.
+        thread: which other thread than the test's asked; empty for the test's own. What is raised
+            there does not reach the test.
     """
 
     what: str
     limits: tuple[str, ...] = ()
     remedy: str = ""
     raised: str = ""
+    refused: str = ""
+    thread: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,8 @@ def _not_judged(records: Records) -> str:
     for one in records.unfinished:
         if one.limits:
             return f"{', '.join(one.limits)} was not judged: {_ended_early(one)}"
+        if one.thread:
+            return _ended_early(one)
     if records.limits and not records.profiled:
         return (
             f"{', '.join(records.limits)} was not judged: the test only compares, and a "
@@ -172,7 +179,12 @@ def _not_judged(records: Records) -> str:
 
 
 def _ended_early(one: Unfinished) -> str:
-    raised = f" ({one.raised} was raised)" if one.raised else ""
+    where = f" in {one.thread}" if one.thread else ""
+    if one.thread and not one.raised:
+        return f"{one.what} is still being measured{where}: join that thread before the test ends"
+    if one.thread and one.refused:
+        return f"{one.what} was not measured{where}: {one.refused}"
+    raised = f" ({one.raised} was raised{where})" if one.raised else ""
     return f"{one.what} was not measured to its end{raised}; {one.remedy}"
 
 

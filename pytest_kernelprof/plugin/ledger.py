@@ -10,13 +10,15 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.profile import unmeasured
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.capture.holder import thread_words
 from pytest_kernelprof.capture.operators import registered_operators
-from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.conclusion import Records, Unfinished
 from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -118,7 +120,8 @@ class Asked:
         own: limits of it alone, beside those of the test.
         compares: whether the test's limits that compare are about it, too.
         instead: what is to be judged by it in place of limits.
-        raised: the kind of exception that has ended it.
+        raised: the kind of exception that has ended it. refused: why, where that is one of ours.
+        thread: where another one than the test's asks for it, which.
     """
 
     what: str
@@ -127,6 +130,8 @@ class Asked:
     compares: bool = False
     instead: str = ""
     raised: str = ""
+    refused: str = ""
+    thread: str = ""
 
 
 class Ledger:
@@ -183,6 +188,7 @@ class Ledger:
         self.end_notes: list[str] = []
         self.unsaved: list[str] = []
         self._asked: dict[Asked, None] = {}
+        self._thread = Real.this_thread()
         self.mark(marks)
 
     def mark(self, marks: Marks) -> None:
@@ -226,6 +232,8 @@ class Ledger:
             IncompleteProfile: nothing is judged any more.
         """
         self._refuse_late()
+        if Real.this_thread() != self._thread:
+            asked.thread = thread_words(Real.this_thread())
         self._asked[asked] = None
 
     @contextlib.contextmanager
@@ -239,6 +247,7 @@ class Ledger:
             raise
         except BaseException as error:
             asked.raised = type(error).__name__
+            asked.refused = str(error) if isinstance(error, KernelprofError) else ""
             raise
         self._asked.pop(asked, None)
 
@@ -352,7 +361,7 @@ class Ledger:
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         notes, self.notes = self.notes, []
-        unfinished = tuple(map(self._unfinished, self._asked))
+        unfinished = tuple(map(self._unfinished, tuple(self._asked)))
         self._asked.clear()
         return Records(
             profiles=tuple(self._judged(entry) for entry in new),
@@ -412,7 +421,9 @@ class Ledger:
     def _unfinished(self, asked: Asked) -> Unfinished:
         limits = [*self._limits_with(asked.own), *(self.comparing if asked.compares else ())]
         names = (asked.instead,) if asked.instead else _names(limits)
-        return Unfinished(asked.what, names, asked.remedy, asked.raised)
+        return Unfinished(
+            asked.what, names, asked.remedy, asked.raised, asked.refused, asked.thread
+        )
 
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
         return tuple({**self._marked, **self._set, **own}.values())

@@ -162,10 +162,10 @@ def measure_call(
         place: the line that made the call. group: the ranks that make it together.
     """
     ledger = test.ledger
-    label = f"profile {len(ledger) + 1}" if len(ledger) else ""
     words = _call_words(place)
     with held_by(words), may_be_blind(test):
         with test.agreeing(words, group) as agreement, test.measuring() as progress:
+            label = f"profile {len(ledger) + 1}" if len(ledger) else ""
             result, measurement = measure(
                 fn,
                 plan,

@@ -72,7 +72,7 @@ ERROR *test_option - max_kernels was not judged: kernel_profile at test_it.py:21
 ERROR *test_no_callable - max_kernels was not judged: *(CannotMeasureError was raised)*
 ERROR *test_generator - max_kernels was not judged: *(CannotMeasureError was raised)*
 ERROR *test_refused - a torch profiler is already running*
-ERROR *test_thread - max_kernels was not judged: *(ValueError was raised)*
+ERROR *test_thread - max_kernels was not judged: *(ValueError was raised in thread 'Thread-*')*
 ERROR *test_region - max_kernels was not judged: region 'r' at test_it.py:43 was not measured to its end (ValueError was raised); enter it in a with statement, *
 ERROR *test_comparison - the comparison was not judged: the comparison at test_it.py:46 was not measured to its end (ValueError was raised)*
 ERROR *test_comparison_alone - the test profiled nothing: the comparison at test_it.py:48 was *

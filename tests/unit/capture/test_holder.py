@@ -8,49 +8,43 @@ import pytest
 import torch
 
 from pytest_kernelprof.api import profile
-from pytest_kernelprof.capture.holder import held_by, outer_holder
+from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.capture.profiler import end_left_open
 from pytest_kernelprof.capture.session import refuse_to_nest
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 
-def test_the_outermost_holds_it_and_one_alone_is_in_nobodys_way() -> None:
-    assert outer_holder() is None
+def test_one_alone_measures_and_the_next_is_told_who_it_is() -> None:
     with held_by("region 'a'"):
-        assert outer_holder() is None
-        with held_by("region 'b'"), held_by("region 'c'"):
-            outer = outer_holder()
-            assert outer
-            assert outer.who == "region 'a'"
-    assert outer_holder() is None
+        with pytest.raises(ProfilerUnavailable, match=r"^region 'a' is being profiled, and"):
+            held_by("region 'b'").__enter__()
+        refuse_to_nest()
+    with held_by("region 'b'"):
+        refuse_to_nest()
 
 
-def test_one_that_gives_way_is_in_the_way_of_nobody_else() -> None:
+def test_one_that_gives_way_is_in_nobodys_way() -> None:
     with held_by("the whole call", gives_way=True), held_by("region 'a'"):
-        outer = outer_holder()
-        assert outer
-        assert outer.gives_way
-        with held_by("region 'b'"):
-            outer = outer_holder()
-            assert outer
-            assert outer.who == "region 'a'"
+        refuse_to_nest()
+        with pytest.raises(ProfilerUnavailable, match=r"^region 'a' is being profiled, and"):
+            held_by("region 'b'").__enter__()
 
 
 def test_it_is_let_go_whatever_is_raised() -> None:
     with pytest.raises(KeyError), held_by("region 'a'"):
         raise KeyError
     with held_by("region 'b'"):
-        assert outer_holder() is None
+        refuse_to_nest()
 
 
 def test_who_never_lets_go_is_in_the_way_of_its_own_test_alone() -> None:
     left = held_by("region 'left'")
     left.__enter__()
     end_left_open()  # as each test ends
+    refuse_to_nest()
     with held_by("region 'a'"):
-        assert outer_holder() is None
         left.__exit__(None, None, None)  # when nobody holds it any more
-    assert outer_holder() is None
+        refuse_to_nest()
 
 
 def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
