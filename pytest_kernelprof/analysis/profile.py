@@ -47,6 +47,7 @@ from pytest_kernelprof.trace.completeness import (
 from pytest_kernelprof.trace.gaps import gaps_of
 from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
+from pytest_kernelprof.trace.vocabulary import tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +81,7 @@ _UNKNOWN_LAUNCHES = (
     "could not be had: the calls that launched some of the kernels are not in the trace, so one "
     "that is missing would not be noticed"
 )
+_LOST = "the notes do not say whether these operators compute: {}; record the trace again"
 _NOT_CLASSIFIED = (
     "the trace holds no device and was not recorded by pytest-kernelprof: its outermost operators "
     "are counted, views and allocations too, and a lost one is not noticed"
@@ -411,4 +413,14 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
     compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
     hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
     silent = (_SILENT,) if cpu_operators.silent_regions(reading) else ()
-    return (*recording.unseen, *hidden, *silent)
+    return (*recording.unseen, *hidden, *silent, *_unclassified(reading))
+
+
+def _unclassified(reading: Reading) -> tuple[str, ...]:
+    """Our notes name each operator of the trace: one that they do not name, they have lost."""
+    recording, ops = reading.trace.recording, reading.trace.operators
+    if recording.compute_operators is None or recording.idle_operators is None:
+        return ()
+    noted = frozenset((*recording.compute_operators, *recording.idle_operators))
+    lost = ~ops.annotation & ~ops.name.that(noted.__contains__)
+    return (_LOST.format(tally(ops.name[lost])),) if lost.any() else ()

@@ -26,8 +26,9 @@ _IDLE = """
     empty_permuted empty_quantized empty_strided is_coalesced is_nonzero is_pinned is_same_size
     is_set_to item lift lift_fresh new_empty new_empty_strided q_per_channel_axis q_scale
     q_zero_point qscheme record_stream rename rename_ requires_grad_ resize_ resize_as_
-    resize_as_sparse_ resolve_conj resolve_neg set set_ set_data size sparse_dim sparse_resize_
-    sparse_resize_and_clear_ storage_offset stride sym_constrain_range
+    resize_as_sparse_ resolve_conj resolve_neg set set_ set_data size sparse_compressed_tensor
+    sparse_coo_tensor sparse_dim sparse_resize_ sparse_resize_and_clear_ storage_offset stride
+    sym_constrain_range
     sym_constrain_range_for_size sym_numel sym_size sym_stride unsafe_split
     unsafe_split_with_sizes
 """

@@ -236,10 +236,12 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     code = code_of_graphs(operators, ops.name[inside & ops.annotation].distinct())
     if watched is not None:
         code |= watched.code(operators)
-    computing = tuple(compute_operators(ops.name.distinct(), code.kernels))
+    known = ops.name[~ops.annotation].distinct()
+    computing = tuple(compute_operators(known, code.kernels))
     unclear = tuple(map(_FUNCTION.format, functions_called(operators.intersection(computing))))
     return {
         "compute_operators": computing,
+        "idle_operators": tuple(sorted(known.difference(computing))),
         "unseen": (*code.all_unseen(repeated(ops, of_round)), *unclear),
     }
 

@@ -173,6 +173,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         refused: compilations that it refused since the first call, its limit reached.
         may_refuse: whether it ever refused one in this process, as far as is known.
         compute_operators: of a CPU session, the operators in the trace that compute.
+        idle_operators: of a CPU session, all others in the trace; None where nobody noted them.
         unseen: of a CPU session, what ran that its operators do not tell of, in words.
         compiled_kernels_hidden: likewise, noted before there was ``unseen``: Inductor may have
             compiled C++ kernels that no trace shows.
@@ -207,6 +208,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: int = 0
     may_refuse: bool = False
     compute_operators: tuple[str, ...] | None = None
+    idle_operators: tuple[str, ...] | None = None
     unseen: tuple[str, ...] = ()
     compiled_kernels_hidden: bool = False
     host_timings: HostTimings | None = None

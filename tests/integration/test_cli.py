@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from pytest_kernelprof import Profile, profile
 from pytest_kernelprof.cli.main import main
 
 Run = Callable[..., pytest.RunResult]
@@ -24,6 +27,32 @@ def saved(run: Run, pytester: pytest.Pytester) -> Path:
     run(code, "--kernelprof-trace-dir=traces")
     (path,) = (pytester.path / "traces").iterdir()
     return path
+
+
+@pytest.mark.parametrize("emptied", [[], ["aten::mm"]], ids=["emptied", "in part"])
+def test_a_trace_whose_notes_lost_operators_is_no_complete_count(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], emptied: list[str]
+) -> None:
+    document = json.loads(gzip.decompress(saved.read_bytes()))
+    assert document["kernelprof"]["compute_operators"]
+    document["kernelprof"]["compute_operators"] = emptied
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(json.dumps(document))
+    (problem,) = Profile.from_trace(damaged).integrity.problems
+    assert "the notes do not say whether these operators compute: " in problem
+    assert "aten::gelu" in problem
+    capsys.readouterr()
+    main(["show", str(damaged)])
+    assert "INCOMPLETE" in capsys.readouterr().out
+
+
+def test_a_call_that_computes_nothing_is_read_as_that_again(tmp_path: Path) -> None:
+    x = torch.ones(8, 16)
+    found = profile(lambda: x.detach_().t(), device="cpu", rounds=2)
+    found.save_trace(tmp_path / "views.json")
+    again = Profile.from_trace(tmp_path / "views.json")
+    assert again.integrity.complete
+    assert again.kernel_count == found.kernel_count == 0
 
 
 def test_show_tells_what_the_test_saw(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
