@@ -102,11 +102,10 @@ def _contest(
     measuring: OpenProgress,
     agreeing: Agreeing,
 ) -> Contest:
-    from pytest_kernelprof.capture.mutation import changed, versions
+    from pytest_kernelprof.capture.mutation import Watched, watch
     from pytest_kernelprof.device.sharing import no_times
 
     prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
-    before = versions(arguments.args, arguments.kwargs)
     with agreeing() as agreement:
         pairs = max(agreement.gather(f"{plan.metric} of {', '.join(callables)}", plan.pairs))
         profiles = {
@@ -119,10 +118,13 @@ def _contest(
     why = no_times(device).get(plan.metric) if device.kind == "cuda" else None
     if why:
         raise IncompleteProfile(f"{plan.metric}: {why}")
-    now = versions(arguments.args, arguments.kwargs)
-    in_place = changed(before, now) if arguments.setup is None else []
-    found = Contest(device, plan, reference, prepares, profiles, in_place, measuring, agreeing)
+    found = Contest(device, plan, reference, prepares, profiles, measuring, agreeing)
+    fresh = arguments.setup is not None
+    watched = (
+        Watched() if fresh else watch(list(callables.values()), arguments.args, arguments.kwargs)
+    )
     found.take(pairs)
+    found.in_place = watched.changed()
     found.take_until_sure()
     return found
 
@@ -131,7 +133,7 @@ class Contest:
     """The rounds of all callables of a comparison, and the way to more of them.
 
     Attributes:
-        in_place: the arguments that the calls changed.
+        in_place: the tensors that the calls changed.
         profiles: of each callable the profile of its warmed-up call.
         reference: the name of the callable that the others are compared with.
     """
@@ -143,11 +145,10 @@ class Contest:
         reference: str,
         prepares: Mapping[str, Prepare],
         profiles: Mapping[str, Profile],
-        in_place: Sequence[str] = (),
         measuring: OpenProgress = silently,
         agreeing: Agreeing = nobody_else,
     ) -> None:
-        self.in_place = tuple(in_place)
+        self.in_place: tuple[str, ...] = ()
         self.profiles = profiles
         self.reference = reference
         self._device = device

@@ -117,22 +117,26 @@ def measure(
         given = agreement.gather("the plan", plan, patience_s=patience_s)
         plan = plans.of_all(given)
         run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
-        return _measure(run, device, plan, arguments, agreement)
+        return _measure(run, device, plan, call, arguments, agreement)
 
 
 def _measure(
-    run: _Run, device: Device, plan: Plan, arguments: Arguments, agreement: Agreement
+    run: _Run,
+    device: Device,
+    plan: Plan,
+    call: Callable[..., Any],
+    arguments: Arguments,
+    agreement: Agreement,
 ) -> tuple[Any, Measurement]:
-    from pytest_kernelprof.capture.mutation import changed, versions
+    from pytest_kernelprof.capture.mutation import Watched, watch
 
-    before = versions(arguments.args, arguments.kwargs)
     step = run.next_step()
     while isinstance(step, WarmUp):
         run.execute(step)
-        if arguments.setup is None and not run.in_place:
-            now = versions(arguments.args, arguments.kwargs)
-            run.in_place = tuple(changed(before, now))
         step = run.next_step()
+    # What the first call alone changes is the same in all rounds.
+    fresh = arguments.setup is not None
+    watched = Watched() if fresh else watch([call], arguments.args, arguments.kwargs)
     timed_alone = (
         alone(device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock)
         if plan.timed
@@ -142,6 +146,7 @@ def _measure(
         while step is not None:
             run.execute(step)
             step = run.next_step()
+    run.in_place = watched.changed()
     return run.result, run.measurement()
 
 

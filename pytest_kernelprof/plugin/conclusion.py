@@ -240,8 +240,8 @@ def _unstable_words(profile: run.Profile) -> str:
 
 
 def in_place_words(names: Sequence[str]) -> str:
-    """The warning that rounds had different inputs."""
+    """The warning that rounds may have had different inputs."""
     return (
-        f"the code changes {', '.join(names)} in place, so each round has other inputs: give fresh "
-        "ones, kernel_profile.run(fn, setup=make_arguments)"
+        f"the code changes {', '.join(names)} in place, so each round may have other inputs: give "
+        "fresh ones, or set them back, in kernel_profile.run(fn, setup=make_arguments)"
     )

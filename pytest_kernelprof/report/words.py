@@ -108,6 +108,8 @@ def footing(profile: Profile) -> str:
     """Device, versions, completeness and bound, in one line."""
     parts = [place_words(profile.environment), integrity_words(profile)]
     parts += filter(None, [would_wait_words(profile)])
+    if profile.in_place:
+        parts.append(f"changes {', '.join(profile.in_place)} in place")
     if profile.environment.kind == "cpu" and not profile.integrity.complete:
         parts.append("counts are of compute operators of the CPU")
     if profile.bound.verdict != "unknown":

@@ -112,7 +112,7 @@ class ProfileFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         one_shot: a block as it stood, once.
         integrity: whether it is complete, and what is missing if not.
         bound, gaps, host_shares, conditions: see there.
-        in_place: the arguments that the call changed.
+        in_place: the tensors that the call changed, of its arguments and of what it holds.
         cupti_ratio: what an attached CUPTI costs the host's launches, as a ratio; None where no
             host times were taken.
         verdicts: how its limits fared, in their order.

@@ -182,7 +182,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         second_look: a second, separate measurement of the host's times.
         more_rounds: the rounds of further sessions, by metric.
         roofline: which roof limits the call, from a session that recorded shapes.
-        in_place: the arguments that the call changed.
+        in_place: the tensors that the call changed, of its arguments and of what it holds.
         conditions: what the GPU was like while it was timed.
     """
 

@@ -166,13 +166,31 @@ def test_compared(kernel_profile, kernelprof_device):
 @pytest.mark.max_latency("10s")
 def test_fresh(kernel_profile):
     kernel_profile.run(lambda t: t.add_(1), setup=lambda: (torch.ones(4),))
+@pytest.mark.max_latency("10s")
+def test_hidden_in_a_closure(kernel_profile):
+    state = torch.ones(4)
+    kernel_profile(lambda: state.add_(1))
+class TestHidden:
+    @pytest.mark.max_latency("10s")
+    def test_in_self(self, kernel_profile):
+        self.cache = torch.ones(4)
+        kernel_profile(self.step)
+    def step(self):
+        self.cache.add_(1)
+@pytest.mark.max_kernels(1)
+def test_no_time_is_judged(kernel_profile):
+    state = torch.ones(4)
+    kernel_profile(lambda: state.add_(1))
+    assert kernel_profile.last.record.in_place == ("closure variable `state`",)
 """
     )
-    result.assert_outcomes(passed=3, warnings=2)
+    result.assert_outcomes(passed=6, warnings=4)
     result.stdout.fnmatch_lines(
         [
-            "*the code changes argument 1 in place, so each round has other inputs: give fresh*",
+            "*the code changes argument 1 in place, so each round may have other inputs: *",
             "*the code changes argument 1[[]1] in place*",
+            "*the code changes closure variable `state` in place*",
+            "*the code changes self.cache in place*",
         ]
     )
 

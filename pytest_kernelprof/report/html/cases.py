@@ -308,8 +308,6 @@ def _notes(profile: Profile) -> Iterator[str]:
     if profile.variants:
         kinds = count_words(len(profile.variants) + 1, "different sequence")
         yield f"UNSTABLE: rounds launch {kinds} of kernels; these are of the round with most"
-    if profile.in_place:
-        yield f"the call changed its arguments: {cut(', '.join(profile.in_place), _LONGEST)}"
     if not profile.kernels_kept:
         yield "its kernels were not kept: the test has very many profiles"
     if profile.trace:
