@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def held_by(who: str, *, gives_way: bool = False) -> Iterator[None]:
     """Say who measures until the block ends, from the first warm-up to the last read.
 
     Raises:
-        ProfilerUnavailable: somebody else does who does not give way.
+        IncompleteProfile: somebody else does who does not give way.
     """
     holder = Holder(who, gives_way)
     with _taking:
@@ -76,14 +76,14 @@ def refuse_others(*, may_be_own: bool = False) -> None:
         may_be_own: whether this thread may be the one, unless its test has ended meanwhile.
 
     Raises:
-        ProfilerUnavailable: with who it is.
+        IncompleteProfile: with who it is.
     """
     for one in tuple(_holders):
         if not (one.gives_way or (may_be_own and one.thread == Real.this_thread())):
-            raise ProfilerUnavailable(one.refusal)
+            raise IncompleteProfile(one.refusal)
     own: Holder | None = getattr(_of_thread, "newest", None)
     if may_be_own and own is not None and own not in _holders:
-        raise ProfilerUnavailable(
+        raise IncompleteProfile(
             f"the test of {own.who} has ended: join the thread that measures before it does"
         )
 

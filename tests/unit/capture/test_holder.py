@@ -11,12 +11,12 @@ from pytest_kernelprof.api import profile
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.capture.profiler import end_left_open
 from pytest_kernelprof.capture.session import refuse_to_nest
-from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.errors import IncompleteProfile
 
 
 def test_one_alone_measures_and_the_next_is_told_who_it_is() -> None:
     with held_by("region 'a'"):
-        with pytest.raises(ProfilerUnavailable, match=r"^region 'a' is being profiled, and"):
+        with pytest.raises(IncompleteProfile, match=r"^region 'a' is being profiled, and"):
             held_by("region 'b'").__enter__()
         refuse_to_nest()
     with held_by("region 'b'"):
@@ -26,7 +26,7 @@ def test_one_alone_measures_and_the_next_is_told_who_it_is() -> None:
 def test_one_that_gives_way_is_in_nobodys_way() -> None:
     with held_by("the whole call", gives_way=True), held_by("region 'a'"):
         refuse_to_nest()
-        with pytest.raises(ProfilerUnavailable, match=r"^region 'a' is being profiled, and"):
+        with pytest.raises(IncompleteProfile, match=r"^region 'a' is being profiled, and"):
             held_by("region 'b'").__enter__()
 
 
@@ -51,7 +51,7 @@ def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
     refused = []
 
     def ask() -> None:
-        with pytest.raises(ProfilerUnavailable) as error:
+        with pytest.raises(IncompleteProfile) as error:
             refuse_to_nest()
         refused.append(str(error.value))
 
@@ -67,7 +67,7 @@ def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
 
 def test_without_pytest_it_is_told_too() -> None:
     with pytest.raises(
-        ProfilerUnavailable,
+        IncompleteProfile,
         match=r"^pytest_kernelprof\.profile is being profiled, and torch\.profiler cannot nest: ",
     ):
         profile(lambda: profile(lambda: torch.ones(2) + 1, device="cpu"), device="cpu")
