@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.capture.agreement import nobody_else
@@ -16,8 +16,9 @@ from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.completeness import require_clock, require_complete
+from pytest_kernelprof.measure.plan import EXACT_ROUNDS, Plan
 from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs, of_all
-from pytest_kernelprof.measure.runner import warm
+from pytest_kernelprof.measure.runner import agreed, warm
 from pytest_kernelprof.measure.turns import order_of_turns
 from pytest_kernelprof.schema.progress import silently
 from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
@@ -51,7 +52,7 @@ class ContestPlan:
     Attributes:
         metric: what they are compared by.
         pairs: rounds of each to begin with.
-        flush_l2, lock_timeout_s, who: as in ``Plan``.
+        flush_l2, lock_timeout_s, who, warmup: as in ``Plan``.
     """
 
     device: DeviceKind
@@ -60,6 +61,7 @@ class ContestPlan:
     flush_l2: bool
     lock_timeout_s: float
     who: str = ""
+    warmup: int = 1
 
 
 def contest(
@@ -107,9 +109,13 @@ def _contest(
 
     prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
     with agreeing() as agreement:
-        pairs = max(agreement.gather(f"{plan.metric} of {', '.join(callables)}", plan.pairs))
+        what = f"{plan.metric} of {', '.join(callables)}"
+        wanted = Plan(device.kind, plan.warmup, plan.pairs, lock_timeout_s=plan.lock_timeout_s)
+        of_all_ranks = agreed(what, wanted, agreement)
+        counts = replace(of_all_ranks, rounds=EXACT_ROUNDS)
         profiles = {
-            name: warm(device, fn, arguments, name, agreement) for name, fn in callables.items()
+            name: warm(device, counts, fn, arguments, name, agreement)
+            for name, fn in callables.items()
         }
         for profile in profiles.values():
             require_complete(profile)
@@ -123,7 +129,7 @@ def _contest(
     watched = (
         Watched() if fresh else watch(list(callables.values()), arguments.args, arguments.kwargs)
     )
-    found.take(pairs)
+    found.take(of_all_ranks.rounds)
     found.in_place = watched.changed()
     found.take_until_sure()
     return found

@@ -112,12 +112,16 @@ def measure(
     refuse_to_nest()
     with sharing(device, plan.lock_timeout_s, plan.who):
         sessions.prime(device)
-        # Another rank may have waited for its GPU until now.
-        patience_s = plan.lock_timeout_s if device.kind == "cuda" else 0.0
-        given = agreement.gather("the plan", plan, patience_s=patience_s)
-        plan = plans.of_all(given)
+        plan = agreed("the plan", plan, agreement)
         run = _Run(device, plan, call, arguments, label, judge, progress, agreement)
         return _measure(run, device, plan, call, arguments, agreement)
+
+
+def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
+    """The plan of all ranks of a call, with which each measurement of it begins."""
+    # Another rank may have waited for its GPU until now.
+    patience_s = plan.lock_timeout_s if plan.device == "cuda" else 0.0
+    return plans.of_all(agreement.gather(what, plan, patience_s=patience_s))
 
 
 def _measure(
@@ -206,15 +210,16 @@ def _with_other_ranks(profile: Profile, agreement: Agreement) -> Profile:
 
 def warm(
     device: Device,
+    plan: Plan,
     call: Callable[..., Any],
     arguments: Arguments,
     label: str,
     agreement: Agreement = ALONE,
 ) -> Profile:
-    """The profile of a callable by counts alone: called once, then profiled until it is warm and
-    the trace complete."""
+    """The profile of a callable by counts alone: warmed up, then profiled until it is warm and the
+    trace complete."""
     sessions.prime(device)
-    run = _Run(device, Plan(device.kind), call, arguments, label, agreement=agreement)
+    run = _Run(device, plan, call, arguments, label, agreement=agreement)
     while (step := run.next_step()) is not None:
         run.execute(step)
     return run.measurement().profile

@@ -293,6 +293,7 @@ def _compare(
         flush_l2=test.flush_l2,
         lock_timeout_s=test.settings.lock_timeout,
         who=test.id,
+        warmup=test.warmup,
     )
     words = f"a comparison at {line_words(place_of_call(test.place))}"
     found: Contest | None = None

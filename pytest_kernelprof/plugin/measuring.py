@@ -84,6 +84,11 @@ class MeasuredTest:
         """The number of rounds that somebody asked for."""
         return self.options.rounds or self.settings.rounds
 
+    @property
+    def warmup(self) -> int:
+        """Calls before the first measured one, as somebody asked for them; else one."""
+        return self.options.warmup or self.settings.warmup or 1
+
     def plan(
         self,
         needs: Needs,
@@ -97,7 +102,7 @@ class MeasuredTest:
             self.device,
             needs,
             rounds=rounds or self.rounds,
-            warmup=warmup or self.options.warmup or self.settings.warmup,
+            warmup=warmup or self.warmup,
             flush_l2=self.flush_l2 if flush_l2 is None else flush_l2,
             stacks=bool(self.options.stacks or self.settings.stacks),
             lock_timeout_s=self.settings.lock_timeout,

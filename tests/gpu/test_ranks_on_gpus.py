@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,6 +60,31 @@ def test_one_more(kernel_profile):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*max_kernels: 3 > 2 on rank 1*"])
+
+
+def test_a_comparison_has_the_kernels_of_a_profile_though_buckets_are_rebuilt(
+    pytester: pytest.Pytester,
+) -> None:
+    shutil.copy(Path(__file__).with_name("ranks_of_gpus.py"), pytester.path)
+    pytester.makepyfile(
+        test_it=HEAD
+        + """
+@pytest.fixture(scope="session", autouse=True)
+def group():
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl")
+    yield
+    dist.destroy_process_group()
+def test_steps(kernel_profile):
+    kernel_profile(ddp())
+    found = kernel_profile.compare(ddp(), ddp(), rounds=1)
+    compared = [one.profile.kernel_count for one in (found.candidate, found.reference)]
+    assert compared == [kernel_profile.last.kernel_count] * 2
+"""
+    )
+    torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pytest")
+    result = pytester.run(sys.executable, "-m", *torchrun, "-p", "no:cacheprovider", timeout=300)
+    result.assert_outcomes(passed=1)
 
 
 def test_many_profiles_in_a_row_are_complete_and_alike(run: RunGpu) -> None:

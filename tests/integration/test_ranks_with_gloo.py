@@ -61,6 +61,16 @@ def test_compared(kernel_profile):
     assert found.pairs >= 9
     with open(f"ratio{me()}", "w") as file:
         file.write(repr(found.speedup))
+def training():
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 4))
+    )
+    return lambda: model(x).square().mean().backward()
+def test_compared_when_buckets_are_rebuilt(kernel_profile):
+    kernel_profile(training())
+    found = kernel_profile.compare(training(), training(), rounds=1)
+    compared = [one.profile.kernel_count for one in (found.candidate, found.reference)]
+    assert compared == [kernel_profile.last.kernel_count] * 2
 def test_cold_on_one(kernel_profile):
     calls = []
     def call():
@@ -323,6 +333,7 @@ def spawned(once: Once, python: str, pytester: pytest.Pytester) -> Seen:
     "test",
     [
         *("test_kept", "test_rounds_by_one", "test_compared", "test_cold_on_one"),
+        "test_compared_when_buckets_are_rebuilt",
         *("test_in_a_group", "test_expected", "test_as_before_in_the_end", "test_remade"),
         *("test_region_of_one", "test_of_rank_0_alone", "test_of_rank_1_alone"),
     ],
