@@ -92,7 +92,7 @@ def test_compared(kernel_profile, kernelprof_device):
     one, other = STEPS["ddp"](), STEPS["fsdp"]()
     for metric in ("latency",) if DEVICE == "cpu" else ("cuda_time", "latency"):
         began = time.monotonic()
-        found = kernel_profile.compare(one, other, rounds=12, metric=metric)
+        found = kernel_profile.compare(one, other, rounds=12, metric=metric, check=None)
         tell(table="compared", metric=metric, pairs=found.pairs, speedup=found.speedup,
              took=time.monotonic() - began)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ProfilerUnavailable,
         SnapshotError,
         TraceError,
+        WrongResult,
     )
     from pytest_kernelprof.plugin.benchmark import KernelBenchmark
     from pytest_kernelprof.plugin.comparison import Comparison, Comparisons
@@ -47,6 +48,7 @@ __all__ = [
     "ProfilerUnavailable",
     "SnapshotError",
     "TraceError",
+    "WrongResult",
     "profile",
 ]
 

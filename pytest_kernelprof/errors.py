@@ -61,6 +61,11 @@ class LimitExceeded(Failed):
         self.place = place
 
 
+class WrongResult(Failed):
+    """A candidate of a comparison returned another result than the reference, or computed nothing:
+    a failure, as ``pytest.fail.Exception`` is."""
+
+
 class NotJudged(Skipped):
     """A test is skipped since its limits cannot be judged here; the message begins with the reason
     in a few words and a colon, for example ``no CUDA device: torch sees none``."""

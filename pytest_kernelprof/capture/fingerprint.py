@@ -27,8 +27,8 @@ def describe(
     """
     torch = load_torch()
     named = [*((f"argument {i}", one) for i, one in enumerate(args, 1)), *kwargs.items()]
-    given = (leaf for name, one in named for leaf in _leaves(torch, name, one, _DEEPEST))
-    made = _leaves(torch, "the result", result, _DEEPEST)
+    given = (leaf for name, one in named for leaf in leaves(torch, name, one, _DEEPEST))
+    made = leaves(torch, "the result", result, _DEEPEST)
     lines = [f"{path}: {_words(torch, leaf)}" for path, leaf in itertools.islice(given, most)]
     lines += [
         f"{path}: {_words(torch, leaf) if isinstance(leaf, torch.Tensor) else _kind(leaf)}"
@@ -37,17 +37,18 @@ def describe(
     return tuple(lines)
 
 
-def _leaves(torch: Any, path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+def leaves(torch: Any, path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """What stands in lists, tuples, dicts and dataclasses, each with its place."""
     if isinstance(value, (list, tuple)) and depth:
         for i, one in enumerate(value):
-            yield from _leaves(torch, f"{path}[{i}]", one, depth - 1)
+            yield from leaves(torch, f"{path}[{i}]", one, depth - 1)
     elif isinstance(value, dict) and depth:
         for key, one in value.items():
-            yield from _leaves(torch, f"{path}[{str(key)[:_LONGEST]!r}]", one, depth - 1)
+            yield from leaves(torch, f"{path}[{str(key)[:_LONGEST]!r}]", one, depth - 1)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type) and depth:
         for field in dataclasses.fields(value):
             one = getattr(value, field.name, None)
-            yield from _leaves(torch, f"{path}.{field.name}", one, depth - 1)
+            yield from leaves(torch, f"{path}.{field.name}", one, depth - 1)
     else:
         yield path, value
 

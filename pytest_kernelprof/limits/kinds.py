@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -39,7 +40,8 @@ class Limit(NamedTuple):
             slower by.
         relative: whether ``bound`` is a fraction, of what ``SHARE_OF`` says of the metric.
         patterns: what kernels are matched with; None stands for ``...``.
-        reference: of comparisons, the other callable.
+        reference: of comparisons, the other callable. check: what holds their results against
+            each other.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Limit(NamedTuple):
     relative: bool = False
     patterns: tuple[str | None, ...] = ()
     reference: Callable[..., Any] | None = None
+    check: Any = "close"
 
     @property
     def key(self) -> Key:
@@ -278,14 +281,18 @@ def forbid_kernels(*patterns: Any) -> Limit:
     return Limit("forbid_kernels", "|".join(forbidden), patterns=forbidden)
 
 
-def min_speedup(times: Any, *, over: Any = None, metric: Any = None) -> Limit:
+def min_speedup(times: Any, *, over: Any = None, metric: Any = None, check: Any = "close") -> Limit:
     """At least so many times as fast as another callable on the same arguments."""
-    return _speedup(_times(times), _compared(metric), _callable("over", over))
+    limit = _speedup(_times(times), _compared(metric), _callable("over", over))
+    return limit._replace(check=checked(check))
 
 
-def not_slower(*, than: Any = None, by: Any = "2%", metric: Any = None) -> Limit:
+def not_slower(
+    *, than: Any = None, by: Any = "2%", metric: Any = None, check: Any = "close"
+) -> Limit:
     """At most so much slower than another callable on the same arguments."""
-    return _slack(by, _compared(metric), _callable("than", than))
+    limit = _slack(by, _compared(metric), _callable("than", than))
+    return limit._replace(check=checked(check))
 
 
 # What their arguments have to be.
@@ -383,6 +390,20 @@ def _callable(keyword: str, value: Any) -> Callable[..., Any]:
     if not callable(value):
         raise TypeError(f"{keyword}={value!r} is no callable")
     return value  # type: ignore[no-any-return]
+
+
+def checked(check: Any) -> Any:
+    """What is to hold results against each other.
+
+    Raises:
+        TypeError: it is nothing that can.
+    """
+    if check is None or callable(check) or (isinstance(check, str) and check == "close"):
+        return check
+    raise TypeError(
+        f"check={reprlib.repr(check)}: expected a function check(result, reference_result), None, "
+        'or "close"'
+    )
 
 
 def _compared(metric: Any) -> str:

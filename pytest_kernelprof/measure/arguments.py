@@ -73,16 +73,31 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
 
 
 def _fresh_call(call: Callable[..., Any], arguments: Arguments, setup: Callable[[], Any]) -> Call:
-    fresh = setup()
-    if fresh is None:
-        return partial(call, *arguments.args, **arguments.kwargs)
+    args, kwargs = args_and_kwargs("setup", setup(), arguments)
+    return partial(call, *args, **kwargs)
+
+
+def args_and_kwargs(
+    who: str, fresh: Any, given: Arguments | None = None
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments that somebody handed out.
+
+    Args:
+        given: what None stands for.
+
+    Raises:
+        CannotMeasureError: they are not of the form.
+    """
+    if fresh is None and given is not None:
+        return given.args, given.kwargs
     if _is_args_and_kwargs(fresh):
-        return partial(call, *fresh[0], **fresh[1])
+        return fresh[0], fresh[1]
     if isinstance(fresh, (tuple, list)):
-        return partial(call, *fresh)
+        return fresh, {}
+    keep = " (or None to keep the given ones)" if given else ""
     raise CannotMeasureError(
-        f"setup returned {type(fresh).__name__}; expected the arguments as a tuple, "
-        "(args, kwargs) with a tuple and a dict, or None to keep the given ones"
+        f"{who} returned {type(fresh).__name__}; expected the arguments as a tuple, or "
+        f"(args, kwargs) with a tuple and a dict{keep}"
     )
 
 

@@ -7,14 +7,17 @@ import itertools
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.capture.agreement import nobody_else
+from pytest_kernelprof.capture.results import OwnMemory
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.measure.checks import CLOSE, Checks, in_own_memory, refuse_idle
 from pytest_kernelprof.measure.completeness import require_clock, require_complete
 from pytest_kernelprof.measure.plan import EXACT_ROUNDS, Plan
 from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs, of_all
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
+    from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.schema.progress import Progress
     from pytest_kernelprof.schema.recording import DeviceKind
 
@@ -53,6 +57,8 @@ class ContestPlan:
         metric: what they are compared by.
         pairs: rounds of each to begin with.
         flush_l2, lock_timeout_s, who, warmup: as in ``Plan``.
+        check: what holds a candidate's first result against the reference's; None does not.
+        fresh: hands out other inputs for one more call of each, which shows a remembered result.
     """
 
     device: DeviceKind
@@ -62,6 +68,8 @@ class ContestPlan:
     lock_timeout_s: float
     who: str = ""
     warmup: int = 1
+    check: Check = CLOSE
+    fresh: Callable[[], Any] | None = None
 
 
 def contest(
@@ -85,6 +93,7 @@ def contest(
         IncompleteProfile: the profiler is not available, or a profile stayed incomplete, or (its
             kind GpuBusy) there can be no lock of the GPU.
         MarkerError: there is no ratio, since a round took none of what is compared.
+        WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
     from pytest_kernelprof.capture.session import refuse_to_nest
     from pytest_kernelprof.device.inventory import current_device
@@ -107,31 +116,50 @@ def _contest(
     from pytest_kernelprof.capture.mutation import Watched, watch
     from pytest_kernelprof.device.sharing import no_times
 
+    given, own = arguments, OwnMemory()
+    if plan.fresh is not None:
+        arguments = in_own_memory(given, own)
     prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
+    makes_fresh = given.setup is not None
+    before = Watched() if makes_fresh else watch((), arguments.args, arguments.kwargs)
+    checks = Checks(plan.check, reference, device, fresh=plan.fresh is not None)
+    profiles = dict[str, Profile]()
     with agreeing() as agreement:
         what = f"{plan.metric} of {', '.join(callables)}"
         wanted = Plan(device.kind, plan.warmup, plan.pairs, lock_timeout_s=plan.lock_timeout_s)
         of_all_ranks = agreed(what, wanted, agreement)
         counts = replace(of_all_ranks, rounds=EXACT_ROUNDS)
-        profiles = {
-            name: warm(device, counts, fn, arguments, name, agreement)
-            for name, fn in callables.items()
-        }
-        for profile in profiles.values():
+        for name in sorted(callables, key=lambda name: name != reference):  # the reference first
+            look = partial(checks.look, name)
+            profile = warm(device, counts, callables[name], arguments, name, agreement, look)
             require_complete(profile)
             if plan.metric == "latency":
                 require_clock(profile)
+            profiles[name] = profile
+            if name != reference:
+                checks.settle(name, agreement, prepares[reference], before.changed())
+    if plan.fresh is None:
+        checks.release()
+    profiles = {name: profiles[name] for name in callables}
+    if plan.metric == "cuda_time" and plan.check is not None:
+        refuse_idle(profiles, reference)
     why = no_times(device).get(plan.metric) if device.kind == "cuda" else None
     if why:
         raise IncompleteProfile(f"{plan.metric}: {why}")
-    found = Contest(device, plan, reference, prepares, profiles, measuring, agreeing)
-    fresh = arguments.setup is not None
+    found = Contest(device, plan, reference, prepares, profiles, measuring, agreeing, checks.found)
     watched = (
-        Watched() if fresh else watch(list(callables.values()), arguments.args, arguments.kwargs)
+        Watched()
+        if makes_fresh
+        else watch(list(callables.values()), arguments.args, arguments.kwargs)
     )
     found.take(of_all_ranks.rounds)
     found.in_place = watched.changed()
     found.take_until_sure()
+    if plan.fresh is not None:
+        with agreeing() as agreement:
+            checks.on_other_inputs(callables, plan.fresh(), own, agreement)
+        if given.setup is None:  # further rounds are on the first inputs
+            own.holding(given.args, given.kwargs)
     return found
 
 
@@ -153,12 +181,14 @@ class Contest:
         profiles: Mapping[str, Profile],
         measuring: OpenProgress = silently,
         agreeing: Agreeing = nobody_else,
+        checks: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.in_place: tuple[str, ...] = ()
         self.profiles = profiles
         self.reference = reference
         self._device = device
         self._plan = plan
+        self._checks = {} if checks is None else checks
         self._prepares = prepares
         self._measuring = measuring
         self._agreeing = agreeing
@@ -254,6 +284,7 @@ class Contest:
             speedup_high=found.high if found else None,
             speedup_block=found.block if found else 1,
             unstable=tuple(sorted(counts)) if len(counts) > 1 else (),
+            checks=self._checks.get(name, ()),
         )
 
     def _values(self, order: Sequence[str], agreement: Agreement) -> list[float]:

@@ -215,11 +215,20 @@ def warm(
     arguments: Arguments,
     label: str,
     agreement: Agreement = ALONE,
+    look: Callable[[Any], None] | None = None,
 ) -> Profile:
     """The profile of a callable by counts alone: warmed up, then profiled until it is warm and the
-    trace complete."""
+    trace complete.
+
+    Args:
+        look: is shown the first call's result.
+    """
     sessions.prime(device)
     run = _Run(device, plan, call, arguments, label, agreement=agreement)
+    run.execute(WarmUp(0, plan.warmup))
+    if look is not None:
+        look(run.result)
+    run.result = None
     while (step := run.next_step()) is not None:
         run.execute(step)
     return run.measurement().profile

@@ -14,8 +14,9 @@ from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.contention import ratio_beyond_contention
 from pytest_kernelprof.limits.evaluate import evaluate_comparison, least_ratio
-from pytest_kernelprof.limits.kinds import COMPARED, Limit, parse_assertion
+from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.checks import CLOSE
 from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS
 from pytest_kernelprof.measure.policy import more_pairs
@@ -34,6 +35,7 @@ from pytest_kernelprof.report.comparison import (
 from pytest_kernelprof.schema import run
 
 if TYPE_CHECKING:
+    from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.schema.recording import DeviceKind
 
@@ -263,6 +265,8 @@ def compare(
     reference: str,
     metric: str | None = None,
     rounds: int | None = None,
+    check: Check = CLOSE,
+    fresh: Callable[[], Any] | None = None,
     judged: str = "the comparison",
     group: object = None,
 ) -> Comparisons:
@@ -273,7 +277,20 @@ def compare(
     """
     what = f"the comparison at {line_words(place_of_call(test.place))}"
     with test.ledger.asking(Asked(what, _REMEDY, instead=judged)), held_by(what):
-        return _compare(test, callables, arguments, reference, metric, rounds, group)
+        _check_callables(callables, reference)
+        _check_checks(check, fresh)
+        plan = ContestPlan(
+            device=test.device,
+            metric=_metric_of(metric, test.device),
+            pairs=TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
+            flush_l2=test.flush_l2,
+            lock_timeout_s=test.settings.lock_timeout,
+            who=test.id,
+            warmup=test.warmup,
+            check=check,
+            fresh=fresh,
+        )
+        return _compare(test, callables, arguments, reference, plan, group)
 
 
 def _compare(
@@ -281,20 +298,9 @@ def _compare(
     callables: Mapping[str, Callable[..., Any]],
     arguments: Arguments,
     reference: str,
-    metric: str | None,
-    rounds: int | None,
+    plan: ContestPlan,
     group: object,
 ) -> Comparisons:
-    _check_callables(callables, reference)
-    plan = ContestPlan(
-        device=test.device,
-        metric=_metric_of(metric, test.device),
-        pairs=TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
-        flush_l2=test.flush_l2,
-        lock_timeout_s=test.settings.lock_timeout,
-        who=test.id,
-        warmup=test.warmup,
-    )
     words = f"a comparison at {line_words(place_of_call(test.place))}"
     found: Contest | None = None
     if test.unmeasured:
@@ -347,6 +353,23 @@ def _check_callables(callables: object, reference: object) -> None:
     if not isinstance(reference, str) or reference not in callables:
         names = ", ".join(map(repr, callables))
         raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
+
+
+def _check_checks(check: object, fresh: object) -> None:
+    """Raise MarkerError unless results can be held against each other by these."""
+    try:
+        checked(check)
+    except TypeError as error:
+        raise MarkerError(str(error)) from error
+    if fresh is not None and not callable(fresh):
+        raise MarkerError(
+            f"fresh={reprlib.repr(fresh)}: expected a function that hands out other inputs, as "
+            "setup= does: fresh=lambda: (other_x,)"
+        )
+    if fresh is not None and check is None:
+        raise MarkerError(
+            "fresh= hands out inputs for check=, which is None: leave one of them out"
+        )
 
 
 def _metric_of(metric: str | None, device: DeviceKind) -> CompareBy:

@@ -27,6 +27,7 @@ from pytest_kernelprof.errors import (
     MarkerError,
     NotJudged,
     SnapshotError,
+    WrongResult,
 )
 from pytest_kernelprof.plugin.devices import CUDA_HINT, why_unmeasured
 from pytest_kernelprof.plugin.places import place_of_test
@@ -48,7 +49,7 @@ _INNER = (
 _DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
 # After which nothing is known of what the test was to show: an ERROR, whatever it expects.
 _NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError, SnapshotError)
-_OURS = (KernelprofError, LimitExceeded)
+_OURS = (KernelprofError, LimitExceeded, WrongResult)
 # What torch, Triton and libraries on them say where there is no device.
 _NEEDS_CUDA = re.compile(r"cuda|nvidia|active drivers?\b|\bgpus?\b", re.IGNORECASE)
 

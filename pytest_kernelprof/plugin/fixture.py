@@ -10,6 +10,7 @@ import pytest
 from pytest_kernelprof.errors import CannotMeasureError, MarkerError
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.checks import CLOSE
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
 from pytest_kernelprof.plugin.measuring import (
     asked_call,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.api import Profile
+    from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.plugin.ledger import Asked
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.ranks import Ranks
@@ -127,6 +129,8 @@ class KernelProfile:
         metric: str | None = None,
         rounds: int | None = None,
         setup: Callable[[], Any] | None = None,
+        check: Check = CLOSE,
+        fresh: Callable[[], Any] | None = None,
         **kwargs: Any,
     ) -> Comparison:
         """Measure two callables on the same arguments in turn (A B, B A, ...), in one run.
@@ -139,10 +143,18 @@ class KernelProfile:
             rounds: pairs to begin with; 12 by default. More are added while there is no interval
                 and, by assertions, while they are undecided. Fewer than 8 have none.
             setup: as in ``run``; called before each round of each callable.
+            check: what holds the candidate's result against the reference's. By default floating
+                tensors have to be close; ``check(result, reference_result)`` raises or returns
+                False where they are not; None checks nothing.
+            fresh: hands out other inputs, as ``setup`` does, for one more call of each: a candidate
+                that remembers results by the address of its inputs fails there. Tensors among the
+                arguments are then copied, and the copies overwritten.
 
         Raises:
             IncompleteProfile: the profiler cannot be used here, or a profile stayed incomplete.
             MarkerError: an option is not of its form, or a round took none of what is compared.
+            WrongResult: the candidate returned another result than the reference, or did no GPU
+                work to compare by ``cuda_time``.
         """
         first, second = names_of(candidate, reference)
         found = self.compare_all(
@@ -152,6 +164,8 @@ class KernelProfile:
             metric=metric,
             rounds=rounds,
             setup=setup,
+            check=check,
+            fresh=fresh,
             **kwargs,
         )
         return found[first]
@@ -165,6 +179,8 @@ class KernelProfile:
         metric: str | None = None,
         rounds: int | None = None,
         setup: Callable[[], Any] | None = None,
+        check: Check = CLOSE,
+        fresh: Callable[[], Any] | None = None,
         **kwargs: Any,
     ) -> Comparisons:
         """Measure several callables in turn; ``reference`` names the one that all others are
@@ -179,6 +195,8 @@ class KernelProfile:
             reference=reference,
             metric=metric,
             rounds=rounds,
+            check=check,
+            fresh=fresh,
         )
 
     def region(
@@ -297,6 +315,7 @@ def hold_comparisons(
             arguments,
             reference=other,
             metric=limit.metric or None,
+            check=limit.check,
             judged=limit.name,
             group=group,
         )[one]

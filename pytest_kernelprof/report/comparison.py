@@ -62,7 +62,8 @@ def comparison_message(comparison: Comparison) -> str:
 
 
 def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
-    """One line a callable: kernels, value with its spread, speedup with its interval."""
+    """One line a callable: kernels, value with its spread, speedup with its interval; then what is
+    known of their results."""
     columns = (
         Column("callable", shrinks=True),
         Column("kernels", number=True),
@@ -71,7 +72,12 @@ def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
         Column("99 % CI", number=True),
     )
     rows = [_cells(comparison, one) for one in comparison.contestants]
-    return [*render(columns, rows, width), *_unstable(comparison)]
+    return [*render(columns, rows, width), *check_lines(comparison), *_unstable(comparison)]
+
+
+def check_lines(comparison: Comparison) -> list[str]:
+    """How the results of each candidate were held against the reference's."""
+    return [f"{one.name}: {'; '.join(one.checks)}" for one in comparison.contestants if one.checks]
 
 
 def _words(comparison: Comparison) -> str:

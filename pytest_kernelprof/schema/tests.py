@@ -21,6 +21,7 @@ class Contestant(msgspec.Struct, frozen=True, omit_defaults=True):
         speedup: the reference's value over its own; None for the reference and without a ratio.
         speedup_low, speedup_high: its interval at 99 %. speedup_block: pairs that count as one.
         unstable: the different numbers of kernels that it launched, where they differ.
+        checks: of a candidate, how its results were held against the reference's, in words.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Contestant(msgspec.Struct, frozen=True, omit_defaults=True):
     speedup_high: float | None = None
     speedup_block: int = 1
     unstable: tuple[int, ...] = ()
+    checks: tuple[str, ...] = ()
 
 
 class Comparison(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -212,3 +212,123 @@ def test_it(kernel_profile):
             "*device idle between activities, profiled: * waits for the host, *",
         ]
     )
+
+
+REMEMBERS = """
+remembered = {}
+def remembers(t):
+    if t.data_ptr() not in remembered:
+        remembered[t.data_ptr()] = t @ t
+    return remembered[t.data_ptr()]
+def other(): return (torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16),)
+"""
+
+
+def test_a_candidate_that_does_nothing_on_the_gpu_is_no_faster_one(run: RunGpu) -> None:
+    result = run(
+        REMEMBERS
+        + """
+def test_it(kernel_profile):
+    kernel_profile.compare(remembers, once, x).min_speedup(1.5)
+@pytest.mark.min_speedup(1.5, over=once)
+def test_marked(kernel_profile):
+    kernel_profile(remembers, x)
+def test_by_latency(kernel_profile):
+    print(kernel_profile.compare(remembers, once, x, metric="latency"))
+def test_where_nothing_is_checked(kernel_profile):
+    kernel_profile.compare(remembers, once, x, check=None)
+""",
+        "-rP",
+    )
+    result.assert_outcomes(passed=1, failed=2, errors=1)
+    said = "WrongResult: remembers launched nothing on the GPU, once 1 kernels a call"
+    assert sum(said in line for line in result.outlines if line.startswith("E ")) == 2
+    result.stdout.fnmatch_lines(
+        [
+            "*MarkerError: *a round took no cuda_time at all*",
+            "remembers: results agree (relative norm 0); not checked for remembered results",
+        ]
+    )
+
+
+def test_a_result_that_is_remembered_shows_by_other_inputs_at_the_same_place(run: RunGpu) -> None:
+    result = run(
+        REMEMBERS
+        + """
+def test_remembered(kernel_profile):
+    before = x.clone()
+    try:
+        kernel_profile.compare(remembers, once, x, metric="latency", fresh=other)
+    finally:
+        assert torch.equal(x, before)
+def test_computed(kernel_profile):
+    print(kernel_profile.compare(lambda t: torch.mm(t, t), once, x, fresh=other))
+""",
+        "-rP",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E *WrongResult: remembers returned the result of other inputs*",
+            "<lambda>: results agree (relative norm 0); checked with other inputs",
+        ]
+    )
+
+
+def test_products_that_sum_in_another_order_agree_and_others_do_not(run: RunGpu) -> None:
+    result = run(
+        """
+def in_two(a, b):
+    half = a.shape[1] // 2
+    return a[:, :half] @ b[:half] + a[:, half:] @ b[half:]
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("k", [512, 16384])
+def test_near(kernel_profile, dtype, k):
+    a, b = (torch.randn(1024, k, device="cuda", dtype=dtype) for _ in range(2))
+    kernel_profile.compare(in_two, torch.mm, a, b.t())
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_far(kernel_profile, dtype):
+    a = torch.randn(1024, 1024, device="cuda", dtype=dtype)
+    kernel_profile.compare(lambda a, b: torch.mm(a, b) * 1.02, torch.mm, a, a)
+def test_tf32(kernel_profile):
+    a = torch.randn(1024, 4096, device="cuda")
+    def in_tf32(a, b):
+        torch.backends.cuda.matmul.allow_tf32 = True
+        try:
+            return a @ b
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = False
+    kernel_profile.compare(in_tf32, torch.mm, a, a.t())
+"""
+    )
+    result.assert_outcomes(passed=7, failed=3)
+
+
+def test_a_static_output_of_a_cuda_graph_is_held_before_the_next_replay(run: RunGpu) -> None:
+    result = run(
+        """
+compiled = torch.compile(lambda t: t @ t + 1, mode="reduce-overhead")
+def test_it(kernel_profile):
+    print(kernel_profile.compare(compiled, lambda t: t @ t + 1, x, fresh=lambda: (x + 1,)))
+""",
+        "-rP",
+    )
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*: results agree (*); checked with other inputs"])
+
+
+def test_comparing_results_needs_little_memory_and_leaves_none_behind(run: RunGpu) -> None:
+    result = run(
+        """
+big = torch.randn(1 << 28, device="cuda")
+def copies(t): return t.clone()
+def test_it(kernel_profile):
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    kernel_profile.compare(copies, lambda t: t + 0, big)
+    results = 2 * big.numel() * big.element_size()
+    assert torch.cuda.max_memory_allocated() - held < results + (512 << 20)
+    assert torch.cuda.memory_allocated() - held < 512 << 20
+"""
+    )
+    result.assert_outcomes(passed=1)

@@ -57,7 +57,7 @@ def test_rounds_by_one(kernel_profile):
     kernel_profile.run(step, rounds=5 if me() else None)
     assert len(kernel_profile.last.metrics["latency"].rounds) >= 12
 def test_compared(kernel_profile):
-    found = kernel_profile.compare(step, lambda: step(step()), rounds=8 if me() else 9)
+    found = kernel_profile.compare(step, lambda: (step(), step())[1], rounds=8 if me() else 9)
     assert found.pairs >= 9
     with open(f"ratio{me()}", "w") as file:
         file.write(repr(found.speedup))
@@ -71,6 +71,15 @@ def test_compared_when_buckets_are_rebuilt(kernel_profile):
     found = kernel_profile.compare(training(), training(), rounds=1)
     compared = [one.profile.kernel_count for one in (found.candidate, found.reference)]
     assert compared == [kernel_profile.last.kernel_count] * 2
+def test_wrong_on_one(kernel_profile):
+    kernel_profile.compare(lambda: step() + me(), step)
+def test_random_on_one(kernel_profile):
+    kernel_profile.compare(lambda: step() + me(), lambda: step() + torch.rand(1) * me())
+def test_remembers_on_one(kernel_profile):
+    first = x @ x
+    def remembers(x):
+        return first if me() else x @ x
+    kernel_profile.compare(remembers, lambda x: x @ x, x, fresh=lambda: (x + 1,))
 def test_cold_on_one(kernel_profile):
     calls = []
     def call():
@@ -333,7 +342,7 @@ def spawned(once: Once, python: str, pytester: pytest.Pytester) -> Seen:
     "test",
     [
         *("test_kept", "test_rounds_by_one", "test_compared", "test_cold_on_one"),
-        "test_compared_when_buckets_are_rebuilt",
+        *("test_compared_when_buckets_are_rebuilt", "test_random_on_one"),
         *("test_in_a_group", "test_expected", "test_as_before_in_the_end", "test_remade"),
         *("test_region_of_one", "test_of_rank_0_alone", "test_of_rank_1_alone"),
     ],
@@ -371,6 +380,20 @@ def test_a_time_that_is_over_fails_on_all(torchrun: Seen) -> None:
 def test_ranks_compare_alike(torchrun: Seen) -> None:
     ratios = [(torchrun.folder / f"ratio{rank}").read_text() for rank in (0, 1)]
     assert ratios[0] == ratios[1]
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        ("test_wrong_on_one", "<lambda> returned another result than step: "),
+        ("test_remembers_on_one", "remembers returned the result of other inputs: "),
+    ],
+)
+def test_a_result_that_is_wrong_on_one_rank_fails_on_all(
+    torchrun: Seen, test: str, words: str
+) -> None:
+    assert torchrun.line(test).startswith(f"FAILED test_it.py::{test} - ")
+    assert f"WrongResult: on another rank: {words}" in torchrun.line(test)
 
 
 @pytest.mark.parametrize(

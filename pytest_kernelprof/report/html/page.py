@@ -323,7 +323,7 @@ def _advised(digest: Digest) -> Iterator[tuple[str, str, str]]:
 
 def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
     """Callables that tests measured in turn, each with its interval on one scale."""
-    from pytest_kernelprof.report.comparison import comparison_line
+    from pytest_kernelprof.report.comparison import check_lines, comparison_line
 
     for test in run.tests:
         for one in test.comparisons:
@@ -338,4 +338,5 @@ def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
                     for v in one.verdicts
                     if is_judged(v)
                 ],
+                "checks": [cut(line, _LONGEST) for line in check_lines(one)],
             }

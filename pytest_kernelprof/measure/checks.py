@@ -1,0 +1,233 @@
+"""Whether the candidates of a comparison return what the reference does, and compute it anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_kernelprof.capture.results import Likeness, OwnMemory, kept, likeness
+from pytest_kernelprof.device.inventory import synchronize
+from pytest_kernelprof.errors import WrongResult
+from pytest_kernelprof.measure.arguments import Arguments, args_and_kwargs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_kernelprof.capture.agreement import Agreement
+    from pytest_kernelprof.device.inventory import Device
+    from pytest_kernelprof.measure.arguments import Prepare
+    from pytest_kernelprof.schema.run import Profile
+
+    Check = Callable[[Any, Any], Any] | Literal["close"] | None
+    """What holds a candidate's result against the reference's; None does not."""
+
+CLOSE: Literal["close"] = "close"
+NOT_CHECKED = "not checked for remembered results"
+
+_MOST_NAMED = 2
+_REMEDY = (
+    "Where that is meant, say by check= what has to hold: check(result, reference_result), or None"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A result held against the reference's: in words, and what is wrong with it, if anything."""
+
+    words: str = ""
+    wrong: str = ""
+    error: Exception | None = None
+    agrees: bool = False
+
+
+class Checks:
+    """Holds the results of the calls with which a comparison begins against each other.
+
+    Attributes:
+        found: of each candidate what was found, in words.
+    """
+
+    def __init__(self, check: Check, reference: str, device: Device, *, fresh: bool) -> None:
+        self.found: dict[str, tuple[str, ...]] = {}
+        self._check = check
+        self._reference = reference
+        self._device = device
+        self._keeps_all = fresh
+        self._firsts: dict[str, Any] = {}
+        self._held = _Held()
+
+    def look(self, name: str, result: Any) -> None:
+        """Keep the result of the reference's first call, or hold a candidate's against it, before
+        another call writes to its memory."""
+        if self._check is None:
+            return
+        try:
+            synchronize(self._device)
+            if name == self._reference or self._keeps_all:
+                self._firsts[name] = kept(result)
+            if name != self._reference and self._reference in self._firsts:
+                self._held = self._hold(result, self._firsts[self._reference])
+            synchronize(self._device)
+        except Exception as error:  # for lack of memory, for example
+            if self._check != CLOSE:
+                raise
+            self._held = _Held(f"results not compared: {type(error).__name__}")
+
+    def settle(
+        self, name: str, agreement: Agreement, reference: Prepare, in_place: Sequence[str]
+    ) -> None:
+        """Note what ``look`` found of a candidate; what is wrong on one rank is so on all.
+
+        Args:
+            reference: hands back another call of it.
+            in_place: the arguments that calls changed, so that each has other inputs.
+
+        Raises:
+            WrongResult: the candidate returned another result, and the reference always the same.
+            Exception: whatever the check raised.
+        """
+        held = self._held
+        if self._check is None:
+            held = _Held("results not checked (check=None)")
+        elif self._check == CLOSE and in_place:
+            why = f"{', '.join(in_place)} changes in place; give fresh ones by setup="
+            held = _Held(f"results not compared: {why}")
+        held = self._unless_random(held, agreement, reference, self._firsts.get(self._reference))
+        wrong = self._message(name, held.wrong)
+        wrongs = agreement.gather("the results", wrong)
+        if held.error is not None:
+            raise held.error
+        _refuse(wrong, wrongs)
+        self.found[name] = (held.words, NOT_CHECKED)
+
+    def release(self) -> None:
+        """Let go of all results."""
+        self._firsts.clear()
+        self._held = _Held()
+
+    def on_other_inputs(
+        self,
+        callables: Mapping[str, Callable[..., Any]],
+        handed_out: Any,
+        own: OwnMemory,
+        agreement: Agreement,
+    ) -> None:
+        """Call each once more, on other inputs in the memory of those before.
+
+        Raises:
+            WrongResult: a candidate returned another result than the reference.
+            CannotMeasureError: what was handed out are no arguments.
+        """
+        args, kwargs = args_and_kwargs("fresh", handed_out)
+
+        def result_of(name: str) -> Any:
+            own_args, own_kwargs = own.holding(args, kwargs)
+            result = callables[name](*own_args, **own_kwargs)
+            synchronize(self._device)
+            return result
+
+        again = partial(partial, result_of, self._reference)
+        reference = kept(result_of(self._reference))
+        same = likeness(reference, self._firsts.get(self._reference)).agrees
+        for name, (words, _) in self.found.items():
+            result = result_of(name)
+            held = self._hold(result, reference)
+            as_before = likeness(result, self._firsts.get(name)).agrees
+            held = self._unless_random(held, agreement, again, reference)
+            wrong = self._message(f"{name}, on the inputs of fresh=,", held.wrong)
+            if wrong and as_before and not same:
+                wrong = (
+                    f"{name} returned the result of other inputs: on those of fresh= it returned "
+                    "what it did on the first ones. A result may not be remembered by the address "
+                    "of its inputs"
+                )
+            _refuse(wrong, agreement.gather("the results", wrong), held.error)
+            if held.agrees:
+                told = f"{NOT_CHECKED} (fresh= gave inputs with the same result)"
+                self.found[name] = (words, told if same else "checked with other inputs")
+
+    def _unless_random(
+        self, held: _Held, agreement: Agreement, reference: Prepare, result: Any
+    ) -> _Held:
+        """What was found wrong, unless another call of the reference shows that its results are
+        never the same: then nothing follows from it."""
+        if self._check != CLOSE or not any(agreement.gather("what differs", held.wrong)):
+            return held
+        another = reference()()
+        synchronize(self._device)
+        again = likeness(another, result)
+        if any(agreement.gather("what differs again", bool(again.apart))):
+            return _Held(f"results not compared: those of {self._reference} differ between calls")
+        return held
+
+    def _hold(self, result: Any, reference: Any) -> _Held:
+        """A result against the reference's, by the check."""
+        if self._check == CLOSE:
+            return _by_norm(likeness(result, reference))
+        assert callable(self._check)
+        name = getattr(self._check, "__name__", "the check")
+        try:
+            says = self._check(result, reference)
+            if says is None or says:
+                return _Held(f"results pass {name}", agrees=True)
+        except Exception as error:
+            first = next(iter(str(error).strip().splitlines()), "")
+            return _Held(wrong=f"{type(error).__name__}: {first}", error=error)
+        return _Held(wrong=f"{name} says {says}")
+
+    def _message(self, name: str, wrong: str) -> str:
+        if not wrong:
+            return ""
+        remedy = f". {_REMEDY}" if self._check == CLOSE else ""
+        return f"{name} returned another result than {self._reference}: {wrong}{remedy}"
+
+
+def in_own_memory(given: Arguments, own: OwnMemory) -> Arguments:
+    """The same arguments, copied to memory of our own; by ``setup`` anew for each call."""
+    if given.setup is None:
+        return Arguments(*own.holding(given.args, given.kwargs))
+    setup = given.setup
+    return replace(given, setup=lambda: own.holding(*args_and_kwargs("setup", setup(), given)))
+
+
+def refuse_idle(profiles: Mapping[str, Profile], reference: str) -> None:
+    """Refuse candidates whose warmed-up call does nothing on the GPU, where the reference's does.
+
+    Raises:
+        WrongResult: there is one, on any rank.
+    """
+    for name, profile in profiles.items():
+        for one, other in zip(profile.ranks, profiles[reference].ranks, strict=True):
+            if _activities(other) and not _activities(one):
+                raise WrongResult(
+                    f"{name} launched nothing on the GPU, {reference} "
+                    f"{other.kernel_count} kernels a call: a remembered result has no GPU time to "
+                    'compare. Where that is meant, compare metric="latency"'
+                )
+
+
+def _activities(profile: Profile) -> float:
+    names = ("kernels", "memcpys", "memsets")
+    return sum(profile.metrics[name].value or 0 for name in names if name in profile.metrics)
+
+
+def _by_norm(found: Likeness) -> _Held:
+    left_out = ", ".join(found.left_out[:_MOST_NAMED])
+    left_out += _more(found.left_out)
+    if found.apart:
+        return _Held(wrong=f"{found.apart[0]}{_more(found.apart[1:], named=0)}")
+    if found.norm is None:
+        return _Held(f"results not compared: {left_out}")
+    besides = f"; not compared: {left_out}" if left_out else ""
+    return _Held(f"results agree (relative norm {found.norm:.2g}{besides})", agrees=True)
+
+
+def _more(of: Sequence[str], named: int = _MOST_NAMED) -> str:
+    return f" (+{len(of) - named} more)" if len(of) > named else ""
+
+
+def _refuse(own: str, everyones: Sequence[str], error: Exception | None = None) -> None:
+    for wrong in (own, *everyones):
+        if wrong:
+            raise WrongResult(wrong if own else f"on another rank: {wrong}") from error
