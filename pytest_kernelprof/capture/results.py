@@ -50,8 +50,15 @@ class Likeness:
 
 
 def likeness(result: Any, reference: Any) -> Likeness:
-    """Hold a result against another one: the floating tensors in both, by their relative norm."""
-    torch = load_torch()
+    """Hold a result against another one: the floating tensors in both, by their relative norm. What
+    cannot be read, for lack of memory for example, is left out."""
+    try:
+        return _likeness(load_torch(), result, reference)
+    except Exception as error:
+        return Likeness(left_out=(type(error).__name__,))
+
+
+def _likeness(torch: Any, result: Any, reference: Any) -> Likeness:
     with without_modes():
         one, other = (
             dict(itertools.islice(leaves(torch, "the result", of, _DEEPEST), _MOST))
@@ -159,6 +166,7 @@ def _is_plain(torch: Any, value: Any) -> bool:
         type(value) in (torch.Tensor, torch.nn.Parameter)
         and value.layout == torch.strided
         and value.device.type in ("cpu", "cuda")
+        and not value.is_nested
     )
 
 

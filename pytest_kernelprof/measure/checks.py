@@ -62,17 +62,12 @@ class Checks:
         another call writes to its memory."""
         if self._check is None:
             return
-        try:
-            synchronize(self._device)
-            if name == self._reference or self._keeps_all:
-                self._firsts[name] = kept(result)
-            if name != self._reference and self._reference in self._firsts:
-                self._held = self._hold(result, self._firsts[self._reference])
-            synchronize(self._device)
-        except Exception as error:  # for lack of memory, for example
-            if self._check != CLOSE:
-                raise
-            self._held = _Held(f"results not compared: {type(error).__name__}")
+        synchronize(self._device)
+        if name == self._reference or self._keeps_all:
+            self._firsts[name] = self._kept(result)
+        if name != self._reference:
+            self._held = self._hold(result, self._firsts[self._reference])
+        synchronize(self._device)
 
     def settle(
         self, name: str, agreement: Agreement, reference: Prepare, in_place: Sequence[str]
@@ -128,7 +123,7 @@ class Checks:
             return result
 
         again = partial(partial, result_of, self._reference)
-        reference = kept(result_of(self._reference))
+        reference = self._kept(result_of(self._reference))
         same = likeness(reference, self._firsts.get(self._reference)).agrees
         for name, (words, _) in self.found.items():
             result = result_of(name)
@@ -147,6 +142,15 @@ class Checks:
                 told = f"{NOT_CHECKED} (fresh= gave inputs with the same result)"
                 self.found[name] = (words, told if same else "checked with other inputs")
 
+    def _kept(self, result: Any) -> Any:
+        """A copy, or what kept it from being made: a lack of memory, for example."""
+        try:
+            return kept(result)
+        except Exception as error:
+            if self._check != CLOSE:
+                raise
+            return error
+
     def _unless_random(
         self, held: _Held, agreement: Agreement, reference: Prepare, result: Any
     ) -> _Held:
@@ -164,6 +168,8 @@ class Checks:
     def _hold(self, result: Any, reference: Any) -> _Held:
         """A result against the reference's, by the check."""
         if self._check == CLOSE:
+            if isinstance(reference, Exception):
+                return _Held(f"results not compared: {type(reference).__name__}")
             return _by_norm(likeness(result, reference))
         assert callable(self._check)
         name = getattr(self._check, "__name__", "the check")
@@ -201,8 +207,8 @@ def refuse_idle(profiles: Mapping[str, Profile], reference: str) -> None:
         for one, other in zip(profile.ranks, profiles[reference].ranks, strict=True):
             if _activities(other) and not _activities(one):
                 raise WrongResult(
-                    f"{name} launched nothing on the GPU, {reference} "
-                    f"{other.kernel_count} kernels a call: a remembered result has no GPU time to "
+                    f"{name} launched no kernels, copies or memsets, {reference} launched "
+                    f"{_activities(other):.0f} a call: a remembered result has no GPU time to "
                     'compare. Where that is meant, compare metric="latency"'
                 )
 

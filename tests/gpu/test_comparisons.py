@@ -241,7 +241,7 @@ def test_where_nothing_is_checked(kernel_profile):
         "-rP",
     )
     result.assert_outcomes(passed=1, failed=2, errors=1)
-    said = "WrongResult: remembers launched nothing on the GPU, once 1 kernels a call"
+    said = "WrongResult: remembers launched no kernels, copies or memsets, once launched 1 a call"
     assert sum(said in line for line in result.outlines if line.startswith("E ")) == 2
     result.stdout.fnmatch_lines(
         [

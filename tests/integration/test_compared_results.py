@@ -176,6 +176,29 @@ def test_fresh_arguments(kernel_profile, kernelprof_device):
     )
 
 
+def test_results_that_cannot_be_read_are_not_compared(run: Run) -> None:
+    result = run(
+        """
+nested = torch.nested.nested_tensor([x, x], layout=torch.strided)
+class Raises:
+    def __getattr__(self, name): raise RuntimeError(name)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_odd(kernel_profile, kernelprof_device, number):
+    returned = (nested, Raises(), {"out": Raises()})[number]
+    kernel_profile.compare(lambda t: returned, lambda t: returned, x, fresh=lambda: (x + 1,))
+@pytest.mark.parametrize("method", ["clone", "isnan"])
+def test_patched(kernel_profile, kernelprof_device, monkeypatch, method):
+    def fails(*args, **kwargs): raise MemoryError
+    monkeypatch.setattr(torch.Tensor, method, fails, raising=False)
+    print(kernel_profile.compare(lambda: x, lambda: x))
+""",
+        "-rP",
+    )
+    result.assert_outcomes(passed=5)
+    said = "results not compared: MemoryError; not checked for remembered results"
+    assert sum(said in line for line in result.outlines) == 2
+
+
 def test_a_check_of_ones_own_is_strict_and_none_checks_nothing(run: Run) -> None:
     result = run(
         """

@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 import torch
 from compiled import hidden
-from records import GELU, kernel, profile
+from msgspec.structs import replace
+from records import GELU, counted, kernel, profile
 
 from pytest_kernelprof.capture import memory
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.telemetry import Watch
-from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
 from pytest_kernelprof.measure import comparison, sessions
 from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.checks import refuse_idle
 from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
 from pytest_kernelprof.schema.recording import MemoryUse
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.run import Conditions, Neighbour, Profile
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 TIMES = {"a": 10.0, "b": 20.0, "c": 30.0}
@@ -313,6 +315,18 @@ def test_arguments_that_a_callable_changes_are_noted(monkeypatch: pytest.MonkeyP
     x = torch.zeros(2)
     assert on_cpu(lambda x: x + 1, lambda x: x.add_(1), args=(x,)).in_place == ("argument 1",)
     assert on_cpu(lambda x: x + 1, lambda x: 1 + x, args=(x,)).in_place == ()
+
+
+@pytest.mark.parametrize("work", [profile([kernel(GELU)]), profile([], [counted("memcpys", 1, 1)])])
+def test_a_candidate_that_does_nothing_where_the_reference_does_is_refused(work: Profile) -> None:
+    idle = profile([])
+    with pytest.raises(WrongResult, match="a launched no kernels, copies or memsets, b launched 1"):
+        refuse_idle({"a": idle, "b": work}, "b")
+    with pytest.raises(WrongResult, match="a launched no kernels"):  # on one rank
+        of_ranks = replace(work, rank=0, other_ranks=(replace(idle, rank=1),))
+        refuse_idle({"a": of_ranks, "b": replace(work, other_ranks=(replace(work, rank=1),))}, "b")
+    refuse_idle({"a": work, "b": idle}, "b")
+    refuse_idle({"a": idle, "b": idle}, "b")
 
 
 def test_a_profile_that_stays_incomplete_ends_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
