@@ -88,9 +88,14 @@ def kept(result: Any) -> Any:
 
 class OwnMemory:
     """Arguments whose tensors are copies in memory of our own, the same for whatever they are
-    copied from. Copied are plain tensors, also in lists, tuples, dicts and dataclasses."""
+    copied from. Copied are plain tensors, also in lists, tuples, dicts and dataclasses.
+
+    Attributes:
+        moved: whether any of the last ones has no place of earlier ones.
+    """
 
     def __init__(self) -> None:
+        self.moved = False
         self._own: list[Any] = []
 
     def holding(
@@ -100,6 +105,7 @@ class OwnMemory:
         ones, the copies are too, with other values."""
         torch = load_torch()
         copies: dict[int, Any] = {}
+        self.moved = False
 
         def own(given: Any) -> Any:
             if type(given) is not torch.Tensor or (given.requires_grad and not given.is_leaf):
@@ -118,6 +124,7 @@ class OwnMemory:
             own.copy_(given)
             own.grad = None
             return own
+        self.moved = True
         try:
             own = torch.empty_strided(
                 given.shape, given.stride(), dtype=given.dtype, device=given.device

@@ -80,7 +80,6 @@ class Checks:
 
         Raises:
             WrongResult: the candidate returned another result, and the reference always the same.
-            Exception: whatever the check raised.
         """
         held = self._held
         if self._check is None:
@@ -88,12 +87,9 @@ class Checks:
         elif self._check == CLOSE and in_place:
             why = f"{', '.join(in_place)} changes in place; give fresh ones by setup="
             held = _Held(f"results not compared: {why}")
-        held = self._unless_random(held, agreement, reference, self._firsts.get(self._reference))
-        wrong = self._message(name, held.wrong)
-        wrongs = agreement.gather("the results", wrong)
-        if held.error is not None:
-            raise held.error
-        _refuse(wrong, wrongs)
+        said = f"{name} returned another result than {self._reference}: {held.wrong}"
+        first = self._firsts.get(self._reference)
+        held = self._judged(held, said, agreement, reference, first)
         self.found[name] = (held.words, NOT_CHECKED)
 
     def release(self) -> None:
@@ -125,22 +121,27 @@ class Checks:
         again = partial(partial, result_of, self._reference)
         reference = self._kept(result_of(self._reference))
         same = likeness(reference, self._firsts.get(self._reference)).agrees
+        told = "checked with other inputs"
+        if same or own.moved:
+            why = "inputs with the same result" if same else "tensors of other types or shapes"
+            told = f"{NOT_CHECKED} (fresh= gave {why})"
         for name, (words, _) in self.found.items():
             result = result_of(name)
             held = self._hold(result, reference)
-            as_before = likeness(result, self._firsts.get(name)).agrees
-            held = self._unless_random(held, agreement, again, reference)
-            wrong = self._message(f"{name}, on the inputs of fresh=,", held.wrong)
-            if wrong and as_before and not same:
-                wrong = (
+            if likeness(result, self._firsts.get(name)).agrees and not same:
+                said = (
                     f"{name} returned the result of other inputs: on those of fresh= it returned "
                     "what it did on the first ones. A result may not be remembered by the address "
                     "of its inputs"
                 )
-            _refuse(wrong, agreement.gather("the results", wrong), held.error)
+            else:
+                said = (
+                    f"{name}, on the inputs of fresh=, returned another result than "
+                    f"{self._reference}: {held.wrong}"
+                )
+            held = self._judged(held, said, agreement, again, reference)
             if held.agrees:
-                told = f"{NOT_CHECKED} (fresh= gave inputs with the same result)"
-                self.found[name] = (words, told if same else "checked with other inputs")
+                self.found[name] = (words, told)
 
     def _kept(self, result: Any) -> Any:
         """A copy, or what kept it from being made: a lack of memory, for example."""
@@ -151,18 +152,22 @@ class Checks:
                 raise
             return error
 
-    def _unless_random(
-        self, held: _Held, agreement: Agreement, reference: Prepare, result: Any
+    def _judged(
+        self, held: _Held, said: str, agreement: Agreement, again: Prepare, reference: Any
     ) -> _Held:
-        """What was found wrong, unless another call of the reference shows that its results are
-        never the same: then nothing follows from it."""
-        if self._check != CLOSE or not any(agreement.gather("what differs", held.wrong)):
-            return held
-        another = reference()()
-        synchronize(self._device)
-        again = likeness(another, result)
-        if any(agreement.gather("what differs again", bool(again.apart))):
-            return _Held(f"results not compared: those of {self._reference} differ between calls")
+        """What was found, unless it is wrong on any rank. Where another call of the reference shows
+        that its results are never the same, nothing follows from those."""
+        if self._check == CLOSE and any(agreement.gather("what differs", held.wrong)):
+            another = again()()
+            synchronize(self._device)
+            random = bool(likeness(another, reference).apart)
+            if any(agreement.gather("what differs again", random)):
+                why = f"those of {self._reference} differ between calls"
+                return _Held(f"results not compared: {why}")
+        wrong = said if held.wrong else ""
+        for one in (wrong, *agreement.gather("the results", wrong)):
+            if one:
+                raise WrongResult(wrong or f"on another rank: {one}") from held.error
         return held
 
     def _hold(self, result: Any, reference: Any) -> _Held:
@@ -181,12 +186,6 @@ class Checks:
             first = next(iter(str(error).strip().splitlines()), "")
             return _Held(wrong=f"{type(error).__name__}: {first}", error=error)
         return _Held(wrong=f"{name} says {says}")
-
-    def _message(self, name: str, wrong: str) -> str:
-        if not wrong:
-            return ""
-        remedy = f". {_REMEDY}" if self._check == CLOSE else ""
-        return f"{name} returned another result than {self._reference}: {wrong}{remedy}"
 
 
 def in_own_memory(given: Arguments, own: OwnMemory) -> Arguments:
@@ -219,21 +218,15 @@ def _activities(profile: Profile) -> float:
 
 
 def _by_norm(found: Likeness) -> _Held:
-    left_out = ", ".join(found.left_out[:_MOST_NAMED])
-    left_out += _more(found.left_out)
+    named = ", ".join(found.left_out[:_MOST_NAMED])
+    left_out = f"{named}{_more(found.left_out, _MOST_NAMED)}"
     if found.apart:
-        return _Held(wrong=f"{found.apart[0]}{_more(found.apart[1:], named=0)}")
+        return _Held(wrong=f"{found.apart[0]}{_more(found.apart, 1)}. {_REMEDY}")
     if found.norm is None:
         return _Held(f"results not compared: {left_out}")
     besides = f"; not compared: {left_out}" if left_out else ""
     return _Held(f"results agree (relative norm {found.norm:.2g}{besides})", agrees=True)
 
 
-def _more(of: Sequence[str], named: int = _MOST_NAMED) -> str:
+def _more(of: Sequence[str], named: int) -> str:
     return f" (+{len(of) - named} more)" if len(of) > named else ""
-
-
-def _refuse(own: str, everyones: Sequence[str], error: Exception | None = None) -> None:
-    for wrong in (own, *everyones):
-        if wrong:
-            raise WrongResult(wrong if own else f"on another rank: {wrong}") from error

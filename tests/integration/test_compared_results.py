@@ -227,6 +227,7 @@ def test_nothing_to_check(kernel_profile, kernelprof_device):
             'None, or "close"*',
             "*MarkerError: fresh= hands out inputs for check=, which is None*",
             "*AssertionError: Tensor-likes are not close!*",
+            "*WrongResult: wrong returned another result than right: AssertionError: Tensor-likes*",
             "*WrongResult: wrong returned another result than right: equal says False",
             "<lambda>: results pass equal; not checked for remembered results",
             "wrong: results not checked (check=None); not checked for remembered results",
@@ -292,6 +293,8 @@ def test_it(kernel_profile, kernelprof_device):
     print(kernel_profile.compare(also, work, x, fresh=other))
 def test_same(kernel_profile, kernelprof_device):
     print(kernel_profile.compare(also, work, x, fresh=lambda: (x.clone(),)))
+def test_other_shapes(kernel_profile, kernelprof_device):
+    print(kernel_profile.compare(also, work, x, fresh=lambda: (torch.randn(4, 4),)))
 def test_wrong_there(kernel_profile, kernelprof_device):
     kernel_profile.compare(lambda t: t + 7, work, x, fresh=other)
 def test_no_inputs(kernel_profile, kernelprof_device):
@@ -301,7 +304,7 @@ def test_no_function(kernel_profile, kernelprof_device):
 """,
         "-rP",
     )
-    result.assert_outcomes(passed=2, failed=1, errors=2)
+    result.assert_outcomes(passed=3, failed=1, errors=2)
     result.stdout.fnmatch_lines(
         [
             "*CannotMeasureError: fresh returned NoneType; expected *",
@@ -310,6 +313,8 @@ def test_no_function(kernel_profile, kernelprof_device):
             "also: results agree (relative norm 0); checked with other inputs",
             "also: results agree (relative norm 0); not checked for remembered results "
             "(fresh= gave inputs with the same result)",
+            "also: results agree (relative norm 0); not checked for remembered results "
+            "(fresh= gave tensors of other types or shapes)",
         ]
     )
 
