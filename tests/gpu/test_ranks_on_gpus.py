@@ -62,7 +62,7 @@ def test_one_more(kernel_profile):
     result.stdout.fnmatch_lines(["*max_kernels: 3 > 2 on rank 1*"])
 
 
-def test_a_comparison_has_the_kernels_of_a_profile_though_buckets_are_rebuilt(
+def test_under_torchrun_comparisons_warm_up_alike_and_a_rank_may_measure_alone(
     pytester: pytest.Pytester,
 ) -> None:
     shutil.copy(Path(__file__).with_name("ranks_of_gpus.py"), pytester.path)
@@ -80,11 +80,16 @@ def test_steps(kernel_profile):
     found = kernel_profile.compare(ddp(), ddp(), rounds=1)
     compared = [one.profile.kernel_count for one in (found.candidate, found.reference)]
     assert compared == [kernel_profile.last.kernel_count] * 2
+@pytest.mark.max_kernels(1)
+def test_of_rank_0_alone(kernel_profile):
+    if dist.get_rank() == 0:
+        x = torch.ones(16, device="cuda")
+        kernel_profile.run(lambda: x + 1, group=[0])
 """
     )
     torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "pytest")
     result = pytester.run(sys.executable, "-m", *torchrun, "-p", "no:cacheprovider", timeout=300)
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
 
 
 def test_many_profiles_in_a_row_are_complete_and_alike(run: RunGpu) -> None:
