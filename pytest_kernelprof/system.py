@@ -15,13 +15,14 @@ import select
 import sys
 import tempfile
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def _unknown(_: int) -> None:
+def _unknown(*_: int) -> Any:
     """For what this system does not tell."""
 
 
@@ -44,6 +45,7 @@ class Real:
     replace = staticmethod(os.replace)
     listdir = staticmethod(os.listdir)
     getpid = staticmethod(os.getpid)
+    readlink = staticmethod(os.readlink)
     urandom = staticmethod(os.urandom)
     settrace = staticmethod(sys.settrace)
     gettrace = staticmethod(sys.gettrace)
@@ -57,6 +59,9 @@ class Real:
     load = staticmethod(builtins.__import__)
 
     fstatvfs = staticmethod(getattr(os, "fstatvfs", _unknown))  # Windows has none
+    waitid = staticmethod(getattr(os, "waitid", _unknown))  # nor has macOS this one
+    clock = staticmethod(getattr(time, "clock_gettime", _unknown))
+    times = staticmethod(os.times)
 
 
 @contextlib.contextmanager

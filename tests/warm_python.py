@@ -54,12 +54,14 @@ os._exit(ended)
 
 
 def make(folder: Path, owner: int) -> None:
-    """Write the executable ``python``, and start what waits for it as long as a process lives."""
+    """Write the executable ``python``, and start what waits for it as long as a process lives: no
+    child of this one, whose tests look at its children."""
     address = str(folder / "socket")
-    subprocess.Popen(
+    subprocess.run(
         [sys.executable, __file__, address, str(owner)],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
+        check=True,
     )
     while not os.path.exists(address):
         time.sleep(0.05)
@@ -192,4 +194,5 @@ def _become(
 
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of the tests
-    serve(sys.argv[1], int(sys.argv[2]))
+    if not os.fork():
+        serve(sys.argv[1], int(sys.argv[2]))

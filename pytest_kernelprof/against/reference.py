@@ -21,6 +21,7 @@ from pytest_kernelprof.against.keeper import end as end_keeper
 from pytest_kernelprof.against.turns import NoRounds, Order
 from pytest_kernelprof.against.wire import Lost, TooLong, Wire
 from pytest_kernelprof.clock import now_s
+from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.device.shared_lock import tell_children
 from pytest_kernelprof.schema.against import (
     Bye,
@@ -109,6 +110,7 @@ class Process(HeldRounds):
             pass_fds=(theirs_in, theirs_out),
             start_new_session=True,
         )
+        note_ours(self._keeper.pid)
         for end in (theirs_in, theirs_out):
             os.close(end)
         own = (f"--basetemp={scratch}/temp", "-o", f"cache_dir={scratch}/cache")

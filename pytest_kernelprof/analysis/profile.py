@@ -52,7 +52,12 @@ from pytest_kernelprof.trace.vocabulary import tally
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.recording import DeviceKind, HostTimings, Recording
+    from pytest_kernelprof.schema.recording import (
+        ChildProcesses,
+        DeviceKind,
+        HostTimings,
+        Recording,
+    )
     from pytest_kernelprof.trace.arrays import Ints
     from pytest_kernelprof.trace.reading import Reading
 
@@ -82,6 +87,8 @@ _UNKNOWN_LAUNCHES = (
     "that is missing would not be noticed"
 )
 _LOST = "the notes do not say whether these operators compute: {}; record the trace again"
+_CHILDREN_MEANT = 'if that is meant, mark the test kernelprof(other_processes="ignore")'
+_CHILDREN_ENDED = "child processes ended unchecked after {:.1f}s: their work is not counted"
 _NOT_CLASSIFIED = (
     "the trace holds no device and was not recorded by pytest-kernelprof: its outermost operators "
     "are counted, views and allocations too, and a lost one is not noticed"
@@ -163,7 +170,9 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         rounds=facts.rounds,
         one_shot=recording.one_shot,
         integrity=msgspec.structs.replace(
-            facts.integrity, settled=recording.settled, retakes=recording.retakes
+            _with_children(facts, recording.children),
+            settled=recording.settled,
+            retakes=recording.retakes,
         ),
         metrics=metrics,
         second_look=_host(second, metrics, on_cpu) if second and timings else {},
@@ -234,6 +243,21 @@ def _host(
     if on_cpu:
         return host_metrics(timings, None, None, why)
     return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why, metrics["kernels"])
+
+
+def _with_children(facts: SessionFacts, children: ChildProcesses) -> Integrity:
+    """Whether the profile is complete beside what child processes did. On the CPU, where a process
+    that computes looks like one that does not, a count other than 0 says that this one did."""
+    integrity = msgspec.structs.replace(facts.integrity, children_checked=children.checked)
+    if facts.environment.kind == "cpu" and facts.metrics["kernels"].value:
+        return integrity
+    if children.at_work and not children.ignored:
+        problems = (*integrity.problems, *children.at_work, _CHILDREN_MEANT)
+        return msgspec.structs.replace(integrity, problems=problems)
+    told = [f"other processes ignored: {words}" for words in children.at_work]
+    if children.ended_s:
+        told.append(_CHILDREN_ENDED.format(children.ended_s))
+    return msgspec.structs.replace(integrity, elsewhere=tuple(told))
 
 
 def _is_contended(recording: Recording) -> bool:

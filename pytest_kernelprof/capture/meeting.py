@@ -13,6 +13,7 @@ import msgspec
 from pytest_kernelprof.capture.board import Board, key_of, notes_of
 from pytest_kernelprof.capture.tries import id_of_test
 from pytest_kernelprof.clock import now_ns, now_s, sleep
+from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.schema import codec
 
@@ -234,6 +235,8 @@ class Meeting:
     def _compare(self, posts: Sequence[_Post]) -> None:
         for rank, post in zip(self._ranks, posts, strict=True):
             self._known[rank] = post.process
+            if post.process.host == self._myself.host:
+                note_ours(post.process.pid)
         own = posts[self._ranks.index(self._rank)]
         if len({(post.process.host, post.process.pid) for post in posts}) < len(posts):
             raise IncompleteProfile(

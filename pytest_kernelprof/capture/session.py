@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
+from pytest_kernelprof.capture.children import Children
 from pytest_kernelprof.capture.graphs import Replays, watch_captures
 from pytest_kernelprof.capture.holder import refuse_others, who_gives_way
 from pytest_kernelprof.capture.other_profilers import OtherProfilers
@@ -24,7 +25,7 @@ from pytest_kernelprof.device.inventory import (
     try_to_synchronize,
 )
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.schema.recording import ChildProcesses, OwnNames
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class TraceFile:
         round_us: how long each round took by the clock that times calls, in microseconds.
         left_at_work: what the rounds began and left at work, in words.
         forks: how often the rounds forked this process.
+        children: what was seen of its children.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class TraceFile:
         round_us: tuple[float, ...] = (),
         left_at_work: tuple[str, ...] = (),
         forks: int = 0,
+        children: ChildProcesses | None = None,
         replays: Replays | None = None,
     ) -> None:
         self.path = saved.path
@@ -68,6 +71,7 @@ class TraceFile:
         self.round_us = round_us
         self.left_at_work = left_at_work
         self.forks = forks
+        self.children = children or ChildProcesses()
         weakref.finalize(self, saved.remove)
 
 
@@ -100,6 +104,8 @@ class Session:
         self._results: Any = None
         self._collection_stopped = False
         self._others = OtherProfilers()
+        self._children = Children(device)
+        self._seen = ChildProcesses()
         self._replays = Replays() if device.kind == "cuda" else None
 
     def __enter__(self) -> Session:
@@ -113,9 +119,11 @@ class Session:
             ) from error
         self._running = profiler.start(self._device.kind, stacks=self._stacks, shapes=self._shapes)
         self._others.watch()
+        self._children.watch()
         try:
             self._sentinel(self.names.first_sentinel)
         except BaseException:
+            self._children.unwatch()
             self._others.unwatch()
             self._running.end()
             raise
@@ -155,6 +163,7 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._running is not None, "entered"
+        self._seen = self._children.unwatch()
         self._others.unwatch()
         # One that the measured code has left running is not ours to end.
         left_running = self._others.started and bound().any_profiler_runs
@@ -209,6 +218,7 @@ class Session:
             round_us=tuple(self._round_us),
             left_at_work=tuple(self._left),
             forks=self._forks,
+            children=self._seen,
             replays=self._replays,
         )
 

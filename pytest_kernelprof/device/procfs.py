@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelprof.system import Real
@@ -12,6 +14,32 @@ _PROC = Path("/proc")
 _MAPS = _PROC / "self/maps"
 _BOOT = _PROC / "sys/kernel/random/boot_id"
 _PIDS = _PROC / "self/ns/pid"
+_GPU_FILE = "/dev/nvidia-uvm"
+
+_HAS_WAITID = hasattr(os, "waitid") and hasattr(os, "WNOHANG")
+TELLS_CHILDREN = _HAS_WAITID and Path(f"/proc/self/task/{os.getpid()}/children").exists()
+"""Whether this system tells which processes a process has started: Linux does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process at one moment.
+
+    Attributes:
+        parent: who started it, or has taken it in since.
+        started: tells it from a later one of its number.
+        image: where its program and stack lie, as in those that it forks; not in other programs.
+        main_ns: how long its first thread has run. all_ns: how long all of its threads have.
+    """
+
+    parent: int
+    started: str
+    image: tuple[str, ...]
+    main_ns: int
+    all_ns: int
+
+
+_ours: set[tuple[int, str]] = set()
 
 
 def text_of(path: Path) -> str:
@@ -46,6 +74,98 @@ def host_of_processes() -> str:
 def started_at(pid: int) -> str:
     """When a process was started, which tells it from a later one of its number; empty where there
     is none or it has ended, and on systems that do not tell."""
+    fields = _stat(pid)
+    return fields[19] if fields else ""
+
+
+def note_ours(pid: int) -> None:
+    """Note of a child that we have started it: what it does is no part of any test's call."""
+    _ours.add((pid, started_at(pid)))
+
+
+def processes_below() -> dict[int, Process]:
+    """The living processes that this one has started, and theirs, but for those that are ours."""
+    try:
+        Real.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # as nearly always: it has no child
+        return {}
+    found: dict[int, Process] = {}
+    parents = [Real.getpid()]
+    while parents:
+        for pid in _children(parents.pop()):
+            process = process_of(pid)
+            if process is not None and pid not in found and (pid, process.started) not in _ours:
+                found[pid] = process
+                parents.append(pid)
+    return found
+
+
+def process_of(pid: int) -> Process | None:
+    """A process as it is now; None where it has ended."""
+    fields = _stat(pid)
+    if not fields:
+        return None
+    main_ns = text_of(_PROC / str(pid) / "schedstat").split()[:1]
+    return Process(
+        parent=int(fields[1]),
+        started=fields[19],
+        image=(fields[23], fields[25]),
+        main_ns=int(*main_ns),
+        all_ns=_cpu_time_ns(pid),
+    )
+
+
+def command_of(pid: int) -> str:
+    """What a process was started as, its program without the folder."""
+    program, *arguments = text_of(_PROC / str(pid) / "cmdline").rstrip("\0").split("\0")
+    return " ".join((os.path.basename(program), *arguments))
+
+
+def maps_of(pid: int) -> tuple[str, ...]:
+    """Paths of the files in a process's memory map."""
+    return files_in(text_of(_PROC / str(pid) / "maps"))
+
+
+def holds_gpu(pid: int) -> bool:
+    """Whether a process has the file open that CUDA works through, or has it from its parent."""
+    return any(_link(f"/proc/{pid}/fd/{one}") == _GPU_FILE for one in _listed(f"/proc/{pid}/fd"))
+
+
+def has_cuda_threads(pid: int) -> bool:
+    """Whether a process has threads of the driver, which no child gets from its parent."""
+    tasks = f"/proc/{pid}/task"
+    names = (text_of(Path(tasks, one, "comm")) for one in _listed(tasks))
+    return any(name.startswith("cuda") for name in names)
+
+
+def _children(pid: int) -> list[int]:
+    tasks = f"/proc/{pid}/task"
+    told = (text_of(Path(tasks, one, "children")) for one in _listed(tasks))
+    return [int(child) for children in told for child in children.split()]
+
+
+def _cpu_time_ns(pid: int) -> int:
+    """By the clock that Linux has of each process, whose number is made of the process's."""
+    try:
+        return int(Real.clock(~pid << 3 | 2) * 1e9)
+    except OSError:
+        return 0
+
+
+def _listed(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Real.listdir(folder)
+    return []
+
+
+def _link(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Real.readlink(path)
+    return ""
+
+
+def _stat(pid: int) -> list[str]:
+    """What is told of a living process; nothing of others."""
     # Behind the command in brackets, which may hold anything: the state, ..., the start.
     fields = text_of(_PROC / str(pid) / "stat").rpartition(")")[2].split()
-    return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
+    return fields if len(fields) > 25 and fields[0] not in "ZX" else []

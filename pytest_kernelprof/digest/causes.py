@@ -55,12 +55,15 @@ def causes_of(
     return ()
 
 
-def unjudged_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
-    """Which limits of a profile were not judged, beside others that were."""
+def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
+    """What else to know of a profile: of child processes, and which limits were not judged, beside
+    others that were."""
+    elsewhere = tuple(map(Cause, profile.integrity.elsewhere))
     if told == "not judged":
-        return ()
+        return elsewhere
     left = dict.fromkeys(title(one) for one in limits_of([profile]) if not is_judged(one))
-    return (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
+    unjudged = (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
+    return (*elsewhere, *unjudged)
 
 
 def explained(profile: Profile) -> Profile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.causes import causes_of, unjudged_of
+from pytest_kernelprof.digest.causes import beside_of, causes_of
 from pytest_kernelprof.digest.cells import broken_cells, gpu_us
 from pytest_kernelprof.digest.ids import natural, parts_of, with_label
 from pytest_kernelprof.digest.marks import FAILED, severity, told_of
@@ -48,7 +48,7 @@ def _rows_of_test(test: Test, against: Mapping[tuple[str, str], Compared]) -> It
             broken=broken_cells(profile, compared if worse else None),
             causes=_ended_by(test)
             if told in FAILED
-            else (*causes_of(profile, told, compared), *unjudged_of(profile, told)),
+            else (*causes_of(profile, told, compared), *beside_of(profile, told)),
             compared=compared,
             failed=test.outcome in FAILED,
         )

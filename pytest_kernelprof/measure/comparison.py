@@ -56,7 +56,7 @@ class ContestPlan:
     Attributes:
         metric: what they are compared by.
         pairs: rounds of each to begin with.
-        flush_l2, lock_timeout_s, who, warmup: as in ``Plan``.
+        flush_l2, lock_timeout_s, who, warmup, ignore_children: as in ``Plan``.
         check: what holds a candidate's first result against the reference's; None does not.
         fresh: hands out other inputs for one more call of each, which shows a remembered result.
     """
@@ -68,6 +68,7 @@ class ContestPlan:
     lock_timeout_s: float
     who: str = ""
     warmup: int = 1
+    ignore_children: bool = False
     check: Check = CLOSE
     fresh: Callable[[], Any] | None = None
 
@@ -126,7 +127,13 @@ def _contest(
     profiles = dict[str, Profile]()
     with agreeing() as agreement:
         what = f"{plan.metric} of {', '.join(callables)}"
-        wanted = Plan(device.kind, plan.warmup, plan.pairs, lock_timeout_s=plan.lock_timeout_s)
+        wanted = Plan(
+            device.kind,
+            plan.warmup,
+            plan.pairs,
+            lock_timeout_s=plan.lock_timeout_s,
+            ignore_children=plan.ignore_children,
+        )
         of_all_ranks = agreed(what, wanted, agreement)
         counts = replace(of_all_ranks, rounds=EXACT_ROUNDS)
         for name in sorted(callables, key=lambda name: name != reference):  # the reference first

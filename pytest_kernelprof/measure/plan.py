@@ -53,6 +53,7 @@ class Plan:
         sample_on: whether rounds are added while a verdict on a time is not reached.
         lock_timeout_s: how long to wait for other processes on the same GPU that hold its lock.
         who: what that process is told of this one, a test for example.
+        ignore_children: whether child processes are meant to do work that is not counted.
     """
 
     device: DeviceKind
@@ -67,6 +68,7 @@ class Plan:
     sample_on: bool = False
     lock_timeout_s: float = LOCK_TIMEOUT_S
     who: str = ""
+    ignore_children: bool = False
 
     @property
     def timed(self) -> bool:
@@ -115,6 +117,7 @@ def plan_of(
     stacks: bool = False,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     who: str = "",
+    ignore_children: bool = False,
 ) -> Plan:
     """The plan that takes what is needed, and no more.
 
@@ -134,4 +137,5 @@ def plan_of(
         sample_on=timed and rounds is None,
         lock_timeout_s=lock_timeout_s,
         who=who,
+        ignore_children=ignore_children,
     )

@@ -179,6 +179,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
         file, compiled = session.export(), compilations().since(before)
         taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
         recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
+        recording = _ignoring(plan, recording)
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
             lines = frame_lines(taken.trace, taken.facts.operators["kernel"])
@@ -326,7 +327,7 @@ class _Run:
             )
         if self._further:
             noted["more_rounds"] = _joined(list(self._further.values()))
-        return replace(self._session().recording, **noted)
+        return _ignoring(self._plan, replace(self._session().recording, **noted))
 
     def _compiled(self) -> dict[str, Any]:
         """What torch.compile did in the session and in all calls since; what it refused since the
@@ -452,6 +453,11 @@ class _Run:
             return self._prepare()
 
         return prepare_and_tell
+
+
+def _ignoring(plan: Plan, recording: Recording) -> Recording:
+    """The recording with what the user wants of child processes."""
+    return replace(recording, children=replace(recording.children, ignored=plan.ignore_children))
 
 
 def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:

@@ -209,6 +209,7 @@ def read(
         round_us=file.round_us,
         left_at_work=file.left_at_work,
         forks=file.forks,
+        children=file.children,
         collection_stopped=file.collection_stopped,
         recompiles=compiled.compiled,
         refused=compiled.refused,

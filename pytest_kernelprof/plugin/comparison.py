@@ -287,6 +287,7 @@ def compare(
             lock_timeout_s=test.settings.lock_timeout,
             who=test.id,
             warmup=test.warmup,
+            ignore_children=test.ignore_children,
             check=check,
             fresh=fresh,
         )

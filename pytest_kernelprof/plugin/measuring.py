@@ -89,6 +89,11 @@ class MeasuredTest:
         """Calls before the first measured one, as somebody asked for them; else one."""
         return self.options.warmup or self.settings.warmup or 1
 
+    @property
+    def ignore_children(self) -> bool:
+        """Whether child processes are meant to do work that is not counted."""
+        return self.options.other_processes == "ignore"
+
     def plan(
         self,
         needs: Needs,
@@ -107,6 +112,7 @@ class MeasuredTest:
             stacks=bool(self.options.stacks or self.settings.stacks),
             lock_timeout_s=self.settings.lock_timeout,
             who=self.id,
+            ignore_children=self.ignore_children,
         )
 
     @contextlib.contextmanager

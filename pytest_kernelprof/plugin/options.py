@@ -392,8 +392,15 @@ OPTIONS = (
 )
 
 RUN_FILES = tuple(option.name for option in OPTIONS if option.kind is _RUN_FILE)
-# What the marker alone says, since it is of one test: how many ranks that starts.
-_ONLY_MARKED = {"ranks": (_COUNT, "2")}
+# What the marker alone says, since it is of one test: how many ranks that starts, and whether what
+# its child processes do is checked.
+_ONLY_MARKED = {
+    "ranks": (_COUNT, "2"),
+    "other_processes": (
+        _one_of("check", "ignore")._replace(expected='"check" or "ignore"'),
+        '"ignore"',
+    ),
+}
 MARKED = {
     **{option.name: option.marked for option in OPTIONS if option.marked},
     **{name: kind for name, (kind, _) in _ONLY_MARKED.items()},

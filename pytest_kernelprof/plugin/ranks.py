@@ -15,6 +15,7 @@ import pytest
 from pytest_kernelprof.capture.rank_group import hosted_store
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.many import several_gpus
+from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.plugin.ledger import Asked
@@ -121,6 +122,7 @@ def _run(job: Job, task: bytes) -> Sequence[Ended]:
                 target=run_rank, args=(rank, job, task, away), name=f"rank {rank}", daemon=True
             )
             process.start()
+            note_ours(process.pid or 0)
             away.close()  # so that the other end of a dead process is closed
             processes.append(process)
             homes[home] = rank

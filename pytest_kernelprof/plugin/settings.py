@@ -80,6 +80,7 @@ class Options(NamedTuple):
     stacks: bool | None = None
     margin: float | None = None
     ranks: int | None = None
+    other_processes: str | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:

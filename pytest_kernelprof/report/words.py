@@ -155,6 +155,8 @@ def _unproved(integrity: Integrity) -> list[str]:
         parts.append(f"{integrity.unknown_launches} kernels without a recorded launch call")
     if integrity.forks:
         parts.append(f"forked {integrity.forks} times: what children do is not counted")
+    if not integrity.children_checked:
+        parts.append("children not checked")
     return parts
 
 

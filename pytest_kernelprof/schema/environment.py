@@ -63,6 +63,8 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
         clock: why the clock that times calls is not believed; empty where it agrees with the
             trace's.
         forks: children that the rounds forked, whose work is theirs and in no count.
+        children_checked: whether this system tells of child processes that work.
+        elsewhere: what is told of child processes although the profile stands, in words.
     """
 
     problems: tuple[str, ...] = ()
@@ -77,6 +79,8 @@ class Integrity(msgspec.Struct, frozen=True, omit_defaults=True):
     retakes: int = 0
     clock: str = ""
     forks: int = 0
+    children_checked: bool = True
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

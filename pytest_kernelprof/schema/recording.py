@@ -148,6 +148,22 @@ class GraphNodes(msgspec.Struct, frozen=True, array_like=True):
     conditional: bool = False
 
 
+class ChildProcesses(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was seen of the children of this process while rounds ran.
+
+    Attributes:
+        checked: whether this system tells of them.
+        at_work: those that may have done work of the rounds, in words.
+        ended_s: how long others ran that had ended before they could be looked at.
+        ignored: whether the user means them to work.
+    """
+
+    checked: bool = True
+    at_work: tuple[str, ...] = ()
+    ended_s: float = 0.0
+    ignored: bool = False
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What our capture noted beside a trace. All fields of a trace from elsewhere are empty.
 
@@ -161,6 +177,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         round_us: how long each round took by the clock that times calls, in microseconds.
         left_at_work: what the rounds began and left at work, in words.
         forks: how often the rounds forked this process.
+        children: what was seen of its children.
         collection_stopped: the profiler ran out of buffers and stopped collecting.
         autotuned: the autotuners that benched in the block, which is no part of it.
         replays: of CUDA graphs in the rounds, in order, each with what its graph is made of, or
@@ -198,6 +215,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     round_us: tuple[float, ...] = ()
     left_at_work: tuple[str, ...] = ()
     forks: int = 0
+    children: ChildProcesses = ChildProcesses()
     collection_stopped: bool = False
     autotuned: tuple[str, ...] = ()
     replays: tuple[GraphNodes | None, ...] | None = None
@@ -264,6 +282,7 @@ def _series(recording: Recording) -> Iterator[tuple[str, Sequence[float]]]:
     if recording.memory is not None:
         yield "memory.peak_bytes", recording.memory.peak_bytes
         yield "memory.device_allocations", recording.memory.device_allocations
+    yield "children.ended_s", (recording.children.ended_s,)
     if recording.round_us:
         yield "round_us", recording.round_us
     for name, rounds in recording.more_rounds.items():

@@ -50,7 +50,8 @@ def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
 
 
 def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
-    said_elsewhere, by_it_alone = [one.name for one in OPTIONS if one.marked], ["ranks"]
+    said_elsewhere = [one.name for one in OPTIONS if one.marked]
+    by_it_alone = ["ranks", "other_processes"]
     assert sorted([*said_elsewhere, *by_it_alone]) == sorted(Options._fields)
 
 
@@ -108,7 +109,7 @@ def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
     assert (
         '@pytest.mark.kernelprof(warmup=3, rounds=24, device="cpu", flush_l2=False, stacks=True, '
-        'margin="8%", ranks=2): how a test is profiled' in result.outlines
+        'margin="8%", ranks=2, other_processes="ignore"): how a test is profiled' in result.outlines
     )
 
 

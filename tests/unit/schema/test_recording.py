@@ -14,6 +14,7 @@ from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
+    ChildProcesses,
     GraphNodes,
     HostTimings,
     MemoryUse,
@@ -38,6 +39,7 @@ EVERYTHING = Recording(
     round_us=(12.5, 12.0),
     left_at_work=("thread 'a'",),
     forks=1,
+    children=ChildProcesses(checked=False, at_work=("process 17 uses the GPU",), ended_s=0.5),
     collection_stopped=True,
     autotuned=("an autotuner",),
     replays=(GraphNodes(2, 1), None, GraphNodes(conditional=True)),
