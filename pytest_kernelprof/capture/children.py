@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,8 @@ _HELPERS = (
     "multiprocessing.managers",
     "pytest_kernelprof.",  # ranks
 )
-_COMPILES = "/torch/_inductor/compile_worker/"
+# Programs that compile: they bring up CUDA to ask it for the properties of the GPU, or to autotune.
+_COMPILES = "/torch/_inductor/"
 # Of threads other than the first: those of CUDA and NCCL wake up now and then, with nothing to do.
 _LEAST_NS, _LEAST_SHARE = 1_000_000, 0.01
 # What ends sooner has not imported torch.
@@ -64,6 +64,7 @@ class Children:
         self._begun_ns = 0
         self._ended_s = 0.0
         self._start: Any = None
+        self._start_and_tell: Any = None
 
     def watch(self) -> None:
         """Begin."""
@@ -77,16 +78,16 @@ class Children:
         def start_and_tell(process: BaseProcess) -> None:
             target = getattr(process, "_target", None) or type(process)
             start(process)
-            with contextlib.suppress(Exception):  # of a kind of process that is made otherwise
-                started.append(_started(process, target))
+            started.append(_started(process, target))
 
-        BaseProcess.start = start_and_tell  # type: ignore[method-assign, assignment]
+        BaseProcess.start = self._start_and_tell = start_and_tell  # type: ignore[method-assign, assignment]
 
     def unwatch(self) -> ChildProcesses:
         """End; what was seen."""
         if not procfs.TELLS_CHILDREN:
             return ChildProcesses(checked=False)
-        BaseProcess.start = self._start  # type: ignore[method-assign]
+        if BaseProcess.start is self._start_and_tell:
+            BaseProcess.start = self._start  # type: ignore[method-assign]
         at_work = list(dict.fromkeys((*self._living(), *self._gone())))
         left = len(at_work) - _MOST_NAMED
         more = [f"and {left} more"] if left > 0 else []
@@ -100,13 +101,19 @@ class Children:
     def _living(self) -> Iterator[str]:
         """Those that worked meanwhile, and still live."""
         now = procfs.processes_below()
-        for pid in self._before.keys() - now.keys():  # another process may have taken it in
+        for pid, before in self._before.items():  # another process may have taken it in
             process = procfs.process_of(pid)
-            if process is not None:
-                now[pid] = process
-        for pid, process in sorted(now.items()):
-            if self._ran(process, self._before.get(pid)) and self._computes(pid, process, now):
-                yield f"process {pid} ({_cut(procfs.command_of(pid))}) {self._what_it_has}"
+            if process is not None and process.started == before.started:
+                now.setdefault(pid, process)
+        ran = [one for one in sorted(now.items()) if self._ran(one[1], self._before.get(one[0]))]
+        own = procfs.process_of(Real.getpid()) if ran else None
+        for pid, process in ran:
+            is_fork = own is not None and own.image == process.image
+            parent = own if is_fork else now.get(process.parent)
+            is_copy = parent is not None and parent.image == process.image
+            if self._computes(pid, is_copy=is_copy):
+                what = "forked from this one" if is_fork else _cut(procfs.command_of(pid))
+                yield f"process {pid} ({what}) {self._what_it_has}"
 
     def _ran(self, now: Process, before: Process | None) -> bool:
         if before is None or before.started != now.started:
@@ -120,18 +127,20 @@ class Children:
             return "has loaded torch and ran during the call; its operators are not counted"
         return "uses the GPU; its kernels are not counted"
 
-    def _computes(self, pid: int, process: Process, all_of_them: Mapping[int, Process]) -> bool:
-        """Whether it has started CUDA itself; on the CPU, whether it has loaded torch."""
+    def _computes(self, pid: int, *, is_copy: bool) -> bool:
+        """Whether it has started CUDA itself; on the CPU, whether it has loaded torch.
+
+        Args:
+            is_copy: whether it runs what its parent runs, and may have its open files from there.
+        """
+        if _COMPILES in procfs.command_of(pid):
+            return False
         if self._device.kind == "cpu":
             helps = any(one.helps for one in self._started if one.pid == pid)
-            helps = helps or _COMPILES in procfs.command_of(pid)
             return not helps and any("libtorch" in path for path in procfs.maps_of(pid))
         if not procfs.holds_gpu(pid):
             return False
-        parents = (procfs.process_of(Real.getpid()), all_of_them.get(process.parent))
-        if all(one is None or one.image != process.image for one in parents):
-            return True
-        return procfs.has_cuda_threads(pid) or self._driver_lists(pid)
+        return not is_copy or procfs.has_cuda_threads(pid) or self._driver_lists(pid)
 
     def _driver_lists(self, pid: int) -> bool:
         gpu = gpu_of(self._device)
@@ -155,12 +164,14 @@ class Children:
                 )
 
 
-def _started(process: BaseProcess, target: Any) -> _Started:
-    runs = f"{target.__module__}.{target.__qualname__}"
+def _started(process: BaseProcess, target: object) -> _Started:
+    name = getattr(target, "__qualname__", type(target).__qualname__)  # a partial has none
+    runs = f"{target.__module__}.{name}"
+    started_by = getattr(process, "_popen", None)
     return _Started(
         pid=process.pid or 0,
         runs=_cut(runs),
-        forked=process._popen.method == "fork",  # type: ignore[attr-defined]
+        forked=getattr(started_by, "method", "") == "fork",
         helps=runs.startswith(_HELPERS),
     )
 

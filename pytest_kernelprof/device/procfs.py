@@ -42,7 +42,7 @@ class Process:
 _ours: set[tuple[int, str]] = set()
 
 
-def text_of(path: Path) -> str:
+def text_of(path: Path | str) -> str:
     """The text of a file; empty where it cannot be read."""
     try:
         with Real.file(str(path)) as file:
@@ -105,7 +105,7 @@ def process_of(pid: int) -> Process | None:
     fields = _stat(pid)
     if not fields:
         return None
-    main_ns = text_of(_PROC / str(pid) / "schedstat").split()[:1]
+    main_ns = text_of(f"/proc/{pid}/schedstat").split()[:1]
     return Process(
         parent=int(fields[1]),
         started=fields[19],
@@ -117,13 +117,13 @@ def process_of(pid: int) -> Process | None:
 
 def command_of(pid: int) -> str:
     """What a process was started as, its program without the folder."""
-    program, *arguments = text_of(_PROC / str(pid) / "cmdline").rstrip("\0").split("\0")
+    program, *arguments = text_of(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     return " ".join((os.path.basename(program), *arguments))
 
 
 def maps_of(pid: int) -> tuple[str, ...]:
     """Paths of the files in a process's memory map."""
-    return files_in(text_of(_PROC / str(pid) / "maps"))
+    return files_in(text_of(f"/proc/{pid}/maps"))
 
 
 def holds_gpu(pid: int) -> bool:
@@ -134,13 +134,13 @@ def holds_gpu(pid: int) -> bool:
 def has_cuda_threads(pid: int) -> bool:
     """Whether a process has threads of the driver, which no child gets from its parent."""
     tasks = f"/proc/{pid}/task"
-    names = (text_of(Path(tasks, one, "comm")) for one in _listed(tasks))
+    names = (text_of(f"{tasks}/{one}/comm") for one in _listed(tasks))
     return any(name.startswith("cuda") for name in names)
 
 
 def _children(pid: int) -> list[int]:
     tasks = f"/proc/{pid}/task"
-    told = (text_of(Path(tasks, one, "children")) for one in _listed(tasks))
+    told = (text_of(f"{tasks}/{one}/children") for one in _listed(tasks))
     return [int(child) for children in told for child in children.split()]
 
 
@@ -167,5 +167,5 @@ def _link(path: str) -> str:
 def _stat(pid: int) -> list[str]:
     """What is told of a living process; nothing of others."""
     # Behind the command in brackets, which may hold anything: the state, ..., the start.
-    fields = text_of(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+    fields = text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields if len(fields) > 25 and fields[0] not in "ZX" else []

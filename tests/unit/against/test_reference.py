@@ -178,6 +178,8 @@ def test_its_process_knows_that_it_works_for_this_one(
     started: list[dict[str, str]] = []
 
     class Keeper:
+        pid = 0
+
         def __init__(self, *_: object, env: dict[str, str], **options: object) -> None:
             started.append(env)
 

@@ -20,7 +20,7 @@ on_linux = pytest.mark.skipif(not procfs.TELLS_CHILDREN, reason="this system tel
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 HEAD = """
-import multiprocessing, subprocess, sys
+import functools, multiprocessing, subprocess, sys
 from concurrent.futures import ProcessPoolExecutor
 
 forking = multiprocessing.get_context("fork")
@@ -29,8 +29,8 @@ spawning = multiprocessing.get_context("spawn")
 def work(_=None):
     return float((x @ x).sum())
 
-def start_and_wait(context):
-    child = context.Process(target=work)
+def start_and_wait(context, target=work):
+    child = context.Process(target=target)
     child.start()
     child.join()
 
@@ -76,6 +76,22 @@ def test_spawn(kernel_profile):
         start_and_wait(spawning)
 
 @pytest.mark.max_kernels(0)
+def test_fork_of_a_partial(kernel_profile):
+    kernel_profile(start_and_wait, forking, functools.partial(work))
+
+class Works(forking.Process):
+    def run(self):
+        work()
+
+@pytest.mark.max_kernels(0)
+def test_class_of_its_own(kernel_profile):
+    def call():
+        child = Works()
+        child.start()
+        child.join()
+    kernel_profile(call)
+
+@pytest.mark.max_kernels(0)
 def test_executor_of_the_call():
     with ProcessPoolExecutor(1, mp_context=forking) as executor:
         assert executor.submit(work).result() == 512
@@ -89,7 +105,7 @@ def test_process_that_was_started_earlier(kernel_profile, server):
     kernel_profile(ask, server)
 """
     )
-    assert result.parseoutcomes() == {"errors": 5}
+    assert result.parseoutcomes() == {"errors": 7}
     counted = "its operators are not counted"
     result.stdout.fnmatch_lines(
         [
@@ -97,8 +113,10 @@ def test_process_that_was_started_earlier(kernel_profile, server):
             f"before it could be checked; {counted}; if that is meant, mark the test "
             'kernelprof(other_processes="ignore"). A count from it could be too low, *',
             "*a process that the call started (test_it.work) ended *",
+            "*a process that the call started (functools.partial) ended *",
+            "*a process that the call started (test_it.Works) ended *",
             "*a process that the call started (concurrent.futures.process._process_worker) ended *",
-            f"*process * (python* pytest*) has loaded torch and ran during the call; {counted}*",
+            f"*process * (forked from this one) has loaded torch and ran during *; {counted}*",
             f"*process * (python* -c import sys, torch *) has loaded torch and ran*; {counted}*",
         ]
     )
@@ -198,7 +216,7 @@ def test_compare(kernel_profile, pool):
     )
     result.assert_outcomes(passed=4)
     text = result.stdout.str()
-    told = r"other processes ignored: process \d+ \(python.*"
+    told = r"other processes ignored: process \d+ \(forked from this one\) .*"
     assert len(re.findall(rf"test_(?:meant|region).*\n +{told}", text)) == 2
     assert len(re.findall(told, text)) == 2
 
