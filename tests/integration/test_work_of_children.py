@@ -76,6 +76,11 @@ def test_spawn(kernel_profile):
         start_and_wait(spawning)
 
 @pytest.mark.max_kernels(0)
+def test_forkserver(kernel_profile):
+    with kernel_profile.region():
+        start_and_wait(multiprocessing.get_context("forkserver"))
+
+@pytest.mark.max_kernels(0)
 def test_fork_of_a_partial(kernel_profile):
     kernel_profile(start_and_wait, forking, functools.partial(work))
 
@@ -103,9 +108,24 @@ def test_pool_that_was_started_earlier(kernel_profile, pool):
 @pytest.mark.max_kernels(0)
 def test_process_that_was_started_earlier(kernel_profile, server):
     kernel_profile(ask, server)
+
+CHILD = '''
+import subprocess, sys
+subprocess.run([sys.executable, "-c", sys.argv[1]])
+'''
+
+@pytest.mark.max_kernels(0)
+def test_child_of_a_child(kernel_profile):
+    command = [sys.executable, "-c", CHILD, SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        ask(process)
+        try:
+            kernel_profile(ask, process)
+        finally:
+            process.stdin.close()
 """
     )
-    assert result.parseoutcomes() == {"errors": 7}
+    assert result.parseoutcomes() == {"errors": 9}
     counted = "its operators are not counted"
     result.stdout.fnmatch_lines(
         [
@@ -113,10 +133,13 @@ def test_process_that_was_started_earlier(kernel_profile, server):
             f"before it could be checked; {counted}; if that is meant, mark the test "
             'kernelprof(other_processes="ignore"). A count from it could be too low, *',
             "*a process that the call started (test_it.work) ended *",
+            "*a process that the call started (test_it.work) ended *",
             "*a process that the call started (functools.partial) ended *",
             "*a process that the call started (test_it.Works) ended *",
             "*a process that the call started (concurrent.futures.process._process_worker) ended *",
             f"*process * (forked from this one) has loaded torch and ran during *; {counted}*",
+            f"*process * (python* -c import sys, torch *) has loaded torch and ran*; {counted}*",
+            "*ERROR at call of test_child_of_a_child*",
             f"*process * (python* -c import sys, torch *) has loaded torch and ran*; {counted}*",
         ]
     )
