@@ -5,6 +5,9 @@ spread over the suite, by hand with plain torch.profiler, whose events of catego
 counted. Tests that fail only under one of them are named. What comes after `--` goes to pytest.
 
     python benchmarks/suite.py path/to/Liger-Kernel/test -- -k rms_norm -x
+
+With `--marked` it runs bare and with limits on every second test, as a library does that marks its
+tests, on a machine without a CUDA device: are all outcomes the same, and is no limit judged?
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ def run(suite: Path, options: list[str], **environment: str) -> Run:
         if not result.exists():
             sys.exit(f"pytest ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}")
         found = json.loads(result.read_text())
+        if not found["tests"]:
+            sys.exit(f"no test ran, pytest ended with {done.returncode}:\n{done.stdout[-2000:]}")
         return Run(found["tests"], Path(found["root"]), done.returncode, took)
 
 
@@ -84,9 +89,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("suite", type=Path, help="a folder, in which pytest runs")
     parser.add_argument("--counts", type=int, default=30, help="tests whose kernels are counted")
+    parser.add_argument("--marked", action="store_true", help="limits on every second test")
     parser.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options, more = parser.parse_args(sys.argv[1:at]), sys.argv[at + 1 :]
+    if options.marked:
+        compare_marked(options.suite, more)
+        return
     kind = device_kind(options.device)
     look = ["--kernelprof-all", f"--kernelprof-device={kind}", "--kernelprof-report"]
     bare = run(options.suite, ["-p", "no:kernelprof", *more])
@@ -108,6 +117,28 @@ def main() -> None:
         compare_counts(ours.root, spread(ours.tests, 2 * options.counts), options.counts, look)
     else:
         print("kernels by hand: need a GPU")
+
+
+def compare_marked(suite: Path, more: list[str]) -> None:
+    """Outcomes bare and with limits, which no test may notice where there is no CUDA device."""
+    bare = run(suite, ["-p", "no:kernelprof", *more])
+    marked = run(suite, more, KERNELPROF_SUITE_MARKS="1")
+    print(f"{suite.resolve().name}: {len(bare.tests)} tests, bare and with limits on every second")
+    print(device_and_place("cpu", "triton", "pytest", "pytest-kernelprof"), "\n")
+    rows = []
+    for what in ("passed", "failed", "skipped"):
+        numbers = [
+            sum(f"call {what}" in " ".join(one["outcomes"]) for one in each.tests.values())
+            for each in (bare, marked)
+        ]
+        rows.append([f"calls that {what}", *map(str, numbers)])
+    left = [one.get("not_judged") for one in marked.tests.values()]
+    rows.append(["limits not judged: no CUDA device", "-", str(left.count("no CUDA device"))])
+    rows.append(["seconds", f"{bare.seconds:.0f}", f"{marked.seconds:.0f}"])
+    print(table(["", "bare", "marked"], rows), "\n")
+    lines = differing(bare.tests, marked.tests)
+    print(*lines, sep="\n")
+    print(f"other outcomes: {len(lines)}; target: none: {met(not lines)}")
 
 
 def compare_counts(root: Path, tests: list[str], wanted: int, look: list[str]) -> None:

@@ -1,7 +1,8 @@
 """A pytest plugin for `suite.py`: notes how each test fared and what was counted of it.
 
 KERNELPROF_SUITE names the file that it writes. With KERNELPROF_SUITE_PROFILER it counts by hand:
-the kernels that plain torch.profiler sees in each call phase.
+the kernels that plain torch.profiler sees in each call phase. With KERNELPROF_SUITE_MARKS it puts
+limits on every second test.
 """
 
 from __future__ import annotations
@@ -16,8 +17,17 @@ from typing import Any
 import pytest
 
 _FILE, _BY_HAND = "KERNELPROF_SUITE", "KERNELPROF_SUITE_PROFILER"
+_MARKS = "KERNELPROF_SUITE_MARKS"
 
 found: dict[str, dict[str, Any]] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(_MARKS):
+        for item in items[::2]:
+            item.add_marker(pytest.mark.max_kernels(0))
+        for item in items[::4]:
+            item.add_marker(pytest.mark.max_cuda_time("1us"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,6 +39,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         one["seconds"] = report.duration
     row = report.__dict__.get("kernelprof")
     if row is not None:
+        one["not_judged"] = json.loads(row).get("not_judged", "")
         _note_row(one, json.loads(row))
 
 
