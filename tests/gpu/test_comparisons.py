@@ -32,14 +32,14 @@ def test_speedup_of_known_work_is_found_by_gpu_time(run: RunGpu) -> None:
     result = run(
         """
 def test_it(kernel_profile):
-    found = kernel_profile.compare(once, twice, x)
+    found = kernel_profile.compare(once, twice, x, check=None)
     assert 1.8 < found.speedup < 2.2
     low, high = found.interval
     assert high - low < 0.1
     found.min_speedup(1.7).not_slower()
     assert found.candidate.profile.kernel_count == 1
     assert found.reference.profile.kernel_count == 2
-@pytest.mark.min_speedup(1.7, over=twice)
+@pytest.mark.min_speedup(1.7, over=twice, check=None)
 @pytest.mark.max_kernels(1)
 def test_marked(kernel_profile):
     kernel_profile(once, x)
@@ -63,11 +63,12 @@ def test_it(kernel_profile):
 def test_five_percent_more_is_found(run: RunGpu) -> None:
     result = run(
         """
-big = torch.randn(8192, 2048, device="cuda", dtype=torch.bfloat16)
-def fewer(): return big[:7680] @ x
-def more(): return big @ x
+big = torch.randn(1 << 27, device="cuda")  # bound by memory: time goes with the size
+part = big[: big.numel() * 100 // 105]
+def fewer(): return part + 1
+def more(): return big + 1
 def test_it(kernel_profile):
-    kernel_profile.compare(more, fewer).not_slower(by="2%")
+    kernel_profile.compare(more, fewer, check=None).not_slower(by="2%")
 """
     )
     result.assert_outcomes(failed=1)
@@ -92,7 +93,8 @@ def test_several_give_a_table_in_the_report(run: RunGpu) -> None:
     result = run(
         """
 def test_it(kernel_profile):
-    kernel_profile.compare_all({"once": once, "twice": twice, "again": once}, x, reference="twice")
+    callables = {"once": once, "twice": twice, "again": once}
+    kernel_profile.compare_all(callables, x, reference="twice", check=None)
 """,
         "--kernelprof-report",
     )
@@ -321,11 +323,11 @@ def test_comparing_results_needs_little_memory_and_leaves_none_behind(run: RunGp
     result = run(
         """
 big = torch.randn(1 << 28, device="cuda")
-def copies(t): return t.clone()
+def times_one(t): return t * 1
 def test_it(kernel_profile):
     held = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    kernel_profile.compare(copies, lambda t: t + 0, big)
+    kernel_profile.compare(times_one, lambda t: t + 0, big)
     results = 2 * big.numel() * big.element_size()
     assert torch.cuda.max_memory_allocated() - held < results + (512 << 20)
     assert torch.cuda.memory_allocated() - held < 512 << 20
