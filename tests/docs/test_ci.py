@@ -21,7 +21,7 @@ from pytest_kernelprof.cli.main import main
 RunApart = Callable[..., pytest.RunResult]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
-STEPS = re.findall(r"^ *- (?:run: )?(?=pytest |kernelprof |test !)(.*)$", PAGE, re.MULTILINE)
+STEPS = re.findall(r"^ *(?:- )?(?:run: )?(?=pytest |kernelprof |test !)(.*)$", PAGE, re.MULTILINE)
 PYTEST_STEPS = [shlex.split(step)[1:] for step in STEPS if step.startswith("pytest ")]
 FILES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 ON_GITHUB = [file for file in FILES if file.startswith("on:")]
@@ -88,6 +88,36 @@ def test_every_file_is_as_its_system_says(file: str) -> None:
     jsonschema.Draft7Validator(schema).validate(read)
     with pytest.raises(jsonschema.ValidationError):  # which says no, too
         jsonschema.Draft7Validator(schema).validate({**read, "jobs": 5, "variables": 5})
+
+
+def jobs_on_github() -> list[list[dict[str, str]]]:
+    """The steps of each job."""
+    yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe", pure=True)
+    return [job["steps"] for file in ON_GITHUB for job in yaml.load(file)["jobs"].values()]
+
+
+def test_every_job_chooses_its_python_before_it_installs_anything() -> None:
+    for steps in jobs_on_github():
+        used = [step.get("uses", step.get("run", "")).partition("@")[0] for step in steps]
+        assert used[:2] == ["actions/checkout", "actions/setup-python"]
+        assert used[2].startswith("pip install")
+
+
+def test_a_build_for_the_cpu_comes_from_pytorchs_own_index() -> None:
+    installs = re.findall(r"^ *- (?:run: )?(pip install 'torch.*)$", PAGE, re.MULTILINE)
+    assert len(installs) == 3
+    assert all(one.endswith("--index-url https://download.pytorch.org/whl/cpu") for one in installs)
+
+
+def test_documents_are_compared_and_kept_also_where_a_test_failed() -> None:
+    after = [
+        step
+        for steps in jobs_on_github()
+        for step in steps
+        if "kernelprof compare" in step.get("run", "") or "upload" in step.get("uses", "")
+    ]
+    assert len(after) == 3
+    assert [step.get("if") for step in after] == ["always()"] * 3
 
 
 def test_every_option_is_one(pytester: pytest.Pytester) -> None:
