@@ -24,7 +24,7 @@ def test_call(kernel_profile, kernelprof_device):
 def test_module(kernel_profile, kernelprof_device):
     kernel_profile(Breaks(), x)
 def test_cause(kernel_profile, kernelprof_device):
-    kernel_profile(lambda: kernel_profile.run(breaks_for_a_cause))
+    kernel_profile.run(breaks_for_a_cause)
 def test_setup(kernel_profile, kernelprof_device):
     kernel_profile.run(three, setup=breaks)
 def test_region(kernel_profile, kernelprof_device):
