@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
-from pytest_kernelprof.units import whole_number
+from pytest_kernelprof.units import name_of, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -301,11 +301,12 @@ def profile(
         CannotMeasureError: a TypeError; ``fn`` is no callable, or returns a generator or coroutine.
         ValueError: ``device`` or ``rounds`` is none of the above.
     """
-    if not callable(fn):
-        raise CannotMeasureError(
-            f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
-            "profile(fn(*args))"
-        )
+    from pytest_kernelprof.measure.arguments import Arguments
+
+    called = f"profile({name_of(fn)})"
+    if _measured_by:
+        return _measured_by[-1](called, fn, Arguments(args, kwargs), ranks)
+    refuse_no_callable(fn)
     try:
         rounds = whole_number(rounds)
     except ValueError as error:
@@ -315,17 +316,22 @@ def profile(
     from pytest_kernelprof.capture.holder import held_by
     from pytest_kernelprof.capture.ranks import agreeing
     from pytest_kernelprof.device.inventory import usual_kind
-    from pytest_kernelprof.measure.arguments import Arguments
     from pytest_kernelprof.measure.completeness import require_complete
     from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
     from pytest_kernelprof.measure.runner import measure
 
-    called = f"profile({getattr(fn, '__name__', type(fn).__name__)})"
-    if _measured_by:
-        return _measured_by[-1](called, fn, Arguments(args, kwargs), ranks)
     plan = plan_of(device or usual_kind(), EVERYTHING, rounds=rounds)
     with held_by("pytest_kernelprof.profile"), agreeing(called, group=ranks) as agreement:
         agreement.gather("profile", None)  # all are there; what follows may take longer on one
         _, measurement = measure(fn, plan, Arguments(args, kwargs), agreement=agreement)
     require_complete(measurement.profile)
     return Profile.of(measurement)
+
+
+def refuse_no_callable(fn: object) -> None:
+    """Raise CannotMeasureError unless it can be called."""
+    if not callable(fn):
+        raise CannotMeasureError(
+            f"profile takes a callable, got {type(fn).__name__}; write profile(fn, *args), not "
+            "profile(fn(*args))"
+        )

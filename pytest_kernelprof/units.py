@@ -142,3 +142,8 @@ def printable(text: str) -> str:
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
+
+
+def name_of(called: object) -> str:
+    """What a callable is called, in one line; its type where it has no name."""
+    return printable(str(getattr(called, "__name__", None) or type(called).__name__))

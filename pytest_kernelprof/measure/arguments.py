@@ -18,6 +18,7 @@ from types import CoroutineType
 from typing import Any
 
 from pytest_kernelprof.errors import CannotMeasureError
+from pytest_kernelprof.units import name_of
 
 Call = Callable[[], Any]
 Prepare = Callable[[], Call]
@@ -122,7 +123,7 @@ def first_call(prepare: Prepare) -> Any:
     found = _lazy(result, _DEEPEST)
     if found is not None:
         lazy, why = found
-        name = getattr(getattr(call, "func", call), "__name__", "the callable")
+        name = name_of(getattr(call, "func", call))
         held = "" if lazy is result else f" in {_named(result)}"
         if isinstance(lazy, CoroutineType):
             lazy.close()  # Python would warn of it as well

@@ -33,6 +33,7 @@ from pytest_kernelprof.report.comparison import (
     headline,
 )
 from pytest_kernelprof.schema import run
+from pytest_kernelprof.units import name_of
 
 if TYPE_CHECKING:
     from pytest_kernelprof.measure.checks import Check
@@ -330,9 +331,7 @@ def _compare(
 
 def names_of(candidate: object, reference: object) -> tuple[str, str]:
     """What the callables are called in tables; told apart where both have one name."""
-    names = [
-        str(getattr(fn, "__name__", None) or type(fn).__name__) for fn in (candidate, reference)
-    ]
+    names = [name_of(candidate), name_of(reference)]
     if names[0] == names[1]:
         names = [f"{names[0]} (candidate)", f"{names[1]} (reference)"]
     return names[0], names[1]

@@ -25,7 +25,7 @@ class Unfinished:
     Attributes:
         what: which region, call or comparison.
         limits: what was to be judged by it.
-        remedy: what to do where something is expected to be raised.
+        remedy: what to do where something is expected to be raised; empty where it was refused.
         raised: the kind of exception that ended it, which the test has caught; empty for a region
             that was never entered or left.
         refused: why, in words, where the exception is one of ours.
@@ -179,6 +179,8 @@ def _not_judged(records: Records) -> str:
 
 
 def _ended_early(one: Unfinished) -> str:
+    if one.refused and not one.remedy:
+        return f"{one.what}: {one.refused}"
     where = f" in {one.thread}" if one.thread else ""
     if one.thread and not one.raised:
         return f"{one.what} is still being measured{where}: join that thread before the test ends"

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import pytest
 
+from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, MarkerError
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.checks import CLOSE
 from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
+from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import (
     asked_call,
     asked_region,
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.api import Profile
+    from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.checks import Check
-    from pytest_kernelprof.plugin.ledger import Asked
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.ranks import Ranks
     from pytest_kernelprof.schema.run import Place
@@ -214,7 +216,7 @@ class KernelProfile:
             IncompleteProfile: the profiler cannot be used here, or a rank did not come; the
                 message says why.
         """
-        own = {limit.key: limit for limit in (parse_keyword(k, v) for k, v in limits.items())}
+        own = {limit.key: limit for limit in self._parsed(limits)}
         ledger, place = self._test.ledger, place_of_call(self._test.place)
         if self._test.unmeasured:
             ledger.leave_out(self._test.unmeasured, own.values())
@@ -245,16 +247,17 @@ class KernelProfile:
         Raises:
             MarkerError: no number is said, or none of one or more.
         """
-        from pytest_kernelprof.plugin.ranks import Ranks
+        from pytest_kernelprof.plugin.ranks import Ranks, asked_ranks
 
         if number is None:
             number = self._test.options.ranks
-        if number is None:
-            raise MarkerError(
-                "how many ranks? Write kernel_profile.ranks(2).run(fn), or mark the test with "
-                "kernelprof(ranks=2)"
-            )
-        return Ranks(self._test, number, backend)
+        with self._test.ledger.asking(asked_ranks(place_of_call(self._test.place))):
+            if number is None:
+                raise MarkerError(
+                    "how many ranks? Write kernel_profile.ranks(2).run(fn), or mark the test with "
+                    "kernelprof(ranks=2)"
+                )
+            return Ranks(self._test, number, backend)
 
     def limit(self, **limits: Any) -> None:
         """Set limits at run time, by the markers' names: ``kernel_profile.limit(max_kernels=3)``.
@@ -265,8 +268,17 @@ class KernelProfile:
         Raises:
             MarkerError: there is no such limit, or it is not of its form.
         """
+        for limit in self._parsed(limits):
+            self._test.ledger.set_limit(limit)
+
+    def _parsed(self, limits: dict[str, Any]) -> Iterator[Limit]:
+        """Limits by their keywords. A test may catch that one is refused; the conclusion does not,
+        since nothing is judged by it."""
+        what = f"it was refused at {line_words(place_of_call(self._test.place))}"
         for name, value in limits.items():
-            self._test.ledger.set_limit(parse_keyword(name, value))
+            with self._test.ledger.asking(Asked(what, remedy="", instead=name)):
+                limit = parse_keyword(name, value)
+            yield limit
 
     @property
     def profiles(self) -> tuple[Profile, ...]:

@@ -39,7 +39,9 @@ def _tell_others(item: pytest.Item, failure: BaseException | None) -> None:
     try:
         for profile in _untold(item):
             item.ihook.pytest_kernelprof_profile(item=item, profile=profile)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an outcome of pytest's is none of the test's
         words = f"a hook pytest_kernelprof_profile raised {type(error).__name__}: {error}"
         if failure is None:
             from pytest_kernelprof.errors import IncompleteProfile

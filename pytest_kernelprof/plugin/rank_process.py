@@ -19,7 +19,9 @@ from pytest_kernelprof.capture.ranks import agreeing, leave
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
+from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.lines import with_lines_if
+from pytest_kernelprof.plugin.measuring import asked_on_rank
 from pytest_kernelprof.report.traces import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.trace.writer import write_trace
@@ -61,12 +63,14 @@ class Ended:
     """What became of a rank.
 
     Attributes:
-        profiles: the records that it took. returned: what the function returned, pickled.
+        profiles: the records that it took. unfinished: what it asked for beside these.
+        returned: what the function returned, pickled.
         raised: what it raised, pickled; None where nothing. told: that with its traceback.
         skipped: why it skipped the test; None where it did not.
     """
 
     profiles: list[bytes] = field(default_factory=list)
+    unfinished: list[Asked] = field(default_factory=list)
     returned: bytes = b""
     raised: bytes | None = None
     told: str = ""
@@ -81,7 +85,7 @@ def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(job.gpus)
         fn, args, kwargs = pickle.loads(task)
         with (
-            api.measured_by(partial(_measured, job, ended)),
+            api.measured_by(partial(_asked, job, ended, rank)),
             in_group(rank, job.size, job.backend, job.port),
         ):
             ended.returned = pickle.dumps(fn(*args, **kwargs))
@@ -104,6 +108,28 @@ def _pickled(error: BaseException) -> bytes:
     return data
 
 
+def _asked(
+    job: Job,
+    ended: Ended,
+    rank: int,
+    called: str,
+    fn: Callable[..., Any],
+    given: Arguments,
+    ranks: object,
+) -> api.Profile:
+    """``profile(fn)``. The function may catch what is raised there; the test hears of it."""
+    asked = asked_on_rank(called, rank)
+    if not job.unmeasured:
+        ended.unfinished.append(asked)
+    try:
+        found = _measured(job, ended, called, fn, given, ranks)
+    except BaseException as error:
+        asked.raised = type(error).__name__
+        raise
+    ended.unfinished.remove(asked)
+    return found
+
+
 def _measured(
     job: Job, ended: Ended, called: str, fn: Callable[..., Any], given: Arguments, ranks: object
 ) -> api.Profile:
@@ -111,6 +137,7 @@ def _measured(
     if job.unmeasured:
         preparer(fn, given)()()
         pytest.skip(f"{job.unmeasured}; there is no profile to look at")
+    api.refuse_no_callable(fn)
     with (
         held_by(called),
         agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,

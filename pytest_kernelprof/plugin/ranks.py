@@ -23,7 +23,7 @@ from pytest_kernelprof.plugin.measuring import nothing_to_look_at
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.rank_process import Ended, Job, run_rank
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.schema.run import Place, Profile
 from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:
@@ -64,12 +64,13 @@ class Ranks:
         if test.unmeasured and self._backend == "nccl":
             test.ledger.leave_out(test.unmeasured)
             nothing_to_look_at(test, "GPU for a rank")
-        remedy = "catch what is expected to be raised inside of the function"
-        asked = Asked(f"kernel_profile.ranks at {line_words(place)}", remedy)
-        with test.ledger.asking(asked):
+        with test.ledger.asking(asked_ranks(place)):
             ended = self._ended(fn, args, kwargs)
             for record in _of_first_ranks(ended):
                 test.ledger.keep_record(record, place)
+            for one in ended:
+                for asked in one.unfinished:  # of which only the rank heard
+                    test.ledger.ask(asked)
         return [pickle.loads(one.returned) for one in ended]
 
     def _ended(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Ended]:
@@ -100,6 +101,12 @@ class Ranks:
                 unmeasured=test.unmeasured,
             )
             return _run(job, task)
+
+
+def asked_ranks(place: Place) -> Asked:
+    """What ``kernel_profile.ranks(n).run(fn)`` asks for."""
+    remedy = "catch what is expected to be raised inside of the function"
+    return Asked(f"kernel_profile.ranks at {line_words(place)}", remedy)
 
 
 def _run(job: Job, task: bytes) -> Sequence[Ended]:

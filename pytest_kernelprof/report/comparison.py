@@ -13,7 +13,7 @@ from pytest_kernelprof.report.words import (
     spread_of_ratio,
     undecided_words,
 )
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
     from pytest_kernelprof.digest.records import Ending
@@ -36,11 +36,12 @@ def headline(comparison: Comparison, candidate: str = "") -> str:
 def comparison_line(comparison: Comparison, verdict: Verdict) -> str:
     """A limit of a comparison and how it fared, with the names of both."""
     if verdict.measured is None:
-        return f"{title(verdict)}: {verdict.why}"
+        return printable(f"{title(verdict)}: {verdict.why}")
     one = _candidate(comparison, verdict.candidate)
     told = _told(comparison, one, verdict.measured, spread_of_ratio(verdict))
     doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
-    return f"{title(verdict)}: {told}{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
+    after = f"{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
+    return printable(f"{title(verdict)}: {told}{after}")
 
 
 def ending_words(ending: Ending) -> str:
@@ -77,7 +78,8 @@ def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
 
 def check_lines(comparison: Comparison) -> list[str]:
     """How the results of each candidate were held against the reference's."""
-    return [f"{one.name}: {'; '.join(one.checks)}" for one in comparison.contestants if one.checks]
+    told = (f"{one.name}: {'; '.join(one.checks)}" for one in comparison.contestants if one.checks)
+    return list(map(printable, told))
 
 
 def _words(comparison: Comparison) -> str:

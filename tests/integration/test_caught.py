@@ -57,6 +57,19 @@ def test_call_alone(kernel_profile, kernelprof_device):
 def test_promise_that_was_held_of_another(kernel_profile, kernelprof_device):
     kernel_profile(three)
     with pytest.raises(ValueError): kernel_profile(breaks)
+def test_limit_that_is_refused(kernel_profile, kernelprof_device):
+    with pytest.raises(MarkerError): kernel_profile.limit(max_kernels="2")
+    kernel_profile(three)
+def test_limit_that_nobody_knows(kernel_profile, kernelprof_device):
+    with pytest.raises(MarkerError): kernel_profile.limit(max_kernel=2)
+    kernel_profile(three)
+def test_region_whose_limit_is_refused(kernel_profile, kernelprof_device):
+    with pytest.raises(MarkerError): kernel_profile.region("r", max_kernels=-1)
+    kernel_profile(three)
+@pytest.mark.max_kernels(3)
+def test_ranks_that_are_refused(kernel_profile, kernelprof_device):
+    kernel_profile(three)
+    with pytest.raises(MarkerError): kernel_profile.ranks("two").run(three)
 @pytest.fixture
 def at_the_end(kernel_profile):
     yield
@@ -78,7 +91,11 @@ ERROR *test_comparison - the comparison was not judged: the comparison at test_i
 ERROR *test_comparison_alone - the test profiled nothing: the comparison at test_it.py:48 was *
 ERROR *test_call_alone - the test profiled nothing: kernel_profile at test_it.py:50 was not measured *
 ERROR *test_promise_that_was_held_of_another - min_speedup was not judged: kernel_profile at *
-ERROR *test_teardown - max_kernels was not judged: kernel_profile at test_it.py:58 was *
+ERROR *test_limit_that_is_refused - max_kernels was not judged: it was refused at test_it.py:56: max_kernels: '2' is not a whole number*
+ERROR *test_limit_that_nobody_knows - max_kernel was not judged: it was refused at test_it.py:59: *
+ERROR *test_region_whose_limit_is_refused - max_kernels was not judged: it was refused at test_it.py:62: *
+ERROR *test_ranks_that_are_refused - max_kernels was not judged: kernel_profile.ranks at test_it.py:67 *(MarkerError was raised)*
+ERROR *test_teardown - max_kernels was not judged: kernel_profile at test_it.py:71 was *
 """.strip().splitlines()  # noqa: E501
 
 

@@ -108,6 +108,35 @@ def test_over(kernel_profile):
     )
 
 
+@pytest.mark.parametrize(
+    "raises",
+    ["pytest.skip('odd')", "pytest.xfail('odd')", "pytest.fail('odd')", "raise SystemExit(0)"],
+)
+def test_an_outcome_that_a_hook_raises_is_none_of_its_test(
+    run: Run, pytester: pytest.Pytester, raises: str
+) -> None:
+    hook = f"import pytest\ndef pytest_kernelprof_profile(item, profile): {raises}\n"
+    pytester.makeconftest(hook)
+    result = run(
+        """
+def test_fails_by_itself(kernel_profile):
+    kernel_profile(three)
+    assert 0, "mine"
+@pytest.mark.max_kernels(1)
+def test_over(kernel_profile):
+    kernel_profile(three)
+@pytest.mark.xfail
+@pytest.mark.max_kernels(3)
+def test_kept(kernel_profile):
+    kernel_profile(three)
+"""
+    )
+    result.assert_outcomes(failed=2, errors=1)
+    result.stdout.fnmatch_lines_random(
+        ["*mine*", "max_kernels: 3 > 1", "*a hook pytest_kernelprof_profile raised *: *"]
+    )
+
+
 def test_what_a_hook_raises_is_no_failure_that_a_test_expects(
     run: Run, pytester: pytest.Pytester
 ) -> None:

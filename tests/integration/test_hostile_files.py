@@ -112,13 +112,28 @@ def test_hidden(kernel_profile, monkeypatch):
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(sys.modules, "torch", None)
         kernel_profile(three)
+@pytest.mark.xfail
+@pytest.mark.max_kernels(3)
+def test_hidden_by_the_test(kernelprof_device, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    three()
+@pytest.mark.xfail
+@pytest.mark.max_kernels(3)
+def test_hidden_by_the_callable(kernel_profile, monkeypatch):
+    kernel_profile(lambda: (monkeypatch.setitem(sys.modules, "torch", None), three()))
 @pytest.mark.max_kernels(3)
 def test_after(kernel_profile):
     kernel_profile(three)
-"""
+""",
     )
-    result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines(["*the profiler cannot be started*torch*"])
+    result.assert_outcomes(errors=3, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            *("*ERROR at call of test_hidden *", "the profiler cannot be started*torch*"),
+            "*ERROR at call of test_hidden_by_the_test *",
+            "a round cannot be annotated (ModuleNotFoundError: *",
+        ]
+    )
 
 
 def folders_in_memory() -> set[Path]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+
+Run = Callable[..., pytest.RunResult]
 
 NAMES = """
 import torch
@@ -43,3 +47,26 @@ def test_names_change_no_count(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=2, failed=10)
     result.stdout.fnmatch_lines(["*max_kernels: 2 > 1*"])
     result.stdout.no_fnmatch_line("*incomplete*")
+
+
+def test_the_name_of_a_callable_begins_no_line_and_reaches_no_terminal_as_it_is(run: Run) -> None:
+    result = run(
+        r"""
+NAME = "f\n::error file=x::boo\n\x1b[31mred"
+def named(call):
+    call.__name__ = NAME
+    return call
+@pytest.mark.min_speedup(1000, over=named(lambda: 1))
+def test_slow(kernel_profile, kernelprof_device):
+    kernel_profile(named(three))
+def test_slow_in_a_comparison(kernel_profile, kernelprof_device):
+    kernel_profile.compare_all({NAME: three, "g": lambda: 1}, reference="g")[NAME].min_speedup(1000)
+def test_generator(kernel_profile, kernelprof_device):
+    kernel_profile(named(lambda: (three() for _ in range(9))))
+"""
+    )
+    result.assert_outcomes(failed=2, errors=1)
+    result.stdout.fnmatch_lines([r"*f\n::error file=x::boo\n\x1b[[]31mred returned a generator*"])
+    told = [line for line in result.outlines if line.startswith(("::error", "E   ::error"))]
+    assert not told
+    assert "\x1b" not in result.stdout.str()

@@ -224,6 +224,18 @@ def worker(extra, how=""):
     if how == "raise":
         raise ValueError("boom")
     return me(), profile(call).kernel_count
+def catches(how):
+    profile(lambda: x + 1)
+    try:
+        return profile((lambda: 1 / 0) if how == "raises" else how)
+    except (ZeroDivisionError, TypeError):
+        return None
+@pytest.mark.max_kernels(1)
+def test_caught(kernel_profile):
+    kernel_profile.ranks(1).run(catches, "raises")
+@pytest.mark.max_kernels(1)
+def test_caught_no_callable(kernel_profile):
+    kernel_profile.ranks(1).run(catches, 3)
 @pytest.mark.max_kernels(2)
 def test_four(kernel_profile):
     found = kernel_profile.ranks(4).run(worker, (2, 3))
@@ -463,6 +475,17 @@ def test_ranks_that_a_test_starts_are_judged_each(spawned: Seen) -> None:
     ("test", "words"),
     [
         ("test_killed", "ERROR test_it.py::test_killed - rank 0 of 1 died (SIGKILL)"),
+        (
+            "test_caught",
+            "ERROR test_it.py::test_caught - max_kernels was not judged: profile(<lambda>) on rank "
+            "0 was not measured to its end (ZeroDivisionError was raised); catch what is expected "
+            "to be raised inside of the callable",
+        ),
+        (
+            "test_caught_no_callable",
+            "max_kernels was not judged: profile(int) on rank 0 was not measured to its end "
+            "(CannotMeasureError was raised)",
+        ),
         ("test_raised", "FAILED test_it.py::test_raised - ValueError: boom"),
         ("test_cannot_be_pickled", "CannotMeasureError: ranks(2).run: "),
         ("test_how_many", "MarkerError: how many ranks?"),
