@@ -10,15 +10,20 @@ import numpy as np
 from pytest_kernelprof.analysis.kernels import chains
 from pytest_kernelprof.schema.run import Kernel, Wait
 from pytest_kernelprof.trace.arrays import NO_ID
-from pytest_kernelprof.trace.correlation import ancestors, within
+from pytest_kernelprof.trace.correlation import ancestors, around, within
 from pytest_kernelprof.trace.rounds import round_of_time
 from pytest_kernelprof.trace.vocabulary import COMPILED_REGION, INDUCTOR_GRAPH, OPERATOR, matches
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.model import Operators
     from pytest_kernelprof.trace.reading import Reading
 
+# Below these an operator hands its work on to ``__torch_dispatch__`` of a mode or a subclass, whose
+# operators count in its place (torch 2.10 and later).
+_TO_PYTHON = frozenset(["PythonDispatchMode", "PythonSubclass"])
 _READ = "aten::_local_scalar_dense"
 _NO_DIMENSIONS = (0, 0, 0)
 
@@ -40,7 +45,7 @@ def read_rows(reading: Reading) -> list[Ints]:
     """
     ops = reading.trace.operators
     _, covered = _computing(reading)
-    return _of_rounds(reading, ops.name.are(_READ) & ~_ranges(ops) & ~covered)
+    return _of_rounds(reading, ops.name.are(_READ) & ~_ranges(ops, ()) & ~covered)
 
 
 def _computing(reading: Reading) -> tuple[Bools, Bools]:
@@ -50,7 +55,15 @@ def _computing(reading: Reading) -> tuple[Bools, Bools]:
     recording = reading.trace.recording
     noted = recording.compute_operators
     counts = OPERATOR.fullmatch if noted is None else frozenset(noted).__contains__
-    computes = ops.name.that(counts) & ~_ranges(ops)
+    ranges = _ranges(ops, recording.bare_operators)
+    computes = ops.name.that(counts) & ~ranges
+    # A library's operator for all devices: by others that count, or by code of its own.
+    delegates = parent[ops.name.that(_TO_PYTHON.__contains__)]
+    computes[delegates[delegates != NO_ID]] = False
+    if recording.decomposing_operators:
+        alone = ops.name.that(frozenset(recording.decomposing_operators).__contains__) & ~ranges
+        alone &= ~around(parent, computes)
+        computes |= alone & ~around(parent, alone)
     # What torch.compile runs while it traces is no work of the call. Without a compilation it is
     # somebody else's range.
     compiling = ops.name.are("dynamo") & ~ops.annotation & (recording.recompiles != 0)
@@ -69,16 +82,18 @@ def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
     return tuple(Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
 
 
-def _ranges(ops: Operators) -> Bools:
+def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
     """What is no operator, whatever it is called: annotations, and ranges without inputs.
 
     ``torch._C._profiler._RecordFunctionFast("aten::mm")`` leaves an event of an operator's
     category, but without the inputs that an operator has where they are recorded. The kernels of
-    compiled code, known by that code, have none either.
+    compiled code, known by that code, have none either, nor have operators that take none.
     """
     if ops.has_inputs is None:
         return ops.annotation
-    found: Bools = ops.annotation | (~ops.has_inputs & ops.name.that(lambda name: "::" in name))
+    kept = frozenset(bare)
+    named = ops.name.that(lambda name: "::" in name and name not in kept)
+    found: Bools = ops.annotation | (~ops.has_inputs & named)
     return found
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.device.inventory import load_torch
 
@@ -32,6 +32,22 @@ _IDLE = """
     sym_constrain_range_for_size sym_numel sym_size sym_stride unsafe_split
     unsafe_split_with_sizes
 """
+_NAME = re.compile(r"\w+::\w+")
+# Where torch's own operators are. Those that decompose are known to run others, or to ask for
+# metadata.
+_TORCHS = {"aten", "inductor", "mkldnn", "quantized", "sparse", "_test"}
+_FUNCTION = (
+    "an autograd.Function is called {}, so its calls cannot be told from the operator's: give it a "
+    "name of its own"
+)
+_GONE = (
+    "the operator {} is not registered any more, so nobody knows whether it computes: keep its "
+    "library until the test has ended"
+)
+_UNLIKE = (
+    "of the operator {} some overloads compute and others do not, and the trace does not say which "
+    "ran: give each a name of its own"
+)
 _SHIM = "aoti_torch_cpu_"
 _NO_COMPUTE = frozenset(f"aten::{name}" for name in _IDLE.split())
 
@@ -49,6 +65,33 @@ def compute_operators(names: Iterable[str], compiled: Container[str] = ()) -> li
         for name in set(names)
         if (_computes(name) if "::" in name else name in compiled and _shim_computes(name))
     )
+
+
+def decomposing_operators(names: Iterable[str]) -> list[str]:
+    """Those of the given operator names that a library implements for all devices at once: out of
+    other operators, or by code of its own."""
+    return sorted(name for name in set(names) if _of_library(name) == {"decomposes"})
+
+
+def bare_operators(names: Iterable[str]) -> list[str]:
+    """Those of the given operator names that may be called without arguments."""
+    return sorted(name for name in set(names) if any(one.bare for one in _overloads(name)))
+
+
+def unclear_operators(names: Iterable[str], bare: Container[str]) -> list[str]:
+    """What cannot be told of the given operator names, in words.
+
+    Args:
+        bare: those that had no inputs, as ranges of user code have none. A namespace of operators
+            tells them apart.
+    """
+    named, spaces = sorted(filter(_NAME.fullmatch, names)), vars(load_torch().ops)
+    asked = [name for name in named if name not in bare or name.partition("::")[0] in spaces]
+    return [
+        *map(_FUNCTION.format, functions_called(set(filter(_computes, named)))),
+        *(_UNLIKE.format(name) for name in named if len(_of_library(name)) > 1),
+        *(_GONE.format(name) for name in asked if not _is_known(name)),
+    ]
 
 
 def registered_operators() -> set[str]:
@@ -77,27 +120,85 @@ def _shim_computes(name: str) -> bool:
     return _computes(operator) or not _overloads(operator)
 
 
-@functools.cache
+def _of_library(name: str) -> set[str]:
+    """What the overloads of an operator are that does not come with torch."""
+    if name.partition("::")[0] in _TORCHS:
+        return set()
+    return {
+        "view" if one.view else "decomposes" if one.decomposes else "computes"
+        for one in _overloads(name)
+    }
+
+
+def _is_known(name: str) -> bool:
+    """Whether it is an operator, also of TorchScript, or an ``autograd.Function`` or its
+    backward."""
+    known = _overloads(name) or load_torch()._C._jit_get_schemas_for_operator(name)
+    return bool(known or functions_called((name, name.removesuffix("Backward"))))
+
+
+class _Overload(NamedTuple):
+    """What the dispatcher says of an overload.
+
+    Attributes:
+        name: with that of its operator. composite: implemented for all devices by other operators.
+        view: changes or returns metadata alone. bare: takes no arguments.
+    """
+
+    name: str
+    composite: bool
+    view: bool
+    bare: bool
+
+    @property
+    def decomposes(self) -> bool:
+        """Where a backend has a kernel of its own, the composite one is not used (silu_backward,
+        and what a test has put in its place)."""
+        return self.composite and not _has_kernel(self.name, "CPU")
+
+
+# Those that come with torch, from its file of schemas, stay as they are; those of a library may be
+# others in the next test.
+_torchs_own: dict[str, tuple[_Overload, ...]] = {}
+
+
 def _computes(name: str) -> bool:
-    if name in _NO_COMPUTE:
-        return False
-    computing = [overload for overload in _overloads(name) if not _is_composite(name, overload)]
     # Composite by-ways of an operator that computes (``std(unbiased)``) end in it all the same.
-    return any(not _is_view(name, overload) for overload in computing)
+    return name not in _NO_COMPUTE and any(
+        not one.view and not one.decomposes for one in _overloads(name)
+    )
 
 
-def _overloads(name: str) -> list[str]:
-    """The operator's overloads, ``.out`` forms left out; empty where nobody knows it."""
-    torch = load_torch()
+def _overloads(name: str) -> tuple[_Overload, ...]:
+    """The operator's overloads, of torch's operators without ``.out`` forms; empty where nobody
+    knows it."""
+    if name in _torchs_own or not _NAME.fullmatch(name):
+        return _torchs_own.get(name, ())
+    torch, is_torchs = load_torch(), name.startswith("aten::")
     try:
-        _, overloads = torch._C._jit_get_operation(name)
+        _, found = torch._C._jit_get_operation(name)
     except RuntimeError:
-        return []
-    return [
-        overload
-        for overload in overloads or ()
-        if not overload.endswith("out") and _is_dispatched(name, overload)
-    ]
+        return ()
+    overloads = tuple(
+        _overload(name, overload)
+        for overload in found or ()
+        if not (is_torchs and overload.endswith("out")) and _is_dispatched(name, overload)
+    )
+    origins = [torch._C._dispatch_dump(one.name) for one in overloads if is_torchs]
+    if origins and all("RegisterSchema.cpp" in one for one in origins):
+        _torchs_own[name] = overloads
+    return overloads
+
+
+def _overload(name: str, overload: str) -> _Overload:
+    full = f"{name}.{overload}" if overload else name
+    bare = not load_torch()._C._get_schema(name, overload).arguments
+    composite = _has_kernel(full, "CompositeImplicitAutograd")
+    return _Overload(full, composite, _is_view(name, overload), bare)
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    return bool(load_torch()._C._dispatch_has_kernel_for_dispatch_key(name, key))
 
 
 def _is_dispatched(name: str, overload: str) -> bool:
@@ -107,14 +208,6 @@ def _is_dispatched(name: str, overload: str) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _is_composite(name: str, overload: str) -> bool:
-    torch = load_torch()
-    full = f"{name}.{overload}" if overload else name
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    # Where a backend has a kernel of its own, the composite one is not used (silu_backward).
-    return bool(has_kernel(full, "CompositeImplicitAutograd") and not has_kernel(full, "CPU"))
 
 
 def _is_view(name: str, overload: str) -> bool:

@@ -35,12 +35,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.reading import Reading
 
 
-_FUNCTION = (
-    "an autograd.Function is called {}, so its calls cannot be told from the operator's: give it a "
-    "name of its own"
-)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """A session that was taken and read.
@@ -227,8 +221,8 @@ def read(
 
 def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any]:
     """What has to be asked about operators while the process that ran them is there."""
+    from pytest_kernelprof.capture import operators as dispatcher
     from pytest_kernelprof.capture.compiled_code import code_of_graphs
-    from pytest_kernelprof.capture.operators import compute_operators, functions_called
 
     ops = reading.trace.operators
     of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
@@ -238,11 +232,14 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     if watched is not None:
         code |= watched.code(operators)
     known = ops.name[~ops.annotation].distinct()
-    computing = tuple(compute_operators(known, code.kernels))
-    unclear = tuple(map(_FUNCTION.format, functions_called(operators.intersection(computing))))
+    computing = tuple(dispatcher.compute_operators(known, code.kernels))
+    told = inside & ~ops.annotation & (False if ops.has_inputs is None else ops.has_inputs)
+    unclear = dispatcher.unclear_operators(operators, operators - ops.name[told].distinct())
     return {
         "compute_operators": computing,
         "idle_operators": tuple(sorted(known.difference(computing))),
+        "decomposing_operators": tuple(dispatcher.decomposing_operators(known)),
+        "bare_operators": tuple(dispatcher.bare_operators(known)),
         "unseen": (*code.all_unseen(repeated(ops, of_round)), *unclear),
     }
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_CATCH_INSIDE = "catch what is expected to be raised inside of the callable"
 _NOT_AGAINST = (
     "--kernelprof-against compares no code of several ranks: run such tests without it, or compare "
     "with an earlier run, --kernelprof-compare=RUN.json"
@@ -276,12 +275,8 @@ def measure_block(
 
 def asked_call(place: run.Place) -> Asked:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
-    return Asked(_call_words(place), _CATCH_INSIDE, compares=True)
-
-
-def asked_on_rank(called: str, rank: int) -> Asked:
-    """What ``profile(fn)`` asks for on a rank that the test has started."""
-    return Asked(f"{called} on rank {rank}", _CATCH_INSIDE)
+    remedy = "catch what is expected to be raised inside of the callable"
+    return Asked(_call_words(place), remedy, compares=True)
 
 
 def asked_region(name: str, own: dict[Key, Limit], place: run.Place) -> Asked:

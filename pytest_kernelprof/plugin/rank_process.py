@@ -3,6 +3,7 @@ home what that took, returned or raised."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import traceback
@@ -21,13 +22,12 @@ from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
 from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.lines import with_lines_if
-from pytest_kernelprof.plugin.measuring import asked_on_rank
 from pytest_kernelprof.report.traces import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.trace.writer import write_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
     from pytest_kernelprof.limits.kinds import Limit
@@ -85,7 +85,7 @@ def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(job.gpus)
         fn, args, kwargs = pickle.loads(task)
         with (
-            api.measured_by(partial(_asked, job, ended, rank)),
+            api.measured_by(partial(_measured, job, ended)),
             in_group(rank, job.size, job.backend, job.port),
         ):
             ended.returned = pickle.dumps(fn(*args, **kwargs))
@@ -108,28 +108,6 @@ def _pickled(error: BaseException) -> bytes:
     return data
 
 
-def _asked(
-    job: Job,
-    ended: Ended,
-    rank: int,
-    called: str,
-    fn: Callable[..., Any],
-    given: Arguments,
-    ranks: object,
-) -> api.Profile:
-    """``profile(fn)``. The function may catch what is raised there; the test hears of it."""
-    asked = asked_on_rank(called, rank)
-    if not job.unmeasured:
-        ended.unfinished.append(asked)
-    try:
-        found = _measured(job, ended, called, fn, given, ranks)
-    except BaseException as error:
-        asked.raised = type(error).__name__
-        raise
-    ended.unfinished.remove(asked)
-    return found
-
-
 def _measured(
     job: Job, ended: Ended, called: str, fn: Callable[..., Any], given: Arguments, ranks: object
 ) -> api.Profile:
@@ -137,11 +115,12 @@ def _measured(
     if job.unmeasured:
         preparer(fn, given)()()
         pytest.skip(f"{job.unmeasured}; there is no profile to look at")
-    api.refuse_no_callable(fn)
     with (
+        _asking(ended, called),
         held_by(called),
         agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,
     ):
+        api.refuse_no_callable(fn)
         agreement.gather("profile", None)
         judge = partial(_verdicts, job.limits)
         _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
@@ -150,6 +129,19 @@ def _measured(
     ended.profiles.append(codec.encode(record))
     _save(job, found, len(ended.profiles))
     return api.Profile.of(found)
+
+
+@contextlib.contextmanager
+def _asking(ended: Ended, called: str) -> Iterator[None]:
+    """The function may catch what is raised here; the test hears of it."""
+    asked = Asked(called, "catch what is expected to be raised inside of the callable")
+    ended.unfinished.append(asked)
+    try:
+        yield
+    except BaseException as error:
+        asked.raised = type(error).__name__
+        raise
+    ended.unfinished.remove(asked)
 
 
 def _verdicts(limits: tuple[Limit, ...], profile: run.Profile) -> tuple[run.Verdict, ...]:

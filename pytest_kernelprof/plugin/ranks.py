@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing import connection, get_context
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +69,9 @@ class Ranks:
             ended = self._ended(fn, args, kwargs)
             for record in _of_first_ranks(ended):
                 test.ledger.keep_record(record, place)
-            for one in ended:
+            for rank, one in enumerate(ended):
                 for asked in one.unfinished:  # of which only the rank heard
-                    test.ledger.ask(asked)
+                    test.ledger.ask(replace(asked, what=f"{asked.what} on rank {rank}"))
         return [pickle.loads(one.returned) for one in ended]
 
     def _ended(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Ended]:

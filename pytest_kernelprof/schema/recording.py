@@ -190,6 +190,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         refused: compilations that it refused since the first call, its limit reached.
         may_refuse: whether it ever refused one in this process, as far as is known.
         compute_operators: of a CPU session, the operators in the trace that compute.
+        decomposing_operators: likewise, those of libraries that compute where nothing below them
+            does. bare_operators: those that take no arguments, and have no inputs.
         idle_operators: of a CPU session, all others in the trace; None where nobody noted them.
         unseen: of a CPU session, what ran that its operators do not tell of, in words.
         compiled_kernels_hidden: likewise, noted before there was ``unseen``: Inductor may have
@@ -226,6 +228,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: int = 0
     may_refuse: bool = False
     compute_operators: tuple[str, ...] | None = None
+    decomposing_operators: tuple[str, ...] = ()
+    bare_operators: tuple[str, ...] = ()
     idle_operators: tuple[str, ...] | None = None
     unseen: tuple[str, ...] = ()
     compiled_kernels_hidden: bool = False

@@ -148,6 +148,15 @@ def within(parent: Ints, chosen: Bools) -> Bools:
     return inside
 
 
+def around(parent: Ints, chosen: Bools) -> Bools:
+    """Which operators have one of the chosen in them, at any depth; ``parent`` as in ``Links``."""
+    found, above = np.zeros(len(parent) + 1, bool), parent[chosen]
+    while len(above := np.unique(above[above != NO_ID])):
+        found[above] = True
+        above = parent[above]
+    return found[:-1]
+
+
 def nearest(parent: Ints, chosen: Bools) -> Ints:
     """For each operator itself where it is chosen, else the innermost of the chosen around it, or
     ``NO_ID``. One more at the end is that of ``NO_ID``."""

@@ -65,7 +65,8 @@ def _late(reading: Reading) -> list[str]:
 
 def _late_operators(reading: Reading, main: int) -> Ints:
     ops, parent = reading.trace.operators, reading.links.parent
-    computing = frozenset(reading.trace.recording.compute_operators or ())
+    noted = reading.trace.recording
+    computing = frozenset((*(noted.compute_operators or ()), *noted.decomposing_operators))
     others = (ops.thread != main) & ~ops.annotation & ops.name.that(computing.__contains__)
     rows = np.flatnonzero(others)
     # What began inside a call belongs to it, however long it takes.

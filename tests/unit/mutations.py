@@ -205,6 +205,8 @@ NOTES: dict[str, tuple[Any, ...]] = {
     "refused": (-1, 2**62),
     "may_refuse": (True,),
     "compute_operators": ([], [""], ["aten::mm", "aten::mm"]),
+    "decomposing_operators": ([], [""], ["aten::mm", "aten::mm"]),
+    "bare_operators": ([], [""], ["aten::mm", "aten::mm"]),
     "idle_operators": ([], [""], ["aten::mm", "aten::mm"]),
     "unseen": ([""], ["x" * 10_000]),
     "compiled_kernels_hidden": (True,),

@@ -75,6 +75,44 @@ def test_what_lies_anywhere_below_a_computing_operator_is_its_implementation(
     assert rows(found) == [[10]]
 
 
+def test_an_operator_for_all_devices_counts_where_nothing_below_it_does(tmp_path: Path) -> None:
+    events = [
+        round_of(0, 0, 99),
+        *(
+            operator("mine::outer", 10, 30),
+            operator("mine::raw", 12, 5),
+            operator("aten::t", 13, 1),
+        ),
+        operator("mine::raw", 20, 5),
+        *(operator("mine::outer", 50, 20), operator("aten::t", 52, 9), operator("aten::mm", 53, 5)),
+        operator("mine::outer", 80, 5),
+    ]
+    noted = {**NOTED, "decomposing_operators": ["mine::outer", "mine::raw"]}
+    assert rows(reading_of_events(tmp_path, *events, kernelprof=noted)) == [[12, 20, 53, 80]]
+
+
+@pytest.mark.parametrize("handed", ["PythonDispatchMode", "PythonSubclass"])
+def test_what_an_operator_is_handed_on_to_counts_in_its_place(handed: str, tmp_path: Path) -> None:
+    found = cpu(
+        tmp_path,
+        round_of(0, 0, 99),
+        *(operator("aten::mm", 10, 30), operator(handed, 11, 28)),
+        *(operator("aten::mm", 12, 5), operator("aten::add", 20, 5), operator("aten::mm", 21, 2)),
+        *(operator("aten::add", 50, 9), operator(handed, 51, 5)),
+    )
+    assert rows(found) == [[12, 20]]
+
+
+def test_an_operator_that_takes_nothing_has_no_inputs(tmp_path: Path) -> None:
+    events = [operator("mine::make", 10, 5), operator("aten::mm", 20, 5)]
+    noted = {**NOTED, "compute_operators": ["mine::make", "aten::mm"]}
+    noted["bare_operators"] = ["mine::make"]
+    found = reading_of_events(
+        tmp_path, round_of(0, 0, 99), *events, record_shapes=1, kernelprof=noted
+    )
+    assert rows(found) == [[10]]
+
+
 def test_what_is_run_while_a_graph_is_traced_is_no_work_of_the_call(tmp_path: Path) -> None:
     found = cpu(
         tmp_path,
