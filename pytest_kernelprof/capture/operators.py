@@ -41,8 +41,8 @@ _FUNCTION = (
     "name of its own"
 )
 _GONE = (
-    "the operator {} is not registered any more, so nobody knows whether it computes: keep its "
-    "library until the test has ended"
+    "the operator {} is not registered any more as it was, so nobody knows whether it computed: "
+    "keep its library until the test has ended"
 )
 _UNLIKE = (
     "of the operator {} some overloads compute and others do not, and the trace does not say which "
@@ -78,19 +78,22 @@ def bare_operators(names: Iterable[str]) -> list[str]:
     return sorted(name for name in set(names) if any(one.bare for one in _overloads(name)))
 
 
-def unclear_operators(names: Iterable[str], bare: Container[str]) -> list[str]:
+def unclear(names: Iterable[str], bare: Container[str], given: Iterable[set[str]]) -> list[str]:
     """What cannot be told of the given operator names, in words.
 
     Args:
         bare: those that had no inputs, as ranges of user code have none. A namespace of operators
             tells them apart.
+        given: the kernels that libraries gave meanwhile, and may have taken back.
     """
+    taken = set[str]().union(*given) - load_torch().library._impls
+    back = {"::".join(one.partition(".")[0].split("/")[:2]) for one in taken}
     named, spaces = sorted(filter(_NAME.fullmatch, names)), vars(load_torch().ops)
     asked = [name for name in named if name not in bare or name.partition("::")[0] in spaces]
     return [
         *map(_FUNCTION.format, functions_called(set(filter(_computes, named)))),
         *(_UNLIKE.format(name) for name in named if len(_of_library(name)) > 1),
-        *(_GONE.format(name) for name in asked if not _is_known(name)),
+        *(_GONE.format(name) for name in asked if name in back or not _is_known(name)),
     ]
 
 

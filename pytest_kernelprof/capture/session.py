@@ -237,9 +237,7 @@ def _annotate(name: str) -> None:
         with bound().record_function(name):
             pass
     except Exception as error:
-        raise IncompleteProfile(
-            f"a round cannot be annotated ({type(error).__name__}: {_first_line(error)})"
-        ) from error
+        raise IncompleteProfile(f"a round cannot be annotated: {_first_line(error)}") from error
 
 
 def refuse_to_nest() -> None:

@@ -1,4 +1,5 @@
-"""Watches calls of compiled code of which a CPU trace does not tell: packages and TorchScript."""
+"""Watches calls of compiled code of which a CPU trace does not tell: packages and TorchScript;
+and libraries that give kernels to operators."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatchedCalls:
-    """What was called."""
+    """What was called, and the kernels that libraries gave to operators (those of each library, as
+    torch names them)."""
 
     packages: Packages = field(default_factory=Packages)
     scripts: Scripts = field(default_factory=Scripts)
+    given: list[set[str]] = field(default_factory=list)
 
     def code(self, operators: Collection[str]) -> CompiledCode:
         """The code behind it, by the names of operators in the rounds as well."""
@@ -42,6 +45,8 @@ def watch_calls() -> Iterator[WatchedCalls]:
         if name in vars(kind)
     ]
     methods.append((load_torch()._C.ScriptMethod, "__call__", watched.scripts.look))
+    library = load_torch().library.Library
+    methods.append((library, "impl", lambda one: watched.given.append(one._op_impls)))
     before = [vars(kind)[name] for kind, name, _ in methods]
     for (kind, name, look), call in zip(methods, before, strict=True):
         setattr(kind, name, _looked_at(call, look))

@@ -234,7 +234,8 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     known = ops.name[~ops.annotation].distinct()
     computing = tuple(dispatcher.compute_operators(known, code.kernels))
     told = inside & ~ops.annotation & (False if ops.has_inputs is None else ops.has_inputs)
-    unclear = dispatcher.unclear_operators(operators, operators - ops.name[told].distinct())
+    bare, given = operators - ops.name[told].distinct(), watched.given if watched else ()
+    unclear = dispatcher.unclear(operators, bare, given)
     return {
         "compute_operators": computing,
         "idle_operators": tuple(sorted(known.difference(computing))),

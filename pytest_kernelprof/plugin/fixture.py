@@ -274,8 +274,8 @@ class KernelProfile:
     def _parsed(self, limits: dict[str, Any]) -> Iterator[Limit]:
         """Limits by their keywords. A test may catch that one is refused; the conclusion does not,
         since nothing is judged by it."""
-        what = f"it was refused at {line_words(place_of_call(self._test.place))}"
         for name, value in limits.items():
+            what = f"it was refused at {line_words(place_of_call(self._test.place))}"
             with self._test.ledger.asking(Asked(what, remedy="", instead=name)):
                 limit = parse_keyword(name, value)
             yield limit

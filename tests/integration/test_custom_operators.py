@@ -100,6 +100,14 @@ def test_gone_without_inputs():
     with library() as lib:
         define(lib, "gone() -> Tensor", lambda: twice(x), "CompositeExplicitAutograd")
         torch.ops.mine.gone()
+def test_override_that_is_taken_back():
+    with torch.library._scoped_library("aten", "IMPL") as lib:
+        lib.impl("dropout", lambda t, p, train: twice(t), "CPU")
+        torch.nn.functional.dropout(x, training=False)
+def test_override_that_ends_with_its_library():
+    lib = torch.library.Library("aten", "IMPL")
+    lib.impl("dropout", lambda t, p, train: twice(t), "CPU")
+    torch.nn.functional.dropout(x, training=False)
 @pytest.mark.max_kernels(9)
 def test_view_beside_what_computes(kernel_profile):
     with library() as lib:
@@ -116,10 +124,11 @@ def test_a_range_is_no_operator(kernel_profile):
 
 def test_an_operator_of_which_nobody_knows_whether_it_computes_is_incomplete(run: Run) -> None:
     result = run(LIBRARIES + UNCLEAR, "-rE")
-    result.assert_outcomes(passed=1, errors=3)
+    result.assert_outcomes(passed=1, errors=5)
     result.stdout.fnmatch_lines_random(
         [
-            "*the operator mine::gone is not registered any more*",
+            "*the operator mine::gone is not registered any more as it was*",
+            "*the operator aten::dropout is not registered any more as it was*",
             "*of the operator mine::part some overloads compute and others*",
         ]
     )
