@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+import gc
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import CoroutineType
+from types import (
+    BuiltinFunctionType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    NoneType,
+    SimpleNamespace,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 from pytest_kernelprof.errors import CannotMeasureError
@@ -24,7 +28,20 @@ Call = Callable[[], Any]
 Prepare = Callable[[], Call]
 """Hands back the next call, its arguments ready; runs outside of what is measured."""
 
-_DEEPEST = 3
+_DEEPEST = 4
+_MOST = 5_000
+"""Values that are looked at on each level of a result."""
+_IN_PYTHON, _IN_C = FunctionType, WrapperDescriptorType
+_CODE = (_IN_PYTHON, _IN_C)
+_CONTAINERS = (list, tuple, set, frozenset, Mapping, deque, SimpleNamespace)
+_HOLDS_NO_RESULTS = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+_HOLDS_NOTHING = frozenset({NoneType, bool, int, float, str, bytes})
+_STATES: Mapping[type, Callable[[Any], str]] = {
+    GeneratorType: inspect.getgeneratorstate,
+    CoroutineType: inspect.getcoroutinestate,
+}
+_OPEN = ("CREATED", "SUSPENDED")
+
 _NOT_BEGUN = "its body has not run, so there is nothing to measure"
 _UNFINISHED = "its work may go on when the call has returned, so it is not measured"
 
@@ -120,7 +137,7 @@ def first_call(prepare: Prepare) -> Any:
     """
     call = prepare()
     result = call()
-    found = _lazy(result, _DEEPEST)
+    found = _lazy(result)
     if found is not None:
         lazy, why = found
         name = name_of(getattr(call, "func", call))
@@ -137,31 +154,72 @@ def first_call(prepare: Prepare) -> Any:
 
 def _named(value: Any) -> str:
     """A value by its type, for example "an async generator"."""
-    kind = type(value).__name__.replace("_", " ")
+    kind = type(value).__name__.strip("_").replace("_", " ")
     return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
-def _lazy(value: Any, depth: int) -> tuple[Any, str] | None:
-    """What in a result would do its work later, or does it now, and why it is not measured."""
-    if _stands_for_work(value):
-        return None if _is_done(value) else (value, _UNFINISHED)
-    if isinstance(value, (Iterator, AsyncIterator, Awaitable)):
-        return value, _NOT_BEGUN
-    found = (_lazy(one, depth - 1) for one in (_parts(value) if depth else ()))
-    return next(filter(None, found), None)
+def _lazy(result: Any) -> tuple[Any, str] | None:
+    """What in a result would do its work later, or does it now, and why it is not measured.
+
+    No code of the result is run: types tell what it is, the garbage collector what it holds.
+    """
+    level = [(result, True)]
+    for _ in range(_DEEPEST + 1):
+        held: list[tuple[Any, bool]] = []
+        for value, is_result in level[:_MOST]:
+            why = _why_refused(value, is_result)
+            if why:
+                return value, why
+            if len(held) < _MOST and not issubclass(type(value), _HOLDS_NO_RESULTS):
+                is_data = is_result and _is_data(type(value))
+                found = gc.get_referents(value)
+                held += [(one, is_data) for one in found if type(one) not in _HOLDS_NOTHING]
+        level = held
+    return None
 
 
-def _parts(value: Any) -> Iterable[Any]:
-    """What a container of results holds."""
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return value
-    if isinstance(value, Mapping):
-        return value.values()
-    return vars(value).values() if dataclasses.is_dataclass(value) and _has_vars(value) else ()
+def _why_refused(value: Any, is_result: bool) -> str:
+    """Why a value is not measured; empty where it is.
+
+    Args:
+        is_result: whether it is a result, alone or in a container of results. Any other object may
+            hold threads, counters and generators for its own use: of these only a body that has
+            not begun is refused.
+    """
+    state = _STATES.get(type(value))
+    if state is not None:
+        return _NOT_BEGUN if state(value).endswith(_OPEN[: 1 + is_result]) else ""
+    if is_result and _stands_for_work(value):
+        return "" if _is_done(value) else _UNFINISHED
+    return _NOT_BEGUN if is_result and _makes_the_next(value) else ""
 
 
-def _has_vars(value: Any) -> bool:
-    return hasattr(value, "__dict__") and not isinstance(value, type)
+def _makes_the_next(value: Any) -> bool:
+    """Whether a value runs code to hand out the next one, or to be awaited. A file or another
+    reader, and an iterator over what is there, only hand out data."""
+    kind = type(value)
+    if _of_type(kind, "read") or kind.__module__ == "csv":
+        return False
+    following, later, awaited = map(partial(_of_type, kind), ("__next__", "__anext__", "__await__"))
+    if isinstance(awaited, _CODE) or isinstance(later, _CODE) or isinstance(following, _IN_PYTHON):
+        return True
+    if not isinstance(following, _IN_C):  # a mock's, for example
+        return False
+    if issubclass(kind, (map, filter, zip, enumerate)) or kind.__module__ == "itertools":
+        return True
+    return any(callable(one) for one in gc.get_referents(value) if one is not kind)
+
+
+def _of_type(kind: type, name: str) -> Any:
+    """What a type, and not a value of it, has by a name."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+
+
+def _is_data(kind: type) -> bool:
+    """Whether values of a type only hold results."""
+    if issubclass(kind, _CONTAINERS) or isinstance(_of_type(kind, "__next__"), _IN_C):
+        return True
+    return _of_type(kind, "__dataclass_fields__") is not None
 
 
 def _stands_for_work(value: Any) -> bool:

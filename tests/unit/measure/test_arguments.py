@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import concurrent.futures
+import contextlib
+import csv
+import io
 import itertools
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.pool import ThreadPool
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -167,6 +172,98 @@ def done() -> list[object]:
 @pytest.mark.parametrize("result", [*done(), [1], "text", range(3), {"a": (1, 2)}, X, None])
 def test_what_has_been_done_is_handed_back(result: object) -> None:
     assert first_call(preparer(lambda: result, Arguments())) is result
+
+
+class Slotted:
+    """An object of one's own, without a ``__dict__``."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+class Nosy:
+    """Tells who looks at it: its attributes, its class, its truth."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise AssertionError(f"{name} was asked for")
+
+    def __bool__(self) -> bool:
+        raise AssertionError("bool() was asked for")
+
+
+def begun(made: Iterator[int]) -> Iterator[int]:
+    next(made)
+    return made
+
+
+def ended() -> Iterator[int]:
+    made = generator()
+    list(made)
+    return made
+
+
+TABLE = ["a,b", "1,2"]
+
+
+NOTHING = frozenset[int]()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        io.BytesIO,
+        lambda: csv.reader(TABLE),
+        lambda: csv.DictReader(io.StringIO("a,b")),
+        lambda: weakref.proxy(NOTHING),
+        MagicMock,
+        Mock,
+        Nosy,
+        lambda: iter([1, 2]),
+        lambda: reversed([1, 2]),
+        ended,
+        lambda: Slotted(itertools.count()),
+        lambda: Slotted(begun(generator())),
+        lambda: Slotted(running(threading.Timer(0.1, int))),
+        lambda: torch.nn.Sequential(torch.nn.Linear(2, 2)),
+    ],
+)
+def test_what_only_hands_out_data_is_handed_back(make: Callable[[], object]) -> None:
+    result = make()
+    assert first_call(preparer(lambda: result, Arguments())) is result
+
+
+def test_a_large_result_is_looked_at_in_little_time() -> None:
+    large = [[{"a": (1.0, 2.0)}] * 1_000] * 10_000
+    began = time.process_time()
+    assert first_call(preparer(lambda: large, Arguments())) is large
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("lazy", "words"),
+    [
+        (contextlib.contextmanager(generator), "a generator in a GeneratorContextManager"),
+        (lambda: collections.deque([generator()]), "returned a generator in a deque: its body"),
+        (lambda: SimpleNamespace(a=map(str, [1])), "returned a map in a SimpleNamespace: its body"),
+        (lambda: collections.UserDict(a=coroutine()), "returned a coroutine in an UserDict: its"),
+        (lambda: Slotted(generator()), "returned a generator in a Slotted: its body"),
+        (lambda: [Slotted([generator()])], "returned a generator in a list: its body"),
+        (lambda: iter([generator()]), "returned a generator in a list iterator: its body"),
+        (lambda: csv.reader(line for line in TABLE), "returned a generator in a reader: its body"),
+        (lambda: iter(int, 1), "returned a callable iterator: its body has not run"),
+        (lambda: async_generator().__anext__(), "returned an async generator asend: its body"),
+        (lambda: THREADS.imap(time.sleep, [0.1]), "returned an IMapIterator: its body has not"),
+    ],
+)
+def test_what_holds_a_body_that_has_not_run_is_refused(
+    lazy: Callable[[], object], words: str
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match=words):
+            first_call(preparer(lazy, Arguments()))
 
 
 @pytest.mark.parametrize(
