@@ -12,11 +12,10 @@ from pytest_kernelprof.plugin import hookspecs
 from pytest_kernelprof.plugin.concerns import concerns_us
 from pytest_kernelprof.plugin.devices import TARGET, target_of
 from pytest_kernelprof.plugin.judging import (
-    begin_whole_call,
+    begin_call,
     conclude_test,
     end_call,
     warn_of_unsaved,
-    whole_call_is_profiled,
 )
 from pytest_kernelprof.plugin.keys import (
     COLLECTOR,
@@ -24,7 +23,6 @@ from pytest_kernelprof.plugin.keys import (
     SETTINGS,
     SHEET,
     TEST,
-    WHOLE_CALL,
 )
 from pytest_kernelprof.plugin.marks import (
     find_marks_in_vain,
@@ -146,8 +144,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any], None]:
     with imports_as_ever():
-        if TEST not in item.stash and whole_call_is_profiled(item):
-            item.stash[WHOLE_CALL] = begin_whole_call(item)
+        begin_call(item)
     outcome = yield
     try:
         with imports_as_ever():

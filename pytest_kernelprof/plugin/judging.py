@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.whole_call import WholeCall
     from pytest_kernelprof.schema.run import Profile, Test
 
+_FIXTURES = frozenset({"kernel_profile", "kernel_benchmark"})
+
 
 def end_call(item: pytest.Item, raised: BaseException | None) -> None:
     """Judge what the test took, and tell others of it. What they raise hides no failure, and is no
@@ -67,7 +69,13 @@ def _judge_call(item: pytest.Item, raised: BaseException | None) -> None:
         return
     if whole_call is not None:
         _end_whole_call(item, whole_call)
-    conclude_test(item)
+    if not waits_for_fixtures(item):
+        conclude_test(item)
+
+
+def waits_for_fixtures(item: pytest.Item) -> bool:
+    """Whether the test is judged in its teardown alone."""
+    return TEST in item.stash and item.stash[TEST].ledger.waits_for_fixtures
 
 
 def whole_call_is_profiled(item: pytest.Item) -> bool:
@@ -83,6 +91,15 @@ def _dismiss(item: pytest.Item) -> None:
     _note_taken(item)
     if TEST in item.stash:
         item.stash[TEST].ledger.dismiss()
+
+
+def begin_call(item: pytest.Item) -> None:
+    """Begin to profile the call phase, or note what fixtures measure around it."""
+    if TEST in item.stash:
+        asked = getattr(getattr(item, "_fixtureinfo", None), "initialnames", _FIXTURES)
+        item.stash[TEST].ledger.begin_call(for_fixtures=_FIXTURES.isdisjoint(asked))
+    elif whole_call_is_profiled(item):
+        item.stash[WHOLE_CALL] = begin_whole_call(item)
 
 
 def begin_whole_call(item: pytest.Item) -> WholeCall:

@@ -188,6 +188,8 @@ class Ledger:
         self.end_notes: list[str] = []
         self.unsaved: list[str] = []
         self._asked: dict[Asked, None] = {}
+        self._of_fixtures: set[Asked] = set()
+        self._for_fixtures = False
         self._thread = Real.this_thread()
         self.mark(marks)
 
@@ -346,10 +348,25 @@ class Ledger:
         asked = self._entries or self.compared or self._asked or self.unmeasured or self.blind
         return self._wants_numbers and not asked
 
+    def begin_call(self, *, for_fixtures: bool) -> None:
+        """Note what fixtures have begun to measure around the call phase.
+
+        Args:
+            for_fixtures: whether the test itself does not ask for numbers.
+        """
+        self._of_fixtures, self._for_fixtures = set(self._asked), for_fixtures
+
+    @property
+    def waits_for_fixtures(self) -> bool:
+        """Whether fixtures have to end before the test is judged."""
+        held = not self._of_fixtures.isdisjoint(self._asked)
+        return held or (self._for_fixtures and self.has_nothing)
+
     @property
     def unconcluded(self) -> bool:
         """Whether anything was asked for that no conclusion was drawn from."""
-        return self._concluded < len(self._entries) or bool(self._asked)
+        taken = self._concluded < len(self._entries)
+        return taken or bool(self._asked) or self.waits_for_fixtures
 
     def records(self, *, unmeasured: str = "", warn_only: bool = False) -> Records:
         """What was taken since the last call, judged by the limits that stand now.

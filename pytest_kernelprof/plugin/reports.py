@@ -103,7 +103,7 @@ def _why_not_judged(
     ledger = item.stash[TEST].ledger if TEST in item.stash else None
     if not promises_of(item) and not (ledger is not None and ledger.left_out):
         return ""
-    if ledger is not None and ledger.has_judged:
+    if ledger is not None and (ledger.has_judged or ledger.waits_for_fixtures):
         return ""
     why = why_unmeasured(item) or (ledger.unmeasured if ledger is not None else "")
     if why:
