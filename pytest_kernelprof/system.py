@@ -49,11 +49,14 @@ class Real:
     urandom = staticmethod(os.urandom)
     settrace = staticmethod(sys.settrace)
     gettrace = staticmethod(sys.gettrace)
+    setprofile = staticmethod(sys.setprofile)
+    getprofile = staticmethod(sys.getprofile)
     start_thread = staticmethod(_thread.start_new_thread)
     lock = staticmethod(_thread.allocate_lock)
     lock_of_thread = staticmethod(threading.RLock)
     this_thread = staticmethod(_thread.get_ident)
     threads = staticmethod(threading.enumerate)
+    clock_ns = staticmethod(getattr(time, "clock_gettime_ns", _unknown))  # Windows has none
     frames_of_threads = staticmethod(sys._current_frames)
     timer = threading.Timer
     load = staticmethod(builtins.__import__)

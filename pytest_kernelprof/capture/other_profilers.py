@@ -8,29 +8,39 @@ from pytest_kernelprof.device.inventory import bound
 
 
 class OtherProfilers:
-    """Watches torch's one way of starting a profiler, between ``watch`` and ``unwatch``.
+    """Watches torch's one way of starting a profiler, and of switching recording off, between
+    ``watch`` and ``unwatch``. What the code has bound before is not seen.
 
-    The flag that torch keeps tells that a profiler runs, and not whose it is.
+    The flag that torch keeps tells that a profiler runs, and not whose it is; of recording that was
+    off for a while nothing tells.
 
     Attributes:
         started: whether any was started meanwhile.
+        switched: whether recording was switched meanwhile.
     """
 
     def __init__(self) -> None:
-        self.started = False
-        self._enable: Any = None
+        self.started = self.switched = False
+        self._watched: list[tuple[Any, str, Any]] = []
 
     def watch(self) -> None:
         """Begin, when our own profiler has started."""
-        profiler = bound().module.autograd.profiler
-        self._enable = enable = profiler._enable_profiler
+        torch = bound().module
+        self._tell("started", torch.autograd.profiler, "_enable_profiler")
+        for module in (torch.autograd, torch._C._autograd):
+            self._tell("switched", module, "_enable_record_function")
 
-        def enable_and_tell(*args: Any, **kwargs: Any) -> Any:
-            self.started = True
-            return enable(*args, **kwargs)
+    def _tell(self, what: str, module: Any, name: str) -> None:
+        call = getattr(module, name)
 
-        profiler._enable_profiler = enable_and_tell
+        def call_and_tell(*args: Any, **kwargs: Any) -> Any:
+            setattr(self, what, True)
+            return call(*args, **kwargs)
+
+        self._watched.append((module, name, call))
+        setattr(module, name, call_and_tell)
 
     def unwatch(self) -> None:
         """End; what the measured code may have put there itself is replaced, too."""
-        bound().module.autograd.profiler._enable_profiler = self._enable
+        for module, name, call in self._watched:
+            setattr(module, name, call)

@@ -16,6 +16,7 @@ from pytest_kernelprof.capture.holder import forget_holders
 from pytest_kernelprof.device.bindings import as_made
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,9 +35,10 @@ _of_thread = threading.local()
 class Running:
     """A profiler that runs until ``end``."""
 
-    def __init__(self, in_this_thread: bool) -> None:
+    def __init__(self, in_this_thread: bool, python_profiler: Any) -> None:
         # Else all threads have it, and any of them may end it.
         self._in_one_thread = in_this_thread
+        self._python_profiler = python_profiler
         _of_thread.running = self
 
     @property
@@ -70,6 +72,7 @@ class Running:
         if self not in _open:
             return None
         results = _end_all()
+        _profile_python_as_before(self._python_profiler)
         _open.remove(self)  # not if it was interrupted: then `end_left_open` ends it
         return results
 
@@ -92,6 +95,7 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
     activity = torch.module.profiler.ProfilerActivity
     activities = [activity.CPU] + [activity.CUDA] * (kind == "cuda")
     running: Running | None = None
+    python_profiler = Real.getprofile()
     try:
         with as_made(), warnings.catch_warnings():
             # torch 2.11 warns that events of earlier cycles are cleared; ours has one cycle.
@@ -109,7 +113,7 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
                     raise
                 _end_what_a_thread_left(profiler, activities)
                 profiler.start()
-        running = Running(in_this_thread=torch.runs_in_this_thread())
+        running = Running(torch.runs_in_this_thread(), python_profiler)
         if kind == "cuda" and profiler.profiler.use_device != "cuda":
             raise ProfilerUnavailable(
                 "the profiler started without CUDA: torch.cuda.is_available() says that there is "
@@ -172,6 +176,15 @@ def _experimental_config(torch: Any, kind: DeviceKind) -> Any:
         return config(enable_cuda_sync_events=True)
     # Python threads that the measured code starts are seen on the CPU only with this.
     return config(profile_all_threads=True)
+
+
+def _profile_python_as_before(python_profiler: Any) -> None:
+    """Give this thread back what it had by ``sys.setprofile``: to record stacks, torch takes its
+    place, and leaves none."""
+    if Real.getprofile() is None and callable(python_profiler):
+        Real.setprofile(python_profiler)
+    elif Real.getprofile() is None and hasattr(python_profiler, "enable"):  # cProfile's
+        python_profiler.enable()
 
 
 def _end_all() -> Any:

@@ -18,6 +18,10 @@ _PARTITION = (
     "a oneDNN partition of a TorchScript graph ran as one event, whatever it computes; without "
     "torch.jit.enable_onednn_fusion(True) its operators are in the trace"
 )
+_FUSED = (
+    "TorchScript's fuser (NNC) ran a group of operators as one event, whatever it computes; "
+    "without torch._C._jit_override_can_fuse_on_cpu(True) its operators are in the trace"
+)
 _PAST = (
     "a TorchScript module ran operators that leave no event in the trace ({}): "
     "torch.jit.optimize_for_inference put them there; profile the module without it"
@@ -39,8 +43,10 @@ class Scripts:
         """What ran unseen, by the names of operators in the rounds as well."""
         partitions = any(name.startswith("LlgaPartition_") for name in operators)
         unseen = (_PARTITION,) if partitions and load_torch()._C._jit_llga_enabled() else ()
+        groups = any(name.startswith("fused_") for name in operators)
+        fused = (_FUSED,) if groups and load_torch()._C._jit_can_fuse_on_cpu() else ()
         past = (_PAST.format(", ".join(sorted(self._past))),) if self._past else ()
-        return CompiledCode(unseen=(*unseen, *past))
+        return CompiledCode(unseen=(*unseen, *fused, *past))
 
 
 def _kinds(block: Any) -> Iterator[str]:

@@ -127,8 +127,9 @@ def check_rounds(trace: Trace, layout: Layout) -> list[str]:
     if taken is None or seen == taken:
         return check_numbering(trace, layout)
     return [
-        f"{seen} of {taken} rounds are in the trace: another profiler was started in the measured "
-        "code, which empties ours; take it out"
+        f"{seen} of {taken} rounds are in the trace: the measured code started another profiler, "
+        "which empties ours, or switched recording off (torch.autograd._enable_record_function); "
+        "take it out"
     ]
 
 

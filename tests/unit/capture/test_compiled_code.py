@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -235,6 +235,39 @@ def test_what_torchscript_runs_past_the_dispatcher_is_told_where_it_ran() -> Non
     assert [kernel.name for kernel in plain.kernels] == [
         "aten::convolution", "aten::relu", "aten::add",
     ]  # fmt: skip
+
+
+@pytest.fixture
+def fuses_on_the_cpu() -> Iterator[None]:
+    """Let TorchScript's fuser make kernels of its own, without LLVM."""
+    c = torch._C
+    before = c._jit_can_fuse_on_cpu(), c._jit_get_te_must_use_llvm_cpu()
+    c._jit_override_can_fuse_on_cpu(True)
+    c._jit_set_te_must_use_llvm_cpu(False)
+    yield
+    c._jit_override_can_fuse_on_cpu(before[0])
+    c._jit_set_te_must_use_llvm_cpu(before[1])
+
+
+@pytest.mark.usefixtures("fuses_on_the_cpu")
+@pytest.mark.parametrize("made", ["script", "trace"])
+def test_a_group_of_torchscripts_fuser_is_told(made: str) -> None:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return (x * x + x).relu() * 3.0
+
+    call = torch.jit.script(chain) if made == "script" else torch.jit.trace(chain, IMAGE)
+    for _ in range(5):
+        call(IMAGE)
+    (problem,) = profiled(lambda: call(IMAGE)).integrity.problems
+    assert "fuser (NNC) ran a group of operators as one event" in problem
+
+
+def test_a_script_that_is_called_fused_is_told_only_where_torchscript_fuses() -> None:
+    def fused_relu(x: torch.Tensor) -> torch.Tensor:
+        return x.relu()
+
+    call = torch.jit.script(fused_relu)
+    assert profiled(lambda: call(IMAGE)).integrity.complete
 
 
 def test_a_partition_of_onednn_is_told() -> None:

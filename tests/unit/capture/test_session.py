@@ -62,6 +62,27 @@ def test_a_profiler_inside_the_measured_code_is_an_error_and_the_next_profile_is
     assert measure(lambda: X + 1, Plan("cpu"))[1].profile.kernel_count == 1
 
 
+@pytest.mark.parametrize("module", ["torch.autograd", "torch._C._autograd"])
+def test_recording_that_is_off_for_a_while_is_an_error_that_names_the_remedy(module: str) -> None:
+    def hides_one() -> None:
+        sys.modules[module]._enable_record_function(False)
+        X + 1
+        sys.modules[module]._enable_record_function(True)
+
+    with pytest.raises(IncompleteProfile, match="switches the recording of operators"):
+        measure(hides_one, Plan("cpu"))
+    assert measure(lambda: X + 1, Plan("cpu"))[1].profile.kernel_count == 1
+
+
+def test_recording_that_stays_off_is_not_told_as_a_profiler() -> None:
+    switch = torch.autograd._enable_record_function  # bound before, so nobody sees the call
+    try:
+        measured = measure(lambda: switch(False), Plan("cpu"))[1].profile
+    finally:
+        switch(True)
+    assert "or switched recording off" in measured.integrity.problems[0]
+
+
 @pytest.mark.parametrize("failing_call", [1, 2, 3])
 def test_an_exception_passes_through_and_no_profiler_stays_behind(failing_call: int) -> None:
     calls: list[int] = []
