@@ -1,7 +1,13 @@
-"""What a call leaves at work when it has returned: threads, asyncio tasks, forked children."""
+"""What a call leaves at work when it has returned: threads, event loops, forked children.
+
+A thread works for the call if it is neither idle nor where it was before the call, as its frames
+tell, and was not busy by itself. An event loop has more to run than before.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import sys
 import sysconfig
@@ -12,11 +18,14 @@ from pytest_kernelprof.clock import now_ns, sleep
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType
 
 _PATIENCE_NS = 250_000_000
+_AT_MOST = 4
 _TO_WAKE_UP_S = 0.0002
+_TO_BE_SURE_S = 0.005
+_BUSY_NS = 100_000  # meanwhile: a thread that only looks for work takes less
 _POLL_S = 0.0005
 _SHORT_WAIT_S = 1.0
 _WAIT = ("threading.py", "wait")
@@ -30,6 +39,7 @@ _IDLE = frozenset(
         ("threading.py", "_wait_for_tstate_lock"),
         ("queue.py", "get"),
         ("selectors.py", "select"),
+        ("socket.py", "accept"),
         ("socketserver.py", "serve_forever"),
         (os.path.join("multiprocessing", "connection.py"), "_recv"),
         (os.path.join("multiprocessing", "connection.py"), "wait"),
@@ -47,6 +57,16 @@ _HELPERS = tuple(
 # The thread of a pytest-xdist worker that hears its controller: no test hands it work.
 _XDIST = "/execnet/gateway_base.py".replace("/", os.sep)
 _LIBRARY = sysconfig.get_path("stdlib") + os.sep
+_LOOP = (os.path.join("asyncio", "base_events.py"), "run_forever")
+
+# How much other event loops of this thread are to run yet, by the module that tells.
+_OTHER_LOOPS: dict[str, Callable[[Any], int]] = {
+    "trio.lowlevel": lambda it: (now := it.current_statistics()).tasks_living + now.tasks_runnable,
+    "gevent._hub_local": lambda it: (
+        (loop := it.get_hub_if_exists().loop).activecnt + len(loop._callbacks)
+    ),
+    "twisted.internet.reactor": lambda it: len(it.getDelayedCalls()) + len(it.threadCallQueue),
+}
 
 _forks: list[int] = []
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
@@ -58,19 +78,35 @@ class AtWork:
     """What is at work at one moment, this thread apart.
 
     Attributes:
-        threads: the names of threads, by the thread and its job.
-        tasks: the unfinished asyncio tasks of the loop that runs this code, by the task.
+        threads: threads, and what loops of other threads are to run yet: in words, by the thread
+            and its job or place; by the thread and None where it works by itself.
+        tasks: what event loops of this thread are to run yet, in words.
+        known: the numbers of all threads.
         forks: how often this process has forked so far.
     """
 
     threads: Mapping[Any, str]
     tasks: Mapping[Any, str]
+    known: frozenset[int]
     forks: int
 
 
-def at_work() -> AtWork:
-    """What is at work now."""
-    return AtWork(_threads(), _tasks(), len(_forks))
+def at_work(first: AtWork | None = None) -> AtWork:
+    """What is at work now. A thread that computes while nothing is called works by itself.
+
+    Args:
+        first: of a look before earlier calls: a thread that rested then works for one of these.
+    """
+    threads = _threads()
+    if first is not None:
+        gone_on = [key for key in threads if isinstance(key[1], _Place) and _is_older(key, first)]
+        threads = {key: threads[key] for key in threads.keys() - gone_on} | dict(first.threads)
+    placed = {key[0]: _cpu_ns(key[0]) for key in threads if isinstance(key[1], _Place)}
+    if placed:
+        sleep(_TO_WAKE_UP_S)
+        busy = (one for one, used in placed.items() if _cpu_ns(one) - used > _BUSY_NS)
+        threads |= {(one, None): "" for one in busy}
+    return AtWork(threads, _tasks(), frozenset(_other_threads()), len(_forks))
 
 
 def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
@@ -82,13 +118,43 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
     Args:
         patiently: whether to wait at all.
     """
-    if not all(map(_is_of_xdist, _other_threads().values())):
-        sleep(_TO_WAKE_UP_S)
+    _let_wake_up(_TO_WAKE_UP_S)
     deadline = now_ns() + (_PATIENCE_NS if patiently else 0)
-    while (now := _new(before.threads, _threads())) and now_ns() < deadline:
+    while (left := _new(before.threads, _threads())) and now_ns() < deadline:
         sleep(_POLL_S)
-    tasks = _new(before.tasks, _tasks())
-    return (*(f"thread {name!r}" for name in now), *(f"task {name!r}" for name in tasks))
+    words = (*left.values(), *_new(before.tasks, _tasks()).values())
+    _wait_until_done(before, (key for key in left if _is_older(key, before)))
+    return tuple(dict.fromkeys(words))
+
+
+def left_for_good(before: AtWork) -> tuple[str, ...]:
+    """The same of a first call, as far as it does not end soon. A thread that the call itself has
+    started is not among it: libraries keep such."""
+    _let_wake_up(_TO_BE_SURE_S)
+    if not left_at_work(before, patiently=True):
+        return ()
+    left = _new(before.threads, _threads())
+    older = [words for key, words in left.items() if _is_older(key, before)]
+    _wait_until_done(before, () if older else left)
+    return tuple(dict.fromkeys((*older, *_new(before.tasks, _tasks()).values())))
+
+
+def _let_wake_up(seconds: float) -> None:
+    if not all(map(_is_of_xdist, _other_threads().values())):
+        sleep(seconds)
+
+
+def _wait_until_done(before: AtWork, left: Iterable[Any]) -> None:
+    """Wait for what would look as if it had been at work before the next call."""
+    threads, deadline = {key[0] for key in left}, now_ns() + _AT_MOST * _PATIENCE_NS
+    while threads and now_ns() < deadline:
+        sleep(_POLL_S)
+        threads &= {key[0] for key in _new(before.threads, _threads())}
+
+
+def _is_older(key: Any, before: AtWork) -> bool:
+    """Whether a thread was there before."""
+    return getattr(key[0], "ident", key[0]) in before.known
 
 
 def forks_since(before: AtWork) -> int:
@@ -96,27 +162,58 @@ def forks_since(before: AtWork) -> int:
     return len(_forks) - before.forks
 
 
-def _new(before: Mapping[Any, str], now: Mapping[Any, str]) -> list[str]:
-    return [name for one, name in now.items() if one not in before]
+def _new(before: Mapping[Any, str], now: Mapping[Any, str]) -> dict[Any, str]:
+    return {
+        key: words
+        for key, words in now.items()
+        if key not in before and (key[0], None) not in before
+    }
+
+
+class _Place(tuple[Any, ...]):
+    """Where a thread is, frame by frame."""
+
+
+def _place(frame: FrameType) -> tuple[Any, ...]:
+    """The code of a frame and where in its source it is: of one loop the compiler makes several."""
+    code = frame.f_code
+    if sys.version_info < (3, 11):
+        return id(code), frame.f_lineno
+    return id(code), *next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), ())
 
 
 def _threads() -> dict[Any, str]:
-    """Threads that have work, by the thread and what it is at; work that is queued for a pool."""
+    """Threads that have work, by the thread and what it is at; work that is queued for a pool or
+    for an event loop of another thread."""
     known = {one.ident: one for one in Real.threads()}
     found = dict[Any, str]()
     for number, frame in _other_threads().items():
         thread = known.get(number)
         if any(map(_is_helper, _outwards(frame))):
             continue
-        name = thread.name if thread else str(number)
+        words = f"thread {(thread.name if thread else str(number))!r}"
         pool = next(filter(_is_pool, _outwards(frame)), None)
         job = pool.f_locals.get("work_item") if pool else None
-        if isinstance(thread, Real.timer) or job or not _is_idle(frame):
-            found[thread or number, job] = name
+        if isinstance(thread, Real.timer) or job:
+            found[thread or number, job] = words
+        elif not _is_idle(frame):
+            place = _Place(map(_place, _outwards(frame)))
+            found[thread or number, place] = words
         queue = pool.f_locals.get("work_queue") if pool else None
         if queue is not None and queue.qsize():
-            found["queued", id(queue)] = name
+            found["queued", id(queue)] = words
+    with contextlib.suppress(Exception):
+        found |= _of_other_asyncio_loops()
     return found
+
+
+def _cpu_ns(thread: Any) -> int:
+    """How long a thread has computed so far; 0 where the system does not tell."""
+    number = getattr(thread, "native_id", None)
+    with contextlib.suppress(OSError, AttributeError):
+        # As pthread_getcpuclockid has it on Linux, but safe where the thread has ended.
+        return Real.clock_ns((~number << 3) | 6) if number and sys.platform == "linux" else 0
+    return 0
 
 
 def _other_threads() -> dict[int, FrameType]:
@@ -160,10 +257,54 @@ def _where(frame: FrameType) -> tuple[str, str]:
 
 
 def _tasks() -> dict[Any, str]:
-    asyncio = sys.modules.get("asyncio")
+    """What event loops of this thread are to run yet, as far as they tell."""
+    found = dict[Any, str]()
+    asyncio: Any = sys.modules.get("asyncio")
     loop = asyncio and asyncio._get_running_loop()
-    if asyncio is None or loop is None:
+    if loop is not None:
+        with contextlib.suppress(Exception):
+            found = _of_asyncio_loop(asyncio, loop)
+            found |= {("callback", one): _callback_words(one._callback) for one in _callbacks(loop)}
+            found.pop(("task", asyncio.current_task(loop)), None)
+    for name in _OTHER_LOOPS.keys() & sys.modules.keys():
+        with contextlib.suppress(Exception):
+            waiting = range(_OTHER_LOOPS[name](sys.modules[name]))
+            found |= {(name, one): f"the event loop of {name.partition('.')[0]}" for one in waiting}
+    return found
+
+
+def _of_other_asyncio_loops() -> dict[Any, str]:
+    """What loops that this thread does not run are to run yet. Their callbacks come and go: more
+    than before are new."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
         return {}
-    current = asyncio.current_task(loop)
-    tasks = (one for one in asyncio.all_tasks(loop) if one is not current)
-    return {one: one.get_name() for one in tasks}
+    tasks: Any = asyncio.tasks
+    every: Any = getattr(tasks, "_scheduled_tasks", getattr(tasks, "_all_tasks", ()))
+    loops = {task.get_loop() for task in list(every)}
+    frames = itertools.chain.from_iterable(map(_outwards, _other_threads().values()))
+    loops |= {frame.f_locals["self"] for frame in frames if _where(frame) == _LOOP}
+    found = dict[Any, str]()
+    for loop in loops - {asyncio._get_running_loop()}:
+        found |= _of_asyncio_loop(asyncio, loop)
+        words = "an event loop of another thread"
+        found |= {(id(loop), number): words for number in range(len(_callbacks(loop)))}
+    return found
+
+
+def _of_asyncio_loop(asyncio: Any, loop: Any) -> dict[Any, str]:
+    return {("task", one): f"task {one.get_name()!r}" for one in asyncio.all_tasks(loop)}
+
+
+def _callbacks(loop: Any) -> list[Any]:
+    """The callbacks that wait for their turn or time; uvloop does not show its own."""
+    waiting = (*getattr(loop, "_ready", ()), *getattr(loop, "_scheduled", ()))
+    return [one for one in waiting if not one._cancelled]
+
+
+def _callback_words(call: Any) -> str:
+    """What is to be called, in words: a task goes on by a callback."""
+    owner: Any = getattr(call, "__self__", None)
+    if hasattr(owner, "get_name"):
+        return f"task {owner.get_name()!r}"
+    return f"callback {getattr(call, '__name__', type(call).__name__)!r}"

@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture import profiler
-from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
+from pytest_kernelprof.capture.aftermath import AtWork, at_work, forks_since, left_at_work
 from pytest_kernelprof.capture.children import Children
 from pytest_kernelprof.capture.graphs import Replays, watch_captures
 from pytest_kernelprof.capture.holder import refuse_others, who_gives_way
@@ -98,6 +98,7 @@ class Session:
         self._rounds = 0
         self.names = OwnNames(Real.urandom(8).hex())
         self._round_us: list[float] = []
+        self._first: AtWork | None = None
         self._left: dict[str, None] = {}
         self._forks = 0
         self._running: profiler.Running | None = None
@@ -146,7 +147,8 @@ class Session:
         """
         number = self._rounds
         self._rounds += 1
-        before = at_work()
+        before = at_work(self._first)
+        self._first = self._first or before
         with self._replays or contextlib.nullcontext():
             start = now_ns()
             _annotate(f"{self.names.begin}{number}")
@@ -194,6 +196,11 @@ class Session:
             raise IncompleteProfile(
                 "another profiler was started inside the measured code, which ended ours: take "
                 "torch.profiler (or a tool that uses it) out of the measured code"
+            )
+        if kind is None and self._others.switched:
+            raise IncompleteProfile(
+                "the measured code switches the recording of operators "
+                "(torch.autograd._enable_record_function), which hides some: take that out"
             )
 
     def pauses(self) -> Pauses:

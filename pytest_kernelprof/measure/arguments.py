@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import gc
 import inspect
+import types
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import (
-    BuiltinFunctionType,
-    CoroutineType,
-    FunctionType,
-    GeneratorType,
-    MethodType,
-    ModuleType,
-    NoneType,
-    SimpleNamespace,
-    WrapperDescriptorType,
-)
 from typing import Any
 
 from pytest_kernelprof.errors import CannotMeasureError
@@ -31,14 +21,20 @@ Prepare = Callable[[], Call]
 _DEEPEST = 4
 _MOST = 5_000
 """Values that are looked at on each level of a result."""
-_IN_PYTHON, _IN_C = FunctionType, WrapperDescriptorType
+_IN_PYTHON, _IN_C = types.FunctionType, types.WrapperDescriptorType
 _CODE = (_IN_PYTHON, _IN_C)
-_CONTAINERS = (list, tuple, set, frozenset, Mapping, deque, SimpleNamespace)
-_HOLDS_NO_RESULTS = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
-_HOLDS_NOTHING = frozenset({NoneType, bool, int, float, str, bytes})
+_CONTAINERS = (list, tuple, set, frozenset, Mapping, deque, types.SimpleNamespace)
+_HOLDS_NO_RESULTS = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+)
+_HOLDS_NOTHING = frozenset({types.NoneType, bool, int, float, str, bytes})
 _STATES: Mapping[type, Callable[[Any], str]] = {
-    GeneratorType: inspect.getgeneratorstate,
-    CoroutineType: inspect.getcoroutinestate,
+    types.GeneratorType: inspect.getgeneratorstate,
+    types.CoroutineType: inspect.getcoroutinestate,
 }
 _OPEN = ("CREATED", "SUSPENDED")
 
@@ -142,7 +138,7 @@ def first_call(prepare: Prepare) -> Any:
         lazy, why = found
         name = name_of(getattr(call, "func", call))
         held = "" if lazy is result else f" in {_named(result)}"
-        if isinstance(lazy, CoroutineType):
+        if isinstance(lazy, types.CoroutineType):
             lazy.close()  # Python would warn of it as well
         raise CannotMeasureError(
             f"{name} returned {_named(lazy)}{held}: {why}; hand over a callable that runs it to "

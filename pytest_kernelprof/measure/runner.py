@@ -19,11 +19,12 @@ from pytest_kernelprof.analysis.profile import (
     with_lines,
 )
 from pytest_kernelprof.analysis.ranks import with_waiting
-from pytest_kernelprof.capture.aftermath import at_work, left_at_work
+from pytest_kernelprof.capture.aftermath import at_work, left_for_good
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.presence import sharing
+from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import plan as plans
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
@@ -43,6 +44,7 @@ from pytest_kernelprof.schema.steps import (
     WarmUp,
     WatchMemory,
 )
+from pytest_kernelprof.trace.late_work import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -351,8 +353,9 @@ class _Run:
         else:
             self._progress("warming up", step.done, step.of)
             self._prepare()()
-        # What this call leaves behind would look as if it had been there before the next.
-        left_at_work(before, patiently=True)
+        left = left_for_good(before)
+        if left:
+            raise IncompleteProfile(left_words(left))
         return Shown(step)
 
     def _profile(self, step: ProfileRounds) -> Shown:

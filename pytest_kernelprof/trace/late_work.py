@@ -34,7 +34,7 @@ def check_late_work(reading: Reading) -> list[str]:
     left = reading.trace.recording.left_at_work
     problems = []
     if left:
-        problems.append(f"the call returned while {_named(left)} had work to do; {_REMEDY}")
+        problems.append(left_words(left))
     names = _late(reading)
     if names:
         problems.append(
@@ -42,6 +42,11 @@ def check_late_work(reading: Reading) -> list[str]:
             f"({_named(list(dict.fromkeys(names)))}); {_REMEDY}"
         )
     return problems
+
+
+def left_words(left: Sequence[str]) -> str:
+    """What to say of what a call has left at work."""
+    return f"the call returned while {_named(left)} had work to do; {_REMEDY}"
 
 
 def _named(names: Sequence[str]) -> str:
