@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.baseline.snapshot_text import from_text, to_text
 from pytest_kernelprof.clock import unix_ns
 from pytest_kernelprof.errors import SnapshotError
-from pytest_kernelprof.schema.codec import write_atomically
+from pytest_kernelprof.schema.codec import why_no_target, write_atomically
 from pytest_kernelprof.schema.json_text import BadTextError
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 from pytest_kernelprof.units import printable
@@ -68,6 +68,8 @@ def read(path: str) -> Tests:
     Raises:
         SnapshotError: it cannot be read; it names the file, the line and what to do.
     """
+    if why := why_no_target(path):  # a FIFO would hold the run up for ever
+        raise SnapshotError(printable(f"{path}: cannot be read ({why})"))
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -193,6 +193,8 @@ def _end_all() -> Any:
     try:
         with contextlib.suppress(RuntimeError):  # torch 2.11: it was ended already
             results = torch.disable_profiler()
+            if not results.trace_start_ns():  # empty: ours was ended, and `save` would crash
+                results = None
         for _ in range(_DEEPEST):
             if not torch.runs_in_this_thread():
                 break

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from pytest_kernelprof.plugin.keys import SETTINGS
 from pytest_kernelprof.plugin.options import flag_of
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
 from pytest_kernelprof.units import printable
@@ -30,8 +31,8 @@ class RunFiles:
             pytest was started.
 
     Raises:
-        pytest.UsageError: nothing can be written to one of them, two are the same, or what makes
-            one is not installed.
+        pytest.UsageError: nothing can be written to one of them, two are the same, one is compared
+            with, or what makes one is not installed.
     """
 
     def __init__(self, config: pytest.Config, asked: Mapping[str, str]) -> None:
@@ -41,10 +42,15 @@ class RunFiles:
         self._written: list[str] = []
         self._failures: list[str] = []
         self._unfinished: tuple[str, ...] = ()
+        compared = config.stash[SETTINGS].compare
+        read = os.path.realpath(os.path.join(here, compared)) if compared else ""
         for form, path in asked.items():
             if why := why_no_form(form):
                 raise pytest.UsageError(f"{flag_of(form)}: {why}")
-            if why := why_no_file(os.path.join(here, path)):
+            why = why_no_file(os.path.join(here, path))
+            if not why and os.path.realpath(os.path.join(here, path)) == read:
+                why = "it is what --kernelprof-compare reads"
+            if why:
                 raise pytest.UsageError(f"{flag_of(form)}: {path!r} cannot be written ({why})")
         _refuse_same(self._files)
 

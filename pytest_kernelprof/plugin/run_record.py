@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.outcomes import OutcomeException
 
 from pytest_kernelprof.plugin.keys import AGAINST, COMPARE, SETTINGS, SNAPSHOT_KEEPER
 from pytest_kernelprof.units import printable
@@ -79,7 +80,7 @@ class RunRecord:
     def _hand_over(self, session: pytest.Session) -> None:
         try:
             self._config.hook.pytest_kernelprof_run(config=self._config, run=self._record())
-        except Exception as error:
+        except (Exception, OutcomeException) as error:
             self._failure = f"{type(error).__name__}: {error}"
             if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -145,13 +145,22 @@ def test_what_a_hook_raises_is_no_failure_that_a_test_expects(
     run(code).assert_outcomes(errors=1)
 
 
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("raise ValueError('odd')", "ValueError: odd"),
+        ("pytest.fail('odd')", "Failed: odd"),
+        ("pytest.skip('odd')", "Skipped: odd"),
+    ],
+)
 def test_a_reader_of_the_run_that_raises_fails_the_run_and_loses_no_document(
-    run: Run, pytester: pytest.Pytester
+    run: Run, pytester: pytest.Pytester, statement: str, words: str
 ) -> None:
-    pytester.makeconftest("def pytest_kernelprof_run(config, run): raise ValueError('odd')\n")
+    hook = f"import pytest\ndef pytest_kernelprof_run(config, run): {statement}\n"
+    pytester.makeconftest(hook)
     result = run("def test_it(): pass\n", "--kernelprof-json=run.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["kernelprof: a hook pytest_kernelprof_run raised ValueError: odd", "*1 passed*"]
+        [f"kernelprof: a hook pytest_kernelprof_run raised {words}", "*1 passed*"]
     )
     assert (pytester.path / "run.json").exists()

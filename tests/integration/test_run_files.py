@@ -55,6 +55,22 @@ def test_two_options_do_not_write_one_file(run: RunIt, pytester: pytest.Pytester
     )
 
 
+def test_the_document_that_is_compared_with_is_not_written_over(
+    run: RunIt, pytester: pytest.Pytester
+) -> None:
+    """A run that breaks off would leave an empty one in its place."""
+    run(ONE, "--kernelprof-json=run.json")
+    baseline = (pytester.path / "run.json").read_bytes()
+    (pytester.path / "link").symlink_to("run.json")
+    for option in ("--kernelprof-json=run.json", "--kernelprof-markdown=link"):
+        result = run(ONE, option, "--kernelprof-compare=run.json", "--co")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(
+            ["ERROR: --kernelprof-*: * cannot be written (it is what --kernelprof-compare reads)"]
+        )
+    assert (pytester.path / "run.json").read_bytes() == baseline
+
+
 def test_a_full_disk_is_told_and_costs_no_test(
     run: RunIt, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

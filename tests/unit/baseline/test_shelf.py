@@ -46,6 +46,18 @@ def test_where_they_lie(tmp_path: Path, path: str) -> None:
     assert device_folder("cpu", "CPU (x86_64)") == "cpu"
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a FIFO")
+def test_what_has_no_end_is_refused_and_not_waited_for(path: str) -> None:
+    os.makedirs(os.path.dirname(path))
+    os.mkfifo(path)
+    with pytest.raises(SnapshotError, match=r"cannot be read \(it is no regular file\)"):
+        read(path)
+    os.unlink(path)
+    os.symlink("/dev/zero", path)
+    with pytest.raises(SnapshotError, match=r"cannot be read \(it is no regular file\)"):
+        read(path)
+
+
 def test_without_any_there_are_none(tmp_path: Path, path: str) -> None:
     assert devices_of(str(tmp_path)) == {}
     assert read(path) == {}

@@ -444,3 +444,24 @@ def test_a_profiler_that_went_with_its_thread_keeps_no_next_one_from_starting(py
     command = [python, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "kernels 2" in done.stdout, done.stderr
+
+
+def test_who_ends_our_profiler_by_functions_bound_before_loses_the_profile_and_not_the_process(
+    python: str,
+) -> None:
+    """What torch hands back for a profiler that is gone crashes when it is saved."""
+    code = """
+        import torch
+        from torch._C._autograd import _disable_profiler as disable
+        from pytest_kernelprof import IncompleteProfile, profile
+
+        try:
+            profile(lambda: disable())
+        except IncompleteProfile as error:
+            print("incomplete:", error)
+        print("kernels", profile(lambda: torch.ones(3) + 1).kernel_count)
+    """
+    command = [python, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "incomplete: another profiler was started inside the measured code" in done.stdout
+    assert "kernels 2" in done.stdout, done.stderr
