@@ -145,7 +145,9 @@ def _top(given: str, rootdir: str) -> str:
 
 def _commit(top: str, name: str, given: str) -> str:
     try:
-        return git(top, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
+        # In two steps: behind the words of a commit's message nothing may stand.
+        found = git(top, "rev-parse", "--verify", "--quiet", name).strip()
+        return git(top, "rev-parse", "--verify", "--quiet", f"{found}^{{commit}}").strip()
     except GitError:
         pass
     words = f"there is no revision {name!r} in {top}"
@@ -153,16 +155,23 @@ def _commit(top: str, name: str, given: str) -> str:
         words += f", which {given!r} asks for"
     if _is_shallow(top):
         raise CannotLayOut(f"{words}, which is a shallow clone: {_fetch(name)}")
-    raise CannotLayOut(
-        f"{words}, nor a folder of that name. A branch that only the server has: {_fetch(name)}"
-    )
+    words += ", nor a folder of that name"
+    if _branch(name):
+        words += f". A branch that only the server has: {_fetch(name)}"
+    raise CannotLayOut(words)
 
 
 def _fetch(name: str) -> str:
-    if re.fullmatch(r"[0-9a-f]{7,40}", name):
+    branch = _branch(name)
+    if not branch or re.fullmatch(r"[0-9a-f]{7,40}", name):
         return "git fetch --unshallow origin"
-    branch = re.sub(r"[~^@].*", "", name.removeprefix("origin/"))
     return f"git fetch --depth=1000 origin +{branch}:refs/remotes/origin/{branch}"
+
+
+def _branch(name: str) -> str:
+    """The branch that a revision begins with; empty where that can be none."""
+    branch = re.sub(r"[~^@].*", "", name.removeprefix("origin/"))
+    return branch if re.fullmatch(r"[^\s:?*\[\\]+", branch) else ""
 
 
 def _merge_base(top: str, name: str, commit: str) -> str:

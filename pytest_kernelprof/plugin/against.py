@@ -103,6 +103,10 @@ class AgainstRun:
             reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
             folder = folders.make()
             config.add_cleanup(folder.let_go)
+            if is_below(str(folder.path.resolve()), reference.root):
+                raise CannotLayOut(
+                    f"the temporary folder lies in {reference.root}: set TMPDIR to one outside of it"
+                )
             notes = lay_out(reference, folder.tree, folder.scratch)
             tree = str(folder.tree.resolve())
             tests = lay_over(_tests_of(config, reference.root), reference.root, tree)

@@ -67,7 +67,13 @@ def _run(wire: Wire, start: Start) -> None:
     if why:
         wire.send(Refused(why))
         return
-    os.chdir(start.launch.cwd)
+    try:
+        os.makedirs(start.launch.cwd, exist_ok=True)  # of what only today's tree has
+        os.chdir(start.launch.cwd)
+    except OSError:
+        below = os.path.relpath(start.launch.cwd, laid.tree)
+        wire.send(Refused(f"pytest was started in {below}, which is no folder there"))
+        return
     sys.argv = ["pytest", *start.launch.arguments]
     served = Served(wire, code, start.seed)
     status = pytest.main(list(start.launch.arguments), plugins=[served])

@@ -20,6 +20,7 @@ from repositories import Repository, everything
 from setuptools.command import editable_wheel
 
 from pytest_kernelprof.against import folders
+from pytest_kernelprof.against.folders import make
 from pytest_kernelprof.baseline.shelf import change, path_of
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
 
@@ -119,6 +120,58 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
         "over the revision: tests/model.py",
     ):
         assert note in words
+
+
+ONE = """
+import torch
+from pkg import mlp
+def test_one(kernel_profile): kernel_profile(mlp.f, torch.ones(4))
+"""
+
+
+@pytest.fixture
+def grown(repository: Repository) -> Repository:
+    """One operator yesterday, two today."""
+    repository.commit({"pkg/__init__.py": "", "pkg/mlp.py": OLD})
+    repository.commit({"pytest.ini": "[pytest]\npythonpath = ."})
+    repository.write({"pkg/mlp.py": NEW, "tests/test_one.py": ONE})
+    return repository
+
+
+def test_it_may_be_started_in_a_folder_that_the_revision_lacks(
+    pytester: pytest.Pytester, grown: Repository
+) -> None:
+    (grown.folder / "build").mkdir()
+    os.chdir(grown.folder / "build")
+    usual = ("-p", "no:cacheprovider", "--kernelprof-device=cpu")
+    result = pytester.runpytest_inprocess(*usual, "--kernelprof-against=main", "..")
+    assert told(result)[0] == "1 of 1 test is worse than main."
+
+
+def test_where_a_file_of_the_revision_has_that_name_it_says_so(
+    pytester: pytest.Pytester, grown: Repository
+) -> None:
+    grown.commit({"build": "a file"})
+    (grown.folder / "build").unlink()
+    (grown.folder / "build").mkdir()
+    os.chdir(grown.folder / "build")
+    usual = ("-p", "no:cacheprovider", "--kernelprof-device=cpu")
+    result = pytester.runpytest_inprocess(*usual, "--kernelprof-against=main", "..")
+    assert "pytest was started in build, which is no folder there" in " ".join(told(result))
+
+
+def test_a_temporary_folder_below_the_root_is_a_usage_error_that_names_the_variable(
+    against: Run, grown: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The revision's files would lie among those of today, as some of them."""
+    (grown.folder / "tmp").mkdir()
+    monkeypatch.setattr(folders, "make", partial(make, str(grown.folder / "tmp")))
+    result = against()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --kernelprof-against: the temporary folder lies in *: set TMPDIR to one outside*"]
+    )
+    assert list((grown.folder / "tmp").iterdir()) == []
 
 
 def test_a_command_that_fails_is_a_usage_error(

@@ -53,6 +53,12 @@ def test_the_files_of_a_revision_are_laid_out(
     assert notes == ()
 
 
+def test_a_commit_is_found_by_words_of_its_message(repository: Repository) -> None:
+    commit = repository.git("commit-tree", "-m", "faster rows", "HEAD^{tree}")
+    repository.git("branch", "side", commit)
+    assert found(repository, ":/faster").commit == commit
+
+
 def test_it_is_told_with_its_short_name(repository: Repository) -> None:
     commit = repository.git("rev-parse", "HEAD")
     assert found(repository, "main").name == f"main ({commit[:7]})"
@@ -163,7 +169,8 @@ def test_a_root_folder_below_the_repositorys_maps_the_whole(repository: Reposito
         ("-x", "expected a revision, as main or HEAD~1, or a folder"),
         ("./no-such", "there is no revision"),
         (".", "is the code that is tested"),
-        ("HEAD:README.md", "there is no revision"),
+        ("HEAD:README.md", "there is no revision .*, nor a folder of that name$"),
+        (":/no such words", "there is no revision ':/no such words' .*, nor a folder of that name$"),
         ("merge-base:other", "HEAD and 'other' have no common ancestor here"),
     ],
 )
@@ -187,7 +194,11 @@ def test_a_name_that_is_both_is_refused(repository: Repository) -> None:
 def test_in_a_shallow_clone_the_fetch_is_told(repository: Repository, tmp_path: Path) -> None:
     clone = f"file://{repository.folder}"
     subprocess.run(["git", *AUTHOR, "clone", "-q", "--depth=1", clone, tmp_path / "c"], check=True)
-    for given, how in (("HEAD~1", "git fetch"), ("origin/side", "refs/remotes/origin/side")):
+    for given, how in (
+        ("HEAD~1", "git fetch"),
+        ("origin/side", "refs/remotes/origin/side"),
+        (":/words", "git fetch --unshallow origin$"),
+    ):
         with pytest.raises(CannotLayOut, match=f"shallow clone: .*{how}"):
             find(given, str(tmp_path / "c"), str(tmp_path))
 
