@@ -5,14 +5,18 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.against.mapping import is_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import ModuleType
+
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 
 
 class Origins:
@@ -59,6 +63,44 @@ class Origins:
             waiting += _held(module)
         return tuple(sorted(files))
 
+    def code_among(self, changed: Sequence[str], tests: Collection[str]) -> tuple[str, ...]:
+        """Of files of today's those that lie over code of the revision: its own modules import
+        them, or they are loaded and no test imports them.
+
+        Args:
+            changed: those that the revision has otherwise, relative to the tree.
+            tests: the files of today's, absolute, that hold tests. Conftests are known by name.
+        """
+        if not changed:
+            return ()
+        known = {
+            name: (os.path.realpath(file), one.__package__ or "")
+            for name, one in list(sys.modules.items())
+            if isinstance(file := getattr(one, "__file__", None), str)
+            and self._is_of_the_tree(one, file)
+        }
+        own = (one for one in known.values() if one[0] not in self._tests)
+        by_code = self._followed((name for one in own for name in _imported_by(*one)), known)
+        tests = {file for file, _ in known.values() if file in tests or "conftest.py" in file}
+        by_tests = self._followed((n for n, (file, _) in known.items() if file in tests), known)
+        code = by_code | {file for file, _ in known.values() if file in self._tests} - by_tests
+        return tuple(path for path in changed if os.path.join(self._tree, path) in code)
+
+    def _followed(self, names: Iterable[str], known: dict[str, tuple[str, str]]) -> set[str]:
+        """Today's files among modules of these names, the packages around them, and what all those
+        import."""
+        waiting, seen, files = list(names), {""}, set()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name.rpartition(".")[0])
+                file, package = known.get(name, ("", ""))
+                if file in self._tests:
+                    files.add(file)
+                    waiting += _imported_by(file, package)
+        return files
+
     def loaded_since(self, before: frozenset[str]) -> list[ModuleType]:
         """The modules that came since."""
         return [module for name, module in list(sys.modules.items()) if name not in before]
@@ -85,8 +127,8 @@ def _held(module: ModuleType) -> list[str]:
 
 @functools.cache
 def _imported_by(file: str, package: str) -> tuple[str, ...]:
-    """The names that a test file imports anywhere, in its functions too: what another file has
-    loaded before does not come anew when a test imports it."""
+    """The names that a file imports anywhere, in its functions too, or may import by a text that
+    is a name: what another file has loaded before does not come anew when a test imports it."""
     try:
         with open(file, "rb") as opened:
             tree = ast.parse(opened.read())
@@ -100,4 +142,6 @@ def _imported_by(file: str, package: str) -> tuple[str, ...]:
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
             origin = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
             found += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and _DOTTED.fullmatch(str(node.value)):
+            found.append(str(node.value))
     return tuple(found)

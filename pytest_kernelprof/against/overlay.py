@@ -1,22 +1,34 @@
 """Today's tests over a revision's code: test files, conftests, helpers and the ini file.
 
 So both sides measure by the same tests, and a test that is new today is measured on both. What is
-a test is told by its name: a file that pytest collects or loads as a conftest, and everything in
-a folder that is called "tests" or alike. A folder "testing" is a package's own code.
+a test is told by its name at first: a file that pytest collects or loads as a conftest, and
+everything in a folder that is called "tests" or alike. A folder "testing" is a package's own code.
+What of that turns out to be code of the revision, since other code than tests imports it, is given
+back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import fnmatch
 import os
 import re
 import shutil
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_kernelprof.against.generated import BYTECODE
 from pytest_kernelprof.against.git import files_of
 from pytest_kernelprof.against.mapping import is_below
+from pytest_kernelprof.baseline.shelf import FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from pytest_kernelprof.schema.against import Laid
 
 _TEST_FOLDER = re.compile(r"(?:.*[_-])?tests?(?:[_-].*)?")
 _NO_FILES = frozenset({".git", BYTECODE})
@@ -39,7 +51,7 @@ class Tests:
     def has(self, path: str) -> bool:
         """Whether a file, relative to the root, is one of the tests'."""
         *folders, name = path.split("/")
-        if BYTECODE in folders:
+        if BYTECODE in folders or FOLDER in folders:  # snapshots of both sides are compared
             return False
         if path == self.ini or name == "conftest.py":
             return True
@@ -57,7 +69,9 @@ def lay_over(tests: Tests, root: str, tree: str) -> tuple[str, ...]:
         OSError: a file cannot be read or written.
     """
     for path in filter(tests.has, _walk(tree)):
-        os.unlink(os.path.join(tree, path))
+        aside = _aside(tree, path)
+        os.makedirs(os.path.dirname(aside), exist_ok=True)
+        os.replace(os.path.join(tree, path), aside)
     known = files_of(root)
     mine = tuple(sorted(filter(tests.has, _walk(root) if known is None else _no_tools(known))))
     for path in mine:
@@ -66,6 +80,31 @@ def lay_over(tests: Tests, root: str, tree: str) -> tuple[str, ...]:
         with contextlib.suppress(FileNotFoundError):  # deleted just now
             _copy(os.path.join(root, path), there)
     return mine
+
+
+def changed(laid: Sequence[str], tree: str) -> tuple[str, ...]:
+    """Which of the files that lie over the tree the revision has otherwise."""
+    _, different, _ = filecmp.cmpfiles(_aside(tree, ""), tree, laid, shallow=False)
+    return tuple(different)
+
+
+def give_back(code: Collection[str], laid: Laid) -> Laid:
+    """Put the revision's own files in the place of today's; processes may do so at the same time.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    for path in code:
+        there = os.path.join(laid.tree, path)
+        beside = f"{there}.{os.getpid()}"
+        shutil.copyfile(_aside(laid.tree, path), beside)
+        os.utime(beside, (0, 0))  # so that no bytecode of today's is taken for its own
+        os.replace(beside, there)
+    return replace(laid, tests=tuple(one for one in laid.tests if one not in code))
+
+
+def _aside(tree: str, path: str) -> str:
+    return os.path.join(f"{tree}-replaced", path)
 
 
 def _no_tools(paths: list[str]) -> list[str]:

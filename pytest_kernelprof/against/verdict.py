@@ -109,6 +109,9 @@ def _notes(candidate: Sequence[Profile], answer: Done) -> tuple[str, ...]:
             "all lines that launch anything are of today's tests, which lie over the revision: "
             f"{_named(answer.lines)}"
         )
+    if answer.shared:
+        shared = _named(answer.shared)
+        notes.append(f"the revision's code imports {shared}, of which today's ran on both sides")
     return tuple(notes)
 
 
@@ -174,7 +177,8 @@ def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
             continue
         if before.value == after.value:
             continue
-        if not (before.stable and after.stable):
+        less, more = sorted((before.value, after.value))
+        if min((after if after.value == more else before).rounds, default=more) <= less:
             unknown.append(f"{name} differ from round to round")
         elif other != python or (python and name in _OF_PYTHON):
             unknown.append(f"{name} differ, and so does the software: {'; '.join(other)}")

@@ -21,17 +21,18 @@ from pytest_kernelprof.against.imports import compiled_of_today, mapping_of
 from pytest_kernelprof.against.interpreter import NotUsableError, interpreter_at
 from pytest_kernelprof.against.invocation import arguments_for, of_the_tree
 from pytest_kernelprof.against.mapping import is_below
-from pytest_kernelprof.against.overlay import Tests, lay_over
+from pytest_kernelprof.against.overlay import Tests, give_back, lay_over
 from pytest_kernelprof.against.reference import Process, Reference
 from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.digest.changes_verdict import is_failed
-from pytest_kernelprof.errors import LimitExceeded
+from pytest_kernelprof.errors import LimitExceeded, SnapshotError
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
+from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, SHEET, TAKEN
 from pytest_kernelprof.plugin.sheets import has_snapshot
+from pytest_kernelprof.plugin.snapshots import Snapshots
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.against import failure_words, write_against
 from pytest_kernelprof.schema import codec
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 _ATTRIBUTE = "kernelprof_against"
 _FLAG = "--kernelprof-against"
+_GIVEN_BACK = "{}: there the revision's own, though named as tests are, since its code imports it"
+_UNMEASURED = "tests that are not measured ran before it here, and not there: run it alone"
 _WORKERS = 100
 """Each process of a further pair has a worker's number beyond those of all references."""
 
@@ -105,7 +108,7 @@ class AgainstRun:
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
                 raise CannotLayOut(
-                    f"the temporary folder lies in {reference.root}: set TMPDIR to one outside of it"
+                    f"the temporary folder lies in {reference.root}: set TMPDIR to one outside"
                 )
             notes = lay_out(reference, folder.tree, folder.scratch)
             tree = str(folder.tree.resolve())
@@ -221,6 +224,9 @@ class AgainstTests:
         self._further: Further | None = None
         self._running = ""
         self._found: dict[str, AgainstTest] = {}
+        self._snapshots = Snapshots(config, settings)
+        self._code: tuple[str, ...] = ()
+        self._ran_unmeasured = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
@@ -238,7 +244,10 @@ class AgainstTests:
 
     def _process(self, side: Side, number: int) -> Process:
         """Start a process; number 0 is the reference, others are of further pairs."""
-        launch = self._launches.reference if side == "reference" else self._launches.candidate
+        launch = self._launches.candidate
+        if side == "reference":
+            launch = self._launches.reference
+            launch = replace(launch, laid=give_back(self._code, launch.laid))
         worker = _worker_number(self._config) + _WORKERS * number
         timeout_s = self._settings.against_timeout
         path = self._users_path() if launch.python else self._path
@@ -270,6 +279,13 @@ class AgainstTests:
         self._files["reference"] = there = tuple(map(self._mapping.path, files))
         kept = tuple(item.nodeid for item in measured if has_snapshot(item))
         self._reference.collect(there, kept)
+        shared = set(self._reference.collected.shared)
+        shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
+        self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
+        if self._code:  # which then is its own there
+            self._reference.end()
+            self._reference.start()
+            self._reference.collect(there, kept)
         # What was built beside the code would be sought in the tree; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches.reference.python:
@@ -287,6 +303,7 @@ class AgainstTests:
         if self._turns is not None and self._concerns_us(item):
             self._running = item.nodeid
             self._turns.begin(item.nodeid, self._following(item, nextitem))
+        self._ran_unmeasured |= not self._running
         try:
             done = yield
             if self._running and self._turns is not None:
@@ -330,8 +347,13 @@ class AgainstTests:
         if isinstance(answer, Done) and answer.wrong and self._reference is not None:
             self._reference.refuse(answer.wrong)
             answer = answer.wrong
+        if not self._is_reviewed(item):
+            profiles = [replace(one, verdicts=()) for one in profiles]
         found = judge(item.nodeid, profiles, answer, self._turns.timed)
-        self._found[item.nodeid] = found
+        notes = [_GIVEN_BACK.format(", ".join(self._code))] if self._code else []
+        if found.result == "worse" and self._ran_unmeasured:
+            notes.append(_UNMEASURED)
+        self._found[item.nodeid] = found = replace(found, notes=(*found.notes, *notes))
         if found.result == "worse":
             place = next(one.place for one in found.profiles if one.is_worse)
             words = failure_words(found, self._launches.reference.laid.name)
@@ -339,6 +361,18 @@ class AgainstTests:
                 item.warn(KernelprofWarning(words))
                 return
             raise LimitExceeded(words, pytrace=False, place=place)
+
+    def _is_reviewed(self, item: pytest.Item) -> bool:
+        """Whether the revision has another snapshot of a test, or none: reviewers see a change."""
+        sheet = item.stash.get(SHEET, None)
+        if sheet is None or sheet.entry.kept is None:
+            return False
+        try:
+            there = self._snapshots.kept(self._mapping.path(str(item.path)), sheet.entry.device)
+        except SnapshotError:
+            return True
+        before = there.get(sheet.entry.key)
+        return before is None or before.profiles != sheet.entry.kept.profiles
 
     def note_failed(self, item: pytest.Item) -> None:
         """A test that fails by itself is not compared."""

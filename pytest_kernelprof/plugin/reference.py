@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,7 +38,6 @@ from pytest_kernelprof.schema.turns import At, Go
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from types import ModuleType
 
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
@@ -67,13 +67,8 @@ def _run(wire: Wire, start: Start) -> None:
     if why:
         wire.send(Refused(why))
         return
-    try:
-        os.makedirs(start.launch.cwd, exist_ok=True)  # of what only today's tree has
-        os.chdir(start.launch.cwd)
-    except OSError:
-        below = os.path.relpath(start.launch.cwd, laid.tree)
-        wire.send(Refused(f"pytest was started in {below}, which is no folder there"))
-        return
+    os.makedirs(start.launch.cwd, exist_ok=True)  # which only today's tree may have
+    os.chdir(start.launch.cwd)
     sys.argv = ["pytest", *start.launch.arguments]
     served = Served(wire, code, start.seed)
     status = pytest.main(list(start.launch.arguments), plugins=[served])
@@ -95,6 +90,8 @@ class Served:
         self._seed = seed
         self._holds = False
         self._kept: frozenset[str] = frozenset()
+        self._files: frozenset[str] = frozenset()
+        self._shared: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
         self._reached: dict[str, set[str]] = {}
         self._done = Done("")
@@ -128,7 +125,10 @@ class Served:
             self._wire.send(Refused(why))
         else:
             ids = tuple(item.nodeid for item in session.items)
-            self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up()))
+            self._files = frozenset(there)
+            self._shared = self._code.code_among(self._files)
+            cuda = inventory.cuda_is_up()
+            self._wire.send(Collected(ids, self._errors, cuda, self._shared))
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -153,12 +153,14 @@ class Served:
             self._done, self._holds = Done(asked.id), asked.holds
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = self._code.origins.loaded_since(before)
+            self._shared = self._code.code_among(self._files) if new else self._shared
             done = replace(
                 self._done,
                 reached=self._reach(item, new),
                 wrong=self._code.wrong((module.__name__, module) for module in new),
                 opened=self._code.opened(),
                 lines=self._code.lines_of_today(self._done.test),
+                shared=self._shared,
             )
             self._wire.send(done)
         if isinstance(asked, Finish):
@@ -225,6 +227,9 @@ class Served:
         start = [module] if module is not None else []
         manager = item.config.pluginmanager
         start += manager._getconftestmodules(item.path)
+        # Of pytest_plugins any test may have a fixture, but a conftest is of its folder.
+        plugins = (one for one in manager.get_plugins() if isinstance(one, ModuleType))
+        start += [one for one in plugins if "conftest.py" not in str(one.__file__)]
         of_file.update(self._code.origins.reached([*start, *new]))
         return tuple(sorted(of_file))
 

@@ -42,17 +42,13 @@ class RunFiles:
         self._written: list[str] = []
         self._failures: list[str] = []
         self._unfinished: tuple[str, ...] = ()
-        compared = config.stash[SETTINGS].compare
-        read = os.path.realpath(os.path.join(here, compared)) if compared else ""
         for form, path in asked.items():
             if why := why_no_form(form):
                 raise pytest.UsageError(f"{flag_of(form)}: {why}")
-            why = why_no_file(os.path.join(here, path))
-            if not why and os.path.realpath(os.path.join(here, path)) == read:
-                why = "it is what --kernelprof-compare reads"
-            if why:
+            if why := why_no_file(os.path.join(here, path)):
                 raise pytest.UsageError(f"{flag_of(form)}: {path!r} cannot be written ({why})")
-        _refuse_same(self._files)
+        compared = filter(None, [config.stash[SETTINGS].compare])
+        _refuse_same([*(_File("compare", str(here / one)) for one in compared), *self._files])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_kernelprof_run(self, run: Run) -> None:
@@ -94,7 +90,7 @@ class RunFiles:
 
 
 def _refuse_same(files: Iterable[_File]) -> None:
-    """One would replace the other.
+    """One would replace the other, or what is compared with.
 
     Raises:
         pytest.UsageError: two options name one file.
@@ -104,4 +100,4 @@ def _refuse_same(files: Iterable[_File]) -> None:
         first = seen.setdefault(os.path.realpath(path), form)
         if first != form:
             flags = f"{flag_of(first)}, {flag_of(form)}"
-            raise pytest.UsageError(f"{flags}: both are to write {path!r}; name two files")
+            raise pytest.UsageError(f"{flags}: both name {path!r}; name two files")

@@ -198,11 +198,13 @@ class Collected(msgspec.Struct, frozen=True, tag=True):
         ids: the tests that it has.
         errors: what collection met, by node id of the file.
         cuda: whether CUDA is up there.
+        shared: files of today's that the revision has otherwise, and that its code imports.
     """
 
     ids: tuple[str, ...]
     errors: dict[str, str] = {}
     cuda: bool = False
+    shared: tuple[str, ...] = ()
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -216,6 +218,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
         wrong: why nothing that it takes can be believed: it has loaded files of the user's folder.
         opened: the files of the user's folder that were opened since the last test.
         lines: of profiles all of whose kernels are launched by lines of today's files, these.
+        shared: as of ``Collected``.
     """
 
     id: str
@@ -226,6 +229,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     wrong: str = ""
     opened: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
 
 class Bye(msgspec.Struct, frozen=True, tag=True):

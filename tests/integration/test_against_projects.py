@@ -148,18 +148,6 @@ def test_it_may_be_started_in_a_folder_that_the_revision_lacks(
     assert told(result)[0] == "1 of 1 test is worse than main."
 
 
-def test_where_a_file_of_the_revision_has_that_name_it_says_so(
-    pytester: pytest.Pytester, grown: Repository
-) -> None:
-    grown.commit({"build": "a file"})
-    (grown.folder / "build").unlink()
-    (grown.folder / "build").mkdir()
-    os.chdir(grown.folder / "build")
-    usual = ("-p", "no:cacheprovider", "--kernelprof-device=cpu")
-    result = pytester.runpytest_inprocess(*usual, "--kernelprof-against=main", "..")
-    assert "pytest was started in build, which is no folder there" in " ".join(told(result))
-
-
 def test_a_temporary_folder_below_the_root_is_a_usage_error_that_names_the_variable(
     against: Run, grown: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +160,118 @@ def test_a_temporary_folder_below_the_root_is_a_usage_error_that_names_the_varia
         ["ERROR: --kernelprof-against: the temporary folder lies in *: set TMPDIR to one outside*"]
     )
     assert list((grown.folder / "tmp").iterdir()) == []
+
+
+NAMED_LIKE_TESTS = """
+import importlib
+from pkg.load_test.heads import act
+from pkg.test_both import shared
+from pkg.test_time_augmentation import f
+def late(x): return importlib.import_module(f"pkg.{'late_tests'}.k").f(x)
+"""
+OF_TESTS = """
+import torch
+from helpers import calls
+from pkg import mlp
+x = torch.ones(4)
+def test_module(kernel_profile): kernel_profile(mlp.f, x)
+def test_folder(kernel_profile): kernel_profile(mlp.act, x)
+def test_late(kernel_profile): kernel_profile(mlp.late, x)
+def test_helper_of_today(kernel_profile): kernel_profile(calls, mlp.act)
+"""
+HOLDS_A_TEST = """
+def shared(x): return {returned}
+def test_shared(kernel_profile):
+    import torch
+    kernel_profile(shared, torch.ones(4))
+"""
+FIXTURES = "import pytest\nfrom pkg import mlp\n@pytest.fixture\ndef by_fixture(): return mlp.f\n"
+
+
+@pytest.mark.usefixtures("quick_references")
+def test_code_that_is_named_like_tests_is_the_revisions(
+    against: Run, repository: Repository
+) -> None:
+    repository.commit(
+        {
+            "pytest.ini": "[pytest]\npythonpath = . tests",
+            "conftest.py": "pytest_plugins = ['pkg.fixtures', 'tests.plugin']",
+            "pkg/__init__.py": "",
+            "pkg/mlp.py": NAMED_LIKE_TESTS,
+            "pkg/fixtures.py": FIXTURES,
+            "pkg/test_time_augmentation.py": OLD,
+            "pkg/test_both.py": HOLDS_A_TEST.format(returned="x + 1"),
+            "pkg/load_test/heads.py": "def act(x): return x.relu()",
+            "pkg/late_tests/k.py": OLD,
+            "tests/helpers.py": "",
+            "tests/plugin.py": "",
+        }
+    )
+    repository.write(
+        {
+            "pkg/test_time_augmentation.py": NEW,
+            "pkg/test_both.py": HOLDS_A_TEST.format(returned="(x + 1) * 2"),
+            "pkg/load_test/heads.py": "def act(x): return x.relu() + 1",
+            "pkg/late_tests/k.py": NEW,
+            "tests/helpers.py": "import torch\ndef calls(fn): return fn(torch.ones(4))",
+            "tests/plugin.py": "import pytest\n@pytest.fixture\ndef new_today(): return 1",
+            "tests/test_it.py": OF_TESTS,
+            "tests/test_by_fixture.py": "import torch\n"
+            "def test_by_fixture(kernel_profile, by_fixture, new_today):\n"
+            "    kernel_profile(by_fixture, torch.ones(4))\n",
+        }
+    )
+    result = against("-rf")
+    words = " ".join(told(result))
+    assert words.startswith("4 of 6 tests are worse than main; 2 unchanged.")
+    for row in (
+        "✗ 1 -> 2 test_it.py::test_module",
+        "✗ 1 -> 2 test_it.py::test_folder",
+        "✗ 2 -> 3 test_it.py::test_helper_of_today",
+        "✗ 1 -> 2 test_by_fixture.py::test_by_fixture",
+    ):
+        assert row in words
+    assert (
+        "pkg/load_test/heads.py, pkg/test_time_augmentation.py: there the revision's own, though "
+        "named as tests are, since its code imports it"
+    ) in words
+    both = "the revision's code imports {}, of which today's ran on both sides"
+    assert both.format("pkg/test_both.py") in words
+    assert both.format("pkg/late_tests/k.py, pkg/test_both.py") in words
+
+
+LEAKS = """
+import torch
+from pkg import mlp
+x = torch.ones(4)
+def test_first(kernel_profile): kernel_profile(mlp.grows, x)
+def test_unmeasured(): mlp.CALLS.append(1)
+def test_leaked(kernel_profile): kernel_profile(mlp.leaks, x)
+def test_stale(kernel_profile): kernel_profile(mlp.grows, x)
+"""
+LEAKY = """
+CALLS = []
+def grows(x): return {}
+def leaks(x): return x + 1 if CALLS else x
+"""
+
+
+@pytest.mark.usefixtures("quick_references")
+def test_state_that_only_this_side_has_is_told_and_an_old_snapshot_accepts_nothing(
+    against: Run, repository: Repository
+) -> None:
+    """Nobody reviews a snapshot that the revision has as well."""
+    loose = {"test_stale": KeptTest((KeptProfile((*NOW, "aten::mul")),), {})}
+    change(path_of(str(repository.folder / "tests"), "cpu", "test_it.py"), lambda _: loose)
+    repository.commit({"pkg/__init__.py": "", "pkg/mlp.py": LEAKY.format("x + 1")})
+    repository.commit({"pytest.ini": "[pytest]\npythonpath = .", "tests/test_it.py": LEAKS})
+    repository.write({"pkg/mlp.py": LEAKY.format("(x + 1) * 2")})
+    result = against()
+    words = " ".join(told(result))
+    assert words.startswith("3 of 3 tests are worse than main.")
+    assert "✗ 1 -> 2 test_it.py::test_stale" in words
+    unmeasured = "tests that are not measured ran before it here, and not there: run it alone"
+    assert f"note test_leaked, test_stale: {unmeasured}" in words
 
 
 def test_a_command_that_fails_is_a_usage_error(

@@ -20,6 +20,7 @@ TESTS = Tests(("test_*.py", "*_test.py"), ini="pyproject.toml")
         ("pkg/conftest.py", True),
         ("tests/helpers.py", True),
         ("pkg/tests/data/x.json", True),
+        ("tests/__kernelprof__/cpu/test_mlp.json", False),
         ("gpu_tests/util.py", True),
         ("pyproject.toml", True),
         ("pkg/mlp.py", False),

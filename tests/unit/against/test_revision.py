@@ -170,7 +170,10 @@ def test_a_root_folder_below_the_repositorys_maps_the_whole(repository: Reposito
         ("./no-such", "there is no revision"),
         (".", "is the code that is tested"),
         ("HEAD:README.md", "there is no revision .*, nor a folder of that name$"),
-        (":/no such words", "there is no revision ':/no such words' .*, nor a folder of that name$"),
+        (
+            ":/no such words",
+            "there is no revision ':/no such words' .*, nor a folder of that name$",
+        ),
         ("merge-base:other", "HEAD and 'other' have no common ancestor here"),
     ],
 )

@@ -100,6 +100,18 @@ def test_counts_that_are_in_doubt_are_no_verdict(more: dict[str, Any], why: str)
         assert why in told.why
 
 
+def test_a_count_that_varies_is_worse_where_its_least_is_above() -> None:
+    def calls(*rounds: int) -> Profile:
+        return profile(MLP, [counted("syncs", *rounds)])
+
+    assert found(calls(50, 51, 52), calls(2, 2, 2)).profiles[0].worse == ("syncs",)
+    assert found(calls(50, 51, 52), calls(2, 9, 49)).profiles[0].worse == ("syncs",)
+    assert found(calls(2, 2, 2), calls(50, 51, 52)).result == "better"
+    for overlapping in (calls(2, 9), calls(2, 3)):
+        told = found(overlapping, calls(2, 2))
+        assert (told.result, told.why) == ("not compared", "syncs differ from round to round")
+
+
 def test_profiles_are_paired_by_label_and_order() -> None:
     one, two = profile(MLP, label="f"), profile(EXTRA, label="f")
     assert found([one, two], [one, two]).result == "same"
