@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.against.mapping import is_below
+from pytest_kernelprof.against.overlay import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -30,11 +31,12 @@ class Origins:
     def __init__(
         self,
         tree: str,
-        tests: Iterable[str],
+        tests: Sequence[str],
         stand_in: Callable[[ModuleType], str] = lambda _: "",
     ) -> None:
         self._tree = tree
         self._tests = {os.path.join(tree, path) for path in tests}
+        self._changed = changed(tests, tree)
         self._stand_in = stand_in
 
     def known(self) -> frozenset[str]:
@@ -63,15 +65,14 @@ class Origins:
             waiting += _held(module)
         return tuple(sorted(files))
 
-    def code_among(self, changed: Sequence[str], tests: Collection[str]) -> tuple[str, ...]:
-        """Of files of today's those that lie over code of the revision: its own modules import
-        them, or they are loaded and no test imports them.
+    def shared_with(self, tests: Collection[str]) -> tuple[str, ...]:
+        """Today's files, relative to the tree, that the revision has otherwise, and that are code
+        of it: its own modules import them, or they are loaded and no test imports them.
 
         Args:
-            changed: those that the revision has otherwise, relative to the tree.
             tests: the files of today's, absolute, that hold tests. Conftests are known by name.
         """
-        if not changed:
+        if not self._changed:
             return ()
         known = {
             name: (os.path.realpath(file), one.__package__ or "")
@@ -84,7 +85,7 @@ class Origins:
         tests = {file for file, _ in known.values() if file in tests or "conftest.py" in file}
         by_tests = self._followed((n for n, (file, _) in known.items() if file in tests), known)
         code = by_code | {file for file, _ in known.values() if file in self._tests} - by_tests
-        return tuple(path for path in changed if os.path.join(self._tree, path) in code)
+        return tuple(path for path in self._changed if os.path.join(self._tree, path) in code)
 
     def _followed(self, names: Iterable[str], known: dict[str, tuple[str, str]]) -> set[str]:
         """Today's files among modules of these names, the packages around them, and what all those

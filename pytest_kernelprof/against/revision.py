@@ -155,10 +155,8 @@ def _commit(top: str, name: str, given: str) -> str:
         words += f", which {given!r} asks for"
     if _is_shallow(top):
         raise CannotLayOut(f"{words}, which is a shallow clone: {_fetch(name)}")
-    words += ", nor a folder of that name"
-    if _branch(name):
-        words += f". A branch that only the server has: {_fetch(name)}"
-    raise CannotLayOut(words)
+    how = f". A branch that only the server has: {_fetch(name)}" if _branch(name) else ""
+    raise CannotLayOut(f"{words}, nor a folder of that name{how}")
 
 
 def _fetch(name: str) -> str:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.against.imports import loaded_from_the_user, pinned, redirect, refusal
 from pytest_kernelprof.against.origins import Origins
-from pytest_kernelprof.against.overlay import changed
 from pytest_kernelprof.against.reads import Reads
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.against.copies import Copies
     from pytest_kernelprof.against.mapping import Mapping
@@ -36,7 +35,6 @@ class RightCode:
         self._is_own = mapping.tree == mapping.root  # a fresh process of today's code
         self._reads = Reads(mapping)
         self._tests = {os.path.join(launch.laid.tree, path) for path in launch.laid.tests}
-        self._changed = changed(launch.laid.tests, launch.laid.tree)
         self._tree = launch.laid.tree
         stand_in = [copies.stand_in] if self._is_apart else []
         self.origins = Origins(launch.laid.tree, launch.laid.tests, *stand_in)
@@ -75,10 +73,6 @@ class RightCode:
         if self._is_apart:
             return self._copies.of_another_revision(loaded)
         return self._copies.of_today(loaded)
-
-    def code_among(self, tests: Collection[str]) -> tuple[str, ...]:
-        """The files of today's that lie over code of the revision; see ``Origins``."""
-        return self.origins.code_among(self._changed, tests)
 
     def opened(self) -> tuple[str, ...]:
         """The files of the user's folder that were opened since this was asked last."""

@@ -81,21 +81,22 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what the test took off the report, which pytest keeps to the end of the run."""
-        self.expect(json.loads(report.__dict__.pop(EXPECTED_ATTRIBUTE, "{}")))
-        sent = report.__dict__.pop(ATTRIBUTE, None)
+        expected = json.loads(report.__dict__.pop(EXPECTED_ATTRIBUTE, "{}"))
+        self.expect({f"{test}{_worker_of(report)}": one for test, one in expected.items()})
+        sent, test = report.__dict__.pop(ATTRIBUTE, None), f"{report.nodeid}{_worker_of(report)}"
         if report.when == "setup":
-            self._running.pop(report.nodeid, None)
-        this = self._running.get(report.nodeid)
+            self._running.pop(test, None)
+        this = self._running.get(test)
         if this is None:
-            if sent is None and report.passed and report.nodeid not in self._expected:
+            if sent is None and report.passed and test not in self._expected:
                 return  # as most reports of most runs
-            this = self._running[report.nodeid] = _Try(report.nodeid)
+            this = self._running[test] = _Try(test)
             self._tries.append(this)
         this.see(report)
         if sent is not None:
             this.sent.append(sent.encode())
         if report.when == "teardown":
-            del self._running[report.nodeid]
+            del self._running[test]
 
     def tests(self) -> Iterator[run.Test]:
         """What was gathered, in the order in which tests began; then the tests that did not run."""
@@ -119,6 +120,7 @@ class Collector:
         not_judged = [one.not_judged for one in parts if one.not_judged]
         return replace(
             parts[0],
+            id=codec.text(this.test),
             profiles=tuple(one for part in parts for one in part.profiles),
             comparisons=tuple(one for part in parts for one in part.comparisons),
             outcome=this.ended,
@@ -127,6 +129,12 @@ class Collector:
             why=this.why,
             not_judged="did not run" if this.ended == "not run" else "".join(not_judged[:1]),
         )
+
+
+def _worker_of(report: pytest.TestReport) -> str:
+    """Of pytest-xdist's --dist=each, where each worker runs all tests, which one ran this."""
+    node = getattr(report, "node", None)
+    return f"@{node.gateway.id}" if node and node.config.option.dist == "each" else ""
 
 
 _WORST_FIRST: tuple[run.TestOutcome, ...] = (

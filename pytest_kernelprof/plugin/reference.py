@@ -126,9 +126,8 @@ class Served:
         else:
             ids = tuple(item.nodeid for item in session.items)
             self._files = frozenset(there)
-            self._shared = self._code.code_among(self._files)
-            cuda = inventory.cuda_is_up()
-            self._wire.send(Collected(ids, self._errors, cuda, self._shared))
+            self._shared = self._code.origins.shared_with(self._files)
+            self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up(), self._shared))
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -153,7 +152,8 @@ class Served:
             self._done, self._holds = Done(asked.id), asked.holds
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = self._code.origins.loaded_since(before)
-            self._shared = self._code.code_among(self._files) if new else self._shared
+            if new:
+                self._shared = self._code.origins.shared_with(self._files)
             done = replace(
                 self._done,
                 reached=self._reach(item, new),

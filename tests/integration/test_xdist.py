@@ -105,3 +105,21 @@ def pytest_runtest_makereport():
 """
     )
     assert run("def test_it(): pass\n").ret == pytest.ExitCode.INTERNAL_ERROR
+
+
+EACH = """
+import os
+@pytest.mark.max_kernels(3)
+def test_it(kernel_profile):
+    again = os.environ["PYTEST_XDIST_WORKER"] == "gw0"
+    kernel_profile(lambda: three() * 2 if again else three())
+"""
+
+
+def test_where_each_worker_runs_all_tests_each_has_a_row(run: Run) -> None:
+    result = run(EACH, "-n2", "--dist=each", "--kernelprof-report-all")
+    result.assert_outcomes(passed=1, failed=1)
+    rows = [" ".join(line.split()) for line in result.outlines]
+    assert "1 of 2 tests breaks a limit; CPU operators counted, not GPU kernels." in rows
+    assert "✗ 4 > 3 test_it@gw0" in rows
+    assert "✓ 3 test_it@gw1" in rows
