@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import os
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,6 @@ from pytest_kernelprof.against.overlay import changed
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from types import ModuleType
-
-
-_DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 
 
 class Origins:
@@ -70,21 +66,26 @@ class Origins:
         of it: its own modules import them, or they are loaded and no test imports them.
 
         Args:
-            tests: the files of today's, absolute, that hold tests. Conftests are known by name.
+            tests: the files, absolute, that hold tests or are plugins of pytest.
         """
         if not self._changed:
             return ()
         known = {
-            name: (os.path.realpath(file), one.__package__ or "")
+            name: (os.path.realpath(file), getattr(one, "__package__", None) or "")
             for name, one in list(sys.modules.items())
             if isinstance(file := getattr(one, "__file__", None), str)
             and self._is_of_the_tree(one, file)
         }
-        own = (one for one in known.values() if one[0] not in self._tests)
+        own = [one for one in known.values() if one[0] not in self._tests]
+        loaded = {file for file, _ in known.values()} & self._tests
+        for path in self._changed:  # what is not loaded yet, by all names that it may have
+            parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+            for at in range(max(1, len(parts) - 1)):
+                name, package = ".".join(parts[at:]), ".".join(parts[at:-1])
+                known.setdefault(name, (os.path.join(self._tree, path), package))
         by_code = self._followed((name for one in own for name in _imported_by(*one)), known)
-        tests = {file for file, _ in known.values() if file in tests or "conftest.py" in file}
         by_tests = self._followed((n for n, (file, _) in known.items() if file in tests), known)
-        code = by_code | {file for file, _ in known.values() if file in self._tests} - by_tests
+        code = by_code | loaded - by_tests
         return tuple(path for path in self._changed if os.path.join(self._tree, path) in code)
 
     def _followed(self, names: Iterable[str], known: dict[str, tuple[str, str]]) -> set[str]:
@@ -128,8 +129,8 @@ def _held(module: ModuleType) -> list[str]:
 
 @functools.cache
 def _imported_by(file: str, package: str) -> tuple[str, ...]:
-    """The names that a file imports anywhere, in its functions too, or may import by a text that
-    is a name: what another file has loaded before does not come anew when a test imports it."""
+    """The names that a file imports anywhere, in its functions too: what another file has loaded
+    before does not come anew when a test imports it."""
     try:
         with open(file, "rb") as opened:
             tree = ast.parse(opened.read())
@@ -143,6 +144,4 @@ def _imported_by(file: str, package: str) -> tuple[str, ...]:
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
             origin = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
             found += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Constant) and _DOTTED.fullmatch(str(node.value)):
-            found.append(str(node.value))
     return tuple(found)

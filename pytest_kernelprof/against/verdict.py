@@ -110,8 +110,7 @@ def _notes(candidate: Sequence[Profile], answer: Done) -> tuple[str, ...]:
             f"{_named(answer.lines)}"
         )
     if answer.shared:
-        shared = _named(answer.shared)
-        notes.append(f"the revision's code imports {shared}, of which today's ran on both sides")
+        notes.append(f"the revision's code imports {_named(answer.shared)}; today's ran on both")
     return tuple(notes)
 
 

@@ -193,8 +193,6 @@ def _end_all() -> Any:
     try:
         with contextlib.suppress(RuntimeError):  # torch 2.11: it was ended already
             results = torch.disable_profiler()
-            if not results.trace_start_ns():  # empty: ours was ended, and `save` would crash
-                results = None
         for _ in range(_DEEPEST):
             if not torch.runs_in_this_thread():
                 break
@@ -203,4 +201,5 @@ def _end_all() -> Any:
     finally:
         dispatch_as_before()
         torch.run_on_profiler_stop()
-    return results
+    # Of a profiler that other code has ended they are empty, and `save` would crash.
+    return results if results is not None and results.trace_start_ns() else None

@@ -53,7 +53,6 @@ _ATTRIBUTE = "kernelprof_against"
 _FLAG = "--kernelprof-against"
 _GIVEN_BACK = "{}: there the revision's own, though named as tests are, since its code imports it"
 _UNMEASURED = "tests that are not measured ran before it here, and not there: run it alone"
-_TEMPORARY = "the temporary folder lies in {}: set TMPDIR to one outside"
 _WORKERS = 100
 """Each process of a further pair has a worker's number beyond those of all references."""
 
@@ -108,7 +107,7 @@ class AgainstRun:
             folder = folders.make()
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
-                raise CannotLayOut(_TEMPORARY.format(reference.root))
+                raise CannotLayOut(f"the temporary folder (TMPDIR) is in {reference.root}: move it")
             notes = lay_out(reference, folder.tree, folder.scratch)
             tree = str(folder.tree.resolve())
             tests = lay_over(_tests_of(config, reference.root), reference.root, tree)

@@ -46,8 +46,8 @@ class _Try:
     """One execution of a test: what it sent, how it ended so far, and the first line of what ended
     it."""
 
-    def __init__(self, test: str) -> None:
-        self.test = test
+    def __init__(self, test: str, worker: str = "") -> None:
+        self.test, self.worker = test, worker
         self.sent: list[bytes] = []
         self.outcome: run.TestOutcome = "passed"
         self.why = ""
@@ -81,16 +81,17 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what the test took off the report, which pytest keeps to the end of the run."""
+        worker = _worker_of(report)
         expected = json.loads(report.__dict__.pop(EXPECTED_ATTRIBUTE, "{}"))
-        self.expect({f"{test}{_worker_of(report)}": one for test, one in expected.items()})
-        sent, test = report.__dict__.pop(ATTRIBUTE, None), f"{report.nodeid}{_worker_of(report)}"
+        self.expect({f"{test}{worker}": one for test, one in expected.items()})
+        sent, test = report.__dict__.pop(ATTRIBUTE, None), f"{report.nodeid}{worker}"
         if report.when == "setup":
             self._running.pop(test, None)
         this = self._running.get(test)
         if this is None:
             if sent is None and report.passed and test not in self._expected:
                 return  # as most reports of most runs
-            this = self._running[test] = _Try(test)
+            this = self._running[test] = _Try(test, worker)
             self._tries.append(this)
         this.see(report)
         if sent is not None:
@@ -120,7 +121,7 @@ class Collector:
         not_judged = [one.not_judged for one in parts if one.not_judged]
         return replace(
             parts[0],
-            id=codec.text(this.test),
+            id=f"{parts[0].id.removesuffix(this.worker)}{this.worker}",
             profiles=tuple(one for part in parts for one in part.profiles),
             comparisons=tuple(one for part in parts for one in part.comparisons),
             outcome=this.ended,

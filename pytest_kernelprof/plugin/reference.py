@@ -90,7 +90,7 @@ class Served:
         self._seed = seed
         self._holds = False
         self._kept: frozenset[str] = frozenset()
-        self._files: frozenset[str] = frozenset()
+        self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
         self._reached: dict[str, set[str]] = {}
@@ -125,7 +125,7 @@ class Served:
             self._wire.send(Refused(why))
         else:
             ids = tuple(item.nodeid for item in session.items)
-            self._files = frozenset(there)
+            self._files = {*there, *(str(one.__file__) for one in _plugins(session.config))}
             self._shared = self._code.origins.shared_with(self._files)
             self._wire.send(Collected(ids, self._errors, inventory.cuda_is_up(), self._shared))
         return True
@@ -228,10 +228,14 @@ class Served:
         manager = item.config.pluginmanager
         start += manager._getconftestmodules(item.path)
         # Of pytest_plugins any test may have a fixture, but a conftest is of its folder.
-        plugins = (one for one in manager.get_plugins() if isinstance(one, ModuleType))
-        start += [one for one in plugins if "conftest.py" not in str(one.__file__)]
+        start += [one for one in _plugins(item.config) if "conftest.py" not in str(one.__file__)]
         of_file.update(self._code.origins.reached([*start, *new]))
         return tuple(sorted(of_file))
+
+
+def _plugins(config: pytest.Config) -> list[ModuleType]:
+    """Conftests, those of ``pytest_plugins`` and of ``-p``, and those that are installed."""
+    return [one for one in config.pluginmanager.get_plugins() if isinstance(one, ModuleType)]
 
 
 def _passed_unexpectedly(report: pytest.TestReport) -> bool:

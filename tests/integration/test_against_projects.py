@@ -157,7 +157,7 @@ def test_a_temporary_folder_below_the_root_is_a_usage_error_that_names_the_varia
     result = against()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --kernelprof-against: the temporary folder lies in *: set TMPDIR to one outside*"]
+        ["ERROR: --kernelprof-against: the temporary folder (TMPDIR) is in *: move it"]
     )
     assert list((grown.folder / "tmp").iterdir()) == []
 
@@ -167,6 +167,9 @@ import importlib
 from pkg.load_test.heads import act
 from pkg.test_both import shared
 from pkg.test_time_augmentation import f
+def at_call(x):
+    from .perf_test import f
+    return f(x)
 def late(x): return importlib.import_module(f"pkg.{'late_tests'}.k").f(x)
 """
 OF_TESTS = """
@@ -176,6 +179,7 @@ from pkg import mlp
 x = torch.ones(4)
 def test_module(kernel_profile): kernel_profile(mlp.f, x)
 def test_folder(kernel_profile): kernel_profile(mlp.act, x)
+def test_at_call(kernel_profile): kernel_profile(mlp.at_call, x)
 def test_late(kernel_profile): kernel_profile(mlp.late, x)
 def test_helper_of_today(kernel_profile): kernel_profile(calls, mlp.act)
 """
@@ -190,11 +194,12 @@ FIXTURES = "import pytest\nfrom pkg import mlp\n@pytest.fixture\ndef by_fixture(
 
 @pytest.mark.usefixtures("quick_references")
 def test_code_that_is_named_like_tests_is_the_revisions(
-    against: Run, repository: Repository
+    against: Run, repository: Repository, pytester: pytest.Pytester
 ) -> None:
+    pytester.syspathinsert()
     repository.commit(
         {
-            "pytest.ini": "[pytest]\npythonpath = . tests",
+            "pytest.ini": "[pytest]\npythonpath = . tests\naddopts = -p tests.early",
             "conftest.py": "pytest_plugins = ['pkg.fixtures', 'tests.plugin']",
             "pkg/__init__.py": "",
             "pkg/mlp.py": NAMED_LIKE_TESTS,
@@ -202,9 +207,11 @@ def test_code_that_is_named_like_tests_is_the_revisions(
             "pkg/test_time_augmentation.py": OLD,
             "pkg/test_both.py": HOLDS_A_TEST.format(returned="x + 1"),
             "pkg/load_test/heads.py": "def act(x): return x.relu()",
+            "pkg/perf_test.py": OLD,
             "pkg/late_tests/k.py": OLD,
             "tests/helpers.py": "",
             "tests/plugin.py": "",
+            "tests/early.py": "",
         }
     )
     repository.write(
@@ -212,30 +219,33 @@ def test_code_that_is_named_like_tests_is_the_revisions(
             "pkg/test_time_augmentation.py": NEW,
             "pkg/test_both.py": HOLDS_A_TEST.format(returned="(x + 1) * 2"),
             "pkg/load_test/heads.py": "def act(x): return x.relu() + 1",
+            "pkg/perf_test.py": NEW,
             "pkg/late_tests/k.py": NEW,
             "tests/helpers.py": "import torch\ndef calls(fn): return fn(torch.ones(4))",
             "tests/plugin.py": "import pytest\n@pytest.fixture\ndef new_today(): return 1",
+            "tests/early.py": "import pytest\n@pytest.fixture\ndef as_new(): return 1",
             "tests/test_it.py": OF_TESTS,
             "tests/test_by_fixture.py": "import torch\n"
-            "def test_by_fixture(kernel_profile, by_fixture, new_today):\n"
+            "def test_by_fixture(kernel_profile, by_fixture, new_today, as_new):\n"
             "    kernel_profile(by_fixture, torch.ones(4))\n",
         }
     )
     result = against("-rf")
     words = " ".join(told(result))
-    assert words.startswith("4 of 6 tests are worse than main; 2 unchanged.")
+    assert words.startswith("5 of 7 tests are worse than main; 2 unchanged.")
     for row in (
         "✗ 1 -> 2 test_it.py::test_module",
         "✗ 1 -> 2 test_it.py::test_folder",
+        "✗ 1 -> 2 test_it.py::test_at_call",
         "✗ 2 -> 3 test_it.py::test_helper_of_today",
         "✗ 1 -> 2 test_by_fixture.py::test_by_fixture",
     ):
         assert row in words
     assert (
-        "pkg/load_test/heads.py, pkg/test_time_augmentation.py: there the revision's own, though "
-        "named as tests are, since its code imports it"
+        "pkg/load_test/heads.py, pkg/perf_test.py, pkg/test_time_augmentation.py: there the "
+        "revision's own, though named as tests are, since its code imports it"
     ) in words
-    both = "the revision's code imports {}, of which today's ran on both sides"
+    both = "the revision's code imports {}; today's ran on both"
     assert both.format("pkg/test_both.py") in words
     assert both.format("pkg/late_tests/k.py, pkg/test_both.py") in words
 
