@@ -76,7 +76,8 @@ def draw_test(chance: random.Random, work: Work, slower: float, margin: float) -
     """A test, with as many pairs as the rule asks for."""
     taken: list[pairs.Pair] = []
     while True:
-        taken.append(draw_pair(chance, work, pairs.next_first(taken), slower))
+        first: pairs.Side = "reference" if len(taken) % 2 else "candidate"
+        taken.append(draw_pair(chance, work, first, slower))
         found = pairs.decide(taken, pairs.margin_for(work.us, margin))
         if found.outcome != "more":
             return found

@@ -65,7 +65,6 @@ _OTHER_LOOPS: dict[str, Callable[[Any], int]] = {
     "gevent._hub_local": lambda it: (
         (loop := it.get_hub_if_exists().loop).activecnt + len(loop._callbacks)
     ),
-    "twisted.internet.reactor": lambda it: len(it.getDelayedCalls()) + len(it.threadCallQueue),
 }
 
 _forks: list[int] = []

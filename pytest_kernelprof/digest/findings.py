@@ -41,9 +41,7 @@ def endings_of(tests: Iterable[Test], rows: Iterable[Row]) -> tuple[Ending, ...]
 def left_out(tests: Iterable[Test], rows: Iterable[Row]) -> tuple[Test, ...]:
     """The tests without a row none of whose limits was judged."""
     told = {row.test for row in rows}
-    return tuple(
-        test for test in tests if test.id not in told and told_of_test(test) == "not judged"
-    )
+    return tuple(one for one in tests if one.id not in told and told_of_test(one) == "not judged")
 
 
 def _endings(test: Test, *, has_rows: bool) -> Iterator[Ending]:

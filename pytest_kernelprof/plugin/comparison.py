@@ -173,17 +173,7 @@ class Comparison:
         profile = Profile(rounds.profiles[name], no_trace="comparisons keep no traces")
         return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether there are rounds to look at; where nothing was measured, no limit is judged."""
-        return self._measured.is_there
-
     def _assert(self, limit: Limit) -> Comparison:
-        if not self.is_measured:
-            self._asserted = True
-            ledger = self._measured.test.ledger
-            ledger.leave_out(ledger.unmeasured, [limit])
-            return self
         message = judge(self, limit)
         if message:
             raise LimitExceeded(message, pytrace=False)
@@ -195,7 +185,11 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     nothing."""
     comparison._asserted = True
     measured, candidate = comparison._measured, comparison._candidate
-    rounds, ledger = measured.rounds, measured.test.ledger
+    ledger = measured.test.ledger
+    if not measured.is_there:  # and so no limit is judged
+        ledger.leave_out(ledger.unmeasured, [limit])
+        return ""
+    rounds = measured.rounds
     place = place_of_call(measured.test.place)
     what = f"the assertion at {line_words(place)}"
     while True:

@@ -43,11 +43,8 @@ class EndNotes:
         if call.when == "teardown":
             notes = [_STRAY.format(*pair, tests=_TESTS) for pair in meant_by_strays(item).items()]
             if TEST in item.stash:
-                newer = newer_than_tried(_here())
-                notes += [
-                    *item.stash[TEST].ledger.end_notes,
-                    *(["; ".join(newer)] if newer else []),
-                ]
+                notes += item.stash[TEST].ledger.end_notes
+                notes += filter(None, ["; ".join(newer_than_tried(_here()))])
             if notes:
                 setattr(report, ATTRIBUTE, notes)
         return report

@@ -163,8 +163,7 @@ def _leave_to_other_ranks(test: MeasuredTest) -> None:
 
     ranks = group_without_this(test.id, test.settings.rank_timeout)
     if ranks:
-        words = " and ".join(map(str, ranks))
-        test.ledger.leave_out(f"profiled on other ranks: {words} make the calls of this test")
+        test.ledger.leave_out(f"profiled on other ranks: {ranks} make the calls of this test")
 
 
 def _refuse_late_markers(item: pytest.Item) -> None:

@@ -100,15 +100,14 @@ def _why_not_judged(
         return raised.why
     if raised is not None or call.when != "call" or not concerns_us(item):
         return ""
-    ledger = item.stash[TEST].ledger if TEST in item.stash else None
-    if not promises_of(item) and not (ledger is not None and ledger.left_out):
+    promises = promises_of(item)
+    if TEST not in item.stash:
+        return (why_unmeasured(item) or "not measured").partition(":")[0] if promises else ""
+    ledger = item.stash[TEST].ledger
+    if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
         return ""
-    if ledger is not None and (ledger.has_judged or ledger.waits_for_fixtures):
-        return ""
-    why = why_unmeasured(item) or (ledger.unmeasured if ledger is not None else "")
-    if why:
-        return why.partition(":")[0]
-    return "no snapshot of this device" if ledger is not None and len(ledger) else "not measured"
+    otherwise = "no snapshot of this device" if len(ledger) else "not measured"
+    return (why_unmeasured(item) or ledger.unmeasured or otherwise).partition(":")[0]
 
 
 def _left_out(item: pytest.Item) -> tuple[str, ...]:

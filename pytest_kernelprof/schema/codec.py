@@ -15,15 +15,11 @@ from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Callable, Mapping
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 VERSION = 1
 _SHOWN = 200
-
-# From each older version to the next: none yet, since this is the first.
-_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def encode(record: msgspec.Struct) -> bytes:
@@ -83,13 +79,13 @@ def _is_of_this_version(data: bytes | mmap.mmap | msgspec.Raw, kind: type[R]) ->
 
 
 def from_builtins(plain: object, kind: type[R]) -> R:
-    """A record from what ``msgspec.to_builtins`` made of it, older versions included.
+    """A record from what ``msgspec.to_builtins`` made of it.
 
     Raises:
         ValueError: as ``decode``.
     """
     if isinstance(plain, dict) and "schema" in kind.__struct_fields__:
-        plain = _upgraded(plain)
+        _refuse_other_versions(plain.get("schema"))
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
@@ -101,19 +97,15 @@ def _shortened(words: str) -> str:
     return words if len(words) <= 2 * _SHOWN else f"{words[:_SHOWN]} ... {words[-_SHOWN:]}"
 
 
-def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
-    version = plain.get("schema")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        got = reprlib.repr(version)  # of a file, which may hold anything
+def _refuse_other_versions(version: object) -> None:
+    got = reprlib.repr(version)  # of a file, which may hold anything
+    if type(version) is not int or version < 1:
         raise ValueError(f"schema: expected a version number from 1 to {VERSION}, got {got}")
     if version > VERSION:
         raise ValueError(
-            f"schema: version {reprlib.repr(version)} was written by a newer pytest-kernelprof "
+            f"schema: version {got} was written by a newer pytest-kernelprof "
             f"than this one, which reads up to {VERSION}: upgrade it"
         )
-    for older in range(version, VERSION):
-        plain = _UPGRADES[older](plain)
-    return {**plain, "schema": VERSION}
 
 
 def text(words: str) -> str:

@@ -98,11 +98,6 @@ def pair_of(first: Side, turns: Sequence[Turn]) -> Pair:
     return Pair(first, statistics.median(map(log_ratio_of, turns)))
 
 
-def next_first(pairs: Sequence[Pair]) -> Side:
-    """Who starts first in the pair after these: in turn, so that four are balanced."""
-    return "reference" if pairs and pairs[-1].first == "candidate" else "candidate"
-
-
 def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
     """The margin for a call: for kernels below 2 us in all at least 0.2 us.
 

@@ -181,16 +181,3 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         codec.write_atomically(tmp_path / "nowhere" / "run.json", b"new")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_older_version_is_read_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "VERSION", 3)
-    steps = {
-        1: lambda plain: {"device": plain["gpu"]},
-        2: lambda plain: {"device": plain["device"].upper()},
-    }
-    monkeypatch.setattr(codec, "_UPGRADES", steps)
-    found = codec.from_builtins({"schema": 1, "gpu": "h200"}, Recording)
-    assert found == Recording(schema=3, device="H200")
-    found = codec.from_builtins({"schema": 2, "device": "h200"}, Recording)
-    assert found == Recording(schema=3, device="H200")

@@ -43,13 +43,6 @@ def test_a_pair_is_the_median_of_its_turns() -> None:
     assert (found.first, found.log_ratio) == ("reference", pytest.approx(math.log(1.02)))
 
 
-def test_the_orders_alternate() -> None:
-    taken: list[Pair] = []
-    for _ in range(4):
-        taken.append(Pair(pairs.next_first(taken), 0.0))
-    assert [pair.first for pair in taken] == ["candidate", "reference"] * 2
-
-
 @pytest.mark.parametrize(
     ("slower", "outcome"),
     [(0.0, "held"), (0.024, "held"), (0.026, "more"), (-0.04, "held"), (-0.06, "more")],
