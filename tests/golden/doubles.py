@@ -29,7 +29,7 @@ from pytest_kernelprof.device import health, inventory
 from pytest_kernelprof.measure import comparison as contests
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against, comparison, measuring, sharing
-from pytest_kernelprof.schema.against import Done
+from pytest_kernelprof.schema.against import Collected, Done
 from pytest_kernelprof.schema.run import Profile, Test
 from pytest_kernelprof.schema.turns import TimedPair, Timing
 from pytest_kernelprof.stats import pairs
@@ -92,7 +92,7 @@ class _Idle:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.start = self.end = self.finish = self.refuse = _nothing
-        self.collect = _nothing
+        self.collect, self.collected = _nothing, Collected(())
 
 
 def _escaped(node_id: str) -> str:
