@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.clock import now_ns, sleep
+from pytest_kernelprof.device.procfs import is_runnable
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
     Args:
         patiently: whether to wait at all.
     """
-    _let_wake_up(_TO_WAKE_UP_S)
+    _let_wake_up(before, _TO_WAKE_UP_S)
     deadline = now_ns() + (_PATIENCE_NS if patiently else 0)
     while (left := _new(before.threads, _threads())) and now_ns() < deadline:
         sleep(_POLL_S)
@@ -129,7 +130,7 @@ def left_at_work(before: AtWork, *, patiently: bool) -> tuple[str, ...]:
 def left_for_good(before: AtWork) -> tuple[str, ...]:
     """The same of a first call, as far as it does not end soon. A thread that the call itself has
     started is not among it: libraries keep such."""
-    _let_wake_up(_TO_BE_SURE_S)
+    _let_wake_up(before, _TO_BE_SURE_S)
     if not left_at_work(before, patiently=True):
         return ()
     left = _new(before.threads, _threads())
@@ -138,9 +139,17 @@ def left_for_good(before: AtWork) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*older, *_new(before.tasks, _tasks()).values())))
 
 
-def _let_wake_up(seconds: float) -> None:
-    if not all(map(_is_of_xdist, _other_threads().values())):
-        sleep(seconds)
+def _let_wake_up(before: AtWork, seconds: float) -> None:
+    """Wait until all that was woken up has had its turn, which a busy machine puts off."""
+    others = _other_threads()
+    if all(map(_is_of_xdist, others.values())):
+        return
+    sleep(seconds)
+    woken = [one for one in Real.threads() if one.ident in others]
+    waking = [one.native_id or 0 for one in woken if (one, None) not in before.threads]
+    deadline = now_ns() + _PATIENCE_NS
+    while any(map(is_runnable, waking)) and now_ns() < deadline:
+        sleep(_POLL_S)
 
 
 def _wait_until_done(before: AtWork, left: Iterable[Any]) -> None:

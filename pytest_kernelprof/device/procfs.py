@@ -115,6 +115,11 @@ def process_of(pid: int) -> Process | None:
     )
 
 
+def is_runnable(thread: int) -> bool:
+    """Whether a thread, by the system's number, runs or waits for a processor."""
+    return _stat(thread)[:1] == ["R"]
+
+
 def command_of(pid: int) -> str:
     """What a process was started as, its program without the folder."""
     program, *arguments = text_of(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
