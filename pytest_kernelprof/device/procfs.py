@@ -117,7 +117,7 @@ def process_of(pid: int) -> Process | None:
 
 def is_runnable(thread: int) -> bool:
     """Whether a thread, by the system's number, runs or waits for a processor."""
-    return _stat(thread)[:1] == ["R"]
+    return TELLS_CHILDREN and _stat(thread)[:1] == ["R"]
 
 
 def command_of(pid: int) -> str:

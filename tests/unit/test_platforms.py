@@ -107,7 +107,7 @@ def test_what_opens_a_file_of_linux_is_noticed(tmp_path: Path, python: str) -> N
     """Else the test above would hold for nothing."""
     loud = "from pytest_kernelprof.device.procfs import mapped_files; mapped_files()\n"
     *_, linux = played(BEFORE + WATCH + loud + USE + ANSWER, tmp_path, python)
-    assert other_files(linux) == ["/proc/self/maps"]
+    assert "/proc/self/maps" in other_files(linux)
 
 
 def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
