@@ -126,12 +126,12 @@ def compare_marked(suite: Path, more: list[str]) -> None:
     print(f"{suite.resolve().name}: {len(bare.tests)} tests, bare and with limits on every second")
     print(device_and_place("cpu", "triton", "pytest", "pytest-kernelprof"), "\n")
     rows = []
-    for what in ("passed", "failed", "skipped"):
+    for told in ("call passed", "call failed", "call skipped", "setup failed", "setup skipped"):
         numbers = [
-            sum(f"call {what}" in " ".join(one["outcomes"]) for one in each.tests.values())
+            sum(told in " ".join(one["outcomes"]) for one in each.tests.values())
             for each in (bare, marked)
         ]
-        rows.append([f"calls that {what}", *map(str, numbers)])
+        rows.append([told, *map(str, numbers)])
     left = [one.get("not_judged") for one in marked.tests.values()]
     rows.append(["limits not judged: no CUDA device", "-", str(left.count("no CUDA device"))])
     rows.append(["seconds", f"{bare.seconds:.0f}", f"{marked.seconds:.0f}"])

@@ -103,10 +103,21 @@ def test_every_job_chooses_its_python_before_it_installs_anything() -> None:
         assert used[2].startswith("pip install")
 
 
-def test_a_build_for_the_cpu_comes_from_pytorchs_own_index() -> None:
-    installs = re.findall(r"^ *- (?:run: )?(pip install 'torch.*)$", PAGE, re.MULTILINE)
-    assert len(installs) == 3
-    assert all(one.endswith("--index-url https://download.pytorch.org/whl/cpu") for one in installs)
+def commands_of_jobs() -> list[list[str]]:
+    """What each job runs in a shell, on GitHub and on GitLab."""
+    yaml = pytest.importorskip("ruamel.yaml").YAML(typ="safe", pure=True)
+    (gitlab,) = (yaml.load(file) for file in FILES if file not in ON_GITHUB)
+    on_gitlab = [job["script"] for job in gitlab.values() if "script" in job]
+    return [[step["run"] for step in job if "run" in step] for job in jobs_on_github()] + on_gitlab
+
+
+def test_a_job_for_the_cpu_takes_torch_from_pytorchs_own_index_before_anything_else() -> None:
+    of_the_cpu = [job for job in commands_of_jobs() if "--kernelprof-device=cpu" in " ".join(job)]
+    assert len(of_the_cpu) == 3
+    for torch, package, _ in of_the_cpu:
+        assert torch.startswith("pip install 'torch==")
+        assert torch.endswith(" --index-url https://download.pytorch.org/whl/cpu")
+        assert package == "pip install -e '.[test]'"
 
 
 def test_documents_are_compared_and_kept_also_where_a_test_failed() -> None:
@@ -152,14 +163,14 @@ def test_snapshots_are_required_once_they_are_written(run_apart: RunApart) -> No
     assert run_apart(*step).ret == pytest.ExitCode.OK
 
 
-def test_a_night_is_compared_with_the_last(
+def test_a_night_is_compared_with_the_last_also_where_a_test_failed(
     project: Repository, run_apart: RunApart, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (step,) = (step for step in those_with("--kernelprof-json=run.json") if not asked(step))
     assert run_apart(*on_the_cpu(step)).ret == pytest.ExitCode.OK
     (project.folder / "run.json").rename("last-night.json")
-    project.commit({"mlp.py": GROWN})
-    assert run_apart(*on_the_cpu(step)).ret == pytest.ExitCode.OK
+    project.commit({"mlp.py": GROWN, "test_broken.py": "def test_broken(): assert False"})
+    assert run_apart(*on_the_cpu(step)).ret == pytest.ExitCode.TESTS_FAILED
     (compare,) = (step for step in STEPS if "kernelprof compare" in step)
     command = compare.partition("kernelprof compare ")[2].partition(" >>")[0]
     assert main(["compare", *shlex.split(command)]) == 1
