@@ -128,7 +128,7 @@ def pytest_terminal_summary(config):
     if run is not None:
         from pytest_kernelprof.schema import codec
         with open("found.json", "wb") as file:
-            file.write(b"[" + b",".join(map(codec.encode, run.found.values())) + b"]")
+            file.write(b"[" + b",".join(map(codec.encode, run.digest().profiles)) + b"]")
 """
 # Without a GPU the script itself can be tried: a call takes what the code says.
 PRETEND = """
@@ -156,12 +156,11 @@ class Seen:
 
     @property
     def results(self) -> Counter[str]:
-        return Counter(test["result"] for test in self.tests)
+        return Counter(test.get("change", "same") for test in self.tests)
 
     @property
     def timings(self) -> list[dict[str, Any]]:
-        profiles = (one for test in self.tests for one in test.get("profiles", ()))
-        return [one["timing"] for one in profiles if one.get("timing")]
+        return [one["paired"] for one in self.tests if one.get("paired")]
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ class Project:
 
 def why_undecided(timing: dict[str, Any]) -> str:
     """Why there is no verdict; empty where there is one."""
-    if timing["outcome"] not in ("undecided", "not timed"):
+    if timing.get("change") not in ("undecided", "not compared"):
         return ""
     if timing.get("disturbed"):
         return "other work on the GPU, or it throttled"
@@ -236,7 +235,12 @@ def told_of(seen: Seen) -> str:
         middle = (statistics.median(ratios) - 1) * 100
         low, high = ((value - 1) * 100 for value in (min(ratios), max(ratios)))
         words.insert(0, f"ratios {low:+.1f} .. {middle:+.1f} .. {high:+.1f} %")
-    return "; ".join(words)
+    for one in seen.tests:
+        if one.get("change") == "undecided":
+            pairs = " ".join(f"{pair['ratio'] - 1:+.1%}" for pair in one["paired"]["pairs"])
+            took = f"{one['paired']['baseline_us']:.2f} us"
+            words.append(f"undecided {one['test'].rpartition('::')[2]}, {took}: {pairs}")
+    return "\n  ".join(words)
 
 
 class Parts:
@@ -294,8 +298,8 @@ class Parts:
         project = self.project("extra", 3 * len(MIXED), extra=True)
         seen = project.run()
         for i, extra in enumerate(("kernel", "sync", "copy")):
-            of_these = [one for one in seen.tests if int(one["id"].split("[")[1][:-1]) % 3 == i]
-            worse = sum(one["result"] == "worse" for one in of_these)
+            of_these = [one for one in seen.tests if int(one["test"].split("[")[1][:-1]) % 3 == i]
+            worse = sum(one.get("change") == "worse" for one in of_these)
             asked = 0 if extra == "sync" and self.kind == "cpu" else len(of_these)
             self.say(f"a {extra} more: worse", worse, str(asked), worse == asked)
 

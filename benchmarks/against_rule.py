@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from harness import met, place, table
 
+from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.stats import pairs
 
 TESTS = 300
@@ -53,10 +54,10 @@ WORKS = (
 BAD_PAIRS, BAD = 0.05, 0.011
 
 
-def draw_pair(chance: random.Random, work: Work, first: pairs.Side, slower: float) -> pairs.Pair:
+def draw_pair(chance: random.Random, work: Work, first: pairs.Side, slower: float) -> TimedPair:
     """A pair, its turns and its rounds."""
     off = max(BAD, work.pair) if chance.random() < BAD_PAIRS else work.pair
-    order = work.order if first == "reference" else -work.order
+    order = work.order if first == "baseline" else -work.order
     log_ratio = math.log1p(slower) + order + chance.gauss(0.0, off)
     turns: list[pairs.Turn] = []
     while more := pairs.more_turns(turns):
@@ -72,14 +73,14 @@ def draw_rounds(chance: random.Random, level: float, work: Work) -> tuple[float,
     return tuple(level * math.exp(chance.gauss(0.0, work.round)) for _ in range(pairs.ROUNDS + 1))
 
 
-def draw_test(chance: random.Random, work: Work, slower: float, margin: float) -> pairs.Decision:
+def draw_test(chance: random.Random, work: Work, slower: float, margin: float) -> Paired:
     """A test, with as many pairs as the rule asks for."""
-    taken: list[pairs.Pair] = []
+    taken: list[TimedPair] = []
     while True:
-        first: pairs.Side = "reference" if len(taken) % 2 else "candidate"
+        first: pairs.Side = "baseline" if len(taken) % 2 else "current"
         taken.append(draw_pair(chance, work, first, slower))
         found = pairs.decide(taken, pairs.margin_for(work.us, margin))
-        if found.outcome != "more":
+        if found.change is not None:
             return found
 
 
@@ -90,8 +91,8 @@ def tally(
     found: Counter[str] = Counter()
     for i in range(tests):
         decision = draw_test(chance, works[i % len(works)], slower, margin)
-        found[decision.outcome] += 1
-        found["pairs"] += decision.pairs
+        found[str(decision.change)] += 1
+        found["pairs"] += len(decision.pairs)
     return found
 
 

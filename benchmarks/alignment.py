@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from harness import in_turn, met, place, table
 
-from pytest_kernelprof.baseline.alignment import align
-from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.comparison.kernel_pairing import align
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Environment, Kernel, Metric, Profile
 

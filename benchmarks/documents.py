@@ -18,8 +18,8 @@ from typing import Any
 from harness import met, place, table
 
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import pack
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.packing import pack
 from pytest_kernelprof.schema.run import Environment, Kernel, Metric, Profile, Run, Test, Timeline
 
 PROFILES, EVENTS = 200, 5_000
@@ -27,7 +27,7 @@ MOST_TIMES_THE_FILE = 5.0
 _READ = """
 import json, sys, time
 from pytest_kernelprof import documents
-import pytest_kernelprof.schema.packing, pytest_kernelprof.trace.source
+import pytest_kernelprof.schema.document, pytest_kernelprof.trace.source
 def peak():  # not that of getrusage, which begins with the parent's
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024

@@ -27,7 +27,8 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.comparison import Contest, ContestPlan, contest
+from pytest_kernelprof.measure.comparison import Contest, contest
+from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.policy import more_pairs
 from pytest_kernelprof.stats.confidence import autocorrelation
 
@@ -53,22 +54,24 @@ def compare(
     candidate: Call, reference: Call, metric: Any = "cuda_time"
 ) -> tuple[str, Contest | None]:
     """One comparison from nothing, as a test makes it, and how ``not_slower(by="2%")`` ends."""
-    plan = ContestPlan(
-        *("cuda", metric, 12, True, 600.0, "false_alarms.py"), ignore_children=True, check=None
+    plan = Plan(
+        "cuda", rounds=12, lock_timeout_s=600.0, who="false_alarms.py", ignore_children=True
     )
     callables = {"candidate": candidate, "reference": reference}
     try:
-        rounds = contest(callables, plan, Arguments(), reference="reference")
+        rounds = contest(
+            callables, plan, Arguments(), reference="reference", metric=metric, check=None
+        )
     except IncompleteProfile:
         return "incomplete", None
     limit = parse_assertion("not_slower", "2%")
     while True:
         verdict = evaluate_comparison(
             limit,
-            rounds.ratio("candidate"),
-            metric=rounds.metric,
-            disturbed=rounds.disturbed,
-            device="cuda",
+            rounds.record(),
+            "candidate",
+            rounds.values("candidate"),
+            rounds.values("reference"),
         )
         decided = verdict.outcome != "undecided"
         more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
@@ -86,11 +89,10 @@ def tally(
         outcome, rounds = compare(candidate, reference, metric)
         found.outcomes[outcome] += 1
         if rounds is not None:
-            ratio = rounds.ratio("candidate")
+            paired = rounds.paired("candidate")
             found.pairs.append(rounds.pairs)
-            found.speedups.append(ratio.median)
-            low = -math.inf if ratio.low is None else ratio.low
-            high = math.inf if ratio.high is None else ratio.high
+            found.speedups.append(paired.speedup)
+            low, high = paired.speedup_interval or (-math.inf, math.inf)
             found.covered += low <= 1 <= high
             found.autocorrelations.append(autocorrelation(rounds.values("reference")))
         if time.monotonic() > late:
@@ -102,7 +104,10 @@ def row_of(name: str, found: Tally) -> list[str]:
     return [
         name,
         str(found.comparisons),
-        *(str(found.outcomes[outcome]) for outcome in ("over", "kept", "undecided", "disturbed")),
+        *(
+            str(found.outcomes[outcome])
+            for outcome in ("failed", "passed", "undecided", "disturbed")
+        ),
         f"{statistics.median(found.speedups):.4f}" if found.speedups else "-",
         f"{quartiles(found.pairs)[1]:.0f}, {max(found.pairs)}" if found.pairs else "-",
         f"{100 * found.covered / max(1, len(found.speedups)):.1f} %",
@@ -115,7 +120,7 @@ def row_of(name: str, found: Tally) -> list[str]:
 
 
 HEADER = [
-    *("comparison", "number", "over", "kept", "undecided", "disturbed"),
+    *("comparison", "number", "failed", "passed", "undecided", "disturbed"),
     *("median speedup", "pairs: median, most", "CI holds 1", "lag-1 of rounds [quartiles]"),
 ]
 
@@ -127,7 +132,7 @@ def same(torch: Any, number: int, seconds: float) -> list[list[str]]:
         # Four in five of the others decide after 12 or 24 pairs; the add mostly takes all 96.
         found = tally(call, call, number // 2 if name == "tiny add" else number, seconds)
         rows.append(row_of(f"A/A {name}", found))
-        alarms += found.outcomes["over"]
+        alarms += found.outcomes["failed"]
         total += found.comparisons
     print(table(HEADER, rows))
     print(f"false alarms: {alarms} of {total}; target: none of 3,000: {met(alarms == 0)}\n")
@@ -144,8 +149,8 @@ def loaded(torch: Any, number: int, seconds: float) -> None:
                 call = make(torch)
                 found = tally(call, call, number, seconds)
                 rows.append(row_of(f"A/A {name}, loaded", found))
-                alarms += found.outcomes["over"]
-                unseen += found.outcomes["kept"] + found.outcomes["undecided"]
+                alarms += found.outcomes["failed"]
+                unseen += found.outcomes["passed"] + found.outcomes["undecided"]
                 total += found.comparisons
         finally:
             load.kill()
@@ -166,7 +171,7 @@ def slower(torch: Any, number: int, seconds: float) -> None:
         call = WORKLOADS[name](torch)
         usual = compare(call, call)[1]
         assert usual is not None
-        pause = share * usual.reference.value
+        pause = share * statistics.median(usual.values("reference"))
         found = tally(with_a_pause(torch, call, pause, speed), call, number, seconds)
         rows.append(row_of(f"{name}, {share:.0%} more", found))
         found_5 += [found] if share == 0.05 and name == "large MLP" else []
@@ -179,7 +184,7 @@ def slower(torch: Any, number: int, seconds: float) -> None:
     rows.append(row_of("decode MLP, .item(), latency", found))
     print(table(HEADER, rows))
     for one in found_5:
-        share = one.outcomes["over"] / one.comparisons
+        share = one.outcomes["failed"] / one.comparisons
         print(f"5 % found: {share:.1%}; target: at least 99 %: {met(share >= 0.99)}\n")
 
 

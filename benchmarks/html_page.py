@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from rounds import kernels_of, many, profile_of, round_of, run_of
 
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.packing import bounded
+from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import Run, Test
 
 MOST_MB, MOST_PAINT_S, MOST_MAKING_S = 5.0, 2.0, 10.0

@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 from filelock import FileLock, Timeout
 from repositories import Repository, everything
 
-from pytest_kernelprof.against import folders
-from pytest_kernelprof.baseline.shelf import read
+from pytest_kernelprof.against import keeper
+from pytest_kernelprof.baseline.snapshot_files import read
 from pytest_kernelprof.errors import SnapshotError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -200,7 +200,7 @@ class Project:
         run.wait()
         left = self._wait_for_all()
         found = Counter({"kills": 1, "too late": 0 if hit else 1, "processes": len(left)})
-        folders.sweep(str(self._tmp))
+        keeper.sweep_folders(str(self._tmp))
         found["trees"] = len(list(self._tmp.glob("kernelprof-against-*")))
         found["traces"] = len(list(self._tmp.glob("kernelprof-traces-*")))
         found["locks"] = sum(map(is_held, self._tmp.glob("*.lock")))

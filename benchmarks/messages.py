@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.ids import shortened
+from pytest_kernelprof.digest.words import shortened
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.schema.run import Run
@@ -17,9 +17,9 @@ def messages(run: Run) -> Iterator[str]:
     """Of each profile beyond a limit, below the test's name."""
     for test in run.tests:
         for profile in test.profiles:
-            if profile.outcome in ("over", "expected"):
+            if profile.outcome in ("failed", "expected failure"):
                 verdicts = (
-                    replace(one, outcome="over") if one.outcome == "expected" else one
+                    replace(one, outcome="failed") if one.outcome == "expected failure" else one
                     for one in profile.verdicts
                 )
                 yield f"____ {shortened(test.id)}"

@@ -22,8 +22,8 @@ from harness import met, place, spread, table
 
 from pytest_kernelprof.report.files import FORMS
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import pack
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.packing import pack
 from pytest_kernelprof.schema.run import (
     Environment,
     Integrity,
@@ -63,7 +63,7 @@ if sys.argv[2] == "terminal":
     from pytest_kernelprof.report.terminal import report_lines
     size = sum(len(span.text) for line in report_lines(digest_of(run), Style()) for span in line)
 elif sys.argv[2] == "annotations":
-    from pytest_kernelprof.report.annotations import annotations_of, commands
+    from pytest_kernelprof.report.github import annotations_of, commands
     size = sum(map(len, commands(annotations_of(run), lambda place: place.file)))
 else:
     from pytest_kernelprof.report.files import FORMS
@@ -126,7 +126,7 @@ def _test(i: int, *, broken: bool) -> Test:
         metrics[name] = Metric(name, spec.kind, spec.unit, rounds=rounds, value=value)
     verdict = Verdict(
         limit="max_kernels",
-        outcome="over" if broken else "kept",
+        outcome="failed" if broken else "passed",
         metric="kernels",
         unit="count",
         measured=KERNELS,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         WrongResult,
     )
     from pytest_kernelprof.plugin.benchmark import KernelBenchmark
-    from pytest_kernelprof.plugin.comparison import Comparison, Comparisons
+    from pytest_kernelprof.plugin.comparison import Comparison
     from pytest_kernelprof.plugin.fixture import KernelProfile, KernelprofWarning
     from pytest_kernelprof.schema.run import Kernel
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CannotMeasureError",
     "Comparison",
-    "Comparisons",
     "GpuBusy",
     "IncompleteProfile",
     "Kernel",
@@ -54,7 +53,6 @@ __all__ = [
 
 _HOMES = {
     "Comparison": "plugin.comparison",
-    "Comparisons": "plugin.comparison",
     "Kernel": "schema.run",
     "KernelBenchmark": "plugin.benchmark",
     "KernelProfile": "plugin.fixture",

@@ -39,7 +39,7 @@ def read_whole_run(path: str) -> Run:
 
 
 def _read(path: str, kind: type[Outline]) -> Run:
-    from pytest_kernelprof.schema.packing import unpack
+    from pytest_kernelprof.schema.document import unpack
     from pytest_kernelprof.trace.source import whole
 
     try:

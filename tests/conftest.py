@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import importlib
 import itertools
@@ -172,6 +173,9 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     # from that of the second, by Python nor by pytest before 9.2.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    # An inner run that breaks off, as by Python 3.11's "AST constructor recursion depth mismatch"
+    # (CPython gh-106905), leaves what its tests have patched to the tests after this one.
+    monkeypatch.setattr(builtins, "__import__", builtins.__import__)
     run, start, tracer = pytester.inline_run, pytester.runpytest_subprocess, sys.gettrace()
 
     def inline_run(*args: Any, plugins: Sequence[object] = (), **options: Any) -> Any:

@@ -1,28 +1,39 @@
-"""A process between a run and its reference: it starts that and ends it, whatever ends the run.
+"""A process between a run and its reference: it starts that and ends it, whatever ends the run; and
+the folder of our own, for a revision's tree, that both keep.
 
 A run that is killed tells nobody. Its child sees that its parent is another one, ends the reference
 with all processes of its group, and removes the folder if nobody else keeps it.
+
+A folder is kept by a lock of the system's, which lets it go however a process ends. It is removed
+by whoever has its lock alone: the run at its end, its keepers, or the next run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from pytest_kernelprof.against import folders
 from pytest_kernelprof.clock import sleep
+from pytest_kernelprof.device.filelocks import FileLock
+from pytest_kernelprof.system import TEMPORARY_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_PREFIX = "kernelprof-against-"
+_LOCK = "lock"
+_TRIES = 10
 _EVERY_S = 0.05
 _END_S = 10.0
-_PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Without a folder the environment's own package is loaded.
 CODE = (
     "import sys; sys.path[:0] = filter(None, sys.argv[1:2]); "
@@ -40,7 +51,7 @@ def watched(folder: str, log: str, ends: Sequence[int], command: Sequence[str]) 
     keeper = CODE.format(module="pytest_kernelprof.against.keeper")
     given = ",".join(map(str, ends))
     ours = [str(os.getpid()), folder, log, given]
-    return [sys.executable, "-I", "-S", "-c", keeper, _PACKAGE_ROOT, *ours, *command]
+    return [sys.executable, "-I", "-S", "-c", keeper, PACKAGE_ROOT, *ours, *command]
 
 
 def end(keeper: subprocess.Popen[bytes]) -> None:
@@ -53,13 +64,20 @@ def end(keeper: subprocess.Popen[bytes]) -> None:
         keeper.wait()
 
 
+def last_lines(log: str, size: int) -> list[str]:
+    """The lines of so many last characters that a command has printed."""
+    with contextlib.suppress(OSError), open(log, errors="replace") as file:
+        return file.read()[-size:].splitlines()
+    return []
+
+
 def main(arguments: list[str]) -> NoReturn:
     """Start a command in a session of its own; end as it does, or with who started this."""
     run, folder, log, ends, *command = arguments
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     handles = tuple(map(int, filter(None, ends.split(","))))
-    kept = folders.join(Path(folder))
+    kept = join_folder(Path(folder))
     with open(log, "ab") as file:
         process = subprocess.Popen(
             command,
@@ -90,3 +108,72 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+class Folder:
+    """A folder that this process keeps, as others may beside it.
+
+    Attributes:
+        path: where it is. tree: where a revision's files go. scratch: for what its run writes.
+    """
+
+    def __init__(self, path: Path, lock: FileLock) -> None:
+        self.path = path
+        self.tree = path / "tree"
+        self.scratch = path / "scratch"
+        self._lock = lock
+
+    def let_go(self) -> None:
+        """Keep it no longer; nothing of it is left unless somebody else keeps it."""
+        self._lock.release()
+        remove_unless_kept(self.path)
+
+
+def make_folder(place: str = TEMPORARY_FOLDER) -> Folder:
+    """A new folder, and keep it.
+
+    Raises:
+        OSError: none can be made there, or its file system has no locks.
+    """
+    for _ in range(_TRIES):
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place or None))
+        lock = FileLock(path / _LOCK)
+        if lock.share():  # else somebody sweeps it just now
+            folder = Folder(path, lock)
+            folder.tree.mkdir()
+            folder.scratch.mkdir()
+            return folder
+    raise OSError(f"{place}: each new folder is removed at once")
+
+
+def join_folder(path: Path) -> Folder:
+    """Keep a folder that another process made.
+
+    Raises:
+        OSError: it is gone.
+    """
+    lock = FileLock(path / _LOCK)
+    if not lock.opens() or not lock.share():
+        lock.release()
+        raise OSError(f"{path} is gone")
+    return Folder(path, lock)
+
+
+def sweep_folders(place: str = TEMPORARY_FOLDER) -> None:
+    """Remove this user's folders that nobody keeps."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(place):
+            if name.startswith(_PREFIX):
+                remove_unless_kept(Path(place, name))
+
+
+def remove_unless_kept(path: Path) -> None:
+    """Remove a folder, unless a process keeps it or it is none of ours; failing to is no error."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return
+        lock = FileLock(path / _LOCK)
+        if lock.opens() and lock.take():
+            shutil.rmtree(path, ignore_errors=True)
+        lock.release()

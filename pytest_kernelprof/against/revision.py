@@ -1,5 +1,9 @@
 """What ``--kernelprof-against=REV|PATH`` names, and its files laid out in a folder of our own.
 
+git is asked in a way that writes nothing of the user's: not the tree, not the index, not ``.git``.
+Inside a hook of ``git commit -a`` the environment names an index that is being written. So all
+variables that git itself calls local to a repository are dropped, and with them that index.
+
 Not by ``git worktree``: that registers itself in ``.git``, runs hooks, and inside a commit's hook
 spoils the commit. ``read-tree`` into an index of our own and ``checkout-index`` from it only read.
 """
@@ -9,13 +13,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.against.git import GitError, git, top_of
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _MERGE_BASE = "merge-base:"
@@ -27,6 +31,111 @@ _MOST_NAMED = 3
 _NOT_COPIED = frozenset(
     {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache"}
 )
+# What would run programs of the user's, write into ``.git`` or fetch into it.
+_QUIET = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.splitIndex": "false",
+    "core.untrackedCache": "false",
+    "gc.auto": "0",
+    "filter.lfs.smudge": "",
+    "filter.lfs.process": "",
+    "filter.lfs.required": "false",
+}
+
+
+class GitError(Exception):
+    """git is not there, or says no: its words."""
+
+
+def git(folder: str, *arguments: str, index: str | None = None) -> str:
+    """What git prints, asked in a folder.
+
+    Args:
+        index: a file to use as the index, in place of the repository's.
+
+    Raises:
+        GitError: there is no git, or it fails; with what it says.
+    """
+    quiet = [word for name, value in _QUIET.items() for word in ("-c", f"{name}={value}")]
+    environment = _environment()
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = index
+    try:
+        done = subprocess.run(
+            ["git", *quiet, *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise GitError(f"git cannot be run ({error.strerror or error})") from None
+    if done.returncode:
+        words = done.stderr.decode(errors="replace").strip()
+        raise GitError(words or f"git {arguments[0]} ended with status {done.returncode}")
+    return os.fsdecode(done.stdout)
+
+
+def _environment() -> dict[str, str]:
+    kept = without(os.environ, local_variables())
+    # Neither an index that is refreshed, nor a question, nor a fetch of what a clone left out.
+    return {
+        **kept,
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # the same for git before 2.45
+        "LC_ALL": "C",
+    }
+
+
+def without(environment: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    """The environment less some variables."""
+    return {name: value for name, value in environment.items() if name not in names}
+
+
+@lru_cache(maxsize=1)
+def local_variables() -> frozenset[str]:
+    """The variables that bind git to one repository, as this git knows them."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--local-env-vars"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return frozenset()
+    return frozenset(os.fsdecode(done.stdout).split())
+
+
+def _asked(folder: str, *arguments: str) -> str | None:
+    """What git prints; None where it fails."""
+    try:
+        return git(folder, *arguments)
+    except GitError:
+        return None
+
+
+def files_of(folder: str) -> list[str] | None:
+    """The files below a folder that git tracks or does not ignore, as they are there now, relative
+    to it; None where git does not know."""
+    told = _asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if told is None:
+        return None
+    # An index may name a file twice (a conflict), and one that is deleted.
+    names = dict.fromkeys(filter(None, told.split("\0")))
+    return [name for name in names if os.path.lexists(os.path.join(folder, name))]
+
+
+def tracked(folder: str, names: list[str]) -> frozenset[str]:
+    """Which of some files, relative to a folder, git tracks; none where git does not know."""
+    if not names:
+        return frozenset()
+    told = _asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
+    return frozenset(filter(None, (told or "").split("\0")))
 
 
 class CannotLayOut(Exception):  # noqa: N818 (a state; told as a usage error)
@@ -34,24 +143,23 @@ class CannotLayOut(Exception):  # noqa: N818 (a state; told as a usage error)
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class Revision:
     """What is compared with.
 
     Attributes:
-        given: as the user wrote it. name: how it is told, ``main (abc1234)``.
+        name: how it is told, ``main (abc1234)``.
         root: the user's folder that the whole of it stands beside.
         commit: its full name; empty of a folder.
         folder: of another checkout; empty of a commit.
     """
 
-    given: str
     name: str
     root: str
     commit: str = ""
     folder: str = ""
 
 
-def find(given: str, rootdir: str, started_in: str) -> Reference:
+def find(given: str, rootdir: str, started_in: str) -> Revision:
     """What the user means.
 
     Args:
@@ -82,8 +190,8 @@ def _is_plainly_a_path(given: str) -> bool:
     return given in (".", "..", "~") or given.startswith(("./", "../", "/", "~/"))
 
 
-def _of_folder(given: str, folder: str, rootdir: str) -> Reference:
-    top = top_of(rootdir)
+def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
+    top = (_asked(rootdir, "rev-parse", "--show-toplevel") or "").rstrip("\n")
     below = os.path.relpath(rootdir, top) if top else ""
     root = top if top and os.path.isdir(os.path.join(folder, below)) else rootdir
     root = os.path.realpath(root)
@@ -97,7 +205,7 @@ def _of_folder(given: str, folder: str, rootdir: str) -> Reference:
             f"{given!r} has nothing by a name that {root} has: give the folder that stands for "
             f"that one{hint}"
         )
-    return Reference(given, given, root, folder=folder)
+    return Revision(given, root, folder=folder)
 
 
 def _names(folder: str) -> set[str]:
@@ -108,7 +216,7 @@ def _names(folder: str) -> set[str]:
     return {name for name in names if not name.startswith((".", "__pycache__"))}
 
 
-def _of_revision(given: str, rootdir: str) -> Reference:
+def _of_revision(given: str, rootdir: str) -> Revision:
     top = _top(given, rootdir)
     name = given.removeprefix(_MERGE_BASE)
     if not name or name.startswith("-"):
@@ -116,7 +224,7 @@ def _of_revision(given: str, rootdir: str) -> Reference:
     commit = _commit(top, name, given)
     if given.startswith(_MERGE_BASE):
         commit = _merge_base(top, name, commit)
-    return Reference(given, _told(given, commit), os.path.realpath(top), commit=commit)
+    return Revision(_told(given, commit), os.path.realpath(top), commit=commit)
 
 
 def _told(given: str, commit: str) -> str:
@@ -181,20 +289,14 @@ def _merge_base(top: str, name: str, commit: str) -> str:
 
 
 def _is_shallow(top: str) -> bool:
-    try:
-        return git(top, "rev-parse", "--is-shallow-repository").strip() == "true"
-    except GitError:
-        return False
+    return (_asked(top, "rev-parse", "--is-shallow-repository") or "").strip() == "true"
 
 
 def _is_partial(top: str) -> bool:
-    try:
-        return bool(git(top, "config", "--get-regexp", r"^remote\..*\.promisor$"))
-    except GitError:
-        return False
+    return bool(_asked(top, "config", "--get-regexp", r"^remote\..*\.promisor$"))
 
 
-def lay_out(reference: Reference, tree: Path, scratch: Path) -> tuple[str, ...]:
+def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
     """Write its files to a folder that is empty; what is not among them, in words.
 
     Args:
@@ -218,7 +320,7 @@ def lay_out(reference: Reference, tree: Path, scratch: Path) -> tuple[str, ...]:
         raise CannotLayOut(f"{words}: {error}") from None
 
 
-def _check_out(reference: Reference, tree: Path, index: str) -> tuple[str, ...]:
+def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     top, commit = reference.root, reference.commit
     git(top, "read-tree", commit, index=index)
     git(top, "checkout-index", "--all", "--quiet", f"--prefix={tree}{os.sep}", index=index)
@@ -240,13 +342,8 @@ def _named(names: list[str]) -> str:
 
 
 def _uses_lfs(top: str, commit: str) -> bool:
-    try:
-        git(
-            top, "grep", "--quiet", "--fixed-strings", "filter=lfs", commit, "--", "*.gitattributes"
-        )
-    except GitError:
-        return False
-    return True
+    how = ("--quiet", "--fixed-strings", "filter=lfs")
+    return _asked(top, "grep", *how, commit, "--", "*.gitattributes") is not None
 
 
 def _pointers(tree: Path) -> Iterator[str]:

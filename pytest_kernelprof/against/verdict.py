@@ -8,32 +8,27 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.timing import unless_reconfigured
-from pytest_kernelprof.baseline.diff import diff_profiles, without_times
-from pytest_kernelprof.schema.against import RESULTS, AgainstTest, Compared, Done
-from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.comparison.comparability import differences, forbidding
+from pytest_kernelprof.comparison.judge import deltas
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.schema.comparison import ProfileComparison
 from pytest_kernelprof.schema.snapshot import COUNTS
+from pytest_kernelprof.stats.pairs import unless_reconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_kernelprof.against.messages import Done
     from pytest_kernelprof.against.timing import Timed
-    from pytest_kernelprof.schema.against import Result
-    from pytest_kernelprof.schema.diff import ProfileDiff
-    from pytest_kernelprof.schema.run import Environment, Profile
-    from pytest_kernelprof.schema.turns import Timing
+    from pytest_kernelprof.comparison.comparability import Difference
+    from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
+    from pytest_kernelprof.schema.paired import Paired
+    from pytest_kernelprof.schema.run import Profile
 
-# Healthy traces miss some memsets; directions are parts of a count that is judged whole.
-_NOT_JUDGED = ("memsets",)
 _NOTICED_US = 0.1
 """A kernel of many rounds in turn is told as slower from so much on."""
-_OF_PYTHON = ("recompiles",)
-"""What depends on the version of Python: torch.compile reads its bytecode."""
 _MOST_NAMED = 3
 _DIRECTIONS = ("_h2d", "_d2h", "_d2d", "_p2p")
-JUDGED = tuple(
-    name for name, spec in METRICS.items() if spec.kind == "exact" and name not in _NOT_JUDGED
-)
 # Of these a snapshot keeps the directions.
 _SUMS = {
     total: [name for name in COUNTS if name.startswith(f"{total}_") and name.endswith(_DIRECTIONS)]
@@ -42,48 +37,57 @@ _SUMS = {
 
 
 def judge(
-    test: str,
-    candidate: Sequence[Profile],
+    current: Sequence[Profile],
     answer: Done | str,
     timed: Mapping[str, Timed] = MappingProxyType({}),
-) -> AgainstTest:
-    """What came of a test.
+) -> tuple[ProfileComparison, ...]:
+    """How each profile of a test compares.
 
     More of what is exact is worse, whatever else is another: a run without times says so, too.
 
     Args:
-        candidate: its profiles. answer: the reference's, or why there is none.
+        current: the test's profiles. answer: the worker's, or why there is none.
         timed: what came of the calls that took turns, by the labels of their profiles.
     """
     if isinstance(answer, str):
-        return AgainstTest(test, "cannot run", answer)
-    return replace(_judged(test, candidate, answer, timed), notes=_notes(candidate, answer))
+        return not_compared(current, f"the baseline cannot run it: {answer}")
+    baseline = answer.test.profiles if answer.test else ()
+    found = _judged(current, baseline, answer, timed)
+    return (replace(found[0], notes=_notes(current, answer)), *found[1:])
+
+
+def not_compared(current: Sequence[Profile], why: str) -> tuple[ProfileComparison, ...]:
+    """The profiles of a test that cannot be compared, for a reason in words."""
+    return tuple(
+        ProfileComparison(source="revision", label=one.label, change="not compared", reason=why)
+        for one in current
+    )
 
 
 def _judged(
-    test: str, candidate: Sequence[Profile], answer: Done, timed: Mapping[str, Timed]
-) -> AgainstTest:
-    if answer.failure:
-        return AgainstTest(test, "cannot run", answer.failure)
-    if answer.skipped:
-        return AgainstTest(test, "cannot run", f"skipped there: {answer.skipped}")
+    current: Sequence[Profile],
+    baseline: Sequence[Profile],
+    answer: Done,
+    timed: Mapping[str, Timed],
+) -> tuple[ProfileComparison, ...]:
+    skipped = f"skipped there: {answer.skipped}" if answer.skipped else ""
+    cannot = answer.failure or skipped
+    if cannot:
+        return not_compared(current, f"the baseline cannot run it: {cannot}")
     if not answer.reached:
-        return AgainstTest(
-            test, "not compared", "no file of the revision is reached by the test: only tests are"
-        )
-    reference = answer.test.profiles if answer.test else ()
-    why = _unmeasured(candidate, "here") or _unmeasured(reference, "there")
+        why = "no file of the revision is reached by the test: only tests are"
+        return not_compared(current, why)
+    why = _unmeasured(current, "here") or _unmeasured(baseline, "there")
+    if not why and (other := _another_work(current, baseline)):
+        why = f"different work: {other}"
     if why:
-        return AgainstTest(test, "not compared", why)
-    why = _another_work(candidate, reference)
-    if why:
-        return AgainstTest(test, "different work", why)
+        return not_compared(current, why)
     calls = [
         (old, new, None if new.one_shot else timed.get(new.label))
-        for old, new in _pairs(candidate, reference)
+        for old, new in _pairs(current, baseline)
     ]
     other = next((call.another_work for _, _, call in calls if call and call.another_work), "")
-    return _result(test, tuple(_compare(old, new, call) for old, new, call in calls), other)
+    return tuple(_compare(old, new, call, other) for old, new, call in calls)
 
 
 def _unmeasured(profiles: Sequence[Profile], where: str) -> str:
@@ -94,14 +98,14 @@ def _unmeasured(profiles: Sequence[Profile], where: str) -> str:
     return ""
 
 
-def _notes(candidate: Sequence[Profile], answer: Done) -> tuple[str, ...]:
+def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
     """What else a reader has to know."""
     notes = []
-    reference = answer.test.profiles if answer.test else ()
-    for old, new in zip(reference[:1], candidate[:1], strict=False):
-        other = _other(old.environment, new.environment)
+    baseline = answer.test.profiles if answer.test else ()
+    for old, new in zip(baseline[:1], current[:1], strict=False):
+        other = _other_software(old, new)
         if other and old.environment.device and new.environment.device:
-            notes.append(f"other software: {'; '.join(other)}")
+            notes.append(f"other software: {'; '.join(one.words for one in other)}")
     if answer.opened:
         notes.append(f"files of your folder were opened there: {_named(answer.opened)}")
     if answer.lines:
@@ -114,32 +118,28 @@ def _notes(candidate: Sequence[Profile], answer: Done) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _other_software(old: Profile, new: Profile) -> tuple[Difference, ...]:
+    """What is another; both are on one GPU at one time, whose power limit one may not have read."""
+    found = differences(old.environment, new.environment)
+    return tuple(one for one in found if one.what != "power limit")
+
+
 def _named(files: Sequence[str]) -> str:
     more = len(files) - _MOST_NAMED
     shown = ", ".join(files[:_MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _result(test: str, compared: tuple[Compared, ...], other: str) -> AgainstTest:
-    worst: Result = min((one.result for one in compared), key=RESULTS.index, default="same")
-    unknown = [words for one in compared for words in one.unknown]
-    if other and worst != "worse":
-        return AgainstTest(test, "different work", other, compared)
-    if unknown and worst != "worse":
-        return AgainstTest(test, "not compared", unknown[0], compared)
-    return AgainstTest(test, worst, profiles=compared)
-
-
-def _another_work(candidate: Sequence[Profile], reference: Sequence[Profile]) -> str:
+def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> str:
     """Why two sides' profiles are not of the same work; empty where they are."""
-    here = Counter(profile.label for profile in candidate)
-    there = Counter(profile.label for profile in reference)
+    here = Counter(profile.label for profile in current)
+    there = Counter(profile.label for profile in baseline)
     if here - there or there - here:
-        if len(candidate) != len(reference):
-            return f"{len(candidate)} profiles here, {len(reference)} there"
+        if len(current) != len(baseline):
+            return f"{len(current)} profiles here, {len(baseline)} there"
         (label,) = list(here - there)[:1]
         return f"{label!r} is profiled here, and not there"
-    for old, new in _pairs(candidate, reference):
+    for old, new in _pairs(current, baseline):
         if (old.environment.kind, old.environment.device) != (
             new.environment.kind,
             new.environment.device,
@@ -151,70 +151,101 @@ def _another_work(candidate: Sequence[Profile], reference: Sequence[Profile]) ->
 
 
 def _pairs(
-    candidate: Sequence[Profile], reference: Sequence[Profile]
+    current: Sequence[Profile], baseline: Sequence[Profile]
 ) -> list[tuple[Profile, Profile]]:
-    """Reference and candidate, by label and, of one label, in their order."""
+    """Baseline and current, by label and, of one label, in their order."""
     waiting: dict[str, list[Profile]] = {}
-    for profile in reference:
+    for profile in baseline:
         waiting.setdefault(profile.label, []).append(profile)
-    return [(waiting[profile.label].pop(0), profile) for profile in candidate]
+    return [(waiting[profile.label].pop(0), profile) for profile in current]
 
 
-def _compare(old: Profile, new: Profile, timed: Timed | None) -> Compared:
-    worse: list[str] = []
-    better: list[str] = []
-    accepted: list[str] = []
-    unknown = [*_doubts(old, "there"), *_doubts(new, "here")]
-    other = _other(old.environment, new.environment)
-    python = [words for words in other if words.startswith("python ")]
-    if other != python:
+def _compare(
+    old: Profile, new: Profile, timed: Timed | None, another_work: str
+) -> ProfileComparison:
+    """Args: another_work: of a call of the test how the baseline's differs."""
+    other = _other_software(old, new)
+    if any(one.what != "python" for one in other):
         timed = None  # what differs may be the software's
-    allowed = _allowed(new)
-    for name in JUDGED if not unknown else ():
-        before, after = old.metrics.get(name), new.metrics.get(name)
-        if before is None or after is None or before.value is None or after.value is None:
-            continue
-        if before.value == after.value:
-            continue
-        less, more = sorted((before.value, after.value))
-        if min((after if after.value == more else before).rounds, default=more) <= less:
-            unknown.append(f"{name} differ from round to round")
-        elif other != python or (python and name in _OF_PYTHON):
-            unknown.append(f"{name} differ, and so does the software: {'; '.join(other)}")
-        elif after.value > before.value:
-            (accepted if name in allowed else worse).append(name)
-        else:
-            better.append(name)
-    timing = timed.timing if timed is not None else None
-    if timed is None or timing is None or not timing.pairs:
+    exact = [one for one in deltas(old, new) if one.spec.kind == "exact"]
+    doubts = [*_doubts(old, "there"), *_doubts(new, "here")]
+    metrics = exact if doubts else [_judged_delta(one, old, new, other) for one in exact]
+    unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
+    paired = timed.paired if timed is not None else None
+    if timed is None or paired is None or not paired.pairs:
         # Measured one after the other, by processes that differ.
-        diff = without_times(diff_profiles(old, new))
+        kernels = diff_profiles(old, new, noticed=None)
     else:
-        diff, timing = _timed_diff(old, new, timed)
-    return Compared(
-        new.label,
-        diff,
-        tuple(worse),
-        tuple(better),
-        tuple(unknown),
-        tuple(accepted),
-        new.place,
-        timing,
+        kernels, paired = _timed_diff(old, new, timed)
+    found = ProfileComparison(
+        source="revision",
+        label=new.label,
+        kernels=kernels,
+        metrics=tuple(metrics),
+        paired=paired,
+        differences=tuple(one.words for one in other),
+        lost=tuple(one.name for one in exact if one.spec.judged and one.current is None),
+        accepted=tuple(one.name for one in metrics if one.change == "changed"),
+        incomplete=(*old.integrity.problems, *new.integrity.problems),
     )
+    reason = f"different work: {another_work}" if another_work else next(iter(unknown), "")
+    change, why = _follows(found, reason)
+    return replace(found, change=change, reason=why)
 
 
-def _timed_diff(old: Profile, new: Profile, timed: Timed) -> tuple[ProfileDiff, Timing]:
+def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
+    """How a profile compares, and why, of what could not be judged.
+
+    Args:
+        uncompared: why not all of it could be compared.
+    """
+    timed = found.paired.change if found.paired is not None else "not compared"
+    changes = {one.change for one in found.metrics}
+    if found.worse or timed == "worse":
+        return "worse", ""
+    if uncompared:
+        return "not compared", uncompared
+    if found.paired is not None and timed == "undecided":
+        return "undecided", found.paired.why
+    if "better" in changes or timed == "better":
+        return ("changed" if found.accepted else "better"), ""
+    return ("changed" if found.accepted or found.changes else "same"), ""
+
+
+def _judged_delta(
+    delta: MetricDelta, old: Profile, new: Profile, other: Sequence[Difference]
+) -> MetricDelta:
+    """The delta of a count with what follows of it."""
+    before, now = delta.baseline, delta.current
+    if not delta.spec.judged or before is None or now is None:
+        return delta
+    less, more = sorted((before, now))
+    larger = new if now == more else old
+    if min(larger.metrics[delta.name].rounds, default=more) <= less:
+        why = f"{delta.name} differ from round to round"
+        return replace(delta, change="not compared", why=why)
+    if words := forbidding(other, delta.spec):
+        why = f"{delta.name} differ, and so does the software: {'; '.join(words)}"
+        return replace(delta, change="not compared", why=why)
+    if now < before:
+        return replace(delta, change="better", judged=True)
+    accepted = delta.name in _allowed(new)
+    return replace(delta, change="changed" if accepted else "worse", judged=True)
+
+
+def _timed_diff(old: Profile, new: Profile, timed: Timed) -> tuple[KernelDiff, Paired]:
     """The diff with what kernels took in turn, and what follows of times once it is known how the
     kernels were launched."""
-    old, new = _taking(old, timed.old_kernels_us), _taking(new, timed.new_kernels_us)
-    diff, timing = diff_profiles(old, new, noticed=(timed.timing.margin, _NOTICED_US)), timed.timing
-    if any(pace.kind == "reconfigured" for pace in diff.paces):
-        timing = unless_reconfigured(timing)
+    paired = timed.paired
+    old = _taking(old, timed.baseline_kernels_us)
+    new = _taking(new, timed.current_kernels_us)
+    diff = diff_profiles(old, new, noticed=(paired.margin, _NOTICED_US))
+    if diff.of("reconfigured"):
+        paired = unless_reconfigured(paired)
     latencies = [_value(profile, "latency") for profile in (old, new)]
     if all(latencies):
-        timing = replace(timing, old_latency_us=latencies[0], new_latency_us=latencies[1])
-    exact = tuple(change for change in diff.metrics if change.kind == "exact")
-    return replace(diff, old_us=timing.old_us, new_us=timing.new_us, metrics=exact), timing
+        paired = replace(paired, baseline_latency_us=latencies[0], current_latency_us=latencies[1])
+    return replace(diff, baseline_us=paired.baseline_us, current_us=paired.current_us), paired
 
 
 def _taking(profile: Profile, us: Sequence[float]) -> Profile:
@@ -230,21 +261,14 @@ def _value(profile: Profile, name: str) -> float:
     return (metric.value or 0.0) if metric is not None else 0.0
 
 
-def _other(old: Environment, new: Environment) -> list[str]:
-    """What of the software is another."""
-    names = sorted({*old.versions, *new.versions})
-    sides = ((n, old.versions.get(n, "none"), new.versions.get(n, "none")) for n in names)
-    return [f"{n} {there} there, {here} here" for n, there, here in sides if there != here]
-
-
 def _allowed(profile: Profile) -> frozenset[str]:
     """The metrics that the snapshot of a profile in the working tree holds, where it holds: who
     reviews the change of that file has accepted these counts."""
-    kept = [verdict.snapshot for verdict in profile.verdicts if verdict.outcome == "kept"]
-    for finding in filter(None, kept):
-        names = {"kernels", *COUNTS}
-        sums = {name for name, parts in _SUMS.items() if not set(parts) & set(finding.unknown)}
-        return frozenset(names | sums) - set(finding.unknown)
+    kept = [one.comparison for one in profile.verdicts if one.outcome == "passed"]
+    for found in kept:
+        if found is not None and found.source == "snapshot":
+            sums = {name for name, parts in _SUMS.items() if not set(parts) & set(found.lost)}
+            return frozenset({"kernels", *COUNTS} | sums) - set(found.lost)
     return frozenset()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_kernelprof.analysis.kernels import kernel_rows
 from pytest_kernelprof.analysis.metrics import absent, metric_of
-from pytest_kernelprof.schema.communication import Collective
+from pytest_kernelprof.schema.kernels import Collective
 from pytest_kernelprof.trace.announced import Announced
 from pytest_kernelprof.trace.arrays import NO_ID
 from pytest_kernelprof.trace.rounds import round_of_time

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_kernelprof.analysis import cpu_operators, kernels
 from pytest_kernelprof.analysis.profile import device_kind
-from pytest_kernelprof.schema.operators import OperatorNode
+from pytest_kernelprof.schema.kernels import OperatorNode
 from pytest_kernelprof.trace.rounds import round_of_time
 
 if TYPE_CHECKING:

@@ -39,14 +39,14 @@ from pytest_kernelprof.schema.run import (
 )
 from pytest_kernelprof.trace.compiled_calls import missed_lookups
 from pytest_kernelprof.trace.completeness import (
+    check_clock,
     check_integrity,
     check_rounds,
     cold_signs,
     names_no_kernels,
 )
-from pytest_kernelprof.trace.gaps import gaps_of
-from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
+from pytest_kernelprof.trace.timeline import gaps_of
 from pytest_kernelprof.trace.vocabulary import tally
 
 if TYPE_CHECKING:

@@ -38,11 +38,12 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         RunFileError: a file is no run document, there are too few, or a margin is none.
     """
-    from pytest_kernelprof.baseline.allowance import allowances, parse_allowance
-    from pytest_kernelprof.baseline.runs import compare_runs
+    from pytest_kernelprof.baseline.run_documents import compare_runs
     from pytest_kernelprof.cli.printing import print_lines, style_here
+    from pytest_kernelprof.comparison.judge import allowances, parse_allowance
+    from pytest_kernelprof.digest.comparisons import BaselineDigest
     from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.runs import markdown_lines, run_lines
+    from pytest_kernelprof.report.baselines import baseline_lines, markdown_lines
     from pytest_kernelprof.schema.codec import encode
 
     if len(chosen.runs) < 2:
@@ -53,15 +54,15 @@ def run(chosen: argparse.Namespace) -> int:
     except ValueError as error:
         raise RunFileError(f"--fail-on: {error}") from None
     *olds, new = map(read_run, chosen.runs)
-    found = compare_runs(olds, new, allowed)
+    found = compare_runs(olds, new, allowed, name=_than(chosen.runs, olds))
+    compared = BaselineDigest(found, found.profiles)
     if chosen.format == "json":
         print(encode(found).decode())
     elif chosen.format == "markdown":
-        print("\n".join(markdown_lines(found, _than(chosen.runs, olds))))
+        print("\n".join(markdown_lines(compared)))
     else:
-        than = _than(chosen.runs, olds)
-        print_lines(run_lines(found, than, style_here(), ends="exit status 1"))
-    return 0 if found.passed else 1
+        print_lines(baseline_lines(compared, style_here(), ends="exit status 1"))
+    return 1 if compared.failure else 0
 
 
 def _than(paths: Sequence[str], olds: Sequence[Run]) -> str:

@@ -43,14 +43,13 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         TraceError: a file is no trace that can be read, or an option's value is none.
     """
-    from pytest_kernelprof.baseline.diff import diff_profiles
-    from pytest_kernelprof.baseline.side_by_side import side_by_side
     from pytest_kernelprof.cli.printing import print_lines, style_here
-    from pytest_kernelprof.report.diff import processes_words
-    from pytest_kernelprof.report.side_by_side import side_by_side_lines
-    from pytest_kernelprof.report.spans import Span
+    from pytest_kernelprof.comparison.judge import compare_traces
+    from pytest_kernelprof.comparison.kernel_diff import side_by_side
+    from pytest_kernelprof.report.diff_text import processes_words, side_by_side_lines
+    from pytest_kernelprof.report.style import Span
     from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.schema.diff import ProfileDiffs
+    from pytest_kernelprof.schema.comparison import TracesComparison
 
     if chosen.lines < 0:
         raise TraceError(f"--lines: {chosen.lines} is no number of lines; give 0 or more")
@@ -63,15 +62,15 @@ def run(chosen: argparse.Namespace) -> int:
         if len(counts) > 1:
             told = f"{chosen.old} and {chosen.new} count {' and '.join(sorted(counts))}"
             raise TraceError(f"{told}: record both with save_trace, or both with torch.profiler")
-    found = ProfileDiffs(tuple(diff_profiles(*pair) for pair in pairs), len(old), len(new))
+    found = TracesComparison(tuple(compare_traces(*pair) for pair in pairs), len(old), len(new))
     if chosen.format == "json":
         print(encode(found).decode())
         return 0
     style = style_here()
-    for name, pair, diff in zip(named, pairs, found.processes, strict=True):
+    for name, pair, one in zip(named, pairs, found.processes, strict=True):
         if max(len(old), len(new)) > 1:
             print_lines([(Span(style.say(f"{name}:")),)])
-        print_lines(side_by_side_lines(diff, side_by_side(*pair), style, most=chosen.lines))
+        print_lines(side_by_side_lines(one, side_by_side(*pair), style, most=chosen.lines))
     if processes_words(found):
         print(processes_words(found))
     return 0

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_kernelprof.cli import compare, diff, doctor, merge, noise, report, show, update
+from pytest_kernelprof.cli import compare, diff, doctor, noise, report, show, update
 from pytest_kernelprof.cli import open as open_
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import printable
@@ -20,7 +20,6 @@ _COMMANDS = {
     "open": open_,
     "diff": diff,
     "compare": compare,
-    "merge": merge,
     "report": report,
     "update": update,
     "doctor": doctor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.stats.noise import Run
@@ -23,22 +24,21 @@ HELP = "measures how far times scatter on this machine and prints the margins to
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
 _FEWEST_ROUNDS = 2
-_FEWEST_PAIRS, _USUAL_PAIRS = 4, 8
 _TIMEOUT_S = 900.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options: rounds, processes, device, pairs, json."""
+    """Options: rounds, processes, device, json."""
     parser.add_argument(
         "--rounds",
-        type=_rounds,
+        type=functools.partial(_at_least, _FEWEST_ROUNDS),
         default=48,
         metavar="N",
         help="rounds of each workload in each process (default: 48)",
     )
     parser.add_argument(
         "--processes",
-        type=_processes,
+        type=functools.partial(_at_least, 1),
         default=3,
         metavar="N",
         help="fresh processes to compare (default: 3; more give closer margins); 1 measures in "
@@ -50,29 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="default: the GPU where there is one; on the CPU only the latency is measured",
     )
-    parser.add_argument(
-        "--pairs",
-        type=_pairs,
-        nargs="?",
-        const=_USUAL_PAIRS,
-        metavar="N",
-        help="instead, how far N pairs of processes of the same code differ that take rounds in "
-        f"turn, as --kernelprof-against has them (default: {_USUAL_PAIRS}), and the margin that "
-        "this machine bears; needs a GPU",
-    )
     parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
-
-
-def _rounds(text: str) -> int:
-    return _at_least(_FEWEST_ROUNDS, text)
-
-
-def _processes(text: str) -> int:
-    return _at_least(1, text)
-
-
-def _pairs(text: str) -> int:
-    return _at_least(_FEWEST_PAIRS, text)
 
 
 def _at_least(least: int, text: str) -> int:
@@ -89,10 +67,6 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         IncompleteProfile: a workload could not be measured.
     """
-    if chosen.pairs is not None:
-        from pytest_kernelprof.cli import noise_pairs
-
-        return noise_pairs.run(chosen)
     if chosen.processes == 1:
         answers = [_measure_here(chosen)]
     else:
@@ -105,10 +79,8 @@ def run(chosen: argparse.Namespace) -> int:
 def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     """The rounds of every workload in this process, with the place that they were measured at."""
     from pytest_kernelprof.api import profile
-    from pytest_kernelprof.cli.workloads import workloads
     from pytest_kernelprof.device.inventory import current_device, usual_kind
-    from pytest_kernelprof.digest.conditions import doubt_words
-    from pytest_kernelprof.digest.words import place_words
+    from pytest_kernelprof.digest.words import doubt_words, place_words
 
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it
@@ -116,13 +88,47 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     measured: Run = {}
     place = ""
     doubts = []
-    for name, call in workloads(kind).items():
+    for name, call in _workloads(kind).items():
         found = profile(call, device=kind, rounds=chosen.rounds)
         place = place_words(found.environment)
         measured = {**measured, name: {key: list(found.metrics[key].rounds) for key in metrics}}
         if found.conditions.disturbed:
             doubts.append(f"{name}: {doubt_words(found.conditions)}")
     return {"device": kind, "place": place, "doubts": doubts, "run": measured}
+
+
+def _workloads(kind: DeviceKind) -> dict[str, Callable[[], Any]]:
+    """A few real pieces of work, by name. On the GPU a kernel of a microsecond, a gated MLP for one
+    token (many short kernels) and one for 8192 rows (few long ones); on the CPU a small MLP.
+
+    Raises:
+        ProfilerUnavailable: torch is not installed.
+    """
+    from pytest_kernelprof.device.inventory import load_torch
+
+    torch = load_torch()
+    if kind == "cpu":
+        return {"small MLP": _gated_mlp(torch, torch.float32, "cpu", 32, 256, 1024)}
+    x = torch.ones(1024, device="cuda")
+    return {
+        "tiny add": functools.partial(torch.add, x, 1),
+        "decode MLP": _gated_mlp(torch, torch.float16, "cuda", 1, 1024, 4096),
+        "large MLP": _gated_mlp(torch, torch.float16, "cuda", 8192, 768, 3072),
+    }
+
+
+def _gated_mlp(
+    torch: Any, dtype: Any, device: str, rows: int, width: int, hidden: int
+) -> Callable[[], Any]:
+    make = functools.partial(torch.randn, device=device, dtype=dtype)
+    x = make(rows, width)
+    gate, up, down = (make(a, b) for a, b in ((width, hidden), (width, hidden), (hidden, width)))
+
+    def gated_mlp() -> Any:
+        with torch.no_grad():
+            return (torch.nn.functional.gelu(x @ gate) * (x @ up)) @ down
+
+    return gated_mlp
 
 
 def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[str, Any]:
@@ -202,15 +208,9 @@ def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
     from pytest_kernelprof.report.tables import Column, render
     from pytest_kernelprof.units import format_time
 
-    columns = (
-        Column("workload", shrinks=True),
-        Column("metric"),
-        Column("median", number=True),
-        Column("within", number=True),
-        Column("lag 1", number=True),
-        Column("between", number=True),
-        Column("margin", number=True),
-    )
+    numbers = ("median", "within", "lag 1", "between", "margin")
+    columns = [Column("workload", shrinks=True), Column("metric")]
+    columns += [Column(name, number=True) for name in numbers]
     rows = [
         [
             one["workload"],

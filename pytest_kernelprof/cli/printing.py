@@ -12,7 +12,7 @@ from pytest_kernelprof.report.style import Style, text_width
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_kernelprof.report.spans import Colour, Line
+    from pytest_kernelprof.report.style import Colour, Line
 
 _CODES: dict[Colour, str] = {
     "red": "31",

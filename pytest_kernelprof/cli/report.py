@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", dest="every_row", help="as text: list each profile"
     )
     parser.epilog = (
-        "without --github and a file it is printed as text; several documents are told as one, as "
-        "kernelprof merge makes it; exit status: 0 it is told, 2 a document is unreadable or a "
-        "file cannot be written"
+        "without --github and a file it is printed as text; several documents, as of jobs that "
+        "share the tests, are told as one; exit status: 0 it is told, 2 a document is unreadable "
+        "or a file cannot be written"
     )
 
 
@@ -66,7 +66,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _read(paths: list[str], *, with_timelines: bool) -> Run:
-    from pytest_kernelprof.baseline.merge import merge_runs
+    from pytest_kernelprof.baseline.run_documents import merge_runs
     from pytest_kernelprof.documents import read_run, read_whole_run
     from pytest_kernelprof.units import printable
 
@@ -112,8 +112,12 @@ def _written(form: str, path: str, found: Run) -> str:
 
 def _tell_github(found: Run) -> None:
     """Places in a document are as seen from pytest's root folder, which has to be this one."""
-    from pytest_kernelprof.report.annotations import annotations_of, commands
-    from pytest_kernelprof.report.github import append_summary, files_in_the_repository
+    from pytest_kernelprof.report.github import (
+        annotations_of,
+        append_summary,
+        commands,
+        files_in_the_repository,
+    )
     from pytest_kernelprof.units import printable
 
     problem = append_summary(found, os.environ)
@@ -126,9 +130,8 @@ def _tell_github(found: Run) -> None:
 
 def _print_text(found: Run, *, every_row: bool) -> None:
     from pytest_kernelprof.digest.whole import digest_of
-    from pytest_kernelprof.report.comparisons import comparison_lines
-    from pytest_kernelprof.report.spans import plain
-    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.report.comparison import comparison_lines
+    from pytest_kernelprof.report.style import Style, plain
     from pytest_kernelprof.report.terminal import report_lines
 
     width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((100, 24)).columns))
@@ -143,11 +146,10 @@ def _print_text(found: Run, *, every_row: bool) -> None:
 
 def _last_lines(found: Run) -> Iterator[str]:
     """What else the run was compared with."""
-    from pytest_kernelprof.digest.base import changes_of
+    from pytest_kernelprof.digest.comparisons import digests_of
     from pytest_kernelprof.report.snapshots import line_of_run
 
-    changes = changes_of(found)
-    if changes is not None:
-        yield f"against {changes.base}: {changes.told}"
+    for one in digests_of(found):
+        yield f"against {one.base}: {one.told}"
     if snapshots := line_of_run(found):
         yield snapshots

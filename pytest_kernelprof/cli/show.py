@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.analysis.profile import SessionFacts
     from pytest_kernelprof.digest.ranks import Rank
-    from pytest_kernelprof.report.spans import Line
-    from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.diff import ProfileDiff
+    from pytest_kernelprof.report.style import Line, Style
+    from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.trace.model import Trace
     from pytest_kernelprof.trace.reading import Reading
@@ -126,12 +125,12 @@ def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
 
 
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
-    from pytest_kernelprof.baseline.diff import diff_profiles
     from pytest_kernelprof.cli.printing import print_lines, style_here
+    from pytest_kernelprof.comparison.kernel_diff import diff_profiles
     from pytest_kernelprof.digest.ranks import odd_ones
     from pytest_kernelprof.report.ranks import rank_lines
 
-    diffs: dict[str, ProfileDiff] = {
+    diffs: dict[str, KernelDiff] = {
         one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)
     }
     print_lines(rank_lines(ranks, unread, diffs, style_here()))

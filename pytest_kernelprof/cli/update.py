@@ -39,25 +39,21 @@ def run(chosen: argparse.Namespace) -> int:
         RunFileError: the file is no run document.
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
-    from pytest_kernelprof.baseline.shelf import path_of
-    from pytest_kernelprof.baseline.updating import Edit, gather, update
+    from pytest_kernelprof.baseline.snapshot_files import gather, path_of, update
     from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.snapshots import looser_words, update_lines
+    from pytest_kernelprof.report.snapshots import update_lines
     from pytest_kernelprof.units import printable
 
     found = read_run(chosen.run_document)
-    gathered = gather(found)
-    edited, looser, strange = [], [], []
-    for (file, device), entries in sorted(gathered.entries.items()):
+    gathered, refused = gather(found)
+    edited, strange = [], []
+    for (file, device), entries in sorted(gathered.items()):
         if not _is_below(chosen.root, file):
             strange.append(file)
             continue
-        folder, name = os.path.split(os.path.join(chosen.root, file))
-        done = update(path_of(folder, device, name), Edit(entries, only_new=chosen.new))
-        edited.append(done)
-        if not chosen.new:
-            looser += [looser_words(f"{file}::{key}", said, n) for key, said, n in done.looser]
-    for line in update_lines(edited, looser, gathered.refused):
+        path = path_of(os.path.join(chosen.root, file), device)
+        edited.append((file, update(path, entries, only_new=chosen.new)))
+    for line in update_lines(edited, refused):
         print(line)
     for file in strange:
         print(printable(f"no such test file below {chosen.root}: {file}"))
@@ -65,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
         print(printable(f"that was not the whole run: {why}"))
     if not edited and not strange:
         print("snapshots: none: no test of the run has a profile that can be kept")
-    return 1 if strange or gathered.refused else 0
+    return 1 if strange or refused else 0
 
 
 def _is_below(root: str, file: str) -> bool:

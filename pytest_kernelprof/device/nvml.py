@@ -1,4 +1,5 @@
-"""What NVML says of a GPU: clock, power limit, throttling, who works on it, and the driver."""
+"""What NVML says of a GPU: clock, power limit, throttling, who works on it, and the driver; and
+what a saved benchmark says of all that."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.device.inventory import gpu_uuid
+from pytest_kernelprof.device.inventory import current_device, gpu_uuid, why_no_gpu
+from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -314,3 +316,24 @@ def _in_first_pid_namespace() -> bool:
         return os.readlink("/proc/self/ns/pid") == _FIRST_PID_NAMESPACE
     except OSError:
         return False
+
+
+def describe_gpu() -> dict[str, str]:
+    """The current GPU and its software as plain text: ``name``, ``capability``, ``driver``, and
+    the versions of ``torch``, ``cuda`` and ``triton``, as far as they are there.
+
+    Without a GPU there is ``missing`` instead of the first three, which says why. Nothing in it
+    changes from run to run on an unchanged machine, so that saved runs compare equal.
+    """
+    try:
+        reason = why_no_gpu()
+        device = current_device("cpu" if reason else "cuda")
+    except ProfilerUnavailable as error:  # no torch
+        return {"missing": str(error)}
+    # Of Python pytest-benchmark's own machine info tells.
+    versions = {name: text for name, text in device.versions.items() if name != "python"}
+    if reason:
+        return {"missing": reason, **versions}
+    found = {"name": device.name, "capability": device.capability}
+    driver = nvml_facts().driver
+    return {**found, **({"driver": driver} if driver else {}), **versions}

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.cells import CELLS, gpu_us, value_of
-from pytest_kernelprof.digest.conditions import REASONS, doubt_words
-from pytest_kernelprof.digest.diff_causes import causes_of_diff, causes_of_finding
+from pytest_kernelprof.digest.findings import CELLS, gpu_us, value_of
 from pytest_kernelprof.digest.kernel_groups import alike, times_words, with_chain
+from pytest_kernelprof.digest.new_kernels import fusions_of
 from pytest_kernelprof.digest.words import (
+    REASONS,
     chain_words,
     count_words,
+    doubt_words,
     is_judged,
     judged_rank,
     limits_of,
+    lines_words,
+    measured_words,
     pair_words,
+    paired_words,
     rank_words,
     source_place,
     title,
@@ -29,8 +33,9 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.schema.against import Compared
+    from pytest_kernelprof.digest.records import Told
+    from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff
+    from pytest_kernelprof.schema.paired import Paired
     from pytest_kernelprof.schema.run import Kernel, Profile, Verdict
 
 _MOST_KINDS = 3
@@ -38,20 +43,16 @@ _LONGEST = 2_000
 _BY_WHAT_LAUNCHED = {"kernels", "launches"}
 
 
-def causes_of(
-    profile: Profile, told: Told | None, against: Compared | None = None
-) -> tuple[Cause, ...]:
-    """Why a row is marked so; none where it is well.
-
-    Args:
-        against: how it compares with a revision.
-    """
+def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
+    """Why a row is marked so; none where it is well."""
     if told == "incomplete":
         return (_incomplete(profile),)
     if told == "undecided":
-        return tuple(_undecided(one, profile) for one in profile.verdicts if _is(one, "undecided"))
-    if told == "over":
-        return _over(profile, against if against is not None and against.is_worse else None)
+        return tuple(
+            _undecided(one, profile) for one in profile.verdicts if one.outcome == "undecided"
+        )
+    if told == "failed":
+        return _over(profile)
     return ()
 
 
@@ -73,47 +74,62 @@ def explained(profile: Profile) -> Profile:
         profile: a whole one. Reports and run documents keep only some of its kernels.
     """
     verdicts = (
-        replace(one, cause=_cause_of(one, profile)) if one.of_limit and _is(one, "over") else one
+        replace(one, cause=_cause_of(one, profile))
+        if one.of_limit and one.outcome == "failed"
+        else one
         for one in profile.verdicts
     )
     return replace(profile, verdicts=tuple(verdicts))
 
 
-def _is(verdict: Verdict, outcome: Told) -> bool:
-    return verdict.outcome == outcome
+def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
+    """Kernels that do what others did; then one line a change, in launch order; then what takes
+    longer."""
+    fusions = fusions_of(diff)
+    fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
+    return (
+        *(Cause(one.words, source_place(one.after.source)) for one in fusions),
+        *(_change_cause(one) for one in diff.came_or_went if id(one) not in fused),
+        *map(_slower_cause, diff.of("slower")),
+    )
 
 
-def _over(profile: Profile, against: Compared | None) -> tuple[Cause, ...]:
-    over = [one for one in profile.verdicts if _is(one, "over")]
-    changes = (*_changes(over, against), *_slower(against))
-    named = {"snapshot", "compare"}
+def _change_cause(change: KernelChange) -> Cause:
+    kernel = change.side
+    place = source_place(kernel.source)
+    words = times_words(kernel.short_name, change.times)
+    if change.baseline is not None and change.current is not None:
+        variant = "another variant, " if change.kind == "renamed" else ""
+        return Cause(f"{words}: {variant}was {change.baseline.short_name}", place)
+    words = with_chain(words, chain_words(kernel.operators, kernel.name))
+    words += lines_words(change.lines)
+    return Cause(words, place, "-" if change.current is None else "+")
+
+
+def _slower_cause(change: KernelChange) -> Cause:
+    sides = (change.baseline, change.current)
+    told = " -> ".join(format_time(change.us(one) * change.times) for one in sides)
+    kernel = change.side
+    words = f"slower: {times_words(kernel.short_name, change.times)}, {told}"
+    return Cause(words, source_place(kernel.source))
+
+
+def _over(profile: Profile) -> tuple[Cause, ...]:
+    over = [one for one in profile.verdicts if one.outcome == "failed"]
+    worse = [one.comparison for one in over if one.comparison is not None]
+    found = (causes_of_diff(one.kernels) for one in worse if one.kernels is not None)
+    # Of what there is to compare with, the first that names kernels.
+    changes = (*next(filter(None, found), ()), *(c for one in worse for c in _slower(one.paired)))
+    named = set()
     if changes:  # they say which kernels, so the limits on kernels need not
-        named |= {one.limit for one in over if one.metric in (*_BY_WHAT_LAUNCHED, "cuda_time")}
-    of_limits = (_limit_cause(one, profile) for one in over if one.limit not in named)
-    return (*changes, *of_limits)
+        named = {one.limit for one in over if one.metric in (*_BY_WHAT_LAUNCHED, "cuda_time")}
+    limits = (one for one in over if one.of_limit and one.limit not in named)
+    return (*changes, *(_limit_cause(one, profile) for one in limits))
 
 
-def _changes(over: Sequence[Verdict], against: Compared | None) -> tuple[Cause, ...]:
-    """Of what there is to compare with, the first that names kernels."""
-    for one in over:
-        if one.snapshot is not None and one.snapshot.changes:
-            return causes_of_finding(one.snapshot)
-    diffs = [one.comparison.diff for one in over if one.comparison is not None]
-    for diff in (*([against.diff] if against else []), *diffs):
-        found = causes_of_diff(diff) if diff is not None else ()
-        if found:
-            return found
-    return ()
-
-
-def _slower(against: Compared | None) -> tuple[Cause, ...]:
-    """How much longer it takes than in a revision, where that is what is worse."""
-    timing = against.timing if against is not None and against.is_timed("worse") else None
-    if timing is None:
-        return ()
-    times = f"{format_time(timing.old_us)} -> {format_time(timing.new_us)}"
-    pairs = f"{timing.agreeing} of {count_words(len(timing.pairs), 'pair')}"
-    return (Cause(f"GPU time {times}, {(timing.ratio - 1) * 100:+.1f} % in {pairs}"),)
+def _slower(paired: Paired | None) -> tuple[Cause, ...]:
+    """How much longer it takes than the baseline, where that is what is worse."""
+    return (Cause(paired_words(paired)),) if paired and paired.change == "worse" else ()
 
 
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
@@ -121,25 +137,15 @@ def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     cause, where = verdict.cause or _cause_of(verdict, profile), rank_words(verdict)
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
         return Cause(f"{where.strip()}: {cause.text}", cause.place) if where else cause
-    told = "; ".join(filter(None, [_values(verdict) + where, cause.text]))
+    values = " > ".join(filter(None, measured_words(verdict)))
+    told = "; ".join(filter(None, [values + where, cause.text]))
     return Cause(f"{title(verdict)}: {told}", cause.place)
 
 
 def _cause_of(verdict: Verdict, profile: Profile) -> Cause:
-    about = _ABOUT.get(verdict.metric.split("_")[0] if verdict.metric else "", _no_more)
-    cause = about(verdict, judged_rank(profile, verdict))
+    about = _ABOUT.get(verdict.metric.split("_")[0])
+    cause = about(verdict, judged_rank(profile, verdict)) if about else Cause("")
     return replace(cause, text=cause.text[:_LONGEST])
-
-
-def _values(verdict: Verdict) -> str:
-    """The value and its limit; nothing of limits on kernel names."""
-    if verdict.measured is None or verdict.allowed is None:
-        return ""
-    return " > ".join(pair_words(verdict.unit, verdict.measured, verdict.allowed))
-
-
-def _no_more(verdict: Verdict, profile: Profile) -> Cause:
-    return Cause("")
 
 
 def _what_launched(verdict: Verdict, profile: Profile) -> Cause:
@@ -237,12 +243,7 @@ def _where_the_overhead_is(verdict: Verdict, profile: Profile) -> Cause:
 
 
 def _why_it_compiled(verdict: Verdict, profile: Profile) -> Cause:
-    metric = profile.metrics.get("recompiles")
-    return Cause(metric.why if metric is not None else "")
-
-
-def _how_sure(verdict: Verdict, profile: Profile) -> Cause:
-    return Cause(_spread(verdict))
+    return Cause(profile.metrics["recompiles"].why if "recompiles" in profile.metrics else "")
 
 
 def _spread(verdict: Verdict) -> str:
@@ -283,7 +284,7 @@ _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "launches": _what_launched,
     "cuda": _what_takes_time,
     "exposed": _what_communicates,
-    "latency": _how_sure,
+    "latency": lambda verdict, _: Cause(_spread(verdict)),
     "launch": _where_the_overhead_is,
     "syncs": _what_waits,
     "memcpys": _what_is_copied,
@@ -299,11 +300,14 @@ def _incomplete(profile: Profile) -> Cause:
     tried = f", after {tries} tries" if tries > 1 else ""
     if profile.integrity.problems:
         return Cause(f"no number: {'; '.join(profile.integrity.problems)}{tried}")
-    lost = [one for one in profile.verdicts if _is(one, "incomplete")]
+    lost = [one for one in profile.verdicts if one.outcome == "incomplete"]
     return Cause("; ".join(f"{title(one)}: {one.why}" for one in lost))
 
 
 def _undecided(verdict: Verdict, profile: Profile) -> Cause:
+    paired = verdict.comparison.paired if verdict.comparison is not None else None
+    if paired is not None:
+        return Cause(f"{title(verdict)}: {paired_words(paired)}")
     if verdict.allowed is None or verdict.measured is None:
         return Cause(f"{title(verdict)}: {REASONS.get(verdict.reason, 'undecided')}")
     value, limit = pair_words(verdict.unit, verdict.measured, verdict.allowed)

@@ -1,16 +1,20 @@
-"""Kernels that are alike, counted: by what launched them, and by name."""
+"""Kernels that are alike, counted: by what launched them, and by name, the costliest first, of one
+call and over all tests."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.digest.words import chain_words, source_place
+from pytest_kernelprof.digest.records import HotKernel
+from pytest_kernelprof.digest.words import chain_words, natural, source_place
+from pytest_kernelprof.names.apart import tell_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.schema.run import Kernel, Place, Profile
 
 
@@ -68,3 +72,134 @@ def groups_of(profile: Profile) -> dict[str, tuple[int, float]]:
         number, us = found[group.name]
         found[group.name] = number + group.count, us + group.duration_us
     return dict(found)
+
+
+Order = Literal["name", "calls", "each", "total", "order"]
+ENOUGH_SHARE, MOST_NAMES = 0.85, 20
+"""So much of the time, or so many names, are told one by one where nothing else is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Kernels of one name.
+
+    Attributes:
+        name: as people say it, told apart from the others here.
+        calls: how many there are. us: what they take together.
+        callers: what launched them, each once, in words; of the CPU what called the operators.
+    """
+
+    name: str
+    calls: int
+    us: float
+    callers: tuple[str, ...] = ()
+
+    @property
+    def each_us(self) -> float:
+        """What one of them takes."""
+        return self.us / self.calls
+
+
+@dataclass(frozen=True, slots=True)
+class ByName:
+    """Kernels by name.
+
+    Attributes:
+        shown: those that are told one by one. rest: all others as one, named by how many they are.
+        us: what all of them take.
+    """
+
+    shown: tuple[Named, ...]
+    rest: tuple[Named, ...]
+    us: float
+
+    @property
+    def rest_calls(self) -> int:
+        """How many kernels are not told one by one."""
+        return sum(one.calls for one in self.rest)
+
+    @property
+    def rest_us(self) -> float:
+        """What they take."""
+        return sum(one.us for one in self.rest)
+
+
+_KEYS: dict[Order, Callable[[Named], tuple[object, ...]]] = {
+    "name": lambda one: (natural(one.name.lower()),),
+    "calls": lambda one: (-one.calls, -one.us, natural(one.name)),
+    "each": lambda one: (-one.each_us, natural(one.name)),
+    "total": lambda one: (-one.us, natural(one.name)),
+    "order": lambda one: (),  # as they were first launched
+}
+
+
+def by_name(
+    kernels: Sequence[Kernel],
+    caller: Callable[[Kernel], str],
+    order: Order = "total",
+    most: int | None = None,
+) -> ByName:
+    """The kernels by name, in one of the orders.
+
+    Args:
+        caller: what launched a kernel, in words; empty where that is not known.
+        most: how many names are told one by one; None for those that make up ``ENOUGH_SHARE`` of
+            the time, ``MOST_NAMES`` at most.
+    """
+    names = tell_apart(kernel.name for kernel in kernels)
+    found: defaultdict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        found[names[kernel.name]].append(kernel)
+    all_named = [
+        Named(
+            name,
+            len(several),
+            sum(one.duration_us for one in several),
+            tuple(dict.fromkeys(map(caller, several))),
+        )
+        for name, several in found.items()
+    ]
+    total = sum(one.us for one in all_named)
+    ranked = sorted(all_named, key=_KEYS[order])
+    told = _enough(ranked, total) if most is None else most
+    return ByName(tuple(ranked[:told]), tuple(ranked[told:]), total)
+
+
+def _enough(ranked: Sequence[Named], total: float) -> int:
+    """How many of them make up what is enough; one more that would be left alone is told, too."""
+    reached = 0.0
+    for number, one in enumerate(ranked, 1):
+        reached += one.us
+        if number == MOST_NAMES or (total and reached >= ENOUGH_SHARE * total):
+            return len(ranked) if len(ranked) == number + 1 else number
+    return len(ranked)
+
+
+_MOST_TOLD_APART = 500
+
+
+def hottest_kernels(
+    rows: Sequence[Row], gpu_us: float | None, most: int = 50
+) -> tuple[HotKernel, ...]:
+    """By time, the largest first; on the CPU, where there is no GPU time, none.
+
+    Args:
+        gpu_us: of the run; shares are of it, or of all these kernels where they take longer:
+            a profile that is incomplete has kernels, though no GPU time.
+        most: how many.
+    """
+    found: dict[str, tuple[int, float, set[str]]] = {}
+    for row in rows:
+        if row.profile.environment.kind == "cuda":
+            for name, (number, us) in groups_of(row.profile).items():
+                calls, total, tests = found.get(name, (0, 0.0, set()))
+                tests.add(row.test)
+                found[name] = calls + number, total + us, tests
+    found.pop("", None)
+    whole = max(gpu_us or 0.0, sum(us for _, us, _ in found.values()))
+    hottest = sorted(found.items(), key=lambda one: (-one[1][1], one[0]))
+    told = tell_apart(name for name, _ in hottest[: max(most, _MOST_TOLD_APART)])
+    return tuple(
+        HotKernel(told[name], name, calls, us, us / whole if whole else 0.0, len(tests))
+        for name, (calls, us, tests) in hottest[:most]
+    )

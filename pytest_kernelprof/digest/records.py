@@ -1,17 +1,118 @@
-"""What a run says, as records: rows with their causes, counts, totals and advice."""
+"""What a run says, as records: rows with their marks and causes, counts, totals and advice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.digest.marks import FAILED
+from pytest_kernelprof.schema.run import STATUSES, Status
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.schema.against import Compared
     from pytest_kernelprof.schema.metrics import Unit
-    from pytest_kernelprof.schema.run import Cause, Comparison, Profile, Test, Verdict
+    from pytest_kernelprof.schema.run import (
+        Cause,
+        Comparison,
+        Profile,
+        Test,
+        TestOutcome,
+        Verdict,
+    )
+
+
+Told = Status | Literal["failed otherwise", "error", "xfailed", "rerun", "skipped", "not run"]
+"""The mark of a row: how its limits fared, or how its test ended otherwise."""
+
+Tone = Literal["bad", "lost", "unsure", "kept", "none"]
+"""What a mark says at a glance; each format has a colour for it."""
+
+
+class Mark(NamedTuple):
+    """How a status is told: no colour tells anything alone.
+
+    Attributes:
+        sign: for people; letter: pytest's own, where a terminal cannot say the sign.
+        word: what it says. tone: as above.
+    """
+
+    sign: str
+    letter: str
+    word: str
+    tone: Tone
+
+
+MARKS: dict[Told | None, Mark] = {
+    "failed": Mark("✗", "F", "over a limit", "bad"),
+    "incomplete": Mark("!", "E", "incomplete", "lost"),
+    "failed otherwise": Mark("✗", "F", "failed otherwise", "bad"),
+    "error": Mark("!", "E", "error", "lost"),
+    "undecided": Mark("?", "?", "undecided", "unsure"),
+    "passed": Mark("✓", ".", "kept", "kept"),
+    "expected failure": Mark("x", "x", "over as expected", "none"),
+    "xfailed": Mark("x", "x", "xfailed", "none"),
+    "rerun": Mark("–", "s", "tried again", "none"),
+    "skipped": Mark("–", "s", "skipped", "none"),
+    "not judged": Mark("–", "s", "not judged", "none"),
+    "not run": Mark("–", "s", "did not run", "none"),
+    None: Mark("·", " ", "no limit", "none"),
+}
+"""The table of all, worst first."""
+
+FAILED: tuple[TestOutcome, ...] = ("failed", "error")
+"""How a test ended that failed, whatever its limits did."""
+FAILED_OTHERWISE: tuple[Told, ...] = ("failed otherwise", "error")
+"""The same, where it was by none of its limits."""
+
+NEEDS_A_LOOK: tuple[Told, ...] = ("failed", "incomplete", *FAILED_OTHERWISE, "undecided")
+"""The marks that ask for a look: reports list their rows first."""
+
+
+def told_of(test: Test, profile: Profile) -> Told | None:
+    """What a row says: how its limits fared, unless its test ended otherwise than by them, since a
+    limit that was kept is no pass there; None where there is nothing to say."""
+    return _told(test, profile.outcome)
+
+
+def told_of_test(test: Test) -> Told | None:
+    """The mark of a test by what no profile says: its comparisons of callables, and how it
+    ended. A test that passed with limits, none of them left out, has kept them."""
+    fared = _compared(test)
+    if fared is None and test.limits and test.outcome == "passed":
+        fared = "passed"
+    return _told(test, fared)
+
+
+_ENDED: dict[TestOutcome, Told] = {
+    "failed": "failed otherwise",
+    "error": "error",
+    "xfailed": "xfailed",
+    "rerun": "rerun",
+    "skipped": "skipped",
+}
+
+
+def _told(test: Test, fared: Status | None) -> Told | None:
+    if test.outcome == "not run" or (test.not_judged and test.outcome in ("passed", "skipped")):
+        return "not judged"
+    ended: Told | None = _ENDED.get(test.outcome)
+    if test.outcome in ("skipped", "rerun"):
+        return ended
+    by_limits = {"failed", "incomplete"}
+    if test.outcome == "passed" or fared in by_limits | {"expected failure"}:
+        return fared
+    every = (_compared(test), *(one.outcome for one in test.profiles))
+    another_says_why = any(one in by_limits for one in every)
+    return fared if another_says_why else ended
+
+
+def _compared(test: Test) -> Status | None:
+    fared = {verdict.outcome for one in test.comparisons for verdict in one.verdicts}
+    return next((outcome for outcome in STATUSES if outcome in fared), None)
+
+
+def severity(told: Told | None) -> int:
+    """The larger, the less there is to look at."""
+    return list(MARKS).index(told)
+
 
 SLOWER = "against: cuda_time"
 """What a row is called that takes longer than in a revision, and breaks no count."""
@@ -28,8 +129,8 @@ class Broken:
     Attributes:
         metric: as in ``schema.metrics``. unit: of both values; times are in microseconds.
         measured, allowed: the two values.
-        by: what allows it: a limit as it was written (``max_kernels``), or "snapshot", "compare",
-            "against".
+        by: what allows it: a limit as it was written (``max_kernels``), or the name of a verdict by
+            a baseline ("snapshot", "against").
     """
 
     metric: str
@@ -54,7 +155,6 @@ class Row:
         others: the further rows that it stands for, where rows were folded.
         least_us: of folded rows the smallest GPU time in microseconds, where it is less than the
             largest by more than 5 %; the row's own profile is the one with the largest.
-        compared: how the profile compares with a revision; None where it was not compared.
         failed: whether its test did, which one over its limit need not, as with warnings alone.
     """
 
@@ -68,7 +168,6 @@ class Row:
     causes: tuple[Cause, ...] = ()
     others: tuple[Row, ...] = ()
     least_us: float | None = None
-    compared: Compared | None = None
     failed: bool = False
 
     @property
@@ -82,7 +181,7 @@ class Found:
     """One thing that is wrong.
 
     Attributes:
-        told: "over", "incomplete", "undecided"; else how the test ended.
+        told: "failed", "incomplete", "undecided"; else how the test ended.
         limit: as it was written; of what was before ``snapshot: kernels``; empty of a test that
             ended badly by itself.
         measured, allowed: in words; empty where there are none.
@@ -99,8 +198,8 @@ class Found:
     def words(self) -> str:
         """``max_kernels: 16 > 14``, for titles."""
         if not self.limit:
-            return f"test {self.told}"
-        if self.told != "over":
+            return f"test {self.told.removesuffix(' otherwise')}"
+        if self.told != "failed":
             return f"{self.limit}: {self.told}{self.where}"
         if not self.measured:
             return f"{self.limit}: {'worse' if self.limit == SLOWER else 'broken'}{self.where}"
@@ -130,14 +229,6 @@ class Ending:
     def failed(self) -> bool:
         """Whether the test failed, or ended in an error."""
         return self.test.outcome in FAILED
-
-
-@dataclass(frozen=True, slots=True)
-class FileRows:
-    """The rows of one test file, in their order."""
-
-    file: str
-    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +403,7 @@ class Digest:
         rows: each profile, in the order in which they are told.
         endings: what no row says and somebody should look at.
         left_out: the tests without a row none of whose limits was judged.
-        files: the same by file, folded where rows agree.
+        folded: the same, those that agree as one.
         places: devices with their versions, in words.
         unfinished: why tests may be missing.
     """
@@ -324,7 +415,7 @@ class Digest:
     rows: tuple[Row, ...]
     endings: tuple[Ending, ...]
     left_out: tuple[Test, ...]
-    files: tuple[FileRows, ...]
+    folded: tuple[Row, ...]
     totals: Totals
     hottest: tuple[HotKernel, ...]
     short: ShortKernels | None

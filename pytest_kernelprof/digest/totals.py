@@ -1,17 +1,19 @@
-"""What all profiles of a run come to."""
+"""What all profiles of a run come to, and how far they can be trusted: what was taken again, is
+incomplete, cold, or was not judged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.cells import value_of
-from pytest_kernelprof.digest.records import Totals
+from pytest_kernelprof.digest.findings import value_of
+from pytest_kernelprof.digest.records import Totals, Trust, Unjudged
+from pytest_kernelprof.digest.words import count_words, is_judged, limits_of, place_words, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.digest.records import Row
-    from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.schema.run import Profile, Test
 
 
 def totals_of(rows: Sequence[Row]) -> Totals:
@@ -52,10 +54,66 @@ def _count(profiles: Iterable[Profile], metric: str) -> int | None:
 def _extra(profiles: Iterable[Profile]) -> int:
     """Kernels beyond those that snapshots have."""
     return sum(
-        max(0, count.found - count.kept)
+        int(max(0, (delta.current or 0) - (delta.baseline or 0)))
         for profile in profiles
         for verdict in profile.verdicts
-        if verdict.snapshot is not None
-        for count in verdict.snapshot.counts
-        if count.metric == "kernels"
+        if verdict.of_snapshot and verdict.comparison is not None
+        for delta in verdict.comparison.metrics
+        if delta.name == "kernels"
     )
+
+
+def trust_of(profiles: Sequence[Profile]) -> Trust:
+    """How many profiles there were, and how many could not be trusted, at first or at all."""
+    integrities = [profile.integrity for profile in profiles]
+    conditions = [profile.conditions for profile in profiles]
+    on_cpu = sum(profile.environment.kind == "cpu" for profile in profiles)  # all: the verdict's
+    noted = {
+        "cold": sum(bool(one.cold) or not one.settled for one in integrities),
+        "with unproven graph replays": sum(one.graph_replays == "unproven" for one in integrities),
+        "timed while other processes worked on the GPU": sum(one.contended for one in conditions),
+        "rounds discarded, since the GPU throttled": sum(
+            one.discarded_rounds for one in conditions
+        ),
+        "of CPU operators, which are no kernels": 0 if on_cpu == len(profiles) else on_cpu,
+    }
+    return Trust(
+        profiles=len(profiles),
+        retaken=sum(one.retakes > 0 for one in integrities),
+        incomplete=sum(not one.complete for one in integrities),
+        noted={what: number for what, number in noted.items() if number},
+    )
+
+
+def integrity_line(trust: Trust) -> str:
+    """``412 profiles, 3 taken again, 2 cold``; counts of zero are left out."""
+    noted = {"taken again": trust.retaken, "incomplete": trust.incomplete, **trust.noted}
+    told = [f"{number} {what}" for what, number in noted.items() if number]
+    return ", ".join([count_words(trust.profiles, "profile"), *told])
+
+
+def unjudged_limits(tests: Iterable[Test]) -> tuple[Unjudged, ...]:
+    """Limits that say nothing of the device that was measured, beside others of their test that
+    were judged; by the reason."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for test in tests:
+        if test.not_judged or test.outcome == "rerun":
+            continue
+        for verdict in limits_of(test.profiles):
+            if not is_judged(verdict):
+                found.setdefault(verdict.why, []).append((test.id, title(verdict)))
+    return tuple(
+        Unjudged(
+            limits=tuple(dict.fromkeys(limit for _, limit in several)),
+            tests=tuple(dict.fromkeys(test for test, _ in several)),
+            why=why,
+        )
+        for why, several in found.items()
+    )
+
+
+def places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """Devices with their versions, each once; those with a GPU first."""
+    environments = (profile.environment for profile in profiles)
+    found = {(one.kind == "cpu", place_words(one)) for one in environments if one.device}
+    return tuple(words for _, words in sorted(found))

@@ -1,8 +1,10 @@
-"""Facts in a few words, each in one form everywhere: limits, places, chains of operators."""
+"""Facts in a few words, each in one form everywhere: names of tests, limits, places, chains of
+operators, and what the GPU was like while it was timed."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.schema.run import Place
@@ -11,7 +13,9 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.run import Environment, Profile, Verdict
+    from pytest_kernelprof.schema.paired import Paired
+    from pytest_kernelprof.schema.run import Conditions, Environment, Profile, Verdict
+
 
 _MOST_RANKS = 8
 _NO_CALLERS = (
@@ -47,9 +51,9 @@ def place_words(environment: Environment) -> str:
     return ", ".join([environment.device, *named])
 
 
-def line_words(place: Place) -> str:
-    """A line of a file, for example ``test_mlp.py:31``."""
-    return f"{os.path.basename(place.file)}:{place.line}"
+def line_words(place: Place | None) -> str:
+    """A line of a file, for example ``test_mlp.py:31``; empty where it is not known."""
+    return f"{os.path.basename(place.file)}:{place.line}" if place is not None else ""
 
 
 def lines_words(lines: Sequence[str]) -> str:
@@ -86,7 +90,7 @@ def rank_words(verdict: Verdict) -> str:
     is kept, where there is one rank, and where the reason names one."""
     ranks = verdict.ranks
     named = verdict.outcome == "incomplete" and verdict.why.startswith("rank ")
-    if not ranks or named or verdict.outcome in ("kept", "not judged"):
+    if not ranks or named or verdict.outcome in ("passed", "not judged"):
         return ""
     told = ", ".join(map(str, ranks[:_MOST_RANKS]))
     more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
@@ -113,10 +117,29 @@ def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     return value_words(unit, value), value_words(unit, allowed)
 
 
+def measured_words(verdict: Verdict) -> tuple[str, str]:
+    """The value that was judged and its limit; empty where there are none, as of kernel names."""
+    if verdict.measured is None or verdict.allowed is None:
+        return "", ""
+    return pair_words(verdict.unit, verdict.measured, verdict.allowed)
+
+
+def paired_words(paired: Paired) -> str:
+    """``GPU time 40.0us -> 43.3us, +8.4 % in 4 of 4 pairs``, and why nothing follows of it."""
+    times = f"{format_time(paired.baseline_us)} -> {format_time(paired.current_us)}"
+    told = count_words(len(paired.pairs), "pair")
+    told = f"{paired.agreeing} of {told}" if paired.change in ("worse", "better") else told
+    doubt = doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
+    words = f"GPU time {times}, {(paired.ratio - 1) * 100:+.1f} % in {told}"
+    return f"{words}; {doubt}" if doubt else words
+
+
 def value_words(unit: str, value: float) -> str:
-    """A value: a time of microseconds, a size of bytes, or a count."""
+    """A value: a time of microseconds, a size of bytes, a ratio, or a count."""
     if unit == "us":
         return format_time(value)
+    if unit == "times":
+        return f"{value:.3f} times"
     return format_bytes(value) if unit == "bytes" else f"{value:.0f}"
 
 
@@ -129,3 +152,102 @@ def first_of(texts: Sequence[str], most: int, more: str = "{} more") -> list[str
 def count_words(number: int, one: str, several: str = "") -> str:
     """A number, with commas, and what it counts: ``1 test``, ``30,615 kernels``."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+_DIGITS = re.compile(r"(\d{1,18})")
+
+
+def parts_of(test: str) -> tuple[str, str]:
+    """The file of a node id, and what follows it; an id without a file is all name."""
+    file, separator, name = test.partition("::")
+    return (file, name) if separator else ("", test)
+
+
+def with_label(name: str, label: str) -> str:
+    """A name with that of the profile: ``test_it [backward]``."""
+    return f"{name} [{label}]" if label else name
+
+
+def parameters_of(name: str) -> tuple[str, str]:
+    """A name without its parameters, and these; none where it has none."""
+    stem, bracket, rest = name.partition("[")
+    return (stem, rest[:-1]) if bracket and rest.endswith("]") else (name, "")
+
+
+def shortened(test: str) -> str:
+    """A test's node id from its file's name on; a slash in a parameter is no folder."""
+    path, separator, rest = test.partition("::")
+    return path.rsplit("/", 1)[-1] + separator + rest
+
+
+def natural(text: str) -> tuple[tuple[str, int], ...]:
+    """A key that puts 2 before 10."""
+    pieces = _DIGITS.split(text)
+    numbers = [int(one) for one in pieces[1::2]]
+    return tuple(zip(pieces[::2], [*numbers, -1], strict=True))
+
+
+REASONS = {
+    "interval": "the interval holds the limit",
+    "alike": "neighbouring rounds are too alike",
+    "few": "too few rounds for an interval",
+    "second look": "the second look does not confirm it",
+    "disturbed": "the GPU was disturbed",
+}
+"""Of an undecided time, by the verdict's reason."""
+
+
+def conditions_words(conditions: Conditions) -> str:
+    """What the GPU was like while it was timed; empty where nothing was looked at."""
+    if not conditions.blocks and not conditions.why_unknown:
+        return ""
+    parts = [_clock(conditions), _throttling(conditions), _power(conditions), _others(conditions)]
+    return "; ".join(part for part in parts if part)
+
+
+def doubt_words(conditions: Conditions) -> str:
+    """Why no timed verdict can stand on these rounds; empty where one can."""
+    if conditions.contended:
+        return _others(conditions)
+    if conditions.kept_throttled_rounds:
+        return f"the GPU throttled ({', '.join(conditions.throttle_reasons)}) in three tries"
+    return ""
+
+
+def _clock(conditions: Conditions) -> str:
+    if conditions.why_unknown:
+        return f"clock and throttling unknown: {conditions.why_unknown}"
+    low, high = conditions.sm_clock_mhz_low, conditions.sm_clock_mhz_high
+    if low is None or high is None:
+        return ""
+    clock = f"SM clock {low} MHz" if low == high else f"SM clock {low} to {high} MHz"
+    most = conditions.sm_clock_mhz_max
+    return f"{clock} of {most}" if most else clock
+
+
+def _throttling(conditions: Conditions) -> str:
+    if not conditions.throttled_blocks:
+        return ""
+    return (
+        f"THROTTLED ({', '.join(conditions.throttle_reasons)}) in {conditions.throttled_blocks} of "
+        f"{conditions.blocks} blocks, {conditions.discarded_rounds} rounds discarded"
+    )
+
+
+def _power(conditions: Conditions) -> str:
+    if not conditions.power_capped_blocks:
+        return ""
+    return f"at the power limit in {conditions.power_capped_blocks} of {conditions.blocks} blocks"
+
+
+def _others(conditions: Conditions) -> str:
+    told = []
+    if conditions.contenders:
+        named = ", ".join(f"pid {c.pid} up to {c.utilisation} %" for c in conditions.contenders)
+        told.append(f"other processes worked on this GPU ({named})")
+    if conditions.not_alone:
+        told.append(conditions.not_alone)
+    if told:
+        return f"CONTENDED: {'; '.join(told)}"
+    why = conditions.why_contention_unknown
+    return f"other processes unknown: {why}" if why and why != conditions.why_unknown else ""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.limits.contention import beyond_contention
+from pytest_kernelprof.limits.contention import beyond_contention, ratio_beyond_contention
 from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches, names_nothing
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
-from pytest_kernelprof.schema.run import OUTCOMES, Verdict
+from pytest_kernelprof.schema.run import STATUSES, Verdict
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.schema.run import Kernel, Metric, Outcome, Place, Profile, Reason
-    from pytest_kernelprof.stats.ratio import Ratio
+    from pytest_kernelprof.schema.run import (
+        Comparison,
+        Kernel,
+        Metric,
+        Place,
+        Profile,
+        Reason,
+        Status,
+    )
 
 _NOT_ON_CPU = "not applicable on the CPU"
 
@@ -40,7 +47,7 @@ def if_names_exist(
     Args:
         operators: returns the names of all operators of this torch.
     """
-    if verdict.device != "cpu" or verdict.outcome not in ("kept", "incomplete"):
+    if verdict.device != "cpu" or verdict.outcome not in ("passed", "incomplete"):
         return verdict
     patterns = () if verdict.limit == "expect_kernels" else verdict.patterns
     ran = (k for one in profile.ranks for kernels in (one.kernels, *one.variants) for k in kernels)
@@ -55,59 +62,50 @@ def if_names_exist(
 
 def evaluate_comparison(
     limit: Limit,
-    ratio: Ratio,
-    *,
-    metric: str,
-    disturbed: bool,
-    beyond: float | None = None,
-    device: Literal["cuda", "cpu"],
-    candidate: str = "",
+    comparison: Comparison,
+    candidate: str,
+    rounds: Sequence[float],
+    of_reference: Sequence[float],
     place: Place | None = None,
 ) -> Verdict:
-    """How a limit that compares fared by the ratio of the reference over the candidate.
+    """How a limit that compares fared by the speedup of the candidate over the reference.
 
     Args:
-        metric: what was compared. disturbed: whether other work or throttling was in the rounds.
-        beyond: the ratio of the fastest rounds, where other work cannot explain it.
-        candidate: which of the callables was judged.
+        candidate: which of the callables is judged.
+        rounds, of_reference: the rounds of both in microseconds or bytes.
     """
-    allowed = least_ratio(limit)
-    outcome, reason = _of_ratio(ratio, allowed, disturbed=disturbed, beyond=beyond is not None)
+    (paired,) = (one.paired for one in comparison.contestants if one.name == candidate)
+    assert paired is not None, "the reference is no candidate"
+    low, high = paired.speedup_interval or (None, None)
+    allowed = limit.bound if limit.name == "min_speedup" else 1 / (1 + limit.bound)
+    beyond = None
+    outcome: Status = "undecided"
+    reason: Reason = "interval"
+    if comparison.conditions:
+        beyond = ratio_beyond_contention(comparison.conditions, rounds, of_reference, allowed)
+        outcome, reason = ("undecided", "disturbed") if beyond is None else ("failed", "beyond")
+    elif low is None or high is None:
+        reason = "few" if comparison.pairs < FEWEST_ROUNDS else "alike"
+    elif low >= allowed or high < allowed:
+        outcome, reason = "passed" if low >= allowed else "failed", ""
     return Verdict(
         limit=limit.name,
         qualifier=limit.qualifier,
         outcome=outcome,
         reason=reason,
-        metric=metric,
+        metric=comparison.metric,
         unit="times",
-        device=device,
+        device=comparison.environment.kind,
         allowed=allowed,
-        measured=ratio.median,
-        low=ratio.low,
-        high=ratio.high,
-        rounds=ratio.pairs,
-        block=ratio.block,
-        fastest=beyond if disturbed else None,
+        measured=paired.speedup,
+        low=low,
+        high=high,
+        rounds=comparison.pairs,
+        block=paired.block,
+        fastest=beyond,
         candidate=candidate,
         place=place,
     )
-
-
-def least_ratio(limit: Limit) -> float:
-    """How many times as fast a candidate has to be at least, by a limit that compares."""
-    return limit.bound if limit.name == "min_speedup" else 1 / (1 + limit.bound)
-
-
-def _of_ratio(
-    ratio: Ratio, allowed: float, *, disturbed: bool, beyond: bool
-) -> tuple[Outcome, Reason]:
-    if disturbed:
-        return ("over", "beyond") if beyond else ("undecided", "disturbed")
-    if ratio.low is None or ratio.high is None:
-        return "undecided", "few" if ratio.pairs < FEWEST_ROUNDS else "alike"
-    if ratio.low >= allowed:
-        return "kept", ""
-    return ("over", "") if ratio.high < allowed else ("undecided", "interval")
 
 
 def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
@@ -121,7 +119,7 @@ def _on_every_rank(profile: Profile, limit: Limit, place: Place | None) -> Verdi
 
 def _badness(verdict: Verdict) -> tuple[int, float]:
     """Less is worse: by the outcome, then by how far the value is above what is allowed."""
-    return OUTCOMES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
+    return STATUSES.index(verdict.outcome), (verdict.allowed or 0.0) - (verdict.measured or 0.0)
 
 
 def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
@@ -136,7 +134,7 @@ def _evaluate(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
             return replace(asked, outcome="incomplete", why=metric.why or "not measured")
         judge = _counted if metric.kind == "exact" else _timed
         found = judge(profile, limit, asked, metric, metric.value)
-    if found.outcome != "over" and not profile.integrity.complete:
+    if found.outcome != "failed" and not profile.integrity.complete:
         # What was lost could only add to a count: over it is certain, all else is not.
         why = "; ".join(profile.integrity.problems)
         return replace(found, outcome="incomplete", reason="", why=why)
@@ -148,7 +146,7 @@ def _asked(profile: Profile, limit: Limit, place: Place | None) -> Verdict:
     return Verdict(
         limit=limit.name,
         qualifier=limit.qualifier,
-        outcome="kept",
+        outcome="passed",
         metric=limit.metric,
         unit=METRICS[limit.metric].unit if limit.metric else "",
         device=profile.environment.kind,
@@ -176,8 +174,8 @@ def _with_rounds(profile: Profile, verdict: Verdict, metric: Metric) -> Verdict:
     )
 
 
-def _over(value: float, limit: Limit) -> Outcome:
-    return "over" if value > limit.bound else "kept"
+def _over(value: float, limit: Limit) -> Status:
+    return "failed" if value > limit.bound else "passed"
 
 
 def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value: float) -> Verdict:
@@ -187,14 +185,14 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
     allowed = limit.bound * whole if limit.relative else limit.bound
     outcome, reason = _of_time(metric, value, allowed)
     second = profile.second_look.get(limit.metric) if limit.host_time else None
-    looked = second.value if second is not None and outcome == "over" else None
+    looked = second.value if second is not None and outcome == "failed" else None
     if second is not None and looked is not None:
         least = looked if second.low is None else second.low
         if least <= allowed:
             outcome, reason = "undecided", "second look"
     beyond = beyond_contention(profile.conditions, metric, second, allowed)
     if profile.conditions.disturbed:
-        outcome, reason = ("undecided", "disturbed") if beyond is None else ("over", "beyond")
+        outcome, reason = ("undecided", "disturbed") if beyond is None else ("failed", "beyond")
     return replace(
         asked,
         outcome=outcome,
@@ -212,15 +210,15 @@ def _timed(profile: Profile, limit: Limit, asked: Verdict, metric: Metric, value
     )
 
 
-def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Outcome, Reason]:
+def _of_time(metric: Metric, value: float, allowed: float) -> tuple[Status, Reason]:
     if metric.low is None and len(metric.rounds) >= FEWEST_ROUNDS:
         return "undecided", "alike"
     # With fewer the median alone is judged; the verdict's rounds say so.
     low = value if metric.low is None else metric.low
     high = value if metric.high is None else metric.high
     if low > allowed:
-        return "over", ""
-    return ("kept", "") if high <= allowed else ("undecided", "interval")
+        return "failed", ""
+    return ("passed", "") if high <= allowed else ("undecided", "interval")
 
 
 def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
@@ -231,10 +229,10 @@ def _named(profile: Profile, limit: Limit, asked: Verdict) -> Verdict:
     asked = replace(asked, measured=float(len(profile.kernels)))
     if limit.name == "forbid_kernels":
         forbidden = next(filter(None, (hits(one, limit.patterns) for one in sequences)), ())
-        return replace(asked, outcome="over" if forbidden else "kept", hits=forbidden)
+        return replace(asked, outcome="failed" if forbidden else "passed", hits=forbidden)
     mismatches = (first_mismatch(one, limit.patterns) for one in sequences)
     mismatch = next(filter(None, mismatches), None)
-    return replace(asked, outcome="over" if mismatch else "kept", mismatch=mismatch)
+    return replace(asked, outcome="failed" if mismatch else "passed", mismatch=mismatch)
 
 
 def _matching(

@@ -34,13 +34,11 @@ class Marks(NamedTuple):
         limits: its limits, an inner level's in place of an outer one of the same key.
         comparisons: likewise, of the limits that compare two callables.
         options: its ``kernelprof(...)`` markers, the innermost first.
-        ours: whether any marker of ours stands on it.
     """
 
     limits: tuple[Limit, ...] = ()
     comparisons: tuple[Limit, ...] = ()
     options: tuple[pytest.Mark, ...] = ()
-    ours: bool = False
 
 
 def marker_lines(options_line: str) -> list[str]:
@@ -91,7 +89,7 @@ def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
             "for the fixture kernel_profile, or compare in the test, kernel_profile.compare(f, g, "
             "*args)"
         )
-    return Marks(limits, comparisons, tuple(options), bool(found or options))
+    return Marks(limits, comparisons, tuple(options))
 
 
 def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") -> None:

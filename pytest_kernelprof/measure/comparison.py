@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,23 +22,20 @@ from pytest_kernelprof.measure.completeness import require_clock, require_comple
 from pytest_kernelprof.measure.plan import EXACT_ROUNDS, Plan
 from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs, of_all
 from pytest_kernelprof.measure.runner import agreed, warm
-from pytest_kernelprof.measure.turns import order_of_turns
-from pytest_kernelprof.schema.progress import silently
+from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
-from pytest_kernelprof.schema.steps import ProfileRounds, TimeCalls
+from pytest_kernelprof.schema.steps import ProfileRounds, TimeCalls, silently
 from pytest_kernelprof.stats.confidence import FEWEST_FOR_BLOCKS, median_interval
-from pytest_kernelprof.stats.ratio import Ratio, ratio
+from pytest_kernelprof.stats.pairs import order_of_turns, paired_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.measure.checks import Check
-    from pytest_kernelprof.schema.progress import Progress
-    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.schema.steps import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]
@@ -49,36 +46,15 @@ _FEWEST_BYTES = 1.0
 """What a call without allocations is taken for: nothing has no ratio to anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContestPlan:
-    """How callables are compared.
-
-    Attributes:
-        metric: what they are compared by.
-        pairs: rounds of each to begin with.
-        flush_l2, lock_timeout_s, who, warmup, ignore_children: as in ``Plan``.
-        check: what holds a candidate's first result against the reference's; None does not.
-        fresh: hands out other inputs for one more call of each, which shows a remembered result.
-    """
-
-    device: DeviceKind
-    metric: CompareBy
-    pairs: int
-    flush_l2: bool
-    lock_timeout_s: float
-    who: str = ""
-    warmup: int = 1
-    ignore_children: bool = False
-    check: Check = CLOSE
-    fresh: Callable[[], Any] | None = None
-
-
 def contest(
     callables: Mapping[str, Callable[..., Any]],
-    plan: ContestPlan,
+    plan: Plan,
     arguments: Arguments,
     *,
     reference: str,
+    metric: CompareBy,
+    check: Check = CLOSE,
+    fresh: Callable[[], Any] | None = None,
     measuring: OpenProgress = silently,
     agreeing: Agreeing = nobody_else,
 ) -> Contest:
@@ -88,6 +64,9 @@ def contest(
     Of several ranks a round is as long as that of the slowest: so all of them decide alike.
 
     Args:
+        metric: what they are compared by.
+        check: what holds a candidate's first result against the reference's; None does not.
+        fresh: hands out other inputs for one more call of each, which shows a remembered result.
         agreeing: begins a call of all ranks.
 
     Raises:
@@ -96,78 +75,60 @@ def contest(
         MarkerError: there is no ratio, since a round took none of what is compared.
         WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
+    from pytest_kernelprof.capture.mutation import Watched, watch
     from pytest_kernelprof.capture.session import refuse_to_nest
     from pytest_kernelprof.device.inventory import current_device
-
-    device = current_device(plan.device)
-    refuse_to_nest()
-    with sharing(device, plan.lock_timeout_s, plan.who):
-        return _contest(device, callables, plan, arguments, reference, measuring, agreeing)
-
-
-def _contest(
-    device: Device,
-    callables: Mapping[str, Callable[..., Any]],
-    plan: ContestPlan,
-    arguments: Arguments,
-    reference: str,
-    measuring: OpenProgress,
-    agreeing: Agreeing,
-) -> Contest:
-    from pytest_kernelprof.capture.mutation import Watched, watch
     from pytest_kernelprof.device.sharing import no_times
 
-    given, own = arguments, OwnMemory()
-    if plan.fresh is not None:
-        arguments = in_own_memory(given, own)
-    prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
-    makes_fresh = given.setup is not None
-    before = Watched() if makes_fresh else watch((), arguments.args, arguments.kwargs)
-    checks = Checks(plan.check, reference, device, fresh=plan.fresh is not None)
-    profiles = dict[str, Profile]()
-    with agreeing() as agreement:
-        what = f"{plan.metric} of {', '.join(callables)}"
-        wanted = Plan(
-            device.kind,
-            plan.warmup,
-            plan.pairs,
-            lock_timeout_s=plan.lock_timeout_s,
-            ignore_children=plan.ignore_children,
-        )
-        of_all_ranks = agreed(what, wanted, agreement)
-        counts = replace(of_all_ranks, rounds=EXACT_ROUNDS)
-        for name in sorted(callables, key=lambda name: name != reference):  # the reference first
-            look = partial(checks.look, name)
-            profile = warm(device, counts, callables[name], arguments, name, agreement, look)
-            require_complete(profile)
-            if plan.metric == "latency":
-                require_clock(profile)
-            profiles[name] = profile
-            if name != reference:
-                checks.settle(name, agreement, prepares[reference], before.changed())
-    if plan.fresh is None:
-        checks.release()
-    profiles = {name: profiles[name] for name in callables}
-    if plan.metric == "cuda_time" and plan.check is not None:
-        refuse_idle(profiles, reference)
-    why = no_times(device).get(plan.metric) if device.kind == "cuda" else None
-    if why:
-        raise IncompleteProfile(f"{plan.metric}: {why}")
-    found = Contest(device, plan, reference, prepares, profiles, measuring, agreeing, checks.found)
-    watched = (
-        Watched()
-        if makes_fresh
-        else watch(list(callables.values()), arguments.args, arguments.kwargs)
-    )
-    found.take(of_all_ranks.rounds)
-    found.in_place = watched.changed()
-    found.take_until_sure()
-    if plan.fresh is not None:
+    device, given, own = current_device(plan.device), arguments, OwnMemory()
+    refuse_to_nest()
+
+    def watched(*functions: Callable[..., Any]) -> Watched:
+        if given.setup is not None:
+            return Watched()
+        return watch(functions, arguments.args, arguments.kwargs)
+
+    with sharing(device, plan.lock_timeout_s, plan.who):
+        if fresh is not None:
+            arguments = in_own_memory(given, own)
+        prepares = {name: preparer(fn, arguments) for name, fn in callables.items()}
+        before = watched()
+        checks = Checks(check, reference, device, fresh=fresh is not None)
+        profiles = dict[str, Profile]()
         with agreeing() as agreement:
-            checks.on_other_inputs(callables, plan.fresh(), own, agreement)
-        if given.setup is None:  # further rounds are on the first inputs
-            own.holding(given.args, given.kwargs)
-    return found
+            plan = agreed(f"{metric} of {', '.join(callables)}", plan, agreement)
+            counts = replace(plan, rounds=EXACT_ROUNDS)
+            for name in sorted(callables, key=lambda name: name != reference):  # it is first
+                look = partial(checks.look, name)
+                profile = warm(device, counts, callables[name], arguments, name, agreement, look)
+                require_complete(profile)
+                if metric == "latency":
+                    require_clock(profile)
+                profiles[name] = profile
+                if name != reference:
+                    checks.settle(name, agreement, prepares[reference], before.changed())
+        if fresh is None:
+            checks.release()
+        profiles = {name: profiles[name] for name in callables}
+        if metric == "cuda_time" and check is not None:
+            refuse_idle(profiles, reference)
+        why = no_times(device).get(metric) if device.kind == "cuda" else None
+        if why:
+            raise IncompleteProfile(f"{metric}: {why}")
+        found = Contest(
+            *(device, plan, metric, reference, prepares, profiles, measuring, agreeing),
+            checks=checks.found,
+        )
+        in_rounds = watched(*callables.values())
+        found.take(plan.rounds)
+        found.in_place = in_rounds.changed()
+        found.take_until_sure()
+        if fresh is not None:
+            with agreeing() as agreement:
+                checks.on_other_inputs(callables, fresh(), own, agreement)
+            if given.setup is None:  # further rounds are on the first inputs
+                own.holding(given.args, given.kwargs)
+        return found
 
 
 class Contest:
@@ -175,6 +136,7 @@ class Contest:
 
     Attributes:
         in_place: the tensors that the calls changed.
+        metric: what the callables are compared by.
         profiles: of each callable the profile of its warmed-up call.
         reference: the name of the callable that the others are compared with.
     """
@@ -182,7 +144,8 @@ class Contest:
     def __init__(
         self,
         device: Device,
-        plan: ContestPlan,
+        plan: Plan,
+        metric: CompareBy,
         reference: str,
         prepares: Mapping[str, Prepare],
         profiles: Mapping[str, Profile],
@@ -191,6 +154,7 @@ class Contest:
         checks: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.in_place: tuple[str, ...] = ()
+        self.metric = metric
         self.profiles = profiles
         self.reference = reference
         self._device = device
@@ -202,11 +166,6 @@ class Contest:
         self._series: dict[str, list[float]] = {name: [] for name in profiles}
         self._kernels: dict[str, set[int]] = defaultdict(set)
         self._disturbed: list[Conditions] = []
-
-    @property
-    def metric(self) -> CompareBy:
-        """What the callables are compared by."""
-        return self._plan.metric
 
     @property
     def pairs(self) -> int:
@@ -234,7 +193,7 @@ class Contest:
         """Take more rounds while neighbours are so alike that a ratio has no interval yet."""
         others = [name for name in self._series if name != self.reference]
         while self.pairs >= FEWEST_FOR_BLOCKS:
-            decided = all(self.ratio(name).low is not None for name in others)
+            decided = all(self.paired(name).low is not None for name in others)
             more = more_pairs(self.pairs, decided=decided, disturbed=self.disturbed)
             if not more:
                 return
@@ -244,17 +203,18 @@ class Contest:
         """One callable's rounds, in the order in which they were taken."""
         return tuple(self._series[name])
 
-    def ratio(self, candidate: str) -> Ratio:
-        """The reference over the candidate, pair by pair.
+    def paired(self, candidate: str) -> Paired:
+        """How the candidate compares with the reference, pair by pair.
 
         Raises:
             MarkerError: a round took none of what is compared.
         """
-        one, other = self._series[candidate], self._series[self.reference]
-        if self.metric == "peak_memory":
-            one = [max(value, _FEWEST_BYTES) for value in one]
-            other = [max(value, _FEWEST_BYTES) for value in other]
-        found = ratio(one, other)
+        least = _FEWEST_BYTES if self.metric == "peak_memory" else 0.0
+        current, baseline = (
+            [max(value, least) for value in self._series[name]]
+            for name in (candidate, self.reference)
+        )
+        found = paired_rounds(current, baseline)
         if found is None:
             raise MarkerError(
                 f"{candidate} cannot be compared with {self.reference}: a round took no "
@@ -278,7 +238,6 @@ class Contest:
     def _contestant(self, name: str) -> Contestant:
         values, profile = self._series[name], self.profiles[name]
         interval = median_interval(values)
-        found = None if name == self.reference else self.ratio(name)
         counts = {int(count) for count in profile.metrics["kernels"].rounds} | self._kernels[name]
         return Contestant(
             name=name,
@@ -286,10 +245,7 @@ class Contest:
             value=statistics.median(values),
             low=interval.low if interval else None,
             high=interval.high if interval else None,
-            speedup=found.median if found else None,
-            speedup_low=found.low if found else None,
-            speedup_high=found.high if found else None,
-            speedup_block=found.block if found else 1,
+            paired=None if name == self.reference else self.paired(name),
             unstable=tuple(sorted(counts)) if len(counts) > 1 else (),
             checks=self._checks.get(name, ()),
         )
@@ -298,13 +254,17 @@ class Contest:
         if self.metric == "peak_memory":
             return [self._peak(name, agreement) for name in order]
         plan, history = self._plan, list[Shown]()
-        take = self._device_times if self.metric == "cuda_time" else self._latencies
+        of_device = self.metric == "cuda_time"
+        take = self._device_times if of_device else self._latencies
+        step = ProfileRounds(len(order)) if of_device else TimeCalls(len(order))
         with (
             self._measuring() as progress,
             alone(self._device, plan.lock_timeout_s, plan.who, locking=agreement.gpu_lock) as watch,
         ):
             while not history or again(history):
-                values, shown = take(order, watch, progress, agreement)
+                values, problems = take(order, progress, agreement)
+                throttled = not watch.block(len(order))
+                shown = Shown(step, not problems, problems=problems, throttled=throttled)
                 history.append(of_all(agreement.gather("rounds", shown)))
         if not history[-1].complete:
             times = sum(not one.complete for one in history)
@@ -317,8 +277,8 @@ class Contest:
         return values
 
     def _device_times(
-        self, order: Sequence[str], watch: Watch, progress: Progress, agreement: Agreement
-    ) -> tuple[list[float], Shown]:
+        self, order: Sequence[str], progress: Progress, agreement: Agreement
+    ) -> tuple[list[float], str]:
         taken = sessions.profile_rounds(
             self._device,
             self._next_of(order, progress),
@@ -326,20 +286,17 @@ class Contest:
             flush_l2=self._plan.flush_l2,
             agreement=agreement,
         )
-        throttled = not watch.block(len(order))
         problems = "; ".join(taken.facts.integrity.problems)
-        step = ProfileRounds(len(order))
-        shown = Shown(step, complete=not problems, problems=problems, throttled=throttled)
         if problems:
-            return [], shown
+            return [], problems
         metrics = taken.facts.metrics
         for name, count in zip(order, metrics["kernels"].rounds, strict=True):
             self._kernels[name].add(int(count))
-        return list(metrics["cuda_time"].rounds), shown
+        return list(metrics["cuda_time"].rounds), ""
 
     def _latencies(
-        self, order: Sequence[str], watch: Watch, progress: Progress, agreement: Agreement
-    ) -> tuple[list[float], Shown]:
+        self, order: Sequence[str], progress: Progress, agreement: Agreement
+    ) -> tuple[list[float], str]:
         from pytest_kernelprof.capture.host_timing import time_calls
         from pytest_kernelprof.capture.l2 import flusher
 
@@ -351,8 +308,7 @@ class Contest:
             fresh_arguments=True,  # calls in a row would mix the callables
             agreement=agreement,
         )
-        throttled = not watch.block(len(order))
-        return list(timings.latency_us), Shown(TimeCalls(len(order)), throttled=throttled)
+        return list(timings.latency_us), ""
 
     def _next_of(self, order: Sequence[str], progress: Progress) -> Prepare:
         """What hands back the next call in the order, and tells of it, outside the clock."""

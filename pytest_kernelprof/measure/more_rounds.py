@@ -10,7 +10,7 @@ import numpy as np
 from pytest_kernelprof.analysis.kernels import kernel_rows
 from pytest_kernelprof.capture.fingerprint import describe
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.schema.turns import Sampled
+from pytest_kernelprof.schema.paired import Sampled
 from pytest_kernelprof.trace.reading import reading_of
 
 if TYPE_CHECKING:

@@ -287,7 +287,7 @@ def _looked_twice(history: Sequence[Shown]) -> bool:
 def _wants_second_look(verdicts: Sequence[Verdict]) -> bool:
     """Enqueue times differ by 40 % between one state of a machine and another: a limit on a host
     time fails only when a second, separate measurement confirms it."""
-    over = {verdict.metric for verdict in verdicts if verdict.outcome == "over"}
+    over = {verdict.metric for verdict in verdicts if verdict.outcome == "failed"}
     return _any_from(over, "unprofiled")
 
 

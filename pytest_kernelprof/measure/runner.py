@@ -32,7 +32,6 @@ from pytest_kernelprof.measure.more_rounds import MoreRounds
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.policy import Shown
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.progress import no_progress
 from pytest_kernelprof.schema.recording import HostTimings, Recording
 from pytest_kernelprof.schema.run import Profile, Verdict
 from pytest_kernelprof.schema.steps import (
@@ -43,6 +42,7 @@ from pytest_kernelprof.schema.steps import (
     TimeCalls,
     WarmUp,
     WatchMemory,
+    no_progress,
 )
 from pytest_kernelprof.trace.late_work import left_words
 
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
-    from pytest_kernelprof.schema.progress import Progress
     from pytest_kernelprof.schema.run import Timeline
+    from pytest_kernelprof.schema.steps import Progress
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 

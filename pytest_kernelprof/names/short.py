@@ -21,20 +21,23 @@ _LONGEST_UNKNOWN, _LONGEST = 64, 128
 _ENDS = ("_kernel", "_grid_stride")
 _LIBRARIES = ("cublasLt", "cudnn", "rocprim", "thrust")
 _OPERATOR = re.compile(r"\w+::\w[\w.]*")
+_SHORT = re.compile(r"\w+ (?:\[[^\[\]]*\]|\([^()]*\))(?: [\w.]+)*")
+"""A name that is short already, as kernel snapshots have them."""
 
 
 def short_name(name: str) -> str:
     """What people call a kernel: ``vectorized_elementwise [gelu]``, ``nvjet 256x128x64 TNT``.
 
-    Names of operators, and those that no rule knows, stay as they are, the middle of long ones cut
-    out. Takes time in proportion to the name; of a very long one the beginning is read.
+    Names of operators, those that no rule knows and those that are short already stay as they are,
+    the middle of long ones cut out. Takes time in proportion to the name; of a very long one the
+    beginning is read.
     """
     return _short_name(name[:LONGEST])
 
 
 @functools.lru_cache(2048)
 def _short_name(name: str) -> str:
-    if _OPERATOR.fullmatch(name):
+    if _OPERATOR.fullmatch(name) or _SHORT.fullmatch(name):
         return _cut(name, _LONGEST)
     parts = take_apart(name)
     told = family_words(parts)

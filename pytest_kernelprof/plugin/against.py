@@ -5,51 +5,62 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against import folders
-from pytest_kernelprof.against.budget import Budget
-from pytest_kernelprof.against.further import Further
-from pytest_kernelprof.against.generated import NotPreparedError, copy_generated, prepare
-from pytest_kernelprof.against.imports import compiled_of_today, mapping_of
-from pytest_kernelprof.against.interpreter import NotUsableError, interpreter_at
-from pytest_kernelprof.against.invocation import arguments_for, of_the_tree
-from pytest_kernelprof.against.mapping import is_below
-from pytest_kernelprof.against.overlay import Tests, give_back, lay_over
-from pytest_kernelprof.against.reference import Process, Reference
+from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
+from pytest_kernelprof.against.invocation import (
+    NotUsableError,
+    arguments_for,
+    interpreter_at,
+    of_the_tree,
+)
+from pytest_kernelprof.against.messages import Done, Launch
+from pytest_kernelprof.against.overlay import (
+    NotPreparedError,
+    copy_generated,
+    give_back,
+    is_test,
+    lay_over,
+    prepare,
+)
+from pytest_kernelprof.against.reference_process import Process, Reference
 from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
-from pytest_kernelprof.against.verdict import judge
+from pytest_kernelprof.against.timing import Further
+from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.comparison.judge import LIMIT_OF, STATUS_OF, lost_words, verdict_of
 from pytest_kernelprof.device import inventory
-from pytest_kernelprof.digest.changes_verdict import is_failed
-from pytest_kernelprof.errors import LimitExceeded, SnapshotError
+from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
+from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, SHEET, TAKEN
-from pytest_kernelprof.plugin.sheets import has_snapshot
-from pytest_kernelprof.plugin.snapshots import Snapshots
+from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
+from pytest_kernelprof.plugin.portable import portable
+from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, Snapshots, has_snapshot
 from pytest_kernelprof.plugin.turns import Turns
-from pytest_kernelprof.report.against import failure_words, write_against
+from pytest_kernelprof.report.baselines import failure_words
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.against import AgainstTest, Done, Laid, Launch, Launches
-from pytest_kernelprof.schema.before import RevisionComparison
+from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     import pluggy
 
-    from pytest_kernelprof.against.mapping import Mapping
+    from pytest_kernelprof.against.import_redirect import Mapping
+    from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Profile
-    from pytest_kernelprof.schema.turns import Side
+
+    Launches = dict[Side, Launch]
 
 _ATTRIBUTE = "kernelprof_against"
+_FAILS = "the test fails on your code"
 _FLAG = "--kernelprof-against"
 _GIVEN_BACK = "{}: there the revision's own, though named as tests are, since its code imports it"
 _UNMEASURED = "tests that are not measured ran before it here, and not there: run it alone"
@@ -58,7 +69,10 @@ _WORKERS = 100
 
 
 def begin(
-    config: pytest.Config, settings: Settings, concerns_us: Callable[[pytest.Item], bool]
+    config: pytest.Config,
+    settings: Settings,
+    collector: Collector,
+    concerns_us: Callable[[pytest.Item], bool],
 ) -> None:
     """Register what compares: in the process that reports, and in each that runs tests.
 
@@ -70,47 +84,46 @@ def begin(
     """
     sent = getattr(config, "workerinput", {}).get(_ATTRIBUTE)
     if sent is None:
-        assert settings.against is not None, "asked for"
-        run = AgainstRun(config, settings.against)
+        assert settings.revision is not None, "asked for"
+        run = AgainstRun(config, settings.revision, collector)
         config.pluginmanager.register(run, AGAINST)
         launches = run.launches
     else:
-        launches = codec.decode(sent.encode(), Launches)
+        launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
     tests = AgainstTests(config, launches, settings, concerns_us)
     config.pluginmanager.register(tests, "kernelprof-against-tests")
 
 
-class AgainstRun:
+class AgainstRun(ComparedRun):
     """In the process that reports: lays the revision out, and tells what came of all tests.
 
     Attributes:
-        launches: how references, and fresh processes beside them, are started.
-        found: what came of each test, by its id.
+        launches: how references, and fresh processes of today's code, are started.
 
     Raises:
         pytest.UsageError: there is no such code, or no place for it.
     """
 
-    def __init__(self, config: pytest.Config, given: str) -> None:
+    def __init__(self, config: pytest.Config, given: str, collector: Collector) -> None:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        self.found: dict[str, AgainstTest] = {}  # of a test that is repeated, the last try
-        self._session: pytest.Session | None = None
         settings = config.stash[SETTINGS]
-        self._warn_only = settings.warn_only
         started_in = str(config.invocation_params.dir)
-        folders.sweep()
+        keeper.sweep_folders()
         try:
             named = settings.against_python
             python = interpreter_at(named, started_in) if named else ""
             reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
-            folder = folders.make()
+            folder = keeper.make_folder()
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
                 raise CannotLayOut(f"the temporary folder (TMPDIR) is in {reference.root}: move it")
             notes = lay_out(reference, folder.tree, folder.scratch)
             tree = str(folder.tree.resolve())
-            tests = lay_over(_tests_of(config, reference.root), reference.root, tree)
+            ini = str(config.inipath.resolve()) if config.inipath is not None else ""
+            below = ini[len(reference.root) + 1 :] if is_below(ini, reference.root) else ""
+            is_ours = partial(is_test, patterns=config.getini("python_files"), ini=below)
+            tests = lay_over(is_ours, reference.root, tree)
             copied, told = copy_generated(
                 settings.against_copy, str(config.rootpath), reference.root, tree
             )
@@ -119,58 +132,34 @@ class AgainstRun:
         except NotUsableError as error:
             raise pytest.UsageError(f"{_FLAG}-python: {error}") from None
         files = tuple(sorted({*tests, *copied}))
-        laid = Laid(reference.name, reference.root, tree, str(folder.path), files, (*notes, *told))
-        mapping = mapping_of(laid.root, laid.tree)
-        own = mapping_of(laid.root, laid.root)
-        there = mapping.path(started_in)
-        self.launches = Launches(
-            Launch(laid, arguments_for(config, mapping), there, python),
-            Launch(replace(laid, tree=laid.root), arguments_for(config, own), started_in),
+        root, mapping = reference.root, mapping_of(reference.root, tree)
+        launch = Launch(
+            *(reference.name, root, tree, str(folder.path), files, (*notes, *told)),
+            *(arguments_for(config, mapping), mapping.path(started_in), python),
         )
+        super().__init__(collector, f"against {reference.name}", warn_only=settings.warn_only)
+        given_here = arguments_for(config, mapping_of(root, root))
+        own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
+        self.launches: Launches = {"baseline": launch, "current": own}
         if settings.against_prepare:
-            _prepare(config, settings.against_prepare, self.launches.reference, mapping)
+            _prepare(config, settings.against_prepare, launch, mapping)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
         """Tell a worker of pytest-xdist where it is."""
-        node.workerinput[_ATTRIBUTE] = codec.encode(self.launches).decode()  # type: ignore[attr-defined]
+        sent = {side: codec.encode(launch).decode() for side, launch in self.launches.items()}
+        node.workerinput[_ATTRIBUTE] = sent  # type: ignore[attr-defined]
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take what came of a test off its report."""
-        sent = report.__dict__.pop(_ATTRIBUTE, None)
-        if sent is not None:
-            found = codec.decode(sent.encode(), AgainstTest)
-            self.found[found.id] = found
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A run of which nothing was compared has failed."""
-        self._session = session
-        if session.config.getoption("collectonly", False):
-            return
-        failed = is_failed(list(self.found.values()), warn_only=self._warn_only)
-        if failed and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def comparison(self) -> RevisionComparison:
-        """What came of all, for the run's record."""
-        from pytest_kernelprof.plugin.portable import portable
-
-        laid, tests = self.launches.reference.laid, tuple(self.found.values())
-        counts = Counter(test.result for test in tests)
-        found = RevisionComparison(laid.name, laid.notes, dict(counts), tests)
-        return portable(found, laid.tree)  # the reference's files as seen from its root folder
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The section at the end."""
-        write_against(
-            terminalreporter,
-            self.launches.reference.laid,
-            list(self.found.values()),
-            warn_only=self._warn_only,
-            run_fails=bool(self._session and self._session.exitstatus),
+    def comparison(self) -> RunComparison:
+        """What the run was compared with, and which tests failed before they could be."""
+        launch = self.launches["baseline"]
+        failed = tuple(
+            ProfileComparison(source="revision", test=test.id, change="not compared", reason=_FAILS)
+            for test in self._collector.tests()
+            if test.outcome == "failed" and not test.profiles
+        )
+        return RunComparison(
+            source="revision", name=launch.name, notes=launch.notes, profiles=failed
         )
 
 
@@ -184,15 +173,9 @@ def _prepare(config: pytest.Config, command: str, launch: Launch, mapping: Mappi
     where = mapping.path(str(config.rootpath))
     late = config.stash[SETTINGS].against_timeout
     try:
-        prepare(command, where, launch.laid.folder, environment, late)
+        prepare(command, where, launch.folder, environment, late)
     except (NotPreparedError, OSError) as error:
         raise pytest.UsageError(f"kernelprof_against_prepare: {error}") from None
-
-
-def _tests_of(config: pytest.Config, root: str) -> Tests:
-    ini = str(config.inipath.resolve()) if config.inipath is not None else ""
-    below = ini[len(root) + 1 :] if is_below(ini, root) else ""
-    return Tests(tuple(config.getini("python_files")), below)
 
 
 class AgainstTests:
@@ -209,19 +192,15 @@ class AgainstTests:
         concerns_us: Callable[[pytest.Item], bool],
     ) -> None:
         self._config = config
-        self._launches = launches
+        self._launches = launches.copy()
         self._settings = settings
         self._concerns_us = concerns_us
-        laid = launches.reference.laid
-        self._mapping = mapping_of(laid.root, laid.tree)
-        self._seed = _seed(config)
-        self._path = sys.path[:]
+        self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
         self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
         self._turns: Turns | None = None
         self._further: Further | None = None
         self._running = ""
-        self._found: dict[str, AgainstTest] = {}
         self._snapshots = Snapshots(config, settings)
         self._code: tuple[str, ...] = ()
         self._ran_unmeasured = False
@@ -231,36 +210,27 @@ class AgainstTests:
         """Start the reference, which comes up while tests are collected here."""
         if self._config.option.collectonly or self._config.pluginmanager.hasplugin("dsession"):
             return
-        self._seed, self._path = _seed(self._config), sys.path[:]
-        start = partial(self._process, "reference", 0)
+        for side, launch in self._launches.items():
+            # Another environment has its own: it imports from the user's folders besides.
+            users = [one for one in sys.path if one and self._mapping.is_users(one)]
+            path = tuple(users if launch.python else sys.path)
+            self._launches[side] = replace(launch, path=path, seed=_seed(self._config))
+        start = partial(self._process, "baseline", 0)
         self._reference = Reference(start, inventory.cuda_is_up)
         self._further = further = Further(self._process, self._files.__getitem__)
         self._config.add_cleanup(further.end)
         self._config.add_cleanup(self._reference.end)
-        self._turns = Turns(self._reference, further, self._budget(), times=self._is_timed())
+        times = not self._settings.against_exact
+        self._turns = Turns(self._reference, further, times=times)
         self._reference.start()
 
     def _process(self, side: Side, number: int) -> Process:
         """Start a process; number 0 is the reference, others are of further pairs."""
-        launch = self._launches.candidate
-        if side == "reference":
-            launch = self._launches.reference
-            launch = replace(launch, laid=give_back(self._code, launch.laid))
+        launch = self._launches[side]
+        if side == "baseline":
+            launch = give_back(self._code, launch)
         worker = _worker_number(self._config) + _WORKERS * number
-        timeout_s = self._settings.against_timeout
-        path = self._users_path() if launch.python else self._path
-        return Process(launch, worker, path, self._seed, timeout_s)
-
-    def _users_path(self) -> list[str]:
-        """What another environment, which has its own, imports from besides: the user's folders."""
-        return [entry for entry in self._path if entry and self._mapping.is_users(entry)]
-
-    def _budget(self) -> Budget:
-        folder = Path(self._launches.reference.laid.folder)
-        return Budget(folder / "scratch" / "spent", self._settings.against_budget)
-
-    def _is_timed(self) -> bool:
-        return not self._settings.against_exact
+        return Process(launch, worker, self._settings.against_timeout)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -273,8 +243,8 @@ class AgainstTests:
             self._reference.end()
             self._reference = self._turns = None
             return
-        self._files["candidate"] = files
-        self._files["reference"] = there = tuple(map(self._mapping.path, files))
+        self._files["current"] = files
+        self._files["baseline"] = there = tuple(map(self._mapping.path, files))
         kept = tuple(item.nodeid for item in measured if has_snapshot(item))
         self._reference.collect(there, kept)
         shared = set(self._reference.collected.shared)
@@ -286,7 +256,7 @@ class AgainstTests:
             self._reference.collect(there, kept)
         # What was built beside the code would be sought in the tree; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
-        if compiled and not self._launches.reference.python:
+        if compiled and not self._launches["baseline"].python:
             self._reference.refuse(compiled)
         self._config.stash[AFTER_CALL] = self._turns.after_call
         # Registered after all others, it is around what they do in the call phase.
@@ -309,7 +279,6 @@ class AgainstTests:
             return done
         finally:  # at Ctrl-C nobody waits for the reference
             self._running = ""
-            self._found.pop(item.nodeid, None)
 
     def _following(self, item: pytest.Item, following: pytest.Item | None) -> str:
         """The test that the reference runs next."""
@@ -331,63 +300,67 @@ class AgainstTests:
 
         Raises:
             LimitExceeded: it is worse.
+            IncompleteProfile: a number is missing that the revision has.
         """
-        profiles: list[Profile] = [
-            profile for one in item.stash.get(TAKEN, []) for profile in one.profiles
-        ]
+        profiles = _profiles_of(item)
         if not profiles:
             return
+        found = self._judged(item, profiles)
+        _put(item, found)
+        name = self._launches["baseline"].name
+        lost = [one for one in found if one.lost]
+        worse = [one for one in found if one.change == "worse"]
+        if worse:
+            words = failure_words(worse, name)
+            if self._settings.warn_only:
+                item.warn(KernelprofWarning(words))
+                return
+            place = next(
+                profile.place
+                for profile, one in zip(profiles, found, strict=True)
+                if one.change == "worse"
+            )
+            raise LimitExceeded(words, pytrace=False, place=place)
+        if lost:
+            raise IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost[0], name)}")
+
+    def _judged(
+        self, item: pytest.Item, profiles: Sequence[Profile]
+    ) -> tuple[ProfileComparison, ...]:
         if item.nodeid != self._running or self._turns is None:
             why = "kernel_profile was asked for as the test ran, which cannot be foreseen"
-            self._found[item.nodeid] = AgainstTest(item.nodeid, "not compared", why)
-            return
+            return not_compared(profiles, why)
         answer = self._turns.answer()
         if isinstance(answer, Done) and answer.wrong and self._reference is not None:
             self._reference.refuse(answer.wrong)
             answer = answer.wrong
         if not self._is_reviewed(item):
             profiles = [replace(one, verdicts=()) for one in profiles]
-        found = judge(item.nodeid, profiles, answer, self._turns.timed)
+        found = judge(profiles, answer, self._turns.timed)
         notes = [_GIVEN_BACK.format(", ".join(self._code))] if self._code else []
-        if found.result == "worse" and self._ran_unmeasured:
+        if self._ran_unmeasured and any(one.change == "worse" for one in found):
             notes.append(_UNMEASURED)
-        self._found[item.nodeid] = found = replace(found, notes=(*found.notes, *notes))
-        if found.result == "worse":
-            place = next(one.place for one in found.profiles if one.is_worse)
-            words = failure_words(found, self._launches.reference.laid.name)
-            if self._settings.warn_only:
-                item.warn(KernelprofWarning(words))
-                return
-            raise LimitExceeded(words, pytrace=False, place=place)
+        # The revision's files as seen from its root folder.
+        return portable(
+            (replace(found[0], notes=(*found[0].notes, *notes)), *found[1:]), self._mapping.tree
+        )
 
     def _is_reviewed(self, item: pytest.Item) -> bool:
         """Whether the revision has another snapshot of a test, or none: reviewers see a change."""
-        sheet = item.stash.get(SHEET, None)
-        if sheet is None or sheet.entry.kept is None:
+        judge = item.stash.get(SNAPSHOT_JUDGE, None)
+        if judge is None or judge.kept is None:
             return False
         try:
-            there = self._snapshots.kept(self._mapping.path(str(item.path)), sheet.entry.device)
+            there = self._snapshots.kept(self._mapping.path(str(item.path)), judge.entry.device)
         except SnapshotError:
             return True
-        before = there.get(sheet.entry.key)
-        return before is None or before.profiles != sheet.entry.kept.profiles
+        before = there.get(judge.entry.key)
+        return before is None or before.profiles != judge.kept.profiles
 
     def note_failed(self, item: pytest.Item) -> None:
         """A test that fails by itself is not compared."""
         if item.nodeid == self._running:
-            self._found[item.nodeid] = AgainstTest(
-                item.nodeid, "not compared", "the test fails on your code"
-            )
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Send what came of the test along with its report."""
-        report = yield
-        if call.when == "call" and item.nodeid in self._found:
-            setattr(report, _ATTRIBUTE, codec.encode(self._found.pop(item.nodeid)).decode())
-        return report
+            _put(item, not_compared(_profiles_of(item), _FAILS))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -415,17 +388,42 @@ class _AroundCalls:
         worse follows in the same failure."""
         outcome = yield
         error = outcome.exception
-        if error is not None and not isinstance(error, pytest.skip.Exception):
-            self._tests.note_failed(item)
         if error is not None and not isinstance(error, LimitExceeded):
+            if not isinstance(error, pytest.skip.Exception):
+                self._tests.note_failed(item)
             return
         try:
             self._tests.compare(item)
+        except IncompleteProfile as lost:
+            if error is None:
+                outcome.force_exception(lost)
         except LimitExceeded as worse:
             if error is None:
                 outcome.force_exception(worse)
             else:
                 error.msg = f"{error.msg}\n{worse.msg}"
+
+
+def _profiles_of(item: pytest.Item) -> list[Profile]:
+    return [profile for one in item.stash.get(TAKEN, []) for profile in one.profiles]
+
+
+def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
+    """Add how each profile compares to what the test took."""
+    left = iter(found)
+    item.stash[TAKEN] = [
+        replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
+        for one in item.stash.get(TAKEN, [])
+    ]
+
+
+def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Profile:
+    found = replace(found, test=item.nodeid)
+    status = "incomplete" if found.lost and found.change != "worse" else STATUS_OF[found.change]
+    why = found.reason or (lost_words(found, "the revision") if found.lost else "")
+    return replace(
+        profile, verdicts=(*profile.verdicts, verdict_of(found, profile, status, why=why))
+    )
 
 
 def _worker_number(config: pytest.Config) -> int:

@@ -18,7 +18,7 @@ from pytest_kernelprof.errors import (
     ProfilerUnavailable,
 )
 from pytest_kernelprof.measure.completeness import require_clock
-from pytest_kernelprof.plugin.benchmark_there import HAS_BENCHMARK, timed_by_benchmark
+from pytest_kernelprof.plugin.concerns import HAS_BENCHMARK, timed_by_benchmark
 from pytest_kernelprof.plugin.keys import TEST
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import check_option
@@ -371,7 +371,7 @@ class Bridge:
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
         """Runs that were saved on different GPUs or with different software are told apart."""
-        from pytest_kernelprof.device.environment import describe_gpu
+        from pytest_kernelprof.device.nvml import describe_gpu
 
         machine_info["gpu"] = describe_gpu()
 

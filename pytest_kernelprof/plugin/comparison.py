@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,12 @@ from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
-from pytest_kernelprof.limits.contention import ratio_beyond_contention
-from pytest_kernelprof.limits.evaluate import evaluate_comparison, least_ratio
+from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.checks import CLOSE
-from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
-from pytest_kernelprof.measure.plan import TIMED_ROUNDS
+from pytest_kernelprof.measure.comparison import CompareBy, Contest, contest
+from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.policy import more_pairs
 from pytest_kernelprof.plugin.conclusion import in_place_words
 from pytest_kernelprof.plugin.ledger import Asked
@@ -65,27 +64,36 @@ class Contender:
     high: float | None
 
 
-class _Measured:
-    """The rounds behind comparisons, and what was asserted of them; without rounds, where nothing
-    was measured, whoever looks at them leaves the test."""
+class Group(dict[str, "Comparison"]):
+    """Candidates and their reference, measured in turn: comparisons by the candidate's name. Where
+    nothing was measured, it has no rounds, and whoever looks at them leaves the test."""
 
-    def __init__(self, test: MeasuredTest, rounds: Contest | None) -> None:
-        self.test = test
+    def __init__(
+        self, test: MeasuredTest, names: Iterable[str], reference: str, rounds: Contest | None
+    ) -> None:
+        super().__init__((name, Comparison(self, name)) for name in names if name != reference)
+        self._test = test
         self._rounds = rounds
-        self.verdicts: list[run.Verdict] = []
+        self._verdicts: list[run.Verdict] = []
 
-    @property
-    def is_there(self) -> bool:
-        return self._rounds is not None
+    def __bool__(self) -> bool:
+        raise CannotMeasureError(_NO_TRUTH)
 
-    @property
-    def rounds(self) -> Contest:
+    def __str__(self) -> str:
         if self._rounds is None:
-            nothing_to_look_at(self.test, "comparison")
+            return _UNMEASURED
+        return "\n".join(comparison_table(self._record()))
+
+    __repr__ = __str__
+
+    @property
+    def _measured(self) -> Contest:
+        if self._rounds is None:
+            nothing_to_look_at(self._test, "comparison")
         return self._rounds
 
-    def record(self) -> run.Comparison:
-        return self.rounds.record(verdicts=self.verdicts)
+    def _record(self) -> run.Comparison:
+        return self._measured.record(verdicts=self._verdicts)
 
 
 class Comparison:
@@ -94,8 +102,8 @@ class Comparison:
     Attributes are those of the rounds so far; an assertion that is not decided takes more.
     """
 
-    def __init__(self, measured: _Measured, candidate: str) -> None:
-        self._measured = measured
+    def __init__(self, group: Group, candidate: str) -> None:
+        self._group = group
         self._candidate = candidate
         self._asserted = False
 
@@ -108,18 +116,17 @@ class Comparison:
     def speedup(self) -> float:
         """The reference's time over the candidate's: 2.0 is twice as fast. Of pairs of rounds, the
         median; of ``peak_memory``, the reference's bytes over the candidate's."""
-        return self._measured.rounds.ratio(self._candidate).median
+        return self._group._measured.paired(self._candidate).speedup
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 99 % interval of the speedup; None with fewer than 8 pairs."""
-        found = self._measured.rounds.ratio(self._candidate)
-        return None if found.low is None or found.high is None else (found.low, found.high)
+        return self._group._measured.paired(self._candidate).speedup_interval
 
     @property
     def pairs(self) -> int:
         """How many pairs of rounds there are."""
-        return self._measured.rounds.pairs
+        return self._group._measured.pairs
 
     @property
     def candidate(self) -> Contender:
@@ -129,7 +136,7 @@ class Comparison:
     @property
     def reference(self) -> Contender:
         """The reference's values and profile."""
-        return self._contender(self._measured.rounds.reference)
+        return self._contender(self._group._measured.reference)
 
     def min_speedup(self, times: float) -> Comparison:
         """Assert that the candidate is at least so many times as fast as the reference.
@@ -153,7 +160,7 @@ class Comparison:
         return self._assert(parse_assertion("not_slower", by))
 
     def __str__(self) -> str:
-        if not self._measured.is_there:
+        if self._group._rounds is None:
             return _UNMEASURED
         return f"{headline(self._record(), self._candidate)}\n{self.table()}"
 
@@ -164,11 +171,11 @@ class Comparison:
         return "\n".join(comparison_table(self._record(), width))
 
     def _record(self, *verdicts: run.Verdict) -> run.Comparison:
-        rounds = self._measured.rounds
+        rounds = self._group._measured
         return rounds.record((self._candidate, rounds.reference), verdicts)
 
     def _contender(self, name: str) -> Contender:
-        rounds = self._measured.rounds
+        rounds = self._group._measured
         (one,) = rounds.record((name,)).contestants
         profile = Profile(rounds.profiles[name], no_trace="comparisons keep no traces")
         return Contender(name, rounds.values(name), profile, one.value, one.low, one.high)
@@ -184,72 +191,29 @@ def judge(comparison: Comparison, limit: Limit) -> str:
     """Take rounds until the limit is decided, or there are 96 pairs; the message of a failure, or
     nothing."""
     comparison._asserted = True
-    measured, candidate = comparison._measured, comparison._candidate
-    ledger = measured.test.ledger
-    if not measured.is_there:  # and so no limit is judged
-        ledger.leave_out(ledger.unmeasured, [limit])
+    group, candidate = comparison._group, comparison._candidate
+    test, rounds = group._test, group._rounds
+    if rounds is None:  # and so no limit is judged
+        test.ledger.leave_out(test.ledger.unmeasured, [limit])
         return ""
-    rounds = measured.rounds
-    place = place_of_call(measured.test.place)
+    place = place_of_call(test.place)
     what = f"the assertion at {line_words(place)}"
     while True:
-        verdict = evaluate_comparison(
-            limit,
-            rounds.ratio(candidate),
-            metric=rounds.metric,
-            disturbed=rounds.disturbed,
-            beyond=ratio_beyond_contention(
-                rounds.record().conditions,
-                rounds.values(candidate),
-                rounds.values(rounds.reference),
-                least_ratio(limit),
-            ),
-            device=measured.test.device,
-            candidate=candidate,
-            place=place,
-        )
+        of_both = rounds.values(candidate), rounds.values(rounds.reference)
+        verdict = evaluate_comparison(limit, rounds.record(), candidate, *of_both, place)
         decided = verdict.outcome != "undecided"
         more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
         if not more:
             break
-        with ledger.asking(Asked(what, _REMEDY, instead=limit.name)), held_by(what):
+        with test.ledger.asking(Asked(what, _REMEDY, instead=limit.name)), held_by(what):
             rounds.take(more)
-    measured.verdicts.append(verdict)
+    group._verdicts.append(verdict)
     record = comparison._record(verdict)
-    if verdict.outcome == "over" or (not decided and ledger.fails_undecided):
+    if verdict.outcome == "failed" or (not decided and test.ledger.fails_undecided):
         return comparison_message(record)
     if not decided:
-        ledger.note_undecided(comparison_line(record, verdict))
+        test.ledger.note_undecided(comparison_line(record, verdict))
     return ""
-
-
-class Comparisons(Mapping[str, Comparison]):
-    """Several candidates and one reference, measured in turn, by the candidate's name."""
-
-    def __init__(self, measured: _Measured, names: Sequence[str], reference: str) -> None:
-        self._measured = measured
-        self._found = {name: Comparison(measured, name) for name in names if name != reference}
-
-    def __getitem__(self, name: str) -> Comparison:
-        return self._found[name]
-
-    def __bool__(self) -> bool:
-        raise CannotMeasureError(_NO_TRUTH)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __str__(self) -> str:
-        return self.table() if self._measured.is_there else _UNMEASURED
-
-    __repr__ = __str__
-
-    def table(self, width: int = WIDTH) -> str:
-        """All of them as a text table, the reference included."""
-        return "\n".join(comparison_table(self._measured.record(), width))
 
 
 def compare(
@@ -264,63 +228,53 @@ def compare(
     fresh: Callable[[], Any] | None = None,
     judged: str = "the comparison",
     group: object = None,
-) -> Comparisons:
+) -> Group:
     """Measure callables in turn, and have the test's report tell of it.
 
     Args:
         judged: what is to be judged by it, in words. group: the ranks that compare.
     """
-    what = f"the comparison at {line_words(place_of_call(test.place))}"
+    place = line_words(place_of_call(test.place))
+    what = f"the comparison at {place}"
     with test.ledger.asking(Asked(what, _REMEDY, instead=judged)), held_by(what):
         _check_callables(callables, reference)
         _check_checks(check, fresh)
-        plan = ContestPlan(
-            device=test.device,
-            metric=_metric_of(metric, test.device),
-            pairs=TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
+        by = _metric_of(metric, test.device)
+        plan = Plan(
+            test.device,
+            test.warmup,
+            TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
             flush_l2=test.flush_l2,
             lock_timeout_s=test.settings.lock_timeout,
             who=test.id,
-            warmup=test.warmup,
             ignore_children=test.ignore_children,
-            check=check,
-            fresh=fresh,
         )
-        return _compare(test, callables, arguments, reference, plan, group)
-
-
-def _compare(
-    test: MeasuredTest,
-    callables: Mapping[str, Callable[..., Any]],
-    arguments: Arguments,
-    reference: str,
-    plan: ContestPlan,
-    group: object,
-) -> Comparisons:
-    words = f"a comparison at {line_words(place_of_call(test.place))}"
-    found: Contest | None = None
-    if test.unmeasured:
-        test.ledger.leave_out(test.unmeasured)
-    else:
-        with may_be_blind(test):
-            found = contest(
-                callables,
-                plan,
-                arguments,
-                reference=reference,
-                measuring=test.measuring,
-                agreeing=partial(test.agreeing, words, group),
-            )
-    if found is None:
-        for fn in callables.values():
-            run_plainly(fn, arguments)
-        return Comparisons(_Measured(test, None), list(callables), reference)
-    if found.in_place:
-        test.ledger.notes.append(in_place_words(found.in_place))
-    test.ledger.compared = True
-    measured = _Measured(test, found)
-    test.ledger.comparisons.append(measured.record)
-    return Comparisons(measured, list(callables), reference)
+        found: Contest | None = None
+        if test.unmeasured:
+            test.ledger.leave_out(test.unmeasured)
+        else:
+            with may_be_blind(test):
+                found = contest(
+                    callables,
+                    plan,
+                    arguments,
+                    reference=reference,
+                    metric=by,
+                    check=check,
+                    fresh=fresh,
+                    measuring=test.measuring,
+                    agreeing=partial(test.agreeing, f"a comparison at {place}", group),
+                )
+        compared = Group(test, callables, reference, found)
+        if found is None:
+            for fn in callables.values():
+                run_plainly(fn, arguments)
+            return compared
+        if found.in_place:
+            test.ledger.notes.append(in_place_words(found.in_place))
+        test.ledger.compared = True
+        test.ledger.comparisons.append(compared._record)
+        return compared
 
 
 def names_of(candidate: object, reference: object) -> tuple[str, str]:

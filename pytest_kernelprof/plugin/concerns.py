@@ -1,18 +1,20 @@
-"""Which tests and results are of any concern to this plugin, and to whom."""
+"""Which tests and results are of any concern to this plugin, and to whom; and whether
+pytest-benchmark times a test: what bridges to it loads where it is there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from pytest_kernelprof.limits.marks import limit_names
-from pytest_kernelprof.plugin.benchmark_there import BRIDGE
 from pytest_kernelprof.plugin.devices import asks_for_us
 from pytest_kernelprof.plugin.keys import SETTINGS
 from pytest_kernelprof.plugin.run_record import is_hooked
-from pytest_kernelprof.plugin.sheets import has_snapshot
+from pytest_kernelprof.plugin.snapshots import has_snapshot
 
-if TYPE_CHECKING:
-    import pytest
+BRIDGE = "kernelprof-benchmark"
+"""The plugin that is registered where it is there."""
+HAS_BENCHMARK = pytest.StashKey[bool]()
+"""On a test that has got its fixture."""
 
 
 def concerns_us(item: pytest.Item) -> bool:
@@ -34,7 +36,7 @@ def is_reported(config: pytest.Config) -> bool:
     """Whether anybody reads what tests took, beyond their verdicts."""
     settings = config.stash[SETTINGS]
     bridged = config.pluginmanager.hasplugin(BRIDGE)
-    compared = bool(settings.against or settings.compare)
+    compared = bool(settings.against)
     return is_shown(config) or compared or bridged or all_is_wanted(config)
 
 
@@ -48,3 +50,20 @@ def all_is_wanted(config: pytest.Config) -> bool:
     """Whether somebody reads all that tests took; a worker has no such reader itself."""
     settings = config.stash[SETTINGS]
     return bool(settings.run_files) or settings.github or is_hooked(config)
+
+
+def timed_by_benchmark(item: pytest.Item) -> bool:
+    """Whether pytest-benchmark times a test, whose call phase must not be profiled as a whole."""
+    active = item.config.pluginmanager.hasplugin(BRIDGE)
+    return active and "benchmark" in getattr(item, "fixturenames", ())
+
+
+def has_benchmark(item: pytest.Item) -> bool:
+    """Whether the running test has got pytest-benchmark's fixture, by name or as it ran."""
+    return item.stash.get(HAS_BENCHMARK, False)
+
+
+def is_active(config: pytest.Config) -> bool:
+    """Whether pytest-benchmark is there, whatever way it was loaded: its hooks are specified."""
+    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
+    return hook is not None and bool(hook.has_spec())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.snapshots import why_not_kept
-from pytest_kernelprof.digest.conditions import doubt_words
+from pytest_kernelprof.digest.words import doubt_words
 from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.snapshots import accept_words
@@ -105,7 +105,7 @@ def conclude(records: Records, test: str) -> Conclusion:
     Args:
         test: how pytest is told to run it.
     """
-    failing = {"over", "undecided"} if records.undecided == "fail" else {"over"}
+    failing = {"failed", "undecided"} if records.undecided == "fail" else {"failed"}
     over = [
         profile
         for profile in records.profiles
@@ -139,7 +139,7 @@ def _is_by_snapshot_alone(records: Records, failing: set[str]) -> bool:
         or records.blind
         or _not_judged(records)
         or any(map(why_not_kept, records.profiles))
-        or any(one.outcome in failing and one.snapshot is None for one in verdicts)
+        or any(one.outcome in failing and not one.of_snapshot for one in verdicts)
     )
 
 

@@ -12,7 +12,7 @@ from pytest_kernelprof.errors import CannotMeasureError, MarkerError
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.checks import CLOSE
-from pytest_kernelprof.plugin.comparison import Comparison, Comparisons, compare, judge, names_of
+from pytest_kernelprof.plugin.comparison import Comparison, compare, judge, names_of
 from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import (
     asked_call,
@@ -184,7 +184,7 @@ class KernelProfile:
         check: Check = CLOSE,
         fresh: Callable[[], Any] | None = None,
         **kwargs: Any,
-    ) -> Comparisons:
+    ) -> Mapping[str, Comparison]:
         """Measure several callables in turn; ``reference`` names the one that all others are
         compared with. A mapping from their names to comparisons; ``print`` it for a table.
 

@@ -14,7 +14,7 @@ from pytest_kernelprof.units import printable
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from pytest_kernelprof.report.annotations import Annotation
+    from pytest_kernelprof.report.github import Annotation
     from pytest_kernelprof.schema.run import Run
 
 _FLAG = "--kernelprof-github"
@@ -39,8 +39,13 @@ class GitHub:
             self._problem = f"{type(error).__name__}: {error}"
 
     def _tell(self, run: Run) -> None:
-        from pytest_kernelprof.report.annotations import annotations_of, commands, notice_of
-        from pytest_kernelprof.report.github import append_summary, files_in_the_repository
+        from pytest_kernelprof.report.github import (
+            annotations_of,
+            append_summary,
+            commands,
+            files_in_the_repository,
+            notice_of,
+        )
 
         self._problem = append_summary(run, os.environ)
         found = [one for one in annotations_of(run) if not self._another_tells(one)]

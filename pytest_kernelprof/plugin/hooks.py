@@ -21,7 +21,6 @@ from pytest_kernelprof.plugin.keys import (
     COLLECTOR,
     MEASURES,
     SETTINGS,
-    SHEET,
     TEST,
 )
 from pytest_kernelprof.plugin.marks import (
@@ -50,7 +49,7 @@ from pytest_kernelprof.plugin.reports import (
     tell_other_ranks,
 )
 from pytest_kernelprof.plugin.settings import add_options, options_of
-from pytest_kernelprof.plugin.sheets import lay_out
+from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, look_up
 from pytest_kernelprof.plugin.start import begin_run, refuse_workers_of_ranks
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
@@ -121,7 +120,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     refuse_misspelt(item, OPTIONS_FORM)
     refuse_marks_in_vain(item)
     # A plugin that retries calls the phases without reports between.
-    keys: tuple[pytest.StashKey[Any], ...] = (TARGET, TEST, SHEET)
+    keys: tuple[pytest.StashKey[Any], ...] = (TARGET, TEST, SNAPSHOT_JUDGE)
     for key in keys:
         if key in item.stash:
             del item.stash[key]
@@ -137,7 +136,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         next_try(item.nodeid)
     target = target_of(item)
     if not target.unmeasured:
-        lay_out(item, target.device)
+        look_up(item, target.device)
 
 
 # Of the older kind: an exception of the test does not pass through a frame of ours.

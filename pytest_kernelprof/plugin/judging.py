@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.limits.marks import is_marked
-from pytest_kernelprof.plugin.benchmark_there import has_benchmark, timed_by_benchmark
-from pytest_kernelprof.plugin.concerns import is_reported
+from pytest_kernelprof.plugin.concerns import has_benchmark, is_reported, timed_by_benchmark
 from pytest_kernelprof.plugin.devices import Target, device_to_look_at, target_of
-from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, SHEET, TAKEN, TEST, WHOLE_CALL
+from pytest_kernelprof.plugin.keys import SERVES, SETTINGS, TAKEN, TEST, WHOLE_CALL
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.properties import tell_properties
 from pytest_kernelprof.plugin.pytest_fixtures import begin_test
-from pytest_kernelprof.plugin.sheets import is_judged
+from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, is_judged
 
 if TYPE_CHECKING:
     import pytest
@@ -145,8 +144,8 @@ def conclude_test(item: pytest.Item) -> None:
     settings = test.settings
     records = test.ledger.records(unmeasured=test.unmeasured, warn_only=settings.warn_only)
     found = conclude(records, named_here(item))
-    if SHEET in item.stash:
-        item.stash[SHEET].accepts = found.accepts
+    if SNAPSHOT_JUDGE in item.stash:
+        item.stash[SNAPSHOT_JUDGE].accepts = found.accepts
     for words in found.warnings:
         item.warn(KernelprofWarning(words))
     if found.failure:

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.profile import unmeasured
@@ -15,7 +16,6 @@ from pytest_kernelprof.capture.operators import registered_operators
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.conclusion import Records, Unfinished
-from pytest_kernelprof.plugin.lines import with_lines_if
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.system import Real
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.limits.marks import Marks
     from pytest_kernelprof.measure.runner import Measurement
-    from pytest_kernelprof.plugin.earlier import EarlierTest
-    from pytest_kernelprof.plugin.sheet import Sheet
+    from pytest_kernelprof.plugin.run_baseline import Baseline
+    from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
@@ -158,8 +158,8 @@ class Ledger:
         *,
         asked: bool = True,
         lines: bool = False,
-        sheet: Sheet | None = None,
-        earlier: EarlierTest | None = None,
+        snapshot: SnapshotJudge | None = None,
+        baseline: Baseline | None = None,
     ) -> None:
         self._lines = lines
         self._marked: dict[Key, Limit] = {}
@@ -167,9 +167,9 @@ class Ledger:
         self._comparing: dict[Key, Limit] = {}
         self._undecided = undecided
         self._wants_numbers = asked
-        self._sheet = sheet
-        self._earlier = earlier
-        self._before = tuple(one for one in (sheet, earlier) if one is not None)
+        self._snapshot = snapshot
+        self._baseline = baseline
+        self._before = tuple(one for one in (snapshot, baseline) if one is not None)
         self._entries: list[_Entry] = []
         self._concluded = self._dismissed = 0
         self._reported = self._told = 0
@@ -255,8 +255,8 @@ class Ledger:
 
     def so_far(self, profile: run.Profile) -> tuple[run.Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""
-        earlier = self._earlier.times_so_far(profile) if self._earlier else ()
-        return (*_evaluated(profile, self.limits), *earlier)
+        times = self._baseline.times_so_far(profile) if self._baseline else ()
+        return (*_evaluated(profile, self.limits), *times)
 
     def keep(
         self,
@@ -270,17 +270,13 @@ class Ledger:
         limits = self._limits_with(own or {})
         record = measurement.profile
         verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
-        is_over = any(one.outcome == "over" for one in (*verdicts, *kept))
+        is_over = any(one.outcome == "failed" for one in (*verdicts, *kept))
         record = with_lines_if(self._lines or is_over, measurement)
         if record is not measurement.profile:
             kept = self._by_what_was_before(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place, timeline=timeline)
-        for one in self._before:
-            one.note(record)
         entry = _Entry(record, limits, own or {}, measurement.recording, measurement.file)
-        self._entries.append(entry)
-        self._keep_memory_flat(entry)
-        return entry.profile()
+        return self._kept(entry).profile()
 
     def keep_record(self, record: run.Profile, place: run.Place) -> None:
         """Judge what another process has measured for this test, and keep it."""
@@ -289,11 +285,14 @@ class Ledger:
             record = replace(record, label=f"profile {len(self._entries) + 1}")
         verdicts, kept = _evaluated(record, limits, place), self._by_what_was_before(record, place)
         record = replace(record, verdicts=(*verdicts, *kept), place=place)
+        self._kept(_Entry(record, limits, {}, NOTHING_NOTED, None))
+
+    def _kept(self, entry: _Entry) -> _Entry:
         for one in self._before:
-            one.note(record)
-        entry = _Entry(record, limits, {}, NOTHING_NOTED, None)
+            one.note(entry.record)
         self._entries.append(entry)
         self._keep_memory_flat(entry)
+        return entry
 
     def note_trace(self, path: str) -> None:
         """Note where the trace of the newest profile was written."""
@@ -394,7 +393,7 @@ class Ledger:
                 if (key, limit.bound) not in self._held
             ),
             broken=tuple(broken),
-            no_snapshot=tuple(self._sheet.broken()) if self._sheet is not None else (),
+            no_snapshot=tuple(self._snapshot.broken()) if self._snapshot is not None else (),
             notes=tuple(notes),
             undecided=self._undecided,
             warn_only=warn_only,
@@ -478,6 +477,19 @@ class Ledger:
             self._first_with_timeline += 1
         if len(self._entries) > MOST_TRACES:
             self._entries[-1 - MOST_TRACES].drop_trace()
+
+
+def with_lines_if(wanted: bool, measurement: Measurement) -> run.Profile:
+    """The profile, with source lines where this rank or another one wants them. It is judged
+    without as well: an error of the extra run hides no verdict."""
+    attribute, agreement = measurement.attribute, measurement.agreement
+    if attribute is None or not any(agreement.gather("source lines", wanted)):
+        return measurement.profile
+    try:
+        return attribute()
+    except (Exception, OutcomeException) as error:
+        agreement.broke(error)
+        return measurement.profile
 
 
 def _evaluated(

@@ -23,7 +23,7 @@ from pytest_kernelprof.measure.runner import (
     of_this_rank,
 )
 from pytest_kernelprof.plugin.ledger import Asked, Ledger
-from pytest_kernelprof.report.traces import trace_path
+from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.trace.writer import write_trace
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
     from pytest_kernelprof.plugin.settings import Options, Settings
-    from pytest_kernelprof.schema.progress import Progress
     from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.schema.steps import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 _NOT_AGAINST = (
     "--kernelprof-against compares no code of several ranks: run such tests without it, or compare "
-    "with an earlier run, --kernelprof-compare=RUN.json"
+    "with an earlier run, --kernelprof-against=RUN.json"
 )
 
 
@@ -126,7 +126,7 @@ class MeasuredTest:
         """
         limit_s = self.settings.rank_timeout
         with agreeing(call, test=name_of_test(self.id), group=group, limit_s=limit_s) as agreement:
-            if agreement.rank is not None and self.settings.against:
+            if agreement.rank is not None and self.settings.revision:
                 raise IncompleteProfile(_NOT_AGAINST)
             agreement.gather(call, None)
             yield agreement
@@ -134,7 +134,7 @@ class MeasuredTest:
     def needs(self) -> Needs:
         """Everything where nothing says less, else what the limits need."""
         limits = self.ledger.limits
-        against = bool(self.settings.against)  # which compares all that is exact
+        against = bool(self.settings.revision)  # which compares all that is exact
         if self.everything or not (limits or against):
             return EVERYTHING
         return Needs(
@@ -188,7 +188,7 @@ def measure_call(
             )
             _keep(test, measurement, place)
             if test.after_call is not None and measurement.more is not None:
-                is_over = ledger.judged()[-1].outcome == "over"
+                is_over = ledger.judged()[-1].outcome == "failed"
                 test.after_call(test, MeasuredCall(label, measurement.more, result, is_over))
         return result  # type: ignore[no-any-return]
     return run_plainly(fn, arguments)

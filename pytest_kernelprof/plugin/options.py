@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
 from pytest_kernelprof.units import (
-    parse_duration,
     parse_percent,
     parse_times,
     whole_number,
@@ -99,9 +98,9 @@ def _path(value: object) -> str:
 
 
 def _lines(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list):
         raise ValueError
-    return tuple(one.strip() for one in value)
+    return tuple(map(_path, value))
 
 
 def _one_of(*choices: str) -> Kind:
@@ -136,12 +135,6 @@ def _margin(value: object) -> float:
     return fraction
 
 
-def _duration(value: object) -> float:
-    if not isinstance(value, str):
-        raise ValueError
-    return parse_duration(value)
-
-
 def _globs(value: object) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)):
         raise ValueError
@@ -162,7 +155,6 @@ _GLOBS = Kind(
 )
 _SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times, _decimal)
 
-_DURATION = Kind("string", "a duration, for example 90s, 10min or 1h", _duration)
 _MARGIN = Kind(
     "string",
     'a percentage of 2% or more, for example "5%": two processes that run the same code differ by '
@@ -289,10 +281,13 @@ OPTIONS = (
     ),
     Option(
         "against",
-        Kind("string", "a revision or a folder", _path),
+        Kind("linelist", "a revision, a folder or a run document", _lines),
         "run each test on the code of a git revision (main, HEAD~1, merge-base:main) or of another "
-        "checkout, too, and fail where this one takes more kernels, waits, copies or memory",
-        metavar="REV|PATH",
+        "checkout, too, and fail where this one takes more kernels, waits, copies or memory; or "
+        "judge by an earlier run, the file of --kernelprof-json; may be given twice, one of each",
+        default=(),
+        metavar="REV|PATH|RUN.json",
+        several=True,
     ),
     Option(
         "against_timeout",
@@ -304,20 +299,13 @@ OPTIONS = (
     Option(
         "against_exact",
         _FLAG,
-        "with --kernelprof-against: compare counts alone, no times",
+        "with --kernelprof-against=REV: compare counts alone, no times",
         default=False,
-    ),
-    Option(
-        "against_budget",
-        _DURATION,
-        "with --kernelprof-against: how long times may be compared in all, for example 10min; from "
-        "then on counts alone are",
-        metavar="TIME",
     ),
     Option(
         "margin",
         _MARGIN,
-        "with --kernelprof-against: how much slower a test may be (five per cent; at least two)",
+        "with --kernelprof-against=REV: how much slower a test may be (5 per cent; at least 2)",
         metavar="PERCENT",
         marked=_MARGIN,
         example='"8%"',
@@ -342,19 +330,12 @@ OPTIONS = (
         on_command_line=False,
     ),
     Option(
-        "compare",
-        Kind("string", "a run document", _path),
-        "fail tests that take more than in an earlier run (the file of --kernelprof-json)",
-        metavar="RUN.json",
-    ),
-    Option(
-        "compare_fail_on",
+        "fail_on",
         Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines),
-        "what fails by --kernelprof-compare, for example kernels:0 or cuda_time:20us; may be given "
-        "several times (default: any count that grew)",
+        "with --kernelprof-against=RUN.json: what fails, METRIC:MARGIN, one a line, for example "
+        "kernels:0 or cuda_time:20us (default: any count that grew)",
         default=(),
-        metavar="METRIC:MARGIN",
-        several=True,
+        on_command_line=False,
     ),
     Option(
         "update",

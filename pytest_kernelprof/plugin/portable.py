@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pytest_kernelprof.schema import kernels, run, snapshot, verdicts
+from pytest_kernelprof.schema import comparison, kernels, run, snapshot, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 
-_SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, snapshot.LineChange)
+_SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, comparison.KernelSide)
 # Without any: most of what a profile holds, by number.
 _WITHOUT_FILES = (run.MetricValues, run.Timeline, run.Environment, run.Integrity, run.Conditions)
 
@@ -45,7 +45,7 @@ def _record(named: Callable[[str], str], one: T) -> T:
         changed["file"] = named(one.file)
     elif isinstance(one, run.Profile):
         changed["trace"] = named(one.trace)
-    elif isinstance(one, snapshot.Taken):
+    elif isinstance(one, snapshot.SnapshotReport):
         changed["entry"] = None
     return msgspec.structs.replace(one, **changed) if changed else one
 

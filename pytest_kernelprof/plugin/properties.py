@@ -37,7 +37,7 @@ def tell_verdict(item: pytest.Item, report: pytest.TestReport, verdict: str) -> 
     """Say how a test fared that its profiles do not say, unless they say that a limit is broken or
     a number missing."""
     for properties in (item.user_properties, report.user_properties):
-        if dict(properties).get(_VERDICT) not in ("over", "incomplete"):
+        if dict(properties).get(_VERDICT) not in ("failed", "incomplete"):
             properties[:] = [one for one in properties if one[0] != _VERDICT]
             properties.append((_VERDICT, verdict))
 

@@ -10,7 +10,7 @@ from pytest_kernelprof.plugin.concerns import all_is_wanted, is_shown
 from pytest_kernelprof.plugin.devices import target_of
 from pytest_kernelprof.plugin.keys import (
     AFTER_CALL,
-    EARLIER,
+    BASELINE_OF,
     MEASURES,
     QUIET,
     SETTINGS,
@@ -19,13 +19,13 @@ from pytest_kernelprof.plugin.keys import (
 )
 from pytest_kernelprof.plugin.marks import known_marks
 from pytest_kernelprof.plugin.settings import options_of
-from pytest_kernelprof.plugin.sheets import sheet_of
+from pytest_kernelprof.plugin.snapshots import snapshot_judge
 
 if TYPE_CHECKING:
     from pytest_kernelprof.plugin.devices import Target
-    from pytest_kernelprof.plugin.earlier import EarlierTest
     from pytest_kernelprof.plugin.fixture import KernelProfile
     from pytest_kernelprof.plugin.measuring import MeasuredTest
+    from pytest_kernelprof.plugin.run_baseline import Baseline
 
 
 def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> MeasuredTest:
@@ -41,6 +41,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
 
     item.config.stash[MEASURES] = True  # which a fixture fetched by name did not tell before
     settings, marks = item.config.stash[SETTINGS], known_marks(item)
+    is_read = is_shown(item.config) or all_is_wanted(item.config)
     item.stash[TEST] = test = MeasuredTest(
         id=item.nodeid,
         place=place_of_test(item),
@@ -52,22 +53,22 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
             marks,
             settings.undecided,
             asked=asked,
-            lines=bool(settings.against),
-            sheet=None if target.unmeasured else sheet_of(item, target.device, asked=asked),
-            earlier=_earlier_of(item),
+            lines=bool(settings.revision),
+            snapshot=snapshot_judge(item, target, asked=asked),
+            baseline=_baseline_of(item),
         ),
         measuring=measuring(item.config, item.name),
-        everything=is_shown(item.config) or bool(settings.compare) or all_is_wanted(item.config),
+        everything=is_read or bool(settings.run_document),
         keeps_timelines=all_is_wanted(item.config),
         after_call=item.config.stash.get(AFTER_CALL, None),
     )
     return test
 
 
-def _earlier_of(item: pytest.Item) -> EarlierTest | None:
+def _baseline_of(item: pytest.Item) -> Baseline | None:
     stash = item.config.stash
-    is_compared = EARLIER in stash and QUIET not in stash  # else by the rank that reports
-    return stash[EARLIER].of(item.nodeid) if is_compared else None
+    is_compared = BASELINE_OF in stash and QUIET not in stash  # else by the rank that reports
+    return stash[BASELINE_OF](item.nodeid) if is_compared else None
 
 
 @pytest.fixture

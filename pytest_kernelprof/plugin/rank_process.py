@@ -20,9 +20,8 @@ from pytest_kernelprof.capture.ranks import agreeing, leave
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
-from pytest_kernelprof.plugin.ledger import Asked
-from pytest_kernelprof.plugin.lines import with_lines_if
-from pytest_kernelprof.report.traces import trace_path
+from pytest_kernelprof.plugin.ledger import Asked, with_lines_if
+from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.trace.writer import write_trace
 
@@ -124,7 +123,7 @@ def _measured(
         agreement.gather("profile", None)
         judge = partial(_verdicts, job.limits)
         _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
-        over = any(one.outcome == "over" for one in judge(found.profile))
+        over = any(one.outcome == "failed" for one in judge(found.profile))
         record = with_lines_if(over, found)
     ended.profiles.append(codec.encode(record))
     _save(job, found, len(ended.profiles))

@@ -10,31 +10,27 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.copies import Copies
-from pytest_kernelprof.against.holding import serve
-from pytest_kernelprof.against.imports import mapping_of
+from pytest_kernelprof.against.code_origin import RightCode
 from pytest_kernelprof.against.invocation import RESET
-from pytest_kernelprof.against.right_code import RightCode
-from pytest_kernelprof.against.wire import Lost, Wire
+from pytest_kernelprof.against.messages import (
+    At,
+    Collect,
+    Collected,
+    Done,
+    Go,
+    Launch,
+    Lost,
+    Refused,
+    RunTest,
+    Wire,
+)
+from pytest_kernelprof.against.rounds import serve
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory, presence
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.collect import ATTRIBUTE
 from pytest_kernelprof.plugin.keys import AFTER_CALL, KEPT, SERVES
 from pytest_kernelprof.schema import codec, run
-from pytest_kernelprof.schema.against import (
-    Bye,
-    Collect,
-    Collected,
-    Done,
-    Finish,
-    Ready,
-    Refused,
-    RunTest,
-    Start,
-    ToReference,
-)
-from pytest_kernelprof.schema.turns import At, Go
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,31 +43,26 @@ _BY_LIMIT = "kernelprof_by_limit"
 
 def main(arguments: list[str]) -> None:
     """Run pytest as the candidate says, over the two descriptors of the first argument."""
-    incoming, outgoing = map(int, arguments[0].split(","))
-    for end in (incoming, outgoing):
-        os.set_inheritable(end, False)  # what tests start must not hold the wire
-    wire = Wire(incoming, outgoing, ToReference)
+    wire = Wire.of_a_child(arguments[0])
     try:
-        start = wire.receive()
-        if isinstance(start, Start):
-            _run(wire, start)
+        launch = wire.receive()
+        if isinstance(launch, Launch):
+            _run(wire, launch)
     except Lost:  # the candidate is gone, and with it who would read of it
         sys.exit(1)
 
 
-def _run(wire: Wire, start: Start) -> None:
-    laid = start.launch.laid
-    mapping = mapping_of(laid.root, laid.tree)
-    code = RightCode(start.launch, mapping, Copies(laid.tree))
-    why = code.bring_in_reach(start.path)
+def _run(wire: Wire, launch: Launch) -> None:
+    code = RightCode(launch)
+    why = code.bring_in_reach()
     if why:
         wire.send(Refused(why))
         return
-    os.makedirs(start.launch.cwd, exist_ok=True)  # which only today's tree may have
-    os.chdir(start.launch.cwd)
-    sys.argv = ["pytest", *start.launch.arguments]
-    served = Served(wire, code, start.seed)
-    status = pytest.main(list(start.launch.arguments), plugins=[served])
+    os.makedirs(launch.cwd, exist_ok=True)  # which only today's tree may have
+    os.chdir(launch.cwd)
+    sys.argv = ["pytest", *launch.arguments]
+    served = Served(wire, code, launch.seed)
+    status = pytest.main(list(launch.arguments), plugins=[served])
     if not served.is_ready:
         why = f"pytest does not come up there (status {int(status)})"
         wire.send(Refused(why, printed=True))
@@ -94,7 +85,7 @@ class Served:
         self._shared: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
         self._reached: dict[str, set[str]] = {}
-        self._done = Done("")
+        self._done = Done()
         self.is_ready = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -112,7 +103,7 @@ class Served:
     def pytest_collection(self, session: pytest.Session) -> bool:
         """Collect the files that the candidate names, all at once."""
         self.is_ready = True
-        self._wire.send(Ready(inventory.cuda_is_up()))
+        self._wire.send(Collected(cuda=inventory.cuda_is_up()))
         asked = self._wire.receive()
         if not isinstance(asked, Collect):
             return True
@@ -146,25 +137,25 @@ class Served:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run what the candidate names, until it names no more."""
         items = {item.nodeid: item for item in session.items}
-        while isinstance(asked := self._wire.receive(), RunTest):
+        while isinstance(asked := self._wire.receive(), RunTest) and asked.id:
             item, following = items[asked.id], items.get(asked.next)
-            before = self._code.origins.known()
+            before = set(sys.modules)
             self._done, self._holds = Done(asked.id), asked.holds
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            new = self._code.origins.loaded_since(before)
+            new = [one for name, one in list(sys.modules.items()) if name not in before]
             if new:
                 self._shared = self._code.origins.shared_with(self._files)
             done = replace(
                 self._done,
                 reached=self._reach(item, new),
                 wrong=self._code.wrong((module.__name__, module) for module in new),
-                opened=self._code.opened(),
+                opened=self._code.reads.taken(),
                 lines=self._code.lines_of_today(self._done.test),
                 shared=self._shared,
             )
             self._wire.send(done)
-        if isinstance(asked, Finish):
-            self._wire.send(Bye())
+        if isinstance(asked, RunTest):
+            self._wire.send(Done())
         return True
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

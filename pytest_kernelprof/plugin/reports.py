@@ -8,9 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, LimitExceeded, NotJudged
-from pytest_kernelprof.plugin.benchmark_there import BRIDGE
 from pytest_kernelprof.plugin.collect import EXPECTED_ATTRIBUTE, attach, outcome_of
-from pytest_kernelprof.plugin.concerns import all_is_wanted, concerns_us, is_shown, promises_of
+from pytest_kernelprof.plugin.concerns import (
+    BRIDGE,
+    all_is_wanted,
+    concerns_us,
+    is_shown,
+    promises_of,
+)
 from pytest_kernelprof.plugin.devices import why_unmeasured
 from pytest_kernelprof.plugin.keys import (
     COLLECTOR,
@@ -20,11 +25,11 @@ from pytest_kernelprof.plugin.keys import (
     RUN_RECORD,
     SERVES,
     SETTINGS,
-    SHEET,
     TAKEN,
     TEST,
 )
 from pytest_kernelprof.plugin.properties import tell_suite, tell_verdict
+from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +69,7 @@ def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Tes
         skip_unexpected_pass(report, item, not_judged)
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
     has_taken = call.when != "setup" and (
-        TAKEN in item.stash or (call.when == "call" and SHEET in item.stash)
+        TAKEN in item.stash or (call.when == "call" and SNAPSHOT_JUDGE in item.stash)
     )
     if has_taken or not_judged or isinstance(raised, KernelprofError):
         _attach_taken(item, report, not_judged)
@@ -88,8 +93,11 @@ def _verdict_of(report: pytest.TestReport, raised: BaseException | None, not_jud
     if not report.failed:
         return ""
     if isinstance(raised, LimitExceeded):
-        return "over"
-    return "incomplete" if isinstance(raised, IncompleteProfile) else outcome_of(report)
+        return "failed"
+    if isinstance(raised, IncompleteProfile):
+        return "incomplete"
+    ended = outcome_of(report)
+    return "failed otherwise" if ended == "failed" else ended
 
 
 def _why_not_judged(
@@ -142,12 +150,12 @@ def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str)
     from pytest_kernelprof.plugin.places import place_of_test
     from pytest_kernelprof.plugin.portable import portable
     from pytest_kernelprof.plugin.rows import for_tables
-    from pytest_kernelprof.schema.packing import bounded
+    from pytest_kernelprof.schema.document import bounded
     from pytest_kernelprof.schema.run import Test
 
     taken = item.stash.setdefault(TAKEN, [])
     del item.stash[TAKEN]  # a rerun of the test brings its own
-    snapshot = item.stash[SHEET].taken(item.nodeid) if SHEET in item.stash else None
+    snapshot = item.stash[SNAPSHOT_JUDGE].report() if SNAPSHOT_JUDGE in item.stash else None
     profiles = tuple(profile for one in taken for profile in one.profiles)
     comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
     place = portable(place_of_test(item), str(item.config.rootpath))
@@ -181,7 +189,7 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     """Write at the end what tests took, as far as that was asked for; in any case what was not
     judged, or not decided."""
     from pytest_kernelprof.digest.whole import digest_of
-    from pytest_kernelprof.report.comparisons import open_lines, write_comparisons
+    from pytest_kernelprof.report.comparison import open_lines, write_comparisons
     from pytest_kernelprof.report.terminal import write_report
     from pytest_kernelprof.schema.run import Run
 

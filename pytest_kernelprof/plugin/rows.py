@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.digest.causes import explained
 from pytest_kernelprof.schema import run
-from pytest_kernelprof.schema.packing import grouped
+from pytest_kernelprof.schema.document import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def for_tables(profile: run.Profile, *, kernels: bool = False) -> run.Profile:
     Args:
         kernels: whether some are told one by one in any case.
     """
-    one_by_one = kernels or profile.outcome == "over"
+    one_by_one = kernels or profile.outcome == "failed"
     kept = profile.kernels[:MOST_KERNELS] if one_by_one else ()
     return replace(
         profile,
@@ -91,7 +91,7 @@ def _with_less(one: _One) -> _One:
 
 def _expected(profile: run.Profile) -> run.Profile:
     verdicts = (
-        replace(one, outcome="expected") if one.outcome == "over" else one
+        replace(one, outcome="expected failure") if one.outcome == "failed" else one
         for one in profile.verdicts
     )
     return replace(profile, verdicts=tuple(verdicts))

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_kernelprof.plugin.keys import SETTINGS
 from pytest_kernelprof.plugin.options import flag_of
+from pytest_kernelprof.plugin.run_record import fail
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
 from pytest_kernelprof.units import printable
 
@@ -47,8 +48,8 @@ class RunFiles:
                 raise pytest.UsageError(f"{flag_of(form)}: {why}")
             if why := why_no_file(os.path.join(here, path)):
                 raise pytest.UsageError(f"{flag_of(form)}: {path!r} cannot be written ({why})")
-        compared = filter(None, [config.stash[SETTINGS].compare])
-        _refuse_same([*(_File("compare", str(here / one)) for one in compared), *self._files])
+        compared = filter(None, [config.stash[SETTINGS].run_document])
+        _refuse_same([*(_File("against", str(here / one)) for one in compared), *self._files])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_kernelprof_run(self, run: Run) -> None:
@@ -72,9 +73,8 @@ class RunFiles:
         try:
             yield
         finally:
-            passed = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-            if self._failures and session.exitstatus in passed:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            if self._failures:
+                fail(session)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

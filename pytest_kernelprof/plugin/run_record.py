@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.outcomes import OutcomeException
 
-from pytest_kernelprof.plugin.keys import AGAINST, COMPARE, SETTINGS, SNAPSHOT_KEEPER
+from pytest_kernelprof.plugin.keys import AGAINST, RUN_BASELINE, SETTINGS, SNAPSHOT_UPDATE
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Iterator
 
     from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.schema.run import Run, Test
+    from pytest_kernelprof.schema.run import Run, RunComparison, Test
 
 
 def is_hooked(config: pytest.Config) -> bool:
     """Whether anybody implements ``pytest_kernelprof_run``."""
     return bool(config.hook.pytest_kernelprof_run.get_hookimpls())
+
+
+def fail(session: pytest.Session) -> None:
+    """Have a run fail that would have passed: its tests have not."""
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 class RunRecord:
@@ -82,8 +88,7 @@ class RunRecord:
             self._config.hook.pytest_kernelprof_run(config=self._config, run=self._record())
         except (Exception, OutcomeException) as error:
             self._failure = f"{type(error).__name__}: {error}"
-            if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            fail(session)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """A reader of the run has failed: not the tests', but not nothing."""
@@ -105,12 +110,13 @@ class RunRecord:
             began=self._began,
             versions={name: version(name) for name in ("pytest", "pytest-kernelprof")},
             unfinished=tuple(dict.fromkeys(self._unfinished)),
-            against=self._compared(AGAINST),
-            snapshots=self._compared(SNAPSHOT_KEEPER),
-            earlier=self._compared(COMPARE),
+            baselines=tuple(self._baselines()),
         )
 
-    def _compared(self, plugin: str) -> Any:
-        """How the run compares with what was before, by the plugin that knows, where it is one."""
-        found = self._config.pluginmanager.getplugin(plugin)
-        return None if found is None else found.comparison()
+    def _baselines(self) -> Iterator[RunComparison]:
+        """What the run was compared with, by the plugins that know."""
+        plugins = map(
+            self._config.pluginmanager.getplugin, (AGAINST, SNAPSHOT_UPDATE, RUN_BASELINE)
+        )
+        found = (one.comparison() for one in plugins if one is not None)
+        yield from (one for one in found if one is not None)

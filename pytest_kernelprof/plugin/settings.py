@@ -26,7 +26,12 @@ _GIVEN = r"(?s:(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z)"
 
 class Settings(NamedTuple):
     """What the user asked for, or the defaults of ``OPTIONS``: a field for each of them. None
-    means "not said"."""
+    means "not said".
+
+    Attributes:
+        revision: the revision or the folder that ``against`` names.
+        run_document: the run document that it names.
+    """
 
     report: bool
     report_all: bool
@@ -48,21 +53,21 @@ class Settings(NamedTuple):
     markdown: str | None
     github: bool
     benchmark_json: str | None
-    against: str | None
+    against: tuple[str, ...]
     against_timeout: float
     against_exact: bool
-    against_budget: float | None
     margin: float | None
     against_python: str | None
     against_copy: tuple[str, ...]
     against_prepare: str | None
-    compare: str | None
-    compare_fail_on: tuple[str, ...]
+    fail_on: tuple[str, ...]
     update: bool
     require_snapshots: bool
     lock_timeout: float
     rank_timeout: float
     spread_workers: bool
+    revision: str | None = None
+    run_document: str | None = None
 
     @property
     def run_files(self) -> dict[str, str]:
@@ -116,7 +121,7 @@ def quiet(settings: Settings) -> Settings:
 def of_a_reference(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
-    return quiet(settings)._replace(trace_dir=None, only=False, compare=None, undecided="pass")
+    return quiet(settings)._replace(trace_dir=None, only=False, undecided="pass")
 
 
 def _setting(config: pytest.Config, option: Option) -> Any:

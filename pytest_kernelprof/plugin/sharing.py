@@ -26,25 +26,14 @@ class Sharing:
 
     # Of the older kind: an exception of the test does not pass through a frame of ours.
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, None]:
-        """Its fixtures, and those of its module and session."""
-        begin(item.nodeid, self._timeout_s)
-        yield
-        end()
-
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, None]:
-        """The test itself."""
+        """The test itself; likewise its fixtures, those of its module and session, and their
+        ends."""
         begin(item.nodeid, self._timeout_s)
         yield
         end()
 
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, None]:
-        """The ends of fixtures."""
-        begin(item.nodeid, self._timeout_s)
-        yield
-        end()
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
     def pytest_enter_pdb(self) -> None:
         """A breakpoint in a test: others do not wait for who sits before it."""

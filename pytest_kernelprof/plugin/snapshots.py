@@ -1,21 +1,97 @@
-"""Looks up the snapshots of tests: one look a folder, and no module more where there are none."""
+"""The kernel snapshots of a run: looked up before tests, counted, written and told at the end.
+
+Where there are none, this is one look a folder, and no other module is loaded.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_kernelprof.errors import SnapshotError
+from pytest_kernelprof.plugin.keys import KEPT, QUIET, SNAPSHOT_UPDATE
+from pytest_kernelprof.plugin.marks import known_marks
+from pytest_kernelprof.plugin.run_record import fail
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.plugin.settings import Settings
-    from pytest_kernelprof.plugin.sheet import Sheet
-    from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.snapshot import KeptTest
+    from collections.abc import Generator, Iterable
 
-_FOLDER = "__kernelprof__"  # as the shelf has it, which is loaded where there is one
+    from pytest_kernelprof.plugin.collect import Collector
+    from pytest_kernelprof.plugin.devices import Target
+    from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
+    from pytest_kernelprof.schema.recording import DeviceKind
+    from pytest_kernelprof.schema.run import RunComparison, Test
+    from pytest_kernelprof.schema.snapshot import KeptTest, SnapshotReport
+
+    Told = tuple[Test, SnapshotReport]
+
+SNAPSHOTS: pytest.StashKey[Snapshots] = pytest.StashKey()
+"""On the config: where they are looked up; not there in a run that profiles nothing."""
+SNAPSHOT_JUDGE: pytest.StashKey[SnapshotJudge] = pytest.StashKey()
+"""On an item: its snapshots, where it has any or is to have some."""
+
+Unused = tuple[str, str, str]
+"""Test file, device and key of an entry that no test has."""
+
+_FOLDER = "__kernelprof__"  # as snapshot_files has it, which is loaded where there is one
+_SENT = "kernelprof_unused_snapshots"  # in what a worker of pytest-xdist hands to its controller
+_ABOVE = (pytest.Session, pytest.Directory, pytest.File)
+
+
+def begin(config: pytest.Config, settings: Settings, collector: Collector) -> None:
+    """Have the tests of this process look for their snapshots, and have the process that reports
+    keep and tell them."""
+    config.stash[SNAPSHOTS] = Snapshots(config, settings, reports=QUIET not in config.stash)
+    config.pluginmanager.register(SnapshotUpdate(config, settings, collector), SNAPSHOT_UPDATE)
+
+
+def has_snapshot(item: pytest.Item) -> bool:
+    """Whether a test has a snapshot for any device, or may have one in a file that cannot be read;
+    of a reference, whether its candidate has."""
+    stash = item.config.stash
+    return KEPT in item.stash or (SNAPSHOTS in stash and stash[SNAPSHOTS].has_any(item))
+
+
+def look_up(item: pytest.Item, device: DeviceKind) -> None:
+    """Have the test's snapshots at hand, from its set-up or its first measurement on. None are
+    where nothing is profiled, and none judge the reference of a run against a revision.
+
+    Raises:
+        SnapshotError: their file cannot be read, or not be written to.
+    """
+    if SNAPSHOT_JUDGE not in item.stash and SNAPSHOTS in item.config.stash:
+        judge = item.config.stash[SNAPSHOTS].judge_of(item, device)
+        if judge is not None:
+            item.stash[SNAPSHOT_JUDGE] = judge
+
+
+def snapshot_judge(item: pytest.Item, target: Target, *, asked: bool) -> SnapshotJudge | None:
+    """What judges a test that is to be measured by its snapshots.
+
+    Args:
+        target: where it is measured, or why it is not.
+        asked: whether it asks for numbers. Of another one (--kernelprof-all) a snapshot is made,
+            but nothing is brought up for it.
+    """
+    if target.unmeasured:
+        return None
+    stash = item.config.stash
+    if SNAPSHOTS in stash and (asked or (stash[SNAPSHOTS].updates and _is_up(target.device))):
+        look_up(item, target.device)
+    return item.stash.get(SNAPSHOT_JUDGE, None)
+
+
+def is_judged(item: pytest.Item) -> bool:
+    """Whether the whole call is to keep to anything: limits, or a snapshot."""
+    judge = item.stash.get(SNAPSHOT_JUDGE, None)
+    kept = KEPT in item.stash or (judge is not None and judge.profiles)
+    return bool(known_marks(item).limits) or kept
 
 
 class Snapshots:
@@ -30,7 +106,7 @@ class Snapshots:
 
     def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
         self._root = str(config.rootpath)
-        self._settings, self._reports = settings, reports
+        self._strict, self._reports = settings.require_snapshots, reports
         self.updates = settings.update
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         self._files: dict[str, dict[str, KeptTest] | SnapshotError] = {}
@@ -42,7 +118,7 @@ class Snapshots:
         if found is None:
             found = {}
             if os.path.isdir(os.path.join(folder, _FOLDER)):
-                from pytest_kernelprof.baseline.shelf import devices_of
+                from pytest_kernelprof.baseline.snapshot_files import devices_of
 
                 found = devices_of(folder)
             self._folders[folder] = found
@@ -63,10 +139,9 @@ class Snapshots:
         Raises:
             SnapshotError: it cannot be read.
         """
-        from pytest_kernelprof.baseline.shelf import path_of, read
+        from pytest_kernelprof.baseline.snapshot_files import path_of, read
 
-        folder, file = os.path.split(path)
-        where = path_of(folder, device, file)
+        where = path_of(path, device)
         if where not in self._files:
             try:
                 self._files[where] = read(where)
@@ -81,72 +156,199 @@ class Snapshots:
         """Whether a test has a snapshot for any device, or may have one in a file that cannot be
         read."""
         path = str(item.path)
-        return any(self._has(item, path, device) for device in self.devices_with(path))
-
-    def _has(self, item: pytest.Item, path: str, device: str) -> bool:
         try:
-            return key_of(item) in self.kept(path, device)
+            return any(key_of(item) in self.kept(path, one) for one in self.devices_with(path))
         except SnapshotError:
             return True
 
-    def lay_out(self, item: pytest.Item, device: DeviceKind) -> Sheet | None:
-        """A sheet for a test on a device; None where there is nothing to
-        check and nothing to write.
+    def judge_of(self, item: pytest.Item, device: DeviceKind) -> SnapshotJudge | None:
+        """What judges a test on a device; None where there is nothing to check and nothing to
+        write.
 
         Raises:
             SnapshotError: its file of snapshots cannot be read, or not be written to.
         """
-        settings, path = self._settings, str(item.path)
+        path = str(item.path)
         others = self.devices_with(path)
-        if not others and not self.updates and not settings.require_snapshots:
+        if not others and not self.updates and not self._strict:
             return None
-        from pytest_kernelprof.baseline.shelf import device_folder
+        from pytest_kernelprof.baseline.snapshot_files import device_folder
         from pytest_kernelprof.device.inventory import current_device
-        from pytest_kernelprof.plugin.sheet import Entry, Sheet, Wish
+        from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
+        from pytest_kernelprof.schema.snapshot import SnapshotReport
 
         here = device_folder(device, current_device(device).name)
         if self.updates:
-            self._refuse_unwritable(path)
-        kept = self.kept(path, here) if here in others else {}
-        key = key_of(item)
-        entry = Entry(
-            folder=self.from_root(os.path.dirname(path)),
-            file=os.path.basename(path),
+            _refuse_unwritable(os.path.dirname(path))
+        entry = SnapshotReport(
+            file=self.from_root(path),
             device=here,
-            key=key,
-            kept=kept.get(key),
-            exists=here in others,
+            key=key_of(item),
             elsewhere=tuple(one for one in others if one != here),
         )
-        wish = Wish(
+        return SnapshotJudge(
+            entry,
+            self.kept(path, here) if here in others else None,
             # Of a call on several ranks the one that reports compares all; calls of which it is no
             # part are in no snapshot.
             checks=not self.updates and self._reports,
             collects=self.updates,
-            strict=settings.require_snapshots,
+            strict=self._strict,
         )
-        return Sheet(entry, wish)
 
-    def where(self, folder: str) -> str:
-        """A folder as ``Taken`` names it, on this machine."""
-        return os.path.join(self._root, folder)
-
-    def _refuse_unwritable(self, path: str) -> None:
-        """Before the test runs: later nobody would notice that it is checked by nothing.
-
-        Raises:
-            SnapshotError: nothing can be written there.
-        """
-        folder = os.path.join(os.path.dirname(path), _FOLDER)
-        there = folder if os.path.lexists(folder) else os.path.dirname(path)
-        if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
-            raise SnapshotError(f"{folder}: cannot be written: no folder, or a read-only one")
-
-    def from_root(self, folder: str) -> str:
-        """A folder as ``Taken`` names it."""
-        below = os.path.relpath(folder, self._root)
+    def from_root(self, path: str) -> str:
+        """A test file as seen from the root folder, where it is below it."""
+        below = os.path.relpath(path, self._root)
         outside = below.startswith(os.pardir) or os.path.isabs(below)
-        return folder if outside else below.replace(os.sep, "/")
+        return path if outside else below.replace(os.sep, "/")
+
+
+class SnapshotUpdate:
+    """Takes note of what is collected, so that snapshots that no test has any more are known; in
+    the process that reports, writes and tells at the end.
+
+    A run that takes a part of the tests (``-k``, node ids, ``--lf``) says nothing of the others.
+    """
+
+    def __init__(self, config: pytest.Config, settings: Settings, collector: Collector) -> None:
+        self._config, self._settings, self._collector = config, settings, collector
+        self._lookup = config.stash[SNAPSHOTS]
+        self._whole: dict[str, bool] = {}
+        self._items: dict[str, set[str]] = {}
+        self._told_by_workers: list[set[Unused]] = []
+        self._took_any = False
+        self._not_used: list[Unused] = []
+        self._lines: list[str] = []
+        self._failures: list[str] = []
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """One that fails leaves the tests of its file unknown."""
+        report = yield
+        if any(isinstance(node, pytest.File) for node in collector.listchain()):
+            path = str(collector.path)
+            self._whole[path] = self._whole.get(path, True) and report.passed
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Before anything is deselected."""
+        keys = {path: set[str]() for path in self._whole if self._lookup.devices_with(path)}
+        for item in items if keys else ():
+            if str(item.path) in keys:
+                keys[str(item.path)].add(key_of(item))
+        self._items = keys
+        return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object, error: object) -> None:
+        """A worker of pytest-xdist has ended, and says what it collected."""
+        output = getattr(node, "workeroutput", None) or {}
+        if _SENT in output:
+            self._told_by_workers.append({tuple(one) for one in json.loads(output[_SENT])})
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write, and make the lines for the end; a run whose snapshots are lost has failed. A
+        worker tells its controller."""
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput[_SENT] = json.dumps(self._unused())
+            return
+        tests = [(one, one.snapshot) for one in self._collector.tests() if one.snapshot is not None]
+        if not tests or QUIET in self._config.stash:
+            return
+        devices = {told.device for _, told in tests}
+        self._not_used = [one for one in self._unused() if one[1] in devices]
+        self._took_any = True
+        if self._settings.update:
+            self._update(tests)
+        else:
+            self._compare(tests)
+        if self._failures:
+            fail(session)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was written, or what does not hold."""
+        for line in self._failures:
+            terminalreporter.write_line(line, red=True)
+        for line in self._lines:
+            terminalreporter.write_line(line, yellow=True)
+
+    def comparison(self) -> RunComparison | None:
+        """How the tests compared, for the run's record; None in a run without snapshots, or one
+        that writes all of them."""
+        if not self._took_any or self._settings.update:
+            return None
+        from pytest_kernelprof.schema.run import RunComparison
+
+        unused = (
+            f"{device}: {self._lookup.from_root(path)}::{key}"
+            for path, device, key in self._not_used
+        )
+        return RunComparison(source="snapshot", gone=tuple(unused))
+
+    def _compare(self, tests: Iterable[Told]) -> None:
+        from pytest_kernelprof.report.snapshots import detail_lines, last_line
+
+        ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
+        line = last_line([told for _, told in ended], len(self._not_used))
+        if line:
+            verbose = self._config.get_verbosity() > 0
+            self._lines += [line, *detail_lines(ended, verbose=verbose)]
+
+    def _update(self, tests: Iterable[Told]) -> None:
+        from pytest_kernelprof.baseline.snapshot_files import path_of, update, why_failed
+        from pytest_kernelprof.report.snapshots import update_lines
+
+        entries: defaultdict[str, dict[str, KeptTest]] = defaultdict(dict)
+        removed: defaultdict[str, set[str]] = defaultdict(set)
+        refused, edited = [], []
+        for test, told in tests:
+            why = why_failed(test) or told.refused
+            if told.entry is not None and not why:
+                where = path_of(os.path.join(self._config.rootpath, told.file), told.device)
+                entries[where][told.key] = told.entry
+            elif told.state is None and why not in ("", "skipped", "rerun"):
+                refused.append((test.id, why))
+        for path, device, key in self._not_used:
+            removed[path_of(path, device)].add(key)
+        for path in sorted({*entries, *removed}):
+            file = os.path.basename(path).removesuffix(".json")
+            try:
+                edited.append((file, update(path, entries[path], removed[path])))
+            except SnapshotError as error:
+                self._failures.append(f"snapshots: {error}")
+        self._lines += update_lines(edited, refused)
+
+    def _unused(self) -> list[Unused]:
+        """The entries that no test has, of all devices: as all workers say, or this process."""
+        if self._told_by_workers:
+            return sorted(set.intersection(*self._told_by_workers))
+        if self._config.getoption("lf", False):
+            return []
+        found = []
+        named, anything = _named(self._config)
+        for path, keys in self._items.items():
+            if self._whole[path] and not anything and os.path.realpath(path) not in named:
+                for device in self._lookup.devices_with(path):
+                    found += self._of_file(path, device, keys)
+        for folder in dict.fromkeys(map(os.path.dirname, self._whole)):
+            for device, names in self._lookup.files_in(folder).items():
+                for path in _files_gone(folder, names):
+                    found += self._of_file(path, device, set())
+        return found
+
+    def _of_file(self, path: str, device: str, keys: set[str]) -> list[Unused]:
+        try:
+            kept = self._lookup.kept(path, device)
+        except SnapshotError:  # an error of its tests
+            return []
+        return [(path, device, key) for key in kept if key not in keys]
 
 
 def key_of(item: pytest.Item) -> str:
@@ -157,4 +359,39 @@ def key_of(item: pytest.Item) -> str:
     return text("::".join(names))
 
 
-_ABOVE = (pytest.Session, pytest.Directory, pytest.File)
+def _files_gone(folder: str, names: Iterable[str]) -> list[str]:
+    """Test files that there are no more, of files of snapshots with these names."""
+    from pytest_kernelprof.baseline.snapshot_files import file_checked
+
+    paths = [os.path.join(folder, file_checked(name, folder)) for name in sorted(names)]
+    return [path for path in paths if not os.path.exists(path)]
+
+
+def _named(config: pytest.Config) -> tuple[set[str], bool]:
+    """The files of which tests were named one by one; and whether there are some that cannot be
+    told (``--pyargs``)."""
+    where = config.invocation_params.dir
+    files = {one.partition("::")[0] for one in config.args if "::" in one}
+    paths = {os.path.realpath(os.path.join(where, file)) for file in files}
+    return paths, not all(map(os.path.exists, paths))
+
+
+def _refuse_unwritable(tests: str) -> None:
+    """Before the test runs: later nobody would notice that it is checked by nothing.
+
+    Raises:
+        SnapshotError: nothing can be written beside the tests in this folder.
+    """
+    folder = os.path.join(tests, _FOLDER)
+    there = folder if os.path.lexists(folder) else tests
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        raise SnapshotError(f"{folder}: cannot be written: no folder, or a read-only one")
+
+
+def _is_up(device: DeviceKind) -> bool:
+    from pytest_kernelprof.device.inventory import cuda_is_up
+
+    try:
+        return "torch" in sys.modules and (device == "cpu" or cuda_is_up())
+    except Exception:  # a fixture has put something in place of torch's functions
+        return False

@@ -8,14 +8,21 @@ from functools import partial
 import pytest
 
 from pytest_kernelprof.limits.marks import marker_lines
-from pytest_kernelprof.plugin.benchmark_there import BRIDGE, is_active
 from pytest_kernelprof.plugin.collect import Collector
-from pytest_kernelprof.plugin.concerns import is_measured, is_shown
+from pytest_kernelprof.plugin.concerns import BRIDGE, is_active, is_measured, is_shown
 from pytest_kernelprof.plugin.end_notes import EndNotes
-from pytest_kernelprof.plugin.keys import COLLECTOR, QUIET, RUN_RECORD, SERVES, SETTINGS
+from pytest_kernelprof.plugin.keys import (
+    BASELINE_OF,
+    COLLECTOR,
+    QUIET,
+    RUN_BASELINE,
+    RUN_RECORD,
+    SERVES,
+    SETTINGS,
+)
 from pytest_kernelprof.plugin.options import MARKER_LINE
 from pytest_kernelprof.plugin.run_record import RunRecord, is_hooked
-from pytest_kernelprof.plugin.settings import of_a_reference, quiet, read_settings
+from pytest_kernelprof.plugin.settings import Settings, of_a_reference, quiet, read_settings
 
 
 def begin_run(config: pytest.Config) -> None:
@@ -24,7 +31,7 @@ def begin_run(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: an option asks for what cannot be had.
     """
-    settings = read_settings(config)
+    settings = _with_baselines(config, read_settings(config))
     if SERVES in config.stash:  # what is reported, and what fails, is the other run's
         settings = of_a_reference(settings)
     config.stash[SETTINGS] = settings
@@ -62,6 +69,53 @@ def begin_run(config: pytest.Config) -> None:
     os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
 
 
+def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
+    """The settings with what is compared with, by its kind.
+
+    Raises:
+        pytest.UsageError: there are two of one kind.
+    """
+    given = settings.against
+    if SERVES in config.stash:  # run documents are the other run's concern
+        return settings._replace(revision=next(iter(given), None))
+    documents = [one for one in given if _is_run_document(config, one)]
+    others = [one for one in given if one not in documents]
+    for several, what, other in (
+        (documents, "run documents", "revision or folder"),
+        (others, "revisions or folders", "run document"),
+    ):
+        if len(several) > 1:
+            raise pytest.UsageError(
+                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} (addopts "
+                f"count, too); give one, and beside it at most one {other}"
+            )
+    return settings._replace(
+        revision=next(iter(others), None), run_document=next(iter(documents), None)
+    )
+
+
+def _is_run_document(config: pytest.Config, given: str) -> bool:
+    """Whether it is a file, and not a revision whose name a file without the ending .json has. In
+    a worker, whose files may be others, it is what the controller says."""
+    if hasattr(config, "workerinput"):
+        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
+    path = os.path.join(config.invocation_params.dir, given)
+    is_named_so = given.endswith((".json", ".json.gz"))
+    if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
+        return False
+    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
+
+
+def _is_revision(config: pytest.Config, given: str) -> bool:
+    from pytest_kernelprof.against.revision import GitError, git
+
+    try:
+        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
+    except GitError:
+        return False
+    return True
+
+
 def refuse_workers_of_ranks(config: pytest.Config) -> None:
     """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
 
@@ -90,10 +144,10 @@ def _begin_rank(config: pytest.Config) -> None:
     if place is None:
         return
     settings = config.stash[SETTINGS]
-    if settings.against:
+    if settings.revision:
         raise pytest.UsageError(
             "--kernelprof-against: code of several ranks is compared with no revision; run it "
-            "without torchrun, or compare with an earlier run, --kernelprof-compare=RUN.json"
+            "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
         )
     if place.rank:
         config.stash[SETTINGS] = quiet(settings)
@@ -108,28 +162,23 @@ def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
     if not hasattr(config, "workerinput"):
         _register_readers_of_the_run(config, collector)
     if not settings.disable:
-        from pytest_kernelprof.plugin.snapshot_keeper import begin
+        from pytest_kernelprof.plugin.snapshots import begin
 
         begin(config, settings, collector)
-    elif settings.against or settings.compare:
-        flag = "--kernelprof-against" if settings.against else "--kernelprof-compare"
+    elif settings.against:
         raise pytest.UsageError(
-            f"{flag}: nothing is measured with --kernelprof-disable, so nothing would be compared; "
-            "drop one of the two"
+            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing would "
+            "be compared; drop one of the two"
         )
-    if config.getoption("kernelprof_compare_fail_on", None) and not settings.compare:
-        raise pytest.UsageError(
-            "--kernelprof-compare-fail-on: says what fails by an earlier run, and none is named; "
-            "add --kernelprof-compare=RUN.json"
-        )
-    if settings.compare:
-        from pytest_kernelprof.plugin import earlier_run
+    if settings.run_document:
+        from pytest_kernelprof.plugin import run_baseline
 
-        earlier_run.begin(config, settings, collector)
-    if settings.against:
+        found = run_baseline.begin(config, settings, collector, RUN_BASELINE)
+        config.stash[BASELINE_OF] = found.of
+    if settings.revision:
         from pytest_kernelprof.plugin import against
 
-        against.begin(config, settings, partial(is_measured, config))
+        against.begin(config, settings, collector, partial(is_measured, config))
 
 
 def _register_readers_of_the_run(config: pytest.Config, collector: Collector) -> None:
@@ -153,7 +202,7 @@ def _refuse_unwritable(folder: str) -> None:
     Raises:
         pytest.UsageError: nothing can be written to the folder, with the reason.
     """
-    from pytest_kernelprof.report.traces import why_unwritable
+    from pytest_kernelprof.report.files import why_unwritable
 
     why = why_unwritable(folder)
     if why:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import signal
 import sys
@@ -18,16 +19,21 @@ from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.plugin.concerns import concerns_us
 from pytest_kernelprof.plugin.keys import MEASURES, SETTINGS
 from pytest_kernelprof.plugin.rank_place import lives, read, said_by_torchrun, this_process, write
-from pytest_kernelprof.plugin.rank_tests import missing, why_out_of_order
+from pytest_kernelprof.plugin.run_record import fail
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.plugin.rank_place import Place
+    from pytest_kernelprof.plugin.run_record import fail
+from pytest_kernelprof.plugin.rank_place import Place
 
 PLUGIN = "kernelprof-torchrun"
 _OUR_ERROR = "kernelprof_error"
+_REMEDY = (
+    "give all ranks one order: pytest-randomly needs one seed for all of them, --randomly-seed=1 "
+    "or -p no:randomly"
+)
 _POLL_S = 0.02
 _TO_HEAR_S = 2.0
 _AT_ONCE_S = 5.0
@@ -186,13 +192,13 @@ class FirstRank(Rank):
         report.nodeid = f"{report.nodeid} (rank {rank})"
         hook.pytest_runtest_logreport(report=report)
         session.testsfailed += 1
-        _fail(session)
+        fail(session)
 
     def _tell_end(self, session: pytest.Session, words: str) -> None:
         reporter = self._config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             reporter.write_line(f"kernelprof: {words}", red=True)
-        _fail(session)
+        fail(session)
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -305,11 +311,6 @@ def _first_line(report: Any) -> str:
     return text.partition("\n")[0]
 
 
-def _fail(session: pytest.Session) -> None:
-    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
 def why_no_worker(config: pytest.Config) -> str:
     """Why a worker of pytest-xdist measures nothing here; empty where it may."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
@@ -339,3 +340,36 @@ def takes_part(config: pytest.Config) -> bool:
             f"write {next(iter(files.values()))}: leave out one of the two"
         )
     return False
+
+
+def why_out_of_order(tests: Mapping[int, Sequence[str]]) -> str:
+    """Which tests ranks would run at the same time, each of them to wait for the other in vain, and
+    what to do; empty where they have one order.
+
+    Args:
+        tests: node ids in the order in which they run, by rank. Some may be of some ranks only.
+    """
+    for first, rank in itertools.combinations(sorted(tests), 2):
+        ours, theirs = _common(tests[first], tests[rank]), _common(tests[rank], tests[first])
+        for one, other in zip(ours, theirs, strict=False):
+            if one != other:
+                return (
+                    "ranks have to run their tests in one order, since they wait for each other in "
+                    f"each: rank {rank} would run {other} where rank {first} runs {one}; {_REMEDY}"
+                )
+    return ""
+
+
+def missing(tests: Mapping[int, Sequence[str]]) -> dict[str, frozenset[int]]:
+    """The ranks that do not run a test that another one does, by test."""
+    have = {rank: set(ids) for rank, ids in tests.items()}
+    everywhere = set.intersection(*have.values())
+    return {
+        test: frozenset(rank for rank, ids in have.items() if test not in ids)
+        for test in set.union(*have.values()) - everywhere
+    }
+
+
+def _common(tests: Sequence[str], others: Sequence[str]) -> list[str]:
+    there = set(others)
+    return [test for test in tests if test in there]

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
-from pytest_kernelprof.against.timing import (
-    Timed,
-    TimedCall,
-    first_difference,
-    not_timed,
-    time_call,
-)
-from pytest_kernelprof.against.turns import NoRounds, in_a_line
+from pytest_kernelprof.against.messages import At
+from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
+from pytest_kernelprof.against.timing import Timed, first_difference, not_timed, time_call
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import finish_work
@@ -25,18 +20,15 @@ from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_kernelprof.against.budget import Budget
-    from pytest_kernelprof.against.further import Further
-    from pytest_kernelprof.against.reference import Reference
+    from pytest_kernelprof.against.messages import Done
+    from pytest_kernelprof.against.reference_process import Reference
+    from pytest_kernelprof.against.timing import Further
     from pytest_kernelprof.measure.more_rounds import Series
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
-    from pytest_kernelprof.schema.against import Done
-    from pytest_kernelprof.schema.turns import Sampled
 
 R = TypeVar("R")
 
 _AT_WORK = 2
-_SPENT = "the time for it was spent (--kernelprof-against-budget)"
 _OVER = "the test exceeds a limit of its own"
 _REPEATED = "the test was repeated"
 
@@ -51,13 +43,10 @@ class Turns:
         timed: what came of the calls of the test that runs, by the labels of their profiles.
     """
 
-    def __init__(
-        self, reference: Reference, further: Further, budget: Budget, *, times: bool
-    ) -> None:
+    def __init__(self, reference: Reference, further: Further, *, times: bool) -> None:
         self.timed: dict[str, Timed] = {}
         self._reference = reference
         self._further = further
-        self._budget = budget
         self._times = times
         self._test = ""
         self._tries = 0
@@ -66,7 +55,7 @@ class Turns:
         """Have the reference run a test, up to the first of its calls."""
         self._test, self._tries = test, 0
         self.timed.clear()
-        self._reference.begin(test, following, holds=self._times and not self._budget.is_spent)
+        self._reference.begin(test, following, holds=self._times)
 
     def set_up(self) -> None:
         """The test begins here, or is repeated: then its times are no comparison any more."""
@@ -87,66 +76,41 @@ class Turns:
         if at is None or at.label != call.label:
             self._note_why(call)
             return
-        if self._budget.is_spent:
-            self.timed[call.label] = Timed(not_timed(_SPENT))
-        elif call.is_over and not test.settings.warn_only:
+        if call.is_over and not test.settings.warn_only:
             other = first_difference(call.more.work(call.result), at.work)
             self.timed[call.label] = Timed(not_timed(_OVER), other)
         else:
             begun = now_s()
-            with self._budget.spending():
-                timed = self._time(test, call)
-            timing = structs.replace(timed.timing, took_s=now_s() - begun)
-            self.timed[call.label] = replace(timed, timing=timing)
+            timed = self._time(test, call)
+            paired = structs.replace(timed.paired, took_s=now_s() - begun)
+            self.timed[call.label] = replace(timed, paired=paired)
         finish_work()  # from here on the reference is at work
-        self._reference.go(holds=not self._budget.is_spent)
+        self._reference.go(holds=True)
 
     def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
         more, settings = call.more, test.settings
-        asked = TimedCall(
-            test.id,
-            call.label,
-            more.work(call.result),
-            test.options.margin or settings.margin or DEFAULT_MARGIN,
-        )
+        here = At(call.label, more.work(call.result))
+        margin = test.options.margin or settings.margin or DEFAULT_MARGIN
         own = _OwnRounds(more.series())
         have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
-        return time_call(asked, own, self._reference, self._further, have)
+        return time_call(test.id, here, margin, own, self._reference, self._further, have)
 
     def _note_why(self, call: MeasuredCall) -> None:
         """Why a call is not timed that the reference does not hold in."""
         why = call.more.why_untimed()
         if self._tries > 1:
             why = why or _REPEATED
-        if self._budget.is_spent:
-            why = why or _SPENT
         self.timed[call.label] = Timed(not_timed(why or "the revision makes no such call"))
 
 
-class _OwnRounds:
+class _OwnRounds(Relayed):
     """Rounds of this process; what goes wrong with them is an answer."""
 
     def __init__(self, series: Series) -> None:
         self._series = series
 
-    def open(self) -> None:
-        _or_no_rounds(self._series.open)
-
-    def take(self, rounds: int) -> None:
-        _or_no_rounds(partial(self._series.take, rounds))
-
-    def close(self) -> None:
-        pass
-
-    def sample(self) -> Sampled:
-        return _or_no_rounds(self._series.sample)
-
-    def leave(self) -> None:
-        _or_no_rounds(self._series.leave)
-
-
-def _or_no_rounds(step: Callable[[], R]) -> R:
-    try:
-        return step()
-    except Exception as error:
-        raise NoRounds(in_a_line(error)) from error
+    def _have(self, step: Callable[[Series], R]) -> R:
+        try:
+            return step(self._series)
+        except Exception as error:
+            raise NoRounds(in_a_line(error)) from error

@@ -16,6 +16,7 @@ from pytest_kernelprof.plugin.measuring import measure_block
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
+    from pytest_kernelprof.api import Profile
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
@@ -60,6 +61,7 @@ class Judged:
         self._test = test
         self._traces = traces_loaded()
         self._block = contextlib.ExitStack()
+        self._kept: list[Profile] = []
         self._kept = self._block.enter_context(measure_block(test, asked=asked))
 
     def finish(self) -> None:
@@ -100,39 +102,30 @@ class Judged:
         refuse_whole_call(self._test.ledger.limits)
 
 
-class Looked:
+class Looked(Judged):
     """Of a test that nobody set a limit on (--kernelprof-all): it is only looked at, so whatever
     keeps it from being measured is told in its row and changes nothing else."""
 
     def __init__(self, test: MeasuredTest) -> None:
-        self._test = test
         self._why = ""
-        self._judged: Judged | None = None
         try:
-            self._judged = Judged(test, asked=False)
+            super().__init__(test, asked=False)
         except Exception as error:
             self._why = words_of(error)
 
     def finish(self) -> None:
         """Keep the profile, or why there is none."""
         try:
-            if self._judged is not None:
-                self._judged.finish()
+            super().finish()
         except Exception as error:
             self._why = words_of(error)
         if self._why:
             self._test.ledger.keep_unmeasured(self._test.device, self._why)
 
-    def abandon(self, raised: BaseException) -> None:
-        """End the session."""
-        if self._judged is not None:
-            self._judged.abandon(raised)
-
     def give_way(self) -> None:
         """End the session; there is nothing to finish or to tell."""
         self._why = ""
-        if self._judged is not None:
-            self._judged.give_way()
+        super().give_way()
 
     def benchmarked(self) -> None:
         """Say so in its row."""

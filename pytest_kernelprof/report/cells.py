@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.cells import value_of
-from pytest_kernelprof.report.name_last import Numbers
+from pytest_kernelprof.digest.findings import value_of
+from pytest_kernelprof.report.tables import Numbers
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _cell(row: Row, metric: str, unit: Unit) -> str:
     value = broken.measured if broken else value_of(row.profile, metric)
     if value is None:
         return ""
-    if broken is None or row.told not in ("over", "failed"):
+    if broken is None or row.told not in ("failed", "failed otherwise"):
         return unit.words(value)
     return f"{_more_than(value, broken.allowed, unit)} > {_as_written(broken.allowed, unit)}"
 
@@ -169,7 +169,7 @@ def _headroom(row: Row) -> str:
     left = [
         (1 - one.measured / one.allowed, one.allowed)
         for one in row.profile.verdicts
-        if one.outcome in ("kept", "undecided") and one.unit == "us"
+        if one.outcome in ("passed", "undecided") and one.unit == "us"
         if one.measured is not None and one.allowed
     ]
     if not left:

@@ -5,27 +5,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.changes import WORDS, percent_words
-from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.words import line_words, value_words
+from pytest_kernelprof.digest.comparisons import (
+    RESULTS,
+    causes_in,
+    name_of,
+    percent_words,
+    range_words,
+    result_of,
+    values_of,
+    why_of,
+)
+from pytest_kernelprof.digest.words import line_words, shortened, value_words
 from pytest_kernelprof.report.cells import time_unit
-from pytest_kernelprof.report.name_last import Numbers, lay_out
-from pytest_kernelprof.report.spans import Span
-from pytest_kernelprof.report.widths import left, width_of, wrapped
-from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import Numbers, lay_out, left, width_of, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
-    from pytest_kernelprof.digest.changes import Changed, RowResult, Was
-    from pytest_kernelprof.report.spans import Colour, Line
-    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.digest.comparisons import Result
+    from pytest_kernelprof.report.style import Line, Style
+    from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.schema.run import Cause
 
-_SIGNS: dict[RowResult, tuple[str, str, Colour]] = {
-    "worse": ("✗", "F", "red"),
-    "undecided": ("?", "?", "yellow"),
-}
 _COUNTS = {"kernels": "kernels", "syncs": "waits", "would_wait": "would wait", "memcpys": "copies"}
 # Of what follows from a column beside it nothing is said.
 _FOLLOWS = {
@@ -42,7 +44,7 @@ _WIDEST_CAUSE = 100
 _ARROW = " -> "
 
 
-def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
+def changed_lines(changes: Sequence[ProfileComparison], style: Style) -> list[Line]:
     """The table; nothing where nothing is another.
 
     Args:
@@ -52,17 +54,16 @@ def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
     if not told:
         return []
     columns = _columns(told, style.width)
-    names = [style.say(shortened(one.name)) for one in told]
+    names = [style.say(shortened(name_of(one))) for one in told]
     numbers = [number for several in columns.values() for number in several]
     laid = lay_out(numbers, names, style.width, name="test", cut=style.cut)
     lines: list[Line] = [(Span(laid.title, "dim"),)]
-    result: RowResult | None = None
+    result: Result | None = None
     for one, (cells, name) in zip(told, laid.rows, strict=True):
-        if one.result != result:
-            result = one.result
-            lines.append((Span(WORDS[result], "bold"),))
-        sign, letter, colour = _SIGNS.get(one.result, (" ", " ", ""))
-        spans = [Span(letter if style.ascii else sign, colour), Span(" ")]
+        if result_of(one) != result:
+            result = result_of(one)
+            lines.append((Span(RESULTS[result].word, "bold"),))
+        spans = [Span(*style.mark(RESULTS[result])), Span(" ")]
         for cell in cells:
             spans += [Span(cell, "red" if _ARROW in cell and result == "worse" else ""), Span("  ")]
         lines.append((*spans, Span(name[0])))
@@ -73,27 +74,29 @@ def changed_lines(changes: Sequence[Changed], style: Style) -> list[Line]:
     return lines
 
 
-def _columns(rows: Sequence[Changed], width: int) -> dict[str, list[Numbers]]:
+def _columns(rows: Sequence[ProfileComparison], width: int) -> dict[str, list[Numbers]]:
     """By metric: counts that are another somewhere, times, the ratio of turns. Where names would
     have no room, the last are none; their values stand below the rows."""
-    counted = {one.counted for one in rows}
+    counted = {one.kernels.what for one in rows if one.kernels is not None}
     titles = {**_COUNTS, **({"kernels": counted.pop()} if len(counted) == 1 else {})}
+    values = [values_of(one) for one in rows]
     found = {
-        metric: [Numbers(title, tuple(_count(one.values.get(metric)) for one in rows))]
+        metric: [Numbers(title, tuple(_count(one.get(metric)) for one in values))]
         for metric, title in titles.items()
-        if metric == "kernels" or any(_differs(one.values.get(metric)) for one in rows)
+        if metric == "kernels" or any(_differs(one.get(metric)) for one in values)
     }
     if not any(found["kernels"][0].cells):
         del found["kernels"]
-    if any(one.ratio is not None for one in rows):
-        ratios = tuple("" if one.ratio is None else percent_words(one.ratio - 1) for one in rows)
+    paired = [one.paired if one.paired and one.paired.pairs else None for one in rows]
+    if any(paired):
+        ratios = tuple("" if one is None else percent_words(one.ratio - 1) for one in paired)
         found["cuda_time"] = [Numbers("GPU time", ratios)]
-        if any(len(one.ratios) > 1 for one in rows):
-            found["cuda_time"].append(Numbers("range", tuple(one.range for one in rows)))
-    elif any("cuda_time" in one.values for one in rows):
-        found["cuda_time"] = _times(rows, "cuda_time", "GPU")
-    if any(_differs(one.values.get("latency")) for one in rows):
-        found["latency"] = _times(rows, "latency", "latency")
+        ranges = tuple(map(range_words, rows))
+        found["cuda_time"] += [Numbers("range", ranges)] if any(ranges) else []
+    elif any("cuda_time" in one for one in values):
+        found["cuda_time"] = _times([one.get("cuda_time") for one in values], "GPU")
+    if any(_differs(one.get("latency")) for one in values):
+        found["latency"] = _times([one.get("latency") for one in values], "latency")
     order = [one for one in ("kernels", "cuda_time", "latency", *_COUNTS) if one in found]
     shown: list[str] = []
     room = width - _LEAST_NAME
@@ -105,45 +108,46 @@ def _columns(rows: Sequence[Changed], width: int) -> dict[str, list[Numbers]]:
     return {metric: several for metric, several in found.items() if metric in shown}
 
 
-def _differs(was: Was | None) -> bool:
-    return was is not None and any(one not in (None, was.new) for one in was.olds)
+def _differs(delta: MetricDelta | None) -> bool:
+    return delta is not None and any(one not in (None, delta.current) for one in delta.baselines)
 
 
-def _count(was: Was | None) -> str:
-    if was is None:
+def _count(delta: MetricDelta | None) -> str:
+    if delta is None or delta.current is None:
         return ""
-    if not _differs(was):
-        return f"{was.new:.0f}"
-    before = " ".join("-" if one is None else f"{one:.0f}" for one in was.olds)
-    return f"{before}{_ARROW}{was.new:.0f}"
+    form = "{:.0f}".format
+    return _sides(delta, form) if _differs(delta) else form(delta.current)
 
 
-def _times(rows: Sequence[Changed], metric: str, title: str) -> list[Numbers]:
+def _sides(delta: MetricDelta | None, form: Callable[[float], str]) -> str:
+    """What each baseline has, and what there is now."""
+    if delta is None or delta.current is None:
+        return ""
+    before = " ".join("-" if one is None else form(one) for one in delta.baselines)
+    return f"{before}{_ARROW}{form(delta.current)}"
+
+
+def _times(deltas: Sequence[MetricDelta | None], title: str) -> list[Numbers]:
     """Before and now, and by how much that is more."""
-    values = [one.values.get(metric) for one in rows]
-    known = [us for was in values if was is not None for us in (*was.olds, was.new)]
+    known = [us for one in deltas if one is not None for us in (*one.baselines, one.current)]
     unit = time_unit([us for us in known if us is not None])
-    told = [
-        ""
-        if was is None
-        else " ".join("-" if us is None else unit.words(us) for us in was.olds)
-        + _ARROW
-        + unit.words(was.new)
-        for was in values
-    ]
     shares = [
-        "" if was is None or was.share is None else percent_words(was.share) for was in values
+        "" if one is None or one.share is None else percent_words(one.share) for one in deltas
     ]
-    return [Numbers(f"{title} {unit.name}", tuple(told)), Numbers("change", tuple(shares))]
+    return [
+        Numbers(f"{title} {unit.name}", tuple(_sides(one, unit.words) for one in deltas)),
+        Numbers("change", tuple(shares)),
+    ]
 
 
-def _below(one: Changed, shown: Container[str], style: Style) -> Iterator[Line]:
+def _below(one: ProfileComparison, shown: Container[str], style: Style) -> Iterator[Line]:
     """Which kernels and where; the metrics that have no column."""
-    for cause in one.causes[:_MOST_CAUSES]:
+    causes = causes_in(one)
+    for cause in causes[:_MOST_CAUSES]:
         yield from _cause(cause, style)
-    more = len(one.causes) - _MOST_CAUSES
-    told = [*([f"{more} more changes of kernels"] if more > 0 else []), *_also(one, shown), one.why]
-    words = "; ".join(filter(None, told))
+    more = len(causes) - _MOST_CAUSES
+    told = [f"{more} more changes of kernels"] if more > 0 else []
+    words = "; ".join(filter(None, [*told, *_also(one, shown), why_of(one)]))
     if words:
         for line in wrapped(style.say(words), style.width - _INDENT):
             yield (Span(" " * _INDENT + line),)
@@ -153,7 +157,7 @@ def _cause(cause: Cause, style: Style) -> Iterator[Line]:
     """A line, with its place at the right where there is room."""
     sign = f"{cause.sign} " if cause.sign else ""
     text = style.say(sign + cause.text)
-    place = style.say(line_words(cause.place)) if cause.place is not None else ""
+    place = style.say(line_words(cause.place))
     room = min(style.width, _WIDEST_CAUSE) - _INDENT
     if place and width_of(text) + 2 + width_of(place) <= room:
         yield (Span(" " * _INDENT + left(text, room - width_of(place)) + place),)
@@ -162,27 +166,27 @@ def _cause(cause: Cause, style: Style) -> Iterator[Line]:
         yield (Span(" " * _INDENT + line),)
 
 
-def _also(one: Changed, shown: Container[str]) -> Iterator[str]:
+def _also(one: ProfileComparison, shown: Container[str]) -> Iterator[str]:
     """Metrics without a column, unless they follow from one that has.
 
     Args:
         shown: those that have one.
     """
-    for name, was in one.values.items():
-        if name in shown or not _differs(was):
+    values = values_of(one)
+    for name, delta in values.items():
+        if name in shown or not _differs(delta):
             continue
-        beside = one.values.get(_FOLLOWS.get(name, ""))
-        if beside is not None and _differs(beside) and _follows(name, was, beside):
+        beside = values.get(_FOLLOWS.get(name, ""))
+        if beside is not None and _differs(beside) and _follows(delta, beside):
             continue
-        unit = METRICS[name].unit
-        old, new = (value_words(unit, one) for one in (was.old, was.new))
-        share = None if unit == "count" else was.share
+        unit = delta.spec.unit
+        old, new = (value_words(unit, value or 0.0) for value in (delta.baseline, delta.current))
+        share = None if unit == "count" else delta.share
         percent = "" if share is None else f" ({percent_words(share)})"
         yield f"{name} {old}{_ARROW}{new}{percent}"
 
 
-def _follows(name: str, was: Was, beside: Was) -> bool:
+def _follows(delta: MetricDelta, beside: MetricDelta) -> bool:
     """Whether it says what the column beside it says: of a time, that it is longer or shorter."""
-    if METRICS[name].unit == "us":
-        return (was.new > was.old) == (beside.new > beside.old)
-    return was.new - was.old == beside.new - beside.old
+    more, other = ((one.current or 0.0) - (one.baseline or 0.0) for one in (delta, beside))
+    return (more > 0) == (other > 0) if delta.spec.unit == "us" else more == other

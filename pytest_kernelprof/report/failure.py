@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.came import came_since
-from pytest_kernelprof.digest.cells import broken_cells
-from pytest_kernelprof.digest.conditions import doubt_words
-from pytest_kernelprof.digest.words import judged_rank, limits_of, line_words
+from pytest_kernelprof.digest.findings import broken_cells
+from pytest_kernelprof.digest.new_kernels import new_kernels
+from pytest_kernelprof.digest.words import doubt_words, judged_rank, limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
-from pytest_kernelprof.report.rank_table import ranks_told, texts_of
-from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import line_changes
+from pytest_kernelprof.report.ranks import ranks_told, texts_of
+from pytest_kernelprof.report.snapshots import changed_lines_of
 from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.digest.came import Came
+    from pytest_kernelprof.digest.new_kernels import NewKernels
     from pytest_kernelprof.schema.run import Profile, Verdict
 
 _INDENT = "  "
@@ -27,22 +25,22 @@ def failure_message(profile: Profile) -> str:
     The first line is a verdict, since that is what a summary shows.
     """
     told = [
-        *(verdict for verdict in profile.verdicts if verdict.outcome == "over"),
+        *(verdict for verdict in profile.verdicts if verdict.outcome == "failed"),
         *(verdict for verdict in profile.verdicts if verdict.outcome == "undecided"),
     ]
     doubt = doubt_words(profile.conditions)
     unjudged = judged_words(limits_of([profile]))
-    came = came_since(profile)
+    new = new_kernels(profile)
     below = [
         *_origin(profile, told),
-        *([] if came else _changes(told)),
+        *([] if new else _changes(told)),
         *filter(None, [unjudged]),
-        *([f"+ and - against {came.since}"] if came else []),
-        *_tables(profile, came),
+        *([f"+ and - against {new.since}"] if new else []),
+        *_tables(profile, new),
     ]
     below.append(footing(profile))
     verdicts = [verdict_line(verdict, doubt) for verdict in told]
-    over = sum(one.outcome == "over" for one in told)
+    over = sum(one.outcome == "failed" for one in told)
     if over > 1:  # a summary shows this line alone
         are = "is" if over == 2 else "are"
         verdicts[0] += f" ({over - 1} more {are} broken)"
@@ -51,11 +49,8 @@ def failure_message(profile: Profile) -> str:
 
 def _changes(told: list[Verdict]) -> list[str]:
     """What came and went, where it cannot be told in the table which of its kernels came."""
-    snapshots = [
-        line for one in told if one.snapshot for line in line_changes(one.snapshot.changes)
-    ]
-    diffs = [line for one in told if one.comparison for line in kernel_lines(one.comparison)]
-    return [*snapshots, *diffs]
+    found = [one.comparison for one in told if one.comparison is not None]
+    return [line for one in found for line in changed_lines_of(one)]
 
 
 def _origin(profile: Profile, told: list[Verdict]) -> list[str]:
@@ -70,15 +65,15 @@ def _origin(profile: Profile, told: list[Verdict]) -> list[str]:
     return [", ".join(parts)] if parts else []
 
 
-def _tables(profile: Profile, came: Came | None) -> list[str]:
+def _tables(profile: Profile, new: NewKernels | None) -> list[str]:
     """What ran, and what the violated limits are about: on the rank that the first is of."""
     width = WIDTH - len(_INDENT)
-    broken = [verdict for verdict in profile.verdicts if verdict.outcome == "over"]
+    broken = [verdict for verdict in profile.verdicts if verdict.outcome == "failed"]
     judged = judged_rank(profile, broken[0]) if broken else profile
     over = {verdict.limit for verdict in broken}
     lines = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     lines += (
-        kernel_table(judged, width, came=came if judged is profile else None)
+        kernel_table(judged, width, new=new if judged is profile else None)
         if judged.kernels
         else ["no kernels were launched"]
     )

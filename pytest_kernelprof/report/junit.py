@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.run import OUTCOMES
+from pytest_kernelprof.schema.run import STATUSES
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def properties_of(
     outcomes |= {verdict.outcome for one in comparisons for verdict in one.verdicts}
     if not profiles and not outcomes:
         return []
-    worst = next((outcome for outcome in OUTCOMES if outcome in outcomes), "no limit")
+    worst = next((outcome for outcome in STATUSES if outcome in outcomes), "no limit")
     found: dict[str, str | int | float] = {"verdict": worst}
     if not profiles:
         return list(found.items())

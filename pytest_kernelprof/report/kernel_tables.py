@@ -16,8 +16,9 @@ from pytest_kernelprof.units import format_bytes, format_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.digest.came import Came, Gone
+    from pytest_kernelprof.digest.new_kernels import NewKernels
     from pytest_kernelprof.report.cells import Unit
+    from pytest_kernelprof.schema.comparison import KernelChange
     from pytest_kernelprof.schema.run import Profile
 
 WIDTH = 100
@@ -30,16 +31,16 @@ _LAST = 5
 
 
 def kernel_table(
-    profile: Profile, width: int = WIDTH, *, most: int = 40, came: Came | None = None
+    profile: Profile, width: int = WIDTH, *, most: int = 40, new: NewKernels | None = None
 ) -> list[str]:
     """The lines of a profile's kernels in launch order, equal neighbours as one; of very many what
     came, what takes most and both ends.
 
     Args:
         most: so many lines are told, and how many are left out between.
-        came: what is another since what was before: ``+`` and ``-`` stand at their lines then.
+        new: what is another since what was before: ``+`` and ``-`` stand at their lines then.
     """
-    rows = _rows(profile, came)
+    rows = _rows(profile, new)
     unit = time_unit([row.us for row in rows if row.us is not None])
     cells = _told(rows, most, unit, short=False)
     columns = _columns(profile, unit, signed=any(row.sign for row in rows))
@@ -68,12 +69,12 @@ class _Row:
         return f"{self.first}..{last}" if self.number > 1 else str(self.first)
 
 
-def _rows(profile: Profile, came: Came | None) -> list[_Row]:
+def _rows(profile: Profile, new: NewKernels | None) -> list[_Row]:
     names = tell_apart(kernel.name for kernel in profile.kernels)
-    positions, gone = (came.positions, came.gone) if came else (frozenset[int](), ())
+    positions, gone = (new.positions, new.gone) if new else (frozenset[int](), ())
     rows: list[_Row] = []
     for at, kernel in enumerate(profile.kernels):
-        rows += [_gone(one) for one in gone if one.before == at]
+        rows += [_gone(one) for one in gone if one.at == at + 1]
         chain = callers_of(kernel.operators, kernel.name)
         line = _line_words(profile, kernel.source)
         sign = "+" if at in positions else ""
@@ -84,7 +85,7 @@ def _rows(profile: Profile, came: Came | None) -> list[_Row]:
             rows[-1] = replace(before, number=before.number + 1, us=us)
         else:
             rows.append(row)
-    return [*rows, *(_gone(one) for one in gone if one.before is None)]
+    return [*rows, *(_gone(one) for one in gone if not one.at)]
 
 
 def _is_alike(before: _Row, row: _Row) -> bool:
@@ -93,8 +94,12 @@ def _is_alike(before: _Row, row: _Row) -> bool:
     )
 
 
-def _gone(one: Gone) -> _Row:
-    return _Row("-", 0, 1, times_words(one.name, one.times), "", one.chain, one.us)
+def _gone(one: KernelChange) -> _Row:
+    kernel = one.baseline
+    assert kernel is not None  # it is gone
+    us = None if kernel.duration_us is None else one.us(kernel)
+    chain = callers_of(kernel.operators, kernel.name)
+    return _Row("-", 0, 1, times_words(kernel.short_name, one.times), "", chain, us)
 
 
 def _told(rows: Sequence[_Row], most: int, unit: Unit, *, short: bool) -> list[list[str]]:

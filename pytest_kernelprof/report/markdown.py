@@ -7,43 +7,52 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.digest.base import changes_of
-from pytest_kernelprof.digest.came import came_since
-from pytest_kernelprof.digest.changes import percent_words
+from pytest_kernelprof.digest.comparisons import (
+    RESULTS,
+    digests_of,
+    name_of,
+    percent_words,
+    range_words,
+    reasons_of,
+    result_of,
+    share_of,
+    values_of,
+)
 from pytest_kernelprof.digest.findings import findings_of
-from pytest_kernelprof.digest.ids import parts_of
-from pytest_kernelprof.digest.marks import severity
-from pytest_kernelprof.digest.trust import integrity_line
+from pytest_kernelprof.digest.new_kernels import new_kernels
+from pytest_kernelprof.digest.records import FAILED_OTHERWISE, NEEDS_A_LOOK, severity
+from pytest_kernelprof.digest.totals import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, judged_rank, line_words
-from pytest_kernelprof.report.against import timing_words
+from pytest_kernelprof.digest.words import count_words, judged_rank, line_words, parts_of
+from pytest_kernelprof.report.baselines import turns_words
 from pytest_kernelprof.report.comparison import ending_words
-from pytest_kernelprof.report.diff import diff_lines
 from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
 from pytest_kernelprof.report.kernel_tables import kernel_table
-from pytest_kernelprof.report.rank_table import RankTable, ranks_told
-from pytest_kernelprof.report.runs import kernel_lines
-from pytest_kernelprof.report.snapshots import accept_words, line_changes, line_of_run
+from pytest_kernelprof.report.ranks import RankTable, ranks_told
+from pytest_kernelprof.report.snapshots import (
+    accept_words,
+    changed_lines_of,
+    line_changes,
+    line_of_run,
+)
+from pytest_kernelprof.schema.snapshot import TEST_STATES
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.base import Changes
-    from pytest_kernelprof.digest.changes import Changed
-    from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.digest.records import Digest, Ending, Found, Overall, Row
-    from pytest_kernelprof.schema.against import Compared
+    from pytest_kernelprof.digest.comparisons import BaselineDigest
+    from pytest_kernelprof.digest.records import Digest, Ending, Found, Overall, Row, Told
+    from pytest_kernelprof.schema.comparison import ProfileComparison
     from pytest_kernelprof.schema.run import Cause, Profile, Run, Verdict
-    from pytest_kernelprof.schema.snapshot import Taken
+    from pytest_kernelprof.schema.snapshot import SnapshotReport
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
 
 _BROKEN, _DOUBTED, _WELL = "❌", "⚠️", "✅"
 _MARKS: Mapping[Told, str] = {
-    **dict.fromkeys(("over", "failed", "error"), _BROKEN),
-    **dict.fromkeys(("incomplete", "undecided"), _DOUBTED),
+    one: _BROKEN if one in ("failed", *FAILED_OTHERWISE) else _DOUBTED for one in NEEDS_A_LOOK
 }
 _OVERALL: Mapping[Overall, str] = {
     "failed": _BROKEN,
@@ -64,14 +73,15 @@ class _Body(NamedTuple):
     """What can be cut, each from its end, in the order of their weight.
 
     Attributes:
-        rows: lines of the table. worse, others: of the table of changes.
+        rows: lines of the table. worse, others: of the tables of changes, each with the number of
+            its baseline.
         details: what makes the lines of each.
     """
 
     rows: list[str]
-    worse: list[str]
+    worse: list[tuple[int, str]]
     details: list[Callable[[], list[str]]]
-    others: list[str]
+    others: list[tuple[int, str]]
 
 
 def markdown_of(run: Run, limit: int = LIMIT) -> str:
@@ -81,42 +91,43 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
         limit: so many bytes at most. What matters least is cut: of what changed, what did not get
             worse, then details and rows from the least bad upward. A line says how much.
     """
-    digest, changes = digest_of(run), changes_of(run)
+    digest, compared = digest_of(run), digests_of(run)
     marked = _marked(digest)
     endings = list(map(_ending_row, digest.endings))
     foot = f"<sub>{' · '.join(map(text, (*digest.places, integrity_line(digest.trust))))}</sub>"
     verdict = ["###", _OVERALL[digest.overall], text(digest.sentence.removesuffix("."))]
     head = [" ".join(filter(None, verdict)), ""]
-    first = " ".join(_sentences(run, digest, changes))
-    of_ranks = [row for file in digest.files for row in file.rows if row.profile.other_ranks]
-    stale = [one.snapshot for one in run.tests if one.snapshot and one.snapshot.changes]
-    listed = (marked, endings, of_ranks, stale, changes and changes.rows, digest.unfinished)
+    first = " ".join(_sentences(run, digest, compared))
+    of_ranks = [row for row in digest.folded if row.profile.other_ranks]
+    stale = [(one.id, one.snapshot) for one in run.tests if one.snapshot and one.snapshot.changes]
+    changed_base = [one for one in compared if one.rows]
+    listed = (marked, endings, of_ranks, stale, changed_base, digest.unfinished)
     if not any(listed):
         return "\n".join([*head, f"{first} {foot}", ""])
-    changed = [] if changes is None else [(one, _change_row(changes, one)) for one in changes.rows]
+    changed = [(i, one) for i, base in enumerate(compared) for one in base.rows]
     body = _Body(
         rows=[*(told for one in marked for told in _rows(one)), *endings],
-        worse=[told for one, told in changed if one.result == "worse"],
+        worse=[(i, _change_row(one)) for i, one in changed if result_of(one) == "worse"],
         details=[
             *_details(marked, run),
             *(partial(_ranks_detail, one) for one in of_ranks),
-            *(partial(_stale_detail, one) for one in stale),
+            *(partial(_stale_detail, *one) for one in stale),
         ],
-        others=[told for one, told in changed if one.result != "worse"],
+        others=[(i, _change_row(one)) for i, one in changed if result_of(one) != "worse"],
     )
     head += [first, ""]
     room = limit - sum(map(_size, (*head, foot))) - _FOR_THE_CUT
-    return "\n".join([*head, *_fitted(body, changes, room), foot, ""])
+    return "\n".join([*head, *_fitted(body, compared, room), foot, ""])
 
 
 def _marked(digest: Digest) -> list[Row]:
     """The rows that somebody should look at, in the order of the terminal, but worst first over
     all files."""
-    rows = [one for file in digest.files for one in file.rows if one.told in _MARKS]
+    rows = [one for one in digest.folded if one.told in _MARKS]
     return sorted(rows, key=lambda one: severity(one.told))
 
 
-def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[str]:
+def _sentences(run: Run, digest: Digest, compared: Sequence[BaselineDigest]) -> Iterator[str]:
     """What there is in all, what changed, and what is not as it should be."""
     totals = digest.totals
     told = []
@@ -129,9 +140,8 @@ def _sentences(run: Run, digest: Digest, changes: Changes | None) -> Iterator[st
     if totals.comm_us:
         told.append(f"{format_time(totals.comm_us)} communicating")
     yield f"{', '.join(told)}."
-    if changes is not None:
-        base, found = code(changes.base), text(changes.told)
-        yield f"Against {base}: {found}."
+    for one in compared:
+        yield f"Against {code(one.base)}: {text(one.told)}."
     if snapshots := line_of_run(run):
         yield f"{text(snapshots[0].upper() + snapshots[1:])}."
     if digest.unfinished:
@@ -169,7 +179,7 @@ def _causes(causes: Sequence[Cause], found: Found) -> str:
         words = cause.text.removeprefix(found.words).removeprefix("; ")
         if _is_about(cause, found):
             words = words.removeprefix(f"{found.limit}: ")
-        place = line_words(cause.place) if cause.place else ""
+        place = line_words(cause.place)
         whole = ", ".join(filter(None, [f"{cause.sign}{words}", place]))
         told.append(line(whole, _LONGEST_CAUSE))
     left = len(causes) - len(told)
@@ -197,15 +207,15 @@ def _details(marked: Sequence[Row], run: Run) -> list[Callable[[], list[str]]]:
     return found
 
 
-def _detail(one: Row, inside: Callable[[], list[str]], taken: Taken | None) -> list[str]:
+def _detail(one: Row, inside: Callable[[], list[str]], taken: SnapshotReport | None) -> list[str]:
     words = "; ".join(found.words for found in findings_of(one))
     accept = ["", text(accept_words(one.test, taken.device))] if taken and taken.accepts else []
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", [*inside(), *accept])
 
 
-def _stale_detail(one: Taken) -> list[str]:
+def _stale_detail(test: str, one: SnapshotReport) -> list[str]:
     """The kernels that differ from a snapshot that fails nothing."""
-    summary = f"<b>{tag_text(parts_of(one.test)[1])}</b>: snapshot {one.state}"
+    summary = f"<b>{tag_text(parts_of(test)[1])}</b>: snapshot {TEST_STATES[one.state or 'same']}"
     return details(summary, fence(line_changes(one.changes), "diff"))
 
 
@@ -224,66 +234,65 @@ def _ranks_detail(one: Row) -> list[str]:
 def _inside(one: Row) -> Callable[[], list[str]] | None:
     """The kernels that came and went, where there is something to compare with; else those that
     there are."""
-    if one.compared is not None and one.compared.is_worse:
-        return partial(_against_lines, one.compared)
-    over = [verdict for verdict in one.profile.verdicts if verdict.outcome == "over"]
-    known = one.profile.kernels or any(verdict.snapshot or verdict.comparison for verdict in over)
+    over = [verdict for verdict in one.profile.verdicts if verdict.outcome == "failed"]
+    known = one.profile.kernels or any(verdict.comparison for verdict in over)
     return partial(_kernels, one.profile, over) if over and known else None
-
-
-def _against_lines(found: Compared) -> list[str]:
-    times = timing_words(found.timing) if found.timing is not None else ""
-    return [*fence(diff_lines(found.diff), "diff"), *(["", text(times)] if times else [])]
 
 
 def _kernels(profile: Profile, over: Sequence[Verdict]) -> list[str]:
     """The table of the failure's message; where it cannot say which of its kernels came, what came
     and went alone."""
-    came = came_since(profile)
-    if came is not None and profile.kernels:
-        told = [f"  against {came.since}", *kernel_table(profile, came=came)]
-        return fence(told, "diff")
-    for verdict in over:
-        if verdict.snapshot is not None:
-            return fence(line_changes(verdict.snapshot.changes), "diff")
-        if verdict.comparison is not None and verdict.comparison.diff is not None:
-            return fence(kernel_lines(verdict.comparison), "diff")
+    found = [verdict.comparison for verdict in over if verdict.comparison is not None]
+    times = [text(words) for one in found if one.paired for words in [turns_words(one.paired)]]
+    below = [line for words in times if words for line in ("", words)]
+    new = new_kernels(profile)
+    if new is not None and profile.kernels:
+        told = [f"  against {new.since}", *kernel_table(profile, new=new)]
+        return [*fence(told, "diff"), *below]
+    for one in found:
+        if one.kernels is not None:
+            return [*fence(changed_lines_of(one), "diff"), *below]
     judged = judged_rank(profile, over[0])
     of_rank = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     return fence([*of_rank, *kernel_table(judged)], "text")
 
 
-def _change_row(changes: Changes, one: Changed) -> str:
-    was, share = one.kernels, one.share
-    kernels = "" if was is None else f"{was.old:.0f} → {was.new:.0f}"
-    if was is not None and was.old == was.new:
-        kernels = f"{was.new:.0f}"
+def _change_row(one: ProfileComparison) -> str:
+    delta, share = values_of(one).get("kernels"), share_of(one)
+    kernels = ""
+    if delta is not None and delta.current is not None:
+        sides = (delta.baseline, delta.current)
+        kernels = " → ".join(dict.fromkeys(f"{value:.0f}" for value in sides if value is not None))
     return row(
-        text(changes.word(one.result)),
-        _named(*parts_of(one.name)),
+        text(RESULTS[result_of(one)].word),
+        _named(*parts_of(name_of(one))),
         kernels,
         "" if share is None else percent_words(share),
-        text(one.range),
-        text(one.reasons, 2 * _MOST_CAUSES * _LONGEST_CAUSE),
+        text(range_words(one)),
+        text(reasons_of(one), 2 * _MOST_CAUSES * _LONGEST_CAUSE),
     )
 
 
-def _fitted(body: _Body, changes: Changes | None, room: int) -> Iterator[str]:
+def _fitted(body: _Body, compared: Sequence[BaselineDigest], room: int) -> Iterator[str]:
     """As much as there is room for, the weightiest first."""
-    folded: list[str] = []
-    if changes is not None and changes.rows:
-        summary = f"What changed against {tag_text(changes.base)}: {tag_text(changes.words)}"
-        folded = details(summary, _CHANGE_TITLES)
-    room -= sum(map(_size, (*_TITLES, *folded)))
+    folded = [
+        details(f"What changed against {tag_text(one.base)}: {tag_text(one.words)}", _CHANGE_TITLES)
+        if one.rows
+        else []
+        for one in compared
+    ]
+    room -= sum(map(_size, (*_TITLES, *chain(*folded))))
     rows, room = _as_many(([one] for one in body.rows), room)
-    worse, room = _as_many(([one] for one in body.worse), room)
+    worse, room = _as_many(([one] for _, one in body.worse), room)
     unfolding, room = _as_many((make() for make in body.details), room)
-    others, room = _as_many(([one] for one in body.others), room)
+    others, room = _as_many(([one] for _, one in body.others), room)
     if rows:
         yield from (*_TITLES, *chain(*rows), "")
     yield from chain(*unfolding)
-    if worse or others:
-        yield from (*folded[:-3], *chain(*worse, *others), *folded[-3:])
+    changed = (*body.worse[: len(worse)], *body.others[: len(others)])
+    for number, frame in enumerate(folded):
+        inside = [one for i, one in changed if i == number]
+        yield from (*frame[:-3], *inside, *frame[-3:]) if inside else ()
     left = {
         "row": len(body.rows) - len(rows),
         "detail": len(body.details) - len(unfolding),

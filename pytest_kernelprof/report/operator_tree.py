@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.digest.kernel_groups import times_words
 from pytest_kernelprof.digest.words import count_words, first_of
 from pytest_kernelprof.report.cells import time_unit
-from pytest_kernelprof.report.name_last import Numbers, lay_out
-from pytest_kernelprof.report.spans import Span
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import Numbers, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.report.spans import Colour, Line
-    from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.operators import OperatorNode
+    from pytest_kernelprof.report.style import Colour, Line, Style
+    from pytest_kernelprof.schema.kernels import OperatorNode
 
 _MOST = 60
 _DEEPEST = 20

@@ -1,26 +1,163 @@
-"""Several ranks side by side: the odd one first, then a row each."""
+"""Several ranks side by side: the odd one first, then a row each and a total, as words that the
+terminal, Markdown and the page lay out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.diff_causes import causes_of_diff
-from pytest_kernelprof.digest.ranks import odd_ones
+from pytest_kernelprof.digest.causes import causes_of_diff
+from pytest_kernelprof.digest.findings import value_of
+from pytest_kernelprof.digest.ranks import (
+    alike_neighbours,
+    odd_ones,
+    ranks_of,
+    spread_of,
+    straggler_words,
+)
 from pytest_kernelprof.digest.words import count_words, line_words, place_words
-from pytest_kernelprof.report.rank_table import rank_table, ranks_told, texts_of, waiting_words
-from pytest_kernelprof.report.spans import Span
-from pytest_kernelprof.report.widths import left, wrapped
+from pytest_kernelprof.report.cells import time_unit
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import left, right, width_of, wrapped
 from pytest_kernelprof.report.words import completeness_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_kernelprof.digest.ranks import Odd, Rank
-    from pytest_kernelprof.report.rank_table import RankTable
-    from pytest_kernelprof.report.spans import Line
-    from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.diff import ProfileDiff
+    from pytest_kernelprof.report.style import Line, Style
+    from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
+
+    Value = Callable[[Rank], float | None]
+
+
+_APART = 1.05
+_GAP = "  "
+_UNMATCHED = "not to be had: "
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """The cells of ranks that stand together and are alike, or of all of them.
+
+    Attributes:
+        differs: whether this one is not as most are.
+    """
+
+    cells: tuple[str, ...]
+    differs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankTable:
+    """Titles and rows, of ranks the total last; a column that says nothing of any is not there."""
+
+    titles: tuple[str, ...]
+    rows: tuple[RankRow, ...]
+
+
+def rank_table(ranks: Sequence[Rank], odd: Sequence[Odd], what: str = "rank") -> RankTable:
+    """The table.
+
+    Args:
+        odd: those that are not as most are, which have rows of their own. what: what they are.
+    """
+    groups = alike_neighbours(ranks, odd)
+    columns = [(what, [*map(_names, groups), "all"])]
+    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    for title, value, timed in _VALUES:
+        cells = _cells(groups, ranks, value, timed=timed)
+        if cells is not None:
+            unit, told = cells
+            named = "operators" if on_cpu and title == "kernels" else title
+            columns.append((f"{named} {unit}".rstrip(), told))
+    apart = {one.rank.name for one in odd}
+    rows = zip(*(cells for _, cells in columns), strict=True)
+    differs = [*(group[0].name in apart for group in groups), False]
+    made = [RankRow(cells, is_odd) for cells, is_odd in zip(rows, differs, strict=True)]
+    adds_up = what == "rank" and len(ranks) > 1
+    return RankTable(tuple(title for title, _ in columns), tuple(made if adds_up else made[:-1]))
+
+
+def texts_of(table: RankTable) -> list[str]:
+    """The table as text, its titles first: as wide as its cells, numbers to the right."""
+    columns = list(zip(table.titles, *(row.cells for row in table.rows), strict=True))
+    widths = [max(map(width_of, cells)) for cells in columns]
+    aligned = [left, *([right] * (len(columns) - 1))]
+    return [
+        _GAP.join(to(cell, wide) for to, cell, wide in zip(aligned, cells, widths, strict=True))
+        for cells in (table.titles, *(row.cells for row in table.rows))
+    ]
+
+
+def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
+    """The table of a profile's ranks, and what is said of them; None of one rank."""
+    ranks = ranks_of(profile)
+    if not ranks:
+        return None
+    odd = odd_ones(ranks)
+    return rank_table(ranks, odd), tuple(waiting_words(ranks, odd))
+
+
+def waiting_words(ranks: Sequence[Rank], odd: Sequence[Odd]) -> Iterator[str]:
+    """Whom the others wait for and how far the ranks are apart, a sentence each; why it is not
+    known who waits, where they communicate.
+
+    Args:
+        odd: those of which it is said elsewhere how much longer they take.
+    """
+    yield from filter(None, [straggler_words([one.profile for one in ranks])])
+    slowest, times = spread_of(ranks, "cuda_time") or (None, 0.0)
+    said = {one.rank.name for one in odd if one.slower}
+    if slowest is not None and times >= _APART and slowest.name not in said:
+        yield (
+            f"The slowest is rank {slowest.name}: its own kernels take {times:.2f} times as long "
+            "as those of the median rank."
+        )
+    reasons = (one.profile.metrics.get("comm_wait") for one in ranks)
+    unmatched = [one.why for one in reasons if one is not None and one.why.startswith(_UNMATCHED)]
+    if unmatched:
+        yield f"Who waits for whom is {unmatched[0]}."
+
+
+def _names(group: Sequence[Rank]) -> str:
+    return group[0].name if len(group) == 1 else f"{group[0].name}..{group[-1].name}"
+
+
+_VALUES: tuple[tuple[str, Value, bool], ...] = (
+    ("kernels", lambda one: float(one.profile.kernel_count), False),
+    ("GPU", lambda one: one.own_us, True),
+    ("comm", lambda one: value_of(one.profile, "comm_time"), True),
+    ("exposed", lambda one: value_of(one.profile, "exposed_comm_time"), True),
+    ("comm wait", lambda one: value_of(one.profile, "comm_wait"), True),
+    ("idle", lambda one: value_of(one.profile, "gpu_idle"), True),
+    ("waits", lambda one: value_of(one.profile, "syncs"), False),
+    ("copies", lambda one: value_of(one.profile, "memcpys"), False),
+)
+
+
+def _cells(
+    groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank], value: Value, *, timed: bool
+) -> tuple[str, list[str]] | None:
+    """The unit, a cell for each group, and one for all; None where every rank has none, or zero."""
+    values = [value(one) for one in ranks]
+    if not any(values):
+        return None
+    there = [one for one in values if one is not None]
+    unit = time_unit(there)
+
+    def words(number: float) -> str:
+        return unit.words(number) if timed else f"{number:.0f}"
+
+    told = []
+    for group in groups:
+        ours = [one for one in map(value, group) if one is not None]
+        ends = [words(min(ours)), words(max(ours))] if ours else [""]
+        told.append("..".join(dict.fromkeys(ends)))
+    told.append(words(sum(there)) if len(there) == len(values) else "")
+    return (unit.name if timed else ""), told
+
 
 _MOST_ODD = 3
 _MOST_CAUSES = 6
@@ -32,7 +169,7 @@ _WORDS = {
 
 
 def rank_lines(
-    ranks: Sequence[Rank], unread: Mapping[str, str], diffs: Mapping[str, ProfileDiff], style: Style
+    ranks: Sequence[Rank], unread: Mapping[str, str], diffs: Mapping[str, KernelDiff], style: Style
 ) -> list[Line]:
     """What they come to and which one is the odd one, a row each, and what that one does.
 
@@ -42,7 +179,7 @@ def rank_lines(
     """
     odd = odd_ones(ranks)
     lines = [*_verdict(ranks, unread, odd, style), *_places(ranks, style)]
-    lines += [line for one in waiting_words(ranks, odd) for line in _sentence(one, style, "")]
+    lines += [line for one in waiting_words(ranks, odd) for line in style.sentence(one)]
     lines += [(), *_table_lines(rank_table(ranks, odd, _what(ranks)), style)]
     for one in odd:
         lines += _why(one, diffs, _what(ranks), style)
@@ -66,21 +203,17 @@ def _verdict(
     told = [f"{what} {one.name}: {one.profile.integrity.problems[0]}" for one in lost]
     told += [f"{name} is not read: {why}" for name, why in unread.items()]
     if told:
-        yield from _sentence(f"INCOMPLETE: {told[0]}", style, "red")
+        yield from style.sentence(f"INCOMPLETE: {told[0]}", "red")
         for one in told[1:]:
-            yield from _sentence(one, style, "red")
+            yield from style.sentence(one, "red")
     kernels = sum(one.profile.kernel_count for one in ranks)
     on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
     counted = count_words(kernels, "operator" if on_cpu else "kernel")
     state = "" if told else f"; {completeness_words([one.profile.integrity for one in ranks])}"
     words = f"{count_words(len(ranks), what)}, {counted}{state}."
-    yield from _sentence(
-        " ".join([words, *(_odd_words(one, what) for one in odd[:_MOST_ODD])]), style, "bold"
+    yield from style.sentence(
+        " ".join([words, *(_odd_words(one, what) for one in odd[:_MOST_ODD])]), "bold"
     )
-
-
-def _sentence(text: str, style: Style, colour: str) -> Iterator[Line]:
-    yield from ((Span(one, colour),) for one in wrapped(style.say(text), style.width))  # type: ignore[arg-type]
 
 
 def _odd_words(odd: Odd, what: str) -> str:
@@ -103,7 +236,7 @@ def _odd_words(odd: Odd, what: str) -> str:
 
 def _places(ranks: Sequence[Rank], style: Style) -> Iterator[Line]:
     places = dict.fromkeys(place_words(one.profile.environment) for one in ranks)
-    yield from _sentence("; ".join(places), style, "dim")
+    yield from style.sentence("; ".join(places), "dim")
 
 
 def lines_of_ranks(profile: Profile, style: Style, indent: int) -> Iterator[Line]:
@@ -127,7 +260,7 @@ def _table_lines(table: RankTable, style: Style) -> Iterator[Line]:
         yield (told, Span("  <- differs")) if row.differs else (told,)
 
 
-def _why(odd: Odd, diffs: Mapping[str, ProfileDiff], what: str, style: Style) -> Iterator[Line]:
+def _why(odd: Odd, diffs: Mapping[str, KernelDiff], what: str, style: Style) -> Iterator[Line]:
     """What it launches that the others do not."""
     found = causes_of_diff(diffs[odd.rank.name]) if odd.rank.name in diffs else ()
     if not found:

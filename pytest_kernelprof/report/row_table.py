@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.folding import name_from
 from pytest_kernelprof.digest.kernel_groups import alike
+from pytest_kernelprof.digest.rows import name_from
 from pytest_kernelprof.digest.words import line_words, pair_words
 from pytest_kernelprof.report.cells import columns_of, unit_of
-from pytest_kernelprof.report.name_last import lay_out
 from pytest_kernelprof.report.ranks import lines_of_ranks
-from pytest_kernelprof.report.spans import Span
-from pytest_kernelprof.report.widths import cut_end, right, width_of, wrapped
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import cut_end, lay_out, right, width_of, wrapped
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.units import format_time
 
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_kernelprof.digest.kernel_groups import Alike
-    from pytest_kernelprof.digest.records import FileRows, Row
-    from pytest_kernelprof.report.spans import Colour, Line
-    from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.run import Kernel
+    from pytest_kernelprof.digest.records import Row
+    from pytest_kernelprof.report.style import Colour, Line, Style
 
 _INDENT = 4
 _MOST_CAUSES = 3
@@ -31,7 +30,7 @@ _MOST_KERNELS = 40
 _OUTER, _OPERATORS = re.compile(r" < [^;]*"), re.compile(r", from [^;]*")
 
 
-def tables(files: Sequence[FileRows], style: Style, *, marked: bool) -> list[Line]:
+def tables(rows: Sequence[Row], style: Style, *, marked: bool) -> list[Line]:
     """A table of the rows that ran on a GPU, and one of those that ran on the CPU; each where
     there are some.
 
@@ -40,9 +39,9 @@ def tables(files: Sequence[FileRows], style: Style, *, marked: bool) -> list[Lin
     """
     lines: list[Line] = []
     for kind in ("cuda", "cpu"):
-        rows = [r for file in files for r in file.rows if r.profile.environment.kind == kind]
-        if rows:
-            lines += [(), *_table(rows, style, marked=marked)]
+        of_kind = [row for row in rows if row.profile.environment.kind == kind]
+        if of_kind:
+            lines += [(), *_table(of_kind, style, marked=marked)]
     return lines
 
 
@@ -92,7 +91,7 @@ def _name(name: str) -> Line:
 
 def _causes(row: Row, gone: frozenset[str], style: Style) -> Iterator[Line]:
     """Why it is marked, broken values without a column first."""
-    if row.told in ("over", "failed"):
+    if row.told in ("failed", "failed otherwise"):
         for one in row.broken.values():
             if one.metric in gone:
                 told = " > ".join(pair_words(one.unit, one.measured, one.allowed))
@@ -111,7 +110,7 @@ def _causes(row: Row, gone: frozenset[str], style: Style) -> Iterator[Line]:
 def cause_line(cause: Cause, style: Style) -> Line:
     """Why, and where at the right. What does not fit gives way in this order: the operators, the
     place, the end of the cause."""
-    place = style.say(line_words(cause.place)) if cause.place is not None else ""
+    place = style.say(line_words(cause.place))
     text = style.say(f"{cause.sign} {cause.text}".lstrip())
     room = style.width - _INDENT
     beside = room - (width_of(place) + 2 if place else 0)
@@ -148,16 +147,5 @@ def _kernels(row: Row, style: Style) -> Iterator[Line]:
 
 def _runs(row: Row) -> list[Alike]:
     """Neighbours that are alike, as one."""
-    kernels = row.profile.kernels
-    runs: list[Alike] = []
-    begin = 0
-    for at in range(1, len(kernels) + 1):
-        same = at < len(kernels) and _of(kernels[at]) == _of(kernels[begin])
-        if not same:
-            runs += alike(kernels[begin:at])
-            begin = at
-    return runs
-
-
-def _of(kernel: Kernel) -> tuple[str, tuple[str, ...], str]:
-    return kernel.short_name, kernel.operators, kernel.source
+    what = attrgetter("short_name", "operators", "source")
+    return [one for _, run in groupby(row.profile.kernels, what) for one in alike(run)]

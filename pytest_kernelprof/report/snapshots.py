@@ -8,31 +8,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.words import first_of, lines_words, pair_words
+from pytest_kernelprof.report.diff_text import kernel_lines
+from pytest_kernelprof.schema.comparison import CAME_OR_WENT
+from pytest_kernelprof.schema.snapshot import TEST_STATES
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pytest_kernelprof.schema.comparison import KernelChange, MetricDelta, ProfileComparison
     from pytest_kernelprof.schema.run import Run
-    from pytest_kernelprof.schema.snapshot import (
-        CountChange,
-        Edited,
-        Finding,
-        LineChange,
-        Taken,
-        TestState,
-    )
+    from pytest_kernelprof.schema.snapshot import Edited, SnapshotReport, TestState
 
 MOST_LINES = 40
 _FEW_LINES = 12
 _COMMAND = "pytest --kernelprof-update"
-_SAID: tuple[tuple[TestState, str], ...] = (
-    ("held", "held"),
-    ("changed", "changed (stale)"),
-    ("over", "over"),
-    ("not judged", "not judged"),
-    ("missing", "missing"),
-)
+_TOLD: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
 
 
 def accept_words(test: str, device: str) -> str:
@@ -45,54 +36,63 @@ def accept_words(test: str, device: str) -> str:
     return printable(f"to accept this as the new snapshot: {_COMMAND} {shlex.quote(test)}{on_cpu}")
 
 
-def finding_words(finding: Finding) -> str:
+def snapshot_words(found: ProfileComparison) -> str:
     """What is another, for example ``kernels 5 > 4, syncs 1 > 0``."""
-    if finding.state == "held":
-        return f"{finding.kernels} kernels, as they are kept"
-    counts = sorted(finding.counts, key=lambda one: one.found <= one.kept)
-    told = [_count_words(one, "<" if one.found < one.kept else ">") for one in counts]
-    if finding.state == "changed" and not told:
-        told = ["another order" if finding.moved else "other kernels"]
+    kernels = found.kernels
+    if found.change == "same":
+        number = kernels.current_kernels if kernels is not None else 0
+        return f"{number} kernels, as they are kept"
+    deltas = sorted(found.metrics, key=lambda one: one.change != "worse")
+    told = [_count_words(one, ">" if one.change == "worse" else "<") for one in deltas]
+    if not told:
+        operators = kernels is not None and kernels.of("operator")
+        changed = "other operators" if operators else "another order"
+        told = ["other kernels" if found.changes else changed]
     return ", ".join(told)
 
 
-def line_changes(changes: Iterable[LineChange]) -> list[str]:
+def changed_lines_of(found: ProfileComparison) -> list[str]:
+    """Which kernels came and went since a baseline."""
+    if found.source != "snapshot":
+        return kernel_lines(found, most=_FEW_LINES)
+    return line_changes(found.kernels.changes if found.kernels is not None else ())
+
+
+def line_changes(changes: Iterable[KernelChange]) -> list[str]:
     """Return a line for each kernel that only one side has (``-`` the snapshot, ``+`` the test)."""
     rows = [
         (
-            f"{one.sign} {one.kernel}{f'  x{one.times}' if one.times > 1 else ''}",
-            os.path.basename(one.source) + lines_words(one.lines),
+            f"{sign} {side.line}{f'  x{one.times}' if one.times > 1 else ''}",
+            os.path.basename(side.source) + lines_words(one.lines if sign == "+" else ()),
         )
         for one in changes
+        if one.kind in (*CAME_OR_WENT, "operator")
+        for sign, side in (("-", one.baseline), ("+", one.current))
+        if side is not None
     ]
     wide = max((len(row) for row, _ in rows), default=0)
     told = [f"{row.ljust(wide)}  {source}".rstrip() for row, source in rows]
     return list(map(printable, first_of(told, MOST_LINES, "... and {} more lines")))
 
 
-def looser_words(test: str, label: str, changes: Iterable[CountChange]) -> str:
-    """What an update allows that was not allowed before."""
-    where = f"{test} [{label}]" if label else test
-    counts = ", ".join(_count_words(one, "->") for one in changes)
-    return printable(f"looser: {where}: {counts}")
-
-
-def last_line(taken: Sequence[Taken], unused: int) -> str:
+def last_line(taken: Sequence[SnapshotReport], unused: int) -> str:
     """How the tests of a run compare with their snapshots; empty where all held, or there are
     none."""
     counts = Counter(one.state for one in taken)
-    if not unused and set(counts) <= {None, "held"}:
+    if not unused and set(counts) <= {None, "same"}:
         return ""
-    parts = [f"{counts[state]} {words}" for state, words in _SAID if counts[state]]
-    whys = dict.fromkeys(one.why for one in taken if one.state == "not judged" and one.why)
+    whys = dict.fromkeys(one.why for one in taken if one.state == "not compared" and one.why)
+    bare = {one.device: ", ".join(one.elsewhere) for one in taken if one.elsewhere}
+    more = {
+        "changed": "stale",
+        "not compared": "; ".join(list(whys)[:2]),
+        "missing": ", ".join(f"none for {d}, some for {others}" for d, others in bare.items()),
+    }
     parts = [
-        f"{part} ({'; '.join(list(whys)[:2])})" if whys and part.endswith("not judged") else part
-        for part in parts
+        f"{counts[state]} {TEST_STATES[state]}" + (f" ({more[state]})" if more.get(state) else "")
+        for state in _TOLD
+        if counts[state]
     ]
-    bare = {one.device: one.elsewhere for one in taken if one.elsewhere}
-    if bare:
-        none = ", ".join(f"none for {d}, some for {', '.join(e)}" for d, e in bare.items())
-        parts[-1] += f" ({none})"
     if unused:
         parts.append(f"{unused} unused")
     return printable(f"snapshots: {', '.join(parts)}: {_COMMAND}")
@@ -100,45 +100,56 @@ def last_line(taken: Sequence[Taken], unused: int) -> str:
 
 def line_of_run(run: Run) -> str:
     """The same of a run that has ended, by its record."""
-    unused = len(run.snapshots.unused) if run.snapshots is not None else 0
+    found = run.baseline("snapshot")
+    unused = len(found.gone) if found is not None else 0
     return last_line([one.snapshot for one in run.tests if one.snapshot], unused)
 
 
 def update_lines(
-    edited: Sequence[Edited], looser: Sequence[str], refused: Sequence[tuple[str, str]]
+    edited: Sequence[tuple[str, Edited]], refused: Sequence[tuple[str, str]]
 ) -> list[str]:
     """What an update has done: how many entries, each that now allows more, and what is not kept.
 
     Args:
-        refused: tests of which nothing is kept, and why.
+        edited: by test file. refused: tests of which nothing is kept, and why.
     """
     counts = {
-        "written": sum(one.written for one in edited),
-        "as they were": sum(one.same for one in edited),
-        "removed": sum(one.removed for one in edited),
+        "written": sum(one.written for _, one in edited),
+        "as they were": sum(one.same for _, one in edited),
+        "removed": sum(one.removed for _, one in edited),
         "not kept": len(refused),
     }
     told = [f"{count} {what}" for what, count in counts.items() if count]
-    not_kept = [printable(f"not kept: {test}: {why}") for test, why in refused]
+    looser = [
+        f"looser: {file}::{key}{f' [{label}]' if label else ''}: "
+        + ", ".join(_count_words(change, "->") for change in changes)
+        for file, one in edited
+        for key, label, changes in one.looser
+    ]
+    not_kept = [f"not kept: {test}: {why}" for test, why in refused]
     not_kept = first_of(not_kept, MOST_LINES, "... and {} more that are not kept")
-    return [*([f"snapshots: {', '.join(told)}"] if told else []), *looser, *not_kept]
+    head = [f"snapshots: {', '.join(told)}"] if told else []
+    return list(map(printable, (*head, *looser, *not_kept)))
 
 
-def detail_lines(taken: Iterable[Taken], *, verbose: bool) -> list[str]:
+def detail_lines(told: Iterable[tuple[str, SnapshotReport]], *, verbose: bool) -> list[str]:
     """Each test that does not hold its snapshot, with the kernels that differ.
 
     Args:
+        told: of the tests, by their ids.
         verbose: tell all tests; else those whose kernels differ, in a few lines.
     """
     lines = []
-    for one in taken:
-        if one.changes or (verbose and one.state not in (None, "held")):
-            lines.append(f"  {one.state}: {one.test}{f' ({one.why})' if one.why else ''}")
+    for test, one in told:
+        if one.changes or (verbose and one.state not in (None, "same")):
+            lines.append(
+                f"  {TEST_STATES[one.state or 'same']}: {test}{f' ({one.why})' if one.why else ''}"
+            )
             lines += [f"    {line}" for line in line_changes(one.changes)]
     most = len(lines) if verbose else _FEW_LINES
     return list(map(printable, first_of(lines, most, "  ... and {} more lines with -v")))
 
 
-def _count_words(one: CountChange, sign: str) -> str:
-    old, new = pair_words(one.unit, one.kept, one.found)
-    return f"{one.metric} {old} -> {new}" if sign == "->" else f"{one.metric} {new} {sign} {old}"
+def _count_words(one: MetricDelta, sign: str) -> str:
+    old, new = pair_words(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
+    return f"{one.name} {old} -> {new}" if sign == "->" else f"{one.name} {new} {sign} {old}"

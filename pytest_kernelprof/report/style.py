@@ -1,34 +1,67 @@
-"""How a report is told on a terminal: how wide, in which signs, how much of it."""
+"""Lines of text for a terminal: how wide, in which signs and colours, which carry nothing that the
+text does not say."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.report.spans import sayable
+from pytest_kernelprof.digest.records import MARKS
+from pytest_kernelprof.report.tables import wrapped
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pytest
 
-    from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.report.spans import Colour
+    from pytest_kernelprof.digest.records import Mark, Told, Tone
+
+
+Colour = Literal["", "red", "yellow", "green", "bold", "dim"]
+
+
+class Span(NamedTuple):
+    """A piece of a line, of one colour."""
+
+    text: str
+    colour: Colour = ""
+
+
+Line = tuple[Span, ...]
+
+
+def plain(line: Line) -> str:
+    """The text of a line."""
+    return "".join(span.text for span in line)
+
+
+def sayable(text: str, encoding: str) -> str:
+    """Text in one line that does nothing to a terminal and that its encoding can say, the rest
+    escaped."""
+    told = printable(text)
+    if told.isascii():
+        return told
+    try:
+        return told.encode(encoding, "backslashreplace").decode(encoding)
+    except LookupError:
+        return told.encode("ascii", "backslashreplace").decode()
+
+
+def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> None:
+    """Write lines to pytest's terminal, which knows whether it has colours."""
+    for line in lines:
+        for text, colour in line:
+            terminal.write(text, **({_MARKUP.get(colour, colour): True} if colour else {}))
+        terminal.write("\n")
+
+
+_MARKUP = {"dim": "light"}
+
 
 _NARROWEST, _WIDEST, _PIPED = 60, 160, 100
-# Of each mark its sign, pytest's own letter for terminals that cannot say it, and a colour.
-_SIGNS: dict[Told, tuple[str, str, Colour]] = {
-    "over": ("✗", "F", "red"),
-    "incomplete": ("!", "E", "red"),
-    "failed": ("✗", "F", "red"),
-    "error": ("!", "E", "red"),
-    "undecided": ("?", "?", "yellow"),
-    "kept": ("✓", ".", ""),
-    "expected": ("x", "x", ""),
-    "xfailed": ("x", "x", ""),
-    "rerun": ("–", "s", ""),
-    "skipped": ("–", "s", ""),
-    "not judged": ("–", "s", ""),
-}
+_COLOURS: dict[Tone, Colour] = {"bad": "red", "lost": "red", "unsure": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +92,19 @@ class Style:
 
     def sign(self, told: Told | None) -> tuple[str, Colour]:
         """The sign of a mark, with its colour; a space for none."""
-        if told is None:
-            return " ", ""
-        sign, letter, colour = _SIGNS[told]
-        return (letter if self.ascii else sign), colour
+        return self.mark(MARKS[told]) if told is not None else (" ", "")
+
+    def mark(self, mark: Mark) -> tuple[str, Colour]:
+        """The same of an entry of a table of marks."""
+        return (mark.letter if self.ascii else mark.sign), _COLOURS.get(mark.tone, "")
 
     def say(self, text: str) -> str:
         """Text that this terminal can say, in one line."""
         return sayable(text, self.encoding)
+
+    def sentence(self, text: str, colour: Colour = "") -> list[Line]:
+        """The lines of a sentence, as wide as text may be."""
+        return [(Span(one, colour),) for one in wrapped(self.say(text), self.width)]
 
 
 def style_of(terminal: pytest.TerminalReporter, *, every_row: bool = False) -> Style:

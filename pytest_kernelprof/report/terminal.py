@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.folding import folded
-from pytest_kernelprof.digest.ids import shortened
-from pytest_kernelprof.digest.listed import COSTLIEST, all_of, listed
-from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
-from pytest_kernelprof.digest.rows import by_file
-from pytest_kernelprof.digest.trust import integrity_line
+from pytest_kernelprof.digest.records import NEEDS_A_LOOK
+from pytest_kernelprof.digest.rows import COSTLIEST, all_of, by_file, folded, listed
+from pytest_kernelprof.digest.totals import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words
+from pytest_kernelprof.digest.words import count_words, shortened
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.row_table import tables
-from pytest_kernelprof.report.spans import Span, write_lines
-from pytest_kernelprof.report.style import style_of
+from pytest_kernelprof.report.style import Span, style_of, write_lines
+from pytest_kernelprof.report.tables import wrapped
 from pytest_kernelprof.report.totals import labelled, short_name_of, totals_lines
-from pytest_kernelprof.report.widths import wrapped
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -26,11 +22,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.digest.listed import Listed
-    from pytest_kernelprof.digest.marks import Told
-    from pytest_kernelprof.digest.records import Digest
-    from pytest_kernelprof.report.spans import Colour, Line
-    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.digest.records import Digest, Told
+    from pytest_kernelprof.digest.rows import Listed
+    from pytest_kernelprof.report.style import Colour, Line, Style
     from pytest_kernelprof.schema.run import Run, Test
 
 _ALL = "--kernelprof-report-all"
@@ -52,7 +46,7 @@ def write_report(
     digest = digest_of(run)
     if only is not None:
         rows = [row for row in digest.rows if row.test in only or row.told in NEEDS_A_LOOK]
-        digest = replace(digest, rows=tuple(rows), files=by_file(folded(rows)))
+        digest = replace(digest, rows=tuple(rows), folded=by_file(folded(rows)))
     if digest.rows or digest.endings or digest.open:
         terminal.section("kernel profiles")
         style = style_of(terminal, every_row=every_row)
@@ -75,7 +69,7 @@ def report_lines(digest: Digest, style: Style) -> list[Line]:
     ]
     return [
         *_verdict(digest, style, "The ten that cost the most:" if ten else ""),
-        *tables(found.files, style, marked=digest.counts.marked),
+        *tables(found.rows, style, marked=digest.counts.marked),
         *_endings(digest, style),
         *(_left_out(digest, style) if style.every_row else ()),
         *_rest(found, style),
@@ -87,14 +81,14 @@ def report_lines(digest: Digest, style: Style) -> list[Line]:
 
 def _asking(digest: Digest, style: Style) -> list[Line]:
     """The rows that ask for a look."""
-    rows = [row for file in digest.files for row in file.rows if row.told in NEEDS_A_LOOK]
+    rows = [row for row in digest.folded if row.told in NEEDS_A_LOOK]
     return tables(by_file(rows), style, marked=digest.counts.marked)
 
 
 def _verdict(digest: Digest, style: Style, more: str = "") -> list[Line]:
     colour: Colour = "green" if digest.overall == "passed" else "bold"
     sentence = f"{digest.sentence} {more}".rstrip()
-    return [(Span(line, colour),) for line in wrapped(style.say(sentence), style.width)]
+    return style.sentence(sentence, colour)
 
 
 def _rest(found: Listed, style: Style) -> Iterator[Line]:
@@ -103,27 +97,23 @@ def _rest(found: Listed, style: Style) -> Iterator[Line]:
     if kept.tests:
         keep = "keep their limits" if kept.tests > 1 else "keeps its limits"
         words = f"{count_words(kept.tests, 'more test')} in {count_words(kept.files, 'file')}"
-        yield from _sentence(f"{style.sign('kept')[0]} {words} {keep}", style)
+        yield from style.sentence(f"{style.sign('passed')[0]} {words} {keep}")
     expected = sum(found.expected.values())
     if expected:
         files = list(found.expected)
         where = files[0] if len(files) == 1 else count_words(len(files), "file")
         words = f"{count_words(expected, 'test fails', 'tests fail')} as expected, in {where}"
-        yield from _sentence(f"{style.sign('expected')[0]} {words}", style)
+        yield from style.sentence(f"{style.sign('expected failure')[0]} {words}")
     if more.tests and found.costliest:
         told = f"{count_words(more.tests, 'more test')}: {count_words(more.kernels, 'kernel')}"
         time = f", {format_time(more.us)}" if more.us else ""
         silent = f"; {more.silent} launch nothing" if more.silent else ""
         yield ()
-        yield from _sentence(f"{told}{time}{silent}. All of them: {_ALL}", style)
+        yield from style.sentence(f"{told}{time}{silent}. All of them: {_ALL}")
     elif more.tests:
         told = count_words(more.tests, "more has no limit", "more have no limit")
         yield ()
-        yield from _sentence(f"{told}: {_ALL}", style)
-
-
-def _sentence(text: str, style: Style) -> Iterator[Line]:
-    return ((Span(line),) for line in wrapped(style.say(text), style.width))
+        yield from style.sentence(f"{told}: {_ALL}")
 
 
 def _endings(digest: Digest, style: Style) -> list[Line]:
@@ -170,7 +160,7 @@ def _next(digest: Digest) -> str:
 
 
 def _again(digest: Digest) -> str:
-    failed = any(row.failed and row.told in ("over", "failed") for row in digest.rows)
+    failed = any(row.failed and row.told in ("failed", "failed otherwise") for row in digest.rows)
     words = "pytest --lf --kernelprof-report -vv shows the kernels of what failed"
     return words if failed and digest.counts.marked else ""
 
@@ -183,4 +173,4 @@ def _trust(digest: Digest, style: Style) -> list[Line]:
         for line in labelled("unfinished", f"tests may be missing: {why}", style)
     ]
     told = [*digest.places, integrity_line(digest.trust)]
-    return [*missing, *(line for words in told for line in _sentence(words, style))]
+    return [*missing, *(line for words in told for line in style.sentence(words))]

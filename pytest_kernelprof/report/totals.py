@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.words import count_words, value_words
 from pytest_kernelprof.report.cells import alike_words
-from pytest_kernelprof.report.spans import Span
-from pytest_kernelprof.report.widths import cut_middle, left, right, width_of, wrapped
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import cut_middle, left, right, width_of, wrapped
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_kernelprof.digest.records import Digest, HotKernel, Row, Tighten
-    from pytest_kernelprof.report.spans import Line
-    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.report.style import Line, Style
 
 _LABEL = 11
 _MOST = 3

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.cells import value_of
-from pytest_kernelprof.digest.conditions import REASONS, conditions_words
+from pytest_kernelprof.digest.findings import value_of
 from pytest_kernelprof.digest.words import (
+    REASONS,
     chain_words,
+    conditions_words,
     count_words,
     is_judged,
     pair_words,
@@ -16,8 +17,8 @@ from pytest_kernelprof.digest.words import (
     rank_words,
     title,
 )
-from pytest_kernelprof.report.earlier import comparison_words
-from pytest_kernelprof.report.snapshots import finding_words
+from pytest_kernelprof.report.baselines import delta_words
+from pytest_kernelprof.report.snapshots import snapshot_words
 from pytest_kernelprof.schema.metrics import SHARE_OF
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 from pytest_kernelprof.units import format_time
@@ -39,11 +40,11 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     """
     if verdict.outcome in ("incomplete", "not judged"):
         return f"{title(verdict)}: {verdict.why}{rank_words(verdict)}"
-    if verdict.snapshot is not None:
-        return f"snapshot: {finding_words(verdict.snapshot)}"
-    if verdict.comparison is not None:
-        told = comparison_words(verdict.comparison)
-        return f"compare: {told}{rank_words(verdict)}{undecided_words(verdict, doubt)}"
+    found = verdict.comparison
+    if found is not None:
+        told = snapshot_words(found) if found.source == "snapshot" else delta_words(found)
+        where = "" if found.source == "snapshot" else rank_words(verdict)
+        return f"{verdict.limit}: {told}{where}{undecided_words(verdict, doubt)}"
     if not verdict.metric:
         return f"{title(verdict)}: {_names(verdict)}{rank_words(verdict)}"
     if verdict.unit == "times":
@@ -74,6 +75,8 @@ def undecided_words(verdict: Verdict, doubt: str = "") -> str:
     """What follows a verdict that was not reached; empty where it was."""
     if verdict.outcome != "undecided":
         return ""
+    if verdict.comparison is not None and verdict.comparison.paired is not None:
+        return ": UNDECIDED"  # the words of its pairs say why
     disturbed = doubt if verdict.reason == "disturbed" else ""
     return f": UNDECIDED, {disturbed or REASONS.get(verdict.reason, 'not told why')}"
 
@@ -206,7 +209,7 @@ def _values(verdict: Verdict) -> str:
     spread = _spread(verdict) if verdict.unit == "us" else _stability(verdict)
     if verdict.outcome == "undecided":
         return f"{value}, limit {allowed}{spread}"
-    return f"{value} {'<=' if verdict.outcome == 'kept' else '>'} {allowed}{spread}"
+    return f"{value} {'<=' if verdict.outcome == 'passed' else '>'} {allowed}{spread}"
 
 
 def _stability(verdict: Verdict) -> str:

@@ -1,28 +1,38 @@
-"""A run as a file: each name stands in it once, and a kernel is a short row."""
+"""A run as a file: each name stands in it once, and a kernel is a short row; packed into
+that form, and made a run again."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import astuple, replace
 
-from pytest_kernelprof.schema.before import (
-    EarlierComparison,
-    RevisionComparison,
-    SnapshotsComparison,
-)
-from pytest_kernelprof.schema.metrics import Kind, Unit
+from pytest_kernelprof.schema.metrics import METRICS, Kind, Unit
 from pytest_kernelprof.schema.run import (
     Comparison,
     Copy,
     Environment,
+    Kernel,
+    KernelGroup,
+    Metric,
     MetricValues,
     Place,
+    Profile,
     ProfileFacts,
+    Run,
+    RunComparison,
+    Test,
     TestOutcome,
+    Timeline,
+    TimelineKind,
     Wait,
 )
-from pytest_kernelprof.schema.snapshot import Taken
+from pytest_kernelprof.schema.snapshot import SnapshotReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 class MetricKind(msgspec.Struct, frozen=True):
@@ -136,7 +146,7 @@ class TestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     place: Place | None = None
     profiles: tuple[ProfileRow, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    snapshot: Taken | None = None
+    snapshot: SnapshotReport | None = None
     limits: tuple[str, ...] = ()
     why: str = ""
     not_judged: str = ""
@@ -156,8 +166,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
         metrics: what each metric is.
         names: of kernels, operators and calls, and lines of code; ``names[0]`` is empty.
         tests: those with a limit, a snapshot or the fixture, and those that were measured.
-        against, snapshots, earlier: how the run compares with what was before; null where that
-            was not asked for.
+        baselines: what the run was compared with.
     """
 
     schema: int = 1
@@ -169,9 +178,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, MetricKind]
     names: tuple[str, ...]
     tests: tuple[TestRow, ...]
-    against: RevisionComparison | None = None
-    snapshots: SnapshotsComparison | None = None
-    earlier: EarlierComparison | None = None
+    baselines: tuple[RunComparison, ...] = ()
 
 
 class Document(Outline, frozen=True, kw_only=True):
@@ -182,3 +189,246 @@ class Document(Outline, frozen=True, kw_only=True):
     """
 
     timelines: tuple[TimelineRow, ...] = ()
+
+
+T = TypeVar("T")
+
+MOST_KERNELS = 2_000
+"""Kernels of a profile that are kept one by one; the others are kept by name."""
+
+
+def pack(run: Run) -> Document:
+    """The file form of a run."""
+    packer = _Packer()
+    tests = tuple(packer.test(test) for test in run.tests)
+    return Document(
+        environments=tuple(packer.environments),
+        metrics={
+            name: MetricKind(spec.kind, spec.unit)
+            for name, spec in METRICS.items()
+            if name in packer.metrics
+        },
+        names=tuple(packer.names),
+        tests=tests,
+        timelines=tuple(packer.timelines),
+        **_same(run, _RUN),
+    )
+
+
+def unpack(document: Outline) -> Run:
+    """The run of which the file tells; of an outline without timelines.
+
+    Raises:
+        ValueError: it refers to a name, an environment or a metric that it does not have.
+    """
+    unpacker = _Unpacker(document)
+    tests = tuple(unpacker.test(row) for row in document.tests)
+    return Run(tests=tests, **_same(document, _RUN))
+
+
+def bounded(profile: Profile) -> Profile:
+    """The profile with at most ``MOST_KERNELS`` kernels one by one, the others by name."""
+    kept, more = profile.kernels[:MOST_KERNELS], profile.kernels[MOST_KERNELS:]
+    return replace(
+        profile,
+        kernels=kept,
+        more_kernels=(*profile.more_kernels, *grouped(more)),
+        variants=tuple(one[:MOST_KERNELS] for one in profile.variants),
+        copies=profile.copies[:MOST_KERNELS],
+        waits=profile.waits[:MOST_KERNELS],
+        collectives=profile.collectives[:MOST_KERNELS],
+        other_ranks=tuple(_bounded_rank(one, profile) for one in profile.other_ranks),
+    )
+
+
+def _bounded_rank(profile: Profile, first: Profile) -> Profile:
+    """The profile of another rank: without its kernels where its work is that of the first."""
+    if not profile.kernels or profile.variants or _work(profile) != _work(first):
+        return bounded(profile)
+    alike = replace(profile, kernels=(), copies=(), waits=(), kernels_kept=False, timeline=None)
+    return bounded(alike)
+
+
+def _work(profile: Profile) -> tuple[object, ...]:
+    """What it launches, copies and waits for, times apart."""
+    return (
+        tuple((one.name, one.operators) for one in profile.kernels),
+        tuple((one.name, one.bytes, one.operators) for one in profile.copies),
+        tuple((one.call, one.operators) for one in profile.waits),
+    )
+
+
+def grouped(kernels: Sequence[Kernel]) -> Iterable[KernelGroup]:
+    """Kernels by name, in the order of the first of each."""
+    durations: dict[str, list[float]] = defaultdict(list)
+    for kernel in kernels:
+        durations[kernel.name].append(kernel.duration_us)
+    return (KernelGroup(name, len(all_), sum(all_)) for name, all_ in durations.items())
+
+
+# The fields that records and their rows have alike.
+_RUN = tuple(name for name in Run.__struct_fields__ if name != "tests")
+_PROFILE = (*ProfileFacts.__struct_fields__, "copies", "waits")
+_TIMELINE = ("start_us", "duration_us", "correlation", "left_out")
+_TEST = tuple(name for name in Test.__struct_fields__ if name != "profiles")
+_VALUES = MetricValues.__struct_fields__
+_LETTERS: dict[TimelineKind, str] = {
+    "operator": "o",
+    "annotation": "a",
+    "call": "c",
+    "kernel": "k",
+    "memcpy": "m",
+    "memset": "s",
+}
+_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+
+
+class _Packer:
+    """Gathers names and environments while it makes rows."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {"": 0}
+        self.environments: list[Environment] = []
+        self.timelines: list[TimelineRow] = []
+        self.metrics: set[str] = set()
+
+    def test(self, test: Test) -> TestRow:
+        profiles = tuple(self._profile(bounded(profile)) for profile in test.profiles)
+        return TestRow(profiles=profiles, **_same(test, _TEST))
+
+    def _profile(self, profile: Profile) -> ProfileRow:
+        return ProfileRow(
+            **_same(profile, _PROFILE),
+            environment=self._environment(profile.environment),
+            metrics=self._values(profile.metrics),
+            second_look=self._values(profile.second_look),
+            kernels=tuple(map(self._kernel, profile.kernels)),
+            more_kernels=tuple(
+                GroupRow(self._name(one.name), one.count, one.duration_us)
+                for one in profile.more_kernels
+            ),
+            variants=tuple(tuple(map(self._kernel, one)) for one in profile.variants),
+            timeline=self._timeline(profile.timeline),
+            other_ranks=tuple(map(self._profile, profile.other_ranks)),
+        )
+
+    def _timeline(self, timeline: Timeline | None) -> int | None:
+        if timeline is None:
+            return None
+        row = TimelineRow(
+            kind="".join(_LETTERS[kind] for kind in timeline.kind),
+            name=tuple(map(self._name, timeline.name)),
+            lane=tuple(map(self._name, timeline.lane)),
+            **_same(timeline, _TIMELINE),
+        )
+        self.timelines.append(row)
+        return len(self.timelines) - 1
+
+    def _environment(self, environment: Environment) -> int:
+        if environment not in self.environments:  # one or two: no hash, since it has a dict
+            self.environments.append(environment)
+        return self.environments.index(environment)
+
+    def _values(self, metrics: dict[str, Metric]) -> dict[str, MetricValues]:
+        self.metrics.update(metrics)
+        return {name: MetricValues(**_same(one, _VALUES)) for name, one in metrics.items()}
+
+    def _kernel(self, kernel: Kernel) -> KernelRow:
+        name, *same, launch, operators, source = astuple(kernel)
+        name, launch = self._name(name), self._name(launch)
+        row = (name, *same, launch, tuple(map(self._name, operators)), self._name(source))
+        return KernelRow(*row)
+
+    def _name(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+
+class _Unpacker:
+    """Makes records of rows."""
+
+    def __init__(self, document: Outline) -> None:
+        self._document = document
+        self._chains: dict[tuple[int, ...], tuple[str, ...]] = {}
+        self._timelines = document.timelines if isinstance(document, Document) else None
+
+    def test(self, row: TestRow) -> Test:
+        try:
+            profiles = tuple(map(self._profile, row.profiles))
+        except (LookupError, ValueError) as error:
+            raise ValueError(f"test {row.id!r}: {error}") from None
+        return Test(profiles=profiles, **_same(row, _TEST))
+
+    def _profile(self, row: ProfileRow) -> Profile:
+        return Profile(
+            **_same(row, _PROFILE),
+            environment=_at(self._document.environments, row.environment, "environments"),
+            metrics=self._metrics(row.metrics),
+            second_look=self._metrics(row.second_look),
+            kernels=tuple(map(self._kernel, row.kernels)),
+            more_kernels=tuple(
+                KernelGroup(self._name(one.name), one.count, one.duration_us)
+                for one in row.more_kernels
+            ),
+            variants=tuple(tuple(map(self._kernel, one)) for one in row.variants),
+            timeline=self._timeline(row.timeline),
+            other_ranks=tuple(map(self._other_rank, row.other_ranks)),
+        )
+
+    def _other_rank(self, row: ProfileRow) -> Profile:
+        if row.other_ranks:
+            raise ValueError("a profile of another rank has other ranks of its own")
+        return self._profile(row)
+
+    def _timeline(self, at: int | None) -> Timeline | None:
+        if at is None or self._timelines is None:
+            return None
+        row = _at(self._timelines, at, "timelines")
+        columns = (row.kind, row.name, row.lane, row.start_us, row.duration_us, row.correlation)
+        if len(set(map(len, columns))) != 1:
+            raise ValueError("the columns of its timeline have different lengths")
+        if not set(row.kind) <= _KINDS.keys():
+            raise ValueError(f"{row.kind[:20]!r}: its timeline has events of unknown kinds")
+        return Timeline(
+            kind=tuple(_KINDS[letter] for letter in row.kind),
+            name=tuple(map(self._name, row.name)),
+            lane=tuple(map(self._name, row.lane)),
+            **_same(row, _TIMELINE),
+        )
+
+    def _metrics(self, rows: dict[str, MetricValues]) -> dict[str, Metric]:
+        known = self._document.metrics
+        for name in rows:
+            if name not in known:
+                raise ValueError(f"the metric {name!r} is not among the file's metrics")
+            spec = METRICS.get(name)
+            if spec is not None and (spec.kind, spec.unit) != (known[name].kind, known[name].unit):
+                raise ValueError(f"the metric {name!r} is {spec.kind}, in {spec.unit}, not as said")
+        return {
+            name: Metric(name, known[name].kind, known[name].unit, **_same(row, _VALUES))
+            for name, row in rows.items()
+        }
+
+    def _kernel(self, row: KernelRow) -> Kernel:
+        name, *same, launch, operators, source = astuple(row)
+        chain = self._chain(operators)
+        kernel = (self._name(name), *same, self._name(launch), chain, self._name(source))
+        return Kernel(*kernel)
+
+    def _chain(self, row: tuple[int, ...]) -> tuple[str, ...]:
+        """The operators of a kernel, which it shares with others."""
+        if row not in self._chains:
+            self._chains[row] = tuple(map(self._name, row))
+        return self._chains[row]
+
+    def _name(self, at: int) -> str:
+        return _at(self._document.names, at, "names")
+
+
+def _same(record: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
+
+
+def _at(table: Sequence[T], at: int, what: str) -> T:
+    if not 0 <= at < len(table):
+        raise ValueError(f"{at} is no place in the file's {what}, which has {len(table)}")
+    return table[at]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from pytest_kernelprof.schema.communication import Collective
 from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
-from pytest_kernelprof.schema.kernels import Copy, Kernel, KernelGroup, Timeline, Wait
+from pytest_kernelprof.schema.kernels import Collective, Copy, Kernel, KernelGroup, Timeline, Wait
 from pytest_kernelprof.schema.metrics import Kind, Unit
-from pytest_kernelprof.schema.verdicts import OUTCOMES, Outcome, Place, Verdict
+from pytest_kernelprof.schema.verdicts import STATUSES, Place, Status, Verdict
 
 
 class MetricValues(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -186,10 +185,12 @@ class Profile(ProfileFacts, frozen=True, kw_only=True, omit_defaults=True):
         return 0 if metric is None or metric.value is None else int(metric.value)
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> Status | None:
         """The worst outcome of its limits; None where there is none. A violated limit is certain
         even if events were lost."""
-        outcomes = {verdict.outcome for verdict in self.verdicts}
+        # What could not be compared is told as such: it is no limit that was left out.
+        compared = (one for one in self.verdicts if not one.is_uncompared)
+        outcomes = {verdict.outcome for verdict in compared}
         if not self.integrity.complete:
-            outcomes = (outcomes & {"over", "expected"}) | {"incomplete"}
-        return next((outcome for outcome in OUTCOMES if outcome in outcomes), None)
+            outcomes = (outcomes & {"failed", "expected failure"}) | {"incomplete"}
+        return next((outcome for outcome in STATUSES if outcome in outcomes), None)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pytest_kernelprof.schema.metrics import Unit
+from pytest_kernelprof.schema.comparison import Change, KernelChange, MetricDelta
 
 FORMAT: Literal["pytest-kernelprof snapshot"] = "pytest-kernelprof snapshot"
 VERSION = 1
@@ -20,8 +20,8 @@ COUNTS = (
 some; not memory, which depends on what ran before; not compilations, which are cold code."""
 
 
-class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one profile of a test launches.
+class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What one profile of a test launches. A misspelt field would allow nothing: it is refused.
 
     Attributes:
         label: which of the test's profiles it is; of several with one label, the order tells.
@@ -41,87 +41,39 @@ class KeptProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     rank: int | None = None
 
 
-class KeptTest(msgspec.Struct, frozen=True):
+class KeptTest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a test launches.
 
     Attributes:
         profiles: in the order in which they were taken.
-        made_with: the device and the versions of what it ran on.
+        made_with: the device and the versions of what it ran on; in a file, none where that is
+            what most tests of the file were made with.
     """
 
     profiles: tuple[KeptProfile, ...]
-    made_with: dict[str, str]
+    made_with: dict[str, str] = {}
 
 
-State = Literal["held", "changed", "more"]
+TestState = Change | Literal["missing"]
+"""How a test compares with its snapshots; "not compared" where there is more, and a failure would
+not be sure."""
+TEST_STATES: dict[TestState, str] = {
+    "worse": "over",
+    "not compared": "not judged",
+    "missing": "missing",
+    "changed": "changed",
+    "same": "held",
+}
+"""The words for each, worst first."""
 
 
-class LineChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A kernel that only one side has.
-
-    Attributes:
-        sign: "-" if the snapshot has it, "+" if the profile has.
-        kernel: as the snapshot has kernels.
-        times: how often.
-        source: ``file:line`` of the code that launched it, where known.
-        at: where in the profile the first kernel of its change stands, from 1; 0 where that has
-            none, or no order.
-        lines: as of ``Change``.
-    """
-
-    sign: Literal["-", "+"]
-    kernel: str
-    times: int = 1
-    source: str = ""
-    at: int = 0
-    lines: tuple[str, ...] = ()
-
-
-class CountChange(msgspec.Struct, frozen=True):
-    """An exact metric that is another."""
-
-    metric: str
-    unit: Unit
-    kept: int
-    found: int
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a profile compares with its snapshot.
-
-    Attributes:
-        state: "held"; "more" where any count is larger; "changed" where none is, but some are
-            smaller or kernels are others: the snapshot is stale.
-        kernels: how many there are.
-        changes: kernels that only one side has, in launch order. counts: metrics that differ.
-        moved: whether the same kernels come in another order.
-        other: what of device and software is another, in words.
-        unknown: metrics that the snapshot has and the profile could not have.
-    """
-
-    state: State
-    kernels: int
-    changes: tuple[LineChange, ...] = ()
-    counts: tuple[CountChange, ...] = ()
-    moved: bool = False
-    other: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-
-
-TestState = Literal["over", "not judged", "missing", "changed", "held"]
-"""How a test compares with its snapshots, worst first; "not judged" where there is more, and a
-failure would not be sure."""
-TEST_STATES: tuple[TestState, ...] = ("over", "not judged", "missing", "changed", "held")
-
-
-class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SnapshotReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a test has to say of its snapshots, for the process that writes and tells.
 
     Attributes:
-        test: its node id.
-        folder: of the test's file, as seen from the root folder where it is below it.
-        file: the test's file. device: the folder of the snapshots' device. key: of the entry.
-        state: how it fared; None where there was nothing to compare. why: of "not judged".
+        file: the test's, as seen from the root folder where it is below it.
+        device: the folder of the snapshots' device. key: of the entry.
+        state: how it fared; None where there was nothing to compare. why: of "not compared".
         entry: what would be kept of it, where that is asked for.
         refused: why nothing is to be kept of it.
         accepts: whether the test failed by its snapshot alone, or by having none, and an update
@@ -131,8 +83,6 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         changes: kernels that differ in a test that its snapshot does not fail, the first ten.
     """
 
-    test: str
-    folder: str
     file: str
     device: str
     key: str
@@ -142,7 +92,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: str = ""
     accepts: bool = False
     elsewhere: tuple[str, ...] = ()
-    changes: tuple[LineChange, ...] = ()
+    changes: tuple[KernelChange, ...] = ()
 
 
 class Edited(msgspec.Struct, frozen=True):
@@ -157,4 +107,4 @@ class Edited(msgspec.Struct, frozen=True):
     written: int
     same: int
     removed: int
-    looser: tuple[tuple[str, str, tuple[CountChange, ...]], ...]
+    looser: tuple[tuple[str, str, tuple[MetricDelta, ...]], ...]

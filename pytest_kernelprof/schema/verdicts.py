@@ -6,15 +6,14 @@ from typing import Literal
 
 import msgspec
 
-from pytest_kernelprof.schema.runs import ProfileComparison
-from pytest_kernelprof.schema.snapshot import Finding
+from pytest_kernelprof.schema.comparison import ProfileComparison
 
-Outcome = Literal["over", "incomplete", "undecided", "kept", "expected", "not judged"]
-"""How a limit fared, worst first: "over" it; "incomplete", the number could not be had; a time
-"undecided", its interval holds the limit; "kept"; "expected" to be over it, and is; "not judged",
-since it says nothing of this device."""
-OUTCOMES: tuple[Outcome, ...] = (
-    *("over", "incomplete", "undecided", "kept", "expected", "not judged"),
+Status = Literal["failed", "incomplete", "undecided", "passed", "expected failure", "not judged"]
+"""How a limit fared, or a comparison, worst first: "failed"; "incomplete", a number could not be
+had; "undecided", by an interval that holds the limit; "passed"; an "expected failure"; "not
+judged", since it says nothing of this device or of this baseline."""
+STATUSES: tuple[Status, ...] = (
+    *("failed", "incomplete", "undecided", "passed", "expected failure", "not judged"),
 )
 
 
@@ -74,11 +73,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         limit: the limit's name, for example ``max_kernels``.
         qualifier: what tells it from others of its name, as it was written: ``match``,
             ``direction``, forbidden patterns, the asked speedup; empty without.
-        outcome: one of ``OUTCOMES``.
+        outcome: one of ``STATUSES``.
         why: of "incomplete" and "not judged", the cause in words.
         reason: of "undecided": its "interval" holds the limit, neighbouring rounds are too "alike"
             or too "few" for an interval, a "second look" does not confirm it, the GPU was
-            "disturbed". Of "over": "beyond" what other work on the GPU can explain.
+            "disturbed". Of "failed": "beyond" what other work on the GPU can explain.
         metric, unit: what was judged ("times" is a ratio); empty for limits on kernel names.
         device: "cuda" or "cpu".
         allowed: the limit in the metric's unit; None for limits on kernel names.
@@ -97,16 +96,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         hits, mismatch: what is wrong with the names.
         candidate: of a comparison, the callable that was judged.
         place: the line of the test that made the call, or the test's own.
-        snapshot: of "snapshot", how the profile compares with what is kept.
-        comparison: of "compare", how it compares with that of an earlier run.
-        cause: of a limit that is "over", which kernels, copies or waits it is about: of the whole
+        comparison: how the profile compares with its baseline; None of a limit that a test has.
+        cause: of a limit that is "failed", which kernels, copies or waits it is about: of the whole
             profile, also where a run document keeps only some of them. None of other verdicts.
         ranks: of a call on several ranks, those on which it fared so, the one that was judged
             first; empty where there is one rank.
     """
 
     limit: str
-    outcome: Outcome
+    outcome: Status
     qualifier: str = ""
     why: str = ""
     reason: Reason = ""
@@ -130,7 +128,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mismatch: Mismatch | None = None
     candidate: str = ""
     place: Place | None = None
-    snapshot: Finding | None = None
     comparison: ProfileComparison | None = None
     cause: Cause | None = None
     ranks: tuple[int, ...] = ()
@@ -138,4 +135,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def of_limit(self) -> bool:
         """Whether it is of a limit that a test has, not of what the profile was before."""
-        return self.snapshot is None and self.limit != "compare"
+        return self.comparison is None
+
+    @property
+    def is_uncompared(self) -> bool:
+        """Whether there was a baseline, and the profile could not be compared with it."""
+        return self.comparison is not None and self.comparison.change == "not compared"
+
+    @property
+    def of_snapshot(self) -> bool:
+        """Whether it is of a kernel snapshot."""
+        return self.comparison is not None and self.comparison.source == "snapshot"

@@ -1,9 +1,12 @@
-"""Slower than before? By pairs of processes that take rounds in turn, one of each code: pure.
+"""Values taken in turn, by rounds of one process and by pairs of processes: pure.
+
+Rounds of callables that take turns in one process are pairs, whose ratio has an interval.
 
 Two processes that run the same code differ by up to 2.2 %, since memory is placed otherwise, and
-whoever is started first is faster by up to 1.3 %. So rounds of one pair are no replicates: the pair
-is the unit, and the estimate is the mean over both orders of starting, in which the order cancels.
-All ratios are logarithms of candidate over reference: above zero the candidate is slower.
+whoever is started first is faster by up to 1.3 %. So rounds of one pair of processes, one of each
+code, are no replicates: the pair is the unit, and the estimate is the mean over both orders of
+starting, in which the order cancels. All ratios are of the current over the baseline: above one,
+the current is slower.
 """
 
 from __future__ import annotations
@@ -11,16 +14,16 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.turns import Side as Side
-from pytest_kernelprof.stats.noise import tolerance_factor
+from msgspec.structs import replace
+
+from pytest_kernelprof.schema.paired import Paired, PairedChange, TimedPair
+from pytest_kernelprof.schema.paired import Side as Side
+from pytest_kernelprof.stats.confidence import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-PairOutcome = Literal["worse", "better", "held", "undecided", "more"]
-"""What follows from pairs: "more" of them are needed, else as it is told."""
 
 TURNS = 6
 MOST_TURNS = 12
@@ -41,36 +44,39 @@ _LEAST_OF_TINY_US = 0.2
 class Turn:
     """The rounds of both sides in one turn, in microseconds, the first one of each included."""
 
-    candidate: tuple[float, ...]
-    reference: tuple[float, ...]
+    current: tuple[float, ...]
+    baseline: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """What a pair of processes says.
+def order_of_turns(names: Sequence[str], first: int, turns: int) -> list[str]:
+    """Whose call is when, in so many turns: A B, B A, ..., so that a drift meets all alike.
 
-    Attributes:
-        first: who was started first.
-        log_ratio: of candidate over reference.
+    Args:
+        first: how many turns there were before: every other is in reverse order.
     """
+    forth, back = list(names), list(reversed(names))
+    return [name for turn in range(first, first + turns) for name in (back if turn % 2 else forth)]
 
-    first: Side
-    log_ratio: float
 
+def paired_rounds(
+    current: Sequence[float], baseline: Sequence[float], confidence: float = 0.99
+) -> Paired | None:
+    """How two series compare whose i-th values were taken one right after the other.
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What follows from the pairs that there are.
-
-    Attributes:
-        ratio: how many times as long the candidate takes, by all pairs.
-        agreeing: how many pairs are beyond the margin on the side of the outcome.
+    A drift of the machine is in both values of a pair and leaves their ratio alone; the order
+    within the pairs alternates, so what the first does to the second does not add up either.
+    None where a value is zero or less: nothing can be said of such a pair.
     """
-
-    outcome: PairOutcome
-    ratio: float
-    pairs: int
-    agreeing: int = 0
+    if len(current) != len(baseline):
+        raise ValueError(f"{len(current)} current rounds, {len(baseline)} of the baseline")
+    if not current or min(*current, *baseline) <= 0:
+        return None
+    logs = [math.log(c / b) for c, b in zip(current, baseline, strict=True)]
+    found = median_interval(logs, confidence)
+    if found is None:
+        return Paired(ratio=math.exp(statistics.median(logs)))
+    middle, low, high = map(math.exp, (found.median, found.low, found.high))
+    return Paired(ratio=middle, low=low, high=high, block=found.block)
 
 
 def log_ratio_of(turn: Turn) -> float:
@@ -79,10 +85,10 @@ def log_ratio_of(turn: Turn) -> float:
     Raises:
         ValueError: there is no round beside the first one, or one takes no time.
     """
-    candidate, reference = turn.candidate[1:], turn.reference[1:]
-    if not candidate or not reference or min(*candidate, *reference) <= 0:
+    current, baseline = turn.current[1:], turn.baseline[1:]
+    if not current or not baseline or min(*current, *baseline) <= 0:
         raise ValueError("a turn needs at least 2 rounds of each side, all above zero")
-    return math.log(statistics.median(candidate) / statistics.median(reference))
+    return math.log(statistics.median(current) / statistics.median(baseline))
 
 
 def more_turns(turns: Sequence[Turn]) -> int:
@@ -93,9 +99,14 @@ def more_turns(turns: Sequence[Turn]) -> int:
     return max(0, MOST_TURNS - len(turns)) if scatters else 0
 
 
-def pair_of(first: Side, turns: Sequence[Turn]) -> Pair:
+def pair_of(first: Side | None, turns: Sequence[Turn]) -> TimedPair:
     """What the turns of two processes say together: their median."""
-    return Pair(first, statistics.median(map(log_ratio_of, turns)))
+    baseline_us, current_us = (
+        statistics.median(value for side in sides for value in side[1:])
+        for sides in ([turn.baseline for turn in turns], [turn.current for turn in turns])
+    )
+    ratio = math.exp(statistics.median(map(log_ratio_of, turns)))
+    return TimedPair(first, ratio, len(turns), baseline_us, current_us)
 
 
 def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
@@ -121,8 +132,8 @@ def margin_for(kernels_us: float, margin: float = DEFAULT_MARGIN) -> float:
     return max(margin, _LEAST_OF_TINY_US / kernels_us)
 
 
-def decide(pairs: Sequence[Pair], margin: float) -> Decision:
-    """What follows from pairs.
+def decide(pairs: Sequence[TimedPair], margin: float) -> Paired:
+    """What follows from pairs; a change of None asks for more of them.
 
     One pair clears a test: it is at most half of the margin slower. ``PAIRS`` of balanced order
     convict it: their estimate is beyond the margin, and each order's mean beyond 0.6 of it. So with
@@ -136,80 +147,40 @@ def decide(pairs: Sequence[Pair], margin: float) -> Decision:
     """
     if not pairs:
         raise ValueError("no pair, no decision")
+    found = Paired(
+        pairs=tuple(pairs),
+        margin=margin,
+        baseline_us=statistics.median(one.baseline_us for one in pairs),
+        current_us=statistics.median(one.current_us for one in pairs),
+    )
     most = math.log1p(margin)
-    if len(pairs) < PAIRS or not _orders(pairs):
-        value = pairs[0].log_ratio
-        cleared = -most <= value <= _SUSPICION * most
-        return Decision("held" if cleared else "more", math.exp(value), len(pairs))
     means = _orders(pairs)
+    if len(pairs) < PAIRS or not means:
+        cleared = -most <= math.log(pairs[0].ratio) <= _SUSPICION * most
+        return replace(found, change="same" if cleared else None, ratio=pairs[0].ratio)
     estimate = statistics.fmean(means)
-    outcome: PairOutcome = "held"
+    change: PairedChange = "same"
     if estimate > most and min(means) > _EACH_ORDER * most:
-        outcome = "worse"
+        change = "worse"
     elif estimate < -most and max(means) < -_EACH_ORDER * most:
-        outcome = "better"
+        change = "better"
     elif estimate > _SUSPICION * most:
-        outcome = "undecided"
-    sign = -1 if outcome == "better" else 1
-    agreeing = sum(sign * pair.log_ratio > most for pair in pairs)
-    return Decision(outcome, math.exp(estimate), len(pairs), agreeing)
+        change = "undecided"
+    sign = -1 if change == "better" else 1
+    agreeing = sum(sign * math.log(pair.ratio) > most for pair in pairs)
+    return replace(found, change=change, ratio=math.exp(estimate), agreeing=agreeing)
 
 
-def unless_reconfigured(decision: Decision) -> Decision:
+def unless_reconfigured(found: Paired) -> Paired:
     """Of kernels that were launched in another configuration, which autotuning may choose anew in
     each process: slower only where all pairs are."""
-    if decision.outcome == "worse" and decision.agreeing < decision.pairs:
-        return Decision("undecided", decision.ratio, decision.pairs, decision.agreeing)
-    return decision
+    if found.change == "worse" and found.agreeing < len(found.pairs):
+        return replace(found, change="undecided", why="another configuration was chosen")
+    return found
 
 
-def _orders(pairs: Sequence[Pair]) -> list[float]:
+def _orders(pairs: Sequence[TimedPair]) -> list[float]:
     """The mean of each order of starting; none where one of them is missing."""
-    sides: tuple[Side, ...] = ("candidate", "reference")
-    of_each = [[pair.log_ratio for pair in pairs if pair.first == side] for side in sides]
+    sides: tuple[Side, ...] = ("current", "baseline")
+    of_each = [[math.log(pair.ratio) for pair in pairs if pair.first == side] for side in sides]
     return [statistics.fmean(values) for values in of_each] if all(of_each) else []
-
-
-@dataclass(frozen=True, slots=True)
-class PairNoise:
-    """How pairs of processes differ that run the same code; fractions.
-
-    Attributes:
-        order: by how much the side that was started first is faster.
-        spread: standard deviation of the pairs beyond that.
-        largest: how far the pair that is farthest off is off.
-        margin: the smallest one that raises no alarm, rounded up to half a percent.
-    """
-
-    order: float
-    spread: float
-    largest: float
-    margin: float
-
-
-def noise_of(found: Sequence[tuple[Side, float]]) -> PairNoise:
-    """The noise of pairs, each with who was first and how many times as long the candidate took.
-
-    An estimate is the mean of two means of two, so it scatters half as much as pairs do. The margin
-    is beyond 99 % of all estimates, judged from so many pairs with 95 % confidence.
-
-    Raises:
-        ValueError: there are not two of each order at least.
-    """
-    logs = {
-        side: [math.log(ratio) for first, ratio in found if first == side]
-        for side in ("candidate", "reference")
-    }
-    if min(map(len, logs.values())) < PAIRS // 2:
-        raise ValueError(f"the noise of pairs needs {PAIRS // 2} of each order at least")
-    means = {side: statistics.fmean(values) for side, values in logs.items()}
-    squares = sum((v - means[side]) ** 2 for side, values in logs.items() for v in values)
-    spread = math.sqrt(squares / (len(found) - 2))
-    off = abs(statistics.fmean(means.values()))
-    needed = off + tolerance_factor(len(found) - 1) * spread / 2
-    return PairNoise(
-        order=(means["reference"] - means["candidate"]) / 2,
-        spread=spread,
-        largest=max(abs(value) for values in logs.values() for value in values),
-        margin=max(SMALLEST_MARGIN, math.ceil(math.expm1(needed) * 200) / 200),
-    )

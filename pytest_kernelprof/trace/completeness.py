@@ -13,7 +13,6 @@ import numpy as np
 from pytest_kernelprof.schema.run import GraphProof, Integrity
 from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET, NO_ID
 from pytest_kernelprof.trace.correlation import calls_with
-from pytest_kernelprof.trace.host_clock import check_clock
 from pytest_kernelprof.trace.late_work import check_late_work
 from pytest_kernelprof.trace.members import among
 from pytest_kernelprof.trace.rounds import leaked, round_of_time
@@ -43,6 +42,11 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.rounds import Layout
 
 _PROVING_REPLAYS = 3
+
+_SLOWEST = 0.8
+_SLACK_US = 1.0
+_FASTEST = 2.0
+_MUCH_US = 1_000_000.0
 
 
 def check_integrity(reading: Reading) -> Integrity:
@@ -303,3 +307,31 @@ def has_clock_skew(trace: Trace, links: Links) -> bool:
     linked = links.call_of_activity != NO_ID
     launched = trace.calls.start[links.call_of_activity[linked]]
     return bool((trace.activities.start[linked] < launched).any())
+
+
+def check_clock(reading: Reading) -> str:
+    """Why the clock that times calls is not believed; empty where it runs as the trace's own does,
+    or where rounds were not clocked.
+
+    A test may stop, turn back or speed up the clocks of Python. Ours are taken before tests run, so
+    this finds those that were patched earlier still, before the package was loaded.
+
+    Each round was clocked from just before its annotation to just after. So by a true clock it is
+    never shorter than the trace says. It is longer where the machine did something else in between,
+    but not by a second each time, as a clock is that ticks when it is read.
+    """
+    clocked, layout = reading.trace.recording.round_us, reading.layout
+    if not clocked or not layout.annotated or len(clocked) != len(layout.rounds):
+        return ""
+    traced = [(one.end - one.start) / 1e3 for one in layout.rounds]
+    slow = sum(clocked) < _SLOWEST * sum(traced) - _SLACK_US * len(traced)
+    fast = all(
+        ours > _FASTEST * theirs + _MUCH_US for ours, theirs in zip(clocked, traced, strict=True)
+    )
+    if min(clocked) > 0 and not slow and not fast:
+        return ""
+    return (
+        "could not be had: the clock of this process does not run as the profiler's does (the "
+        f"profiled rounds took {sum(clocked):.1f}us by the one, {sum(traced):.1f}us by the other): "
+        "something replaced Python's clocks before pytest-kernelprof was loaded"
+    )

@@ -116,7 +116,6 @@ class Trace:
         devices: the ``deviceProperties`` of the file.
         recording: what our own capture wrote beside the events (device, versions, operator
             classes, ...); empty for a trace from elsewhere.
-        base_ns: the file's ``baseTimeNanoseconds``; add it to a time for Unix nanoseconds.
         back_end: whose runtime was recorded: "CUDA", "ROCm", "XPU", "MTIA", ...; empty for none.
         categories: all that the file has, those that are not read included.
         rank: its process's number in ``torch.distributed``; None where the file has none.
@@ -134,7 +133,6 @@ class Trace:
     process_of_thread: Ints
     devices: tuple[Mapping[str, Any], ...] = ()
     recording: Recording = NOTHING_NOTED
-    base_ns: int = 0
     back_end: str = ""
     categories: frozenset[str] = frozenset()
     rank: int | None = None

@@ -17,9 +17,8 @@ from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording, believable
 from pytest_kernelprof.trace.columns import Builder
 from pytest_kernelprof.trace.events import Decoder, sort_out
-from pytest_kernelprof.trace.layout import LaidOutByTorch
+from pytest_kernelprof.trace.layout import LaidOutByTorch, escape_quotes
 from pytest_kernelprof.trace.model import Activities, Calls, Frames, Operators, Spans, Trace, Waits
-from pytest_kernelprof.trace.quotes import escape_quotes
 from pytest_kernelprof.trace.source import MOST_BYTES, opened, whole
 from pytest_kernelprof.trace.values import DoesNotFitError
 from pytest_kernelprof.trace.vocabulary import back_end_of
@@ -41,7 +40,6 @@ class _Document(msgspec.Struct):
     traceEvents: list[msgspec.Raw]  # noqa: N815 (the format's own name)
     deviceProperties: Any = None  # noqa: N815
     computeProperties: Any = None  # noqa: N815 (what Kineto wrote in 2021)
-    baseTimeNanoseconds: Any = 0  # noqa: N815
     distributedInfo: Any = None  # noqa: N815
     record_shapes: Any = 0
     kernelprof: dict[str, Any] | None = None
@@ -222,7 +220,6 @@ def _trace(tables: Tables, document: _Document, source: str) -> Trace:
         process_of_thread=np.array(processes, np.int64),
         devices=_devices(document),
         recording=_recording(document.kernelprof, source),
-        base_ns=document.baseTimeNanoseconds if type(document.baseTimeNanoseconds) is int else 0,
         back_end=back_end_of(tables.categories, calls.name.distinct()),
         categories=tables.categories,
         rank=_rank(document),

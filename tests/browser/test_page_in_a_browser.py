@@ -15,7 +15,8 @@ from hostile import hostile_run
 from rounds import kept, many, over, profile_of, run_of
 
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.run import Comparison, Contestant, Run, Test
+from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.run import Comparison, Contestant, Environment, Run, Test
 
 pytestmark = pytest.mark.bulk
 
@@ -25,10 +26,13 @@ COMPARISON = Comparison(
     "cuda_time",
     "eager",
     (
-        Contestant("fused", 1, 100.0, 99.0, 101.0, 1.203, 1.19, 1.215),
+        Contestant(
+            "fused", 1, 100.0, 99.0, 101.0, Paired(ratio=1 / 1.203, low=1 / 1.215, high=1 / 1.19)
+        ),
         Contestant("eager", 3, 120.3, 119.0, 121.0),
     ),
     12,
+    Environment("cuda", "NVIDIA H200", "sm_90", {"torch": "2.11.0+cu130"}),
 )
 
 

@@ -7,8 +7,6 @@ its lock, and the revision's files, process and timed rounds.
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,16 +20,16 @@ from described import Call, Contest, Described, Launched, Scenario
 from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
-from pytest_kernelprof.against.revision import Reference
+from pytest_kernelprof.against.messages import Collected, Done
+from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.ranks import gathered
 from pytest_kernelprof.device import health, inventory
 from pytest_kernelprof.measure import comparison as contests
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against, comparison, measuring, sharing
-from pytest_kernelprof.schema.against import Collected, Done
+from pytest_kernelprof.schema.paired import TimedPair
 from pytest_kernelprof.schema.run import Profile, Test
-from pytest_kernelprof.schema.turns import TimedPair, Timing
 from pytest_kernelprof.stats import pairs
 
 Side = Literal["calls", "snapshot", "earlier"]
@@ -58,7 +56,7 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (inventory, "current_device", _device),
         (health, "refuse_broken", lambda: None),
         (health, "why_broken", lambda: ""),
-        (against, "find", lambda *_: Reference("main", REVISION, str(folder / "project"))),
+        (against, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
         (against, "lay_out", lambda *_: ()),
         (against, "lay_over", lambda *_: ()),
         (against, "copy_generated", lambda *_: ((), ())),
@@ -92,7 +90,7 @@ class _Idle:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.start = self.end = self.finish = self.refuse = _nothing
-        self.collect, self.collected = _nothing, Collected(())
+        self.collect, self.collected = _nothing, Collected()
 
 
 def _escaped(node_id: str) -> str:
@@ -119,11 +117,11 @@ class _Play:
         self._taken[plan.who] += 1
         return None, _measurement(sides[number % len(sides)], self._folder, label)
 
-    def contest(self, callables: object, plan: Any, *_: object, **__: object) -> Any:
+    def contest(self, callables: object, plan: Any, *_: object, metric: Any, **__: object) -> Any:
         """The rounds of the callables that the test compares."""
         described = self.tests[plan.who].compares
         assert described is not None
-        return _DescribedContest(described, plan, self._folder)
+        return _DescribedContest(described, plan, metric, self._folder)
 
     def turns(self, *_: object, **__: object) -> _Turns:
         return _Turns(self.tests, self._folder)
@@ -164,7 +162,7 @@ def recorded(call: Call, folder: Path) -> Recorded:
 class _DescribedContest(contests.Contest):
     """Rounds that are there already; of further ones the same again."""
 
-    def __init__(self, described: Contest, plan: Any, folder: Path) -> None:
+    def __init__(self, described: Contest, plan: Any, metric: Any, folder: Path) -> None:
         profiles = {
             name: recorded(_call_of(described, name, us), folder).profile
             for name, us in described.rounds_us.items()
@@ -172,7 +170,7 @@ class _DescribedContest(contests.Contest):
         *_, reference = described.rounds_us
         agree = "results agree (relative norm 0.00021)", "not checked for remembered results"
         checks = {name: agree for name in profiles if name != reference}
-        super().__init__(None, plan, reference, {}, profiles, checks=checks)  # type: ignore[arg-type]
+        super().__init__(None, plan, metric, reference, {}, profiles, checks=checks)  # type: ignore[arg-type]
         self._given = described.rounds_us
         self.take(0)
 
@@ -226,30 +224,19 @@ class _Turns:
 
 def _timed(ratios: tuple[float, ...], old: Profile, new: Profile) -> Timed:
     """The timing of a call in so many pairs of processes, by the ratio of each pair."""
-    firsts: tuple[Any, ...] = ("candidate", "reference")
+    firsts: tuple[Any, ...] = ("current", "baseline")
     old_us = sum(one.duration_us for one in old.kernels)
     taken = [
         TimedPair(firsts[i % 2], ratio, pairs.TURNS, old_us, old_us * ratio)
         for i, ratio in enumerate(ratios)
     ]
-    margin = pairs.margin_for(old_us)
-    found = pairs.decide([pairs.Pair(one.first, math.log(one.ratio)) for one in taken], margin)
-    new_us = old_us * statistics.median(ratios)
-    timing = Timing(
-        "undecided" if found.outcome == "more" else found.outcome,
-        ratio=found.ratio,
-        pairs=tuple(taken),
-        agreeing=found.agreeing,
-        margin=margin,
-        old_us=old_us,
-        new_us=new_us,
-    )
-    slower = found.ratio
+    found = pairs.decide(taken, pairs.margin_for(old_us))
+    timing = replace(found, change=found.change or "undecided")
     return Timed(
         timing,
-        old_kernels_us=tuple(one.duration_us for one in old.kernels),
-        new_kernels_us=tuple(
-            one.duration_us * (slower if len(old.kernels) == len(new.kernels) else 1.0)
+        baseline_kernels_us=tuple(one.duration_us for one in old.kernels),
+        current_kernels_us=tuple(
+            one.duration_us * (found.ratio if len(old.kernels) == len(new.kernels) else 1.0)
             for one in new.kernels
         ),
     )

@@ -88,7 +88,7 @@ def _reasons_in(file: str, reasons: frozenset[str], told: Facts) -> frozenset[st
     if file == "junit.txt":  # whether the test is over anything
         if reasons & {"incomplete", "nothing measured"}:
             return frozenset({"incomplete"})
-        return frozenset({"over"} if reasons - {"crash", "bad marker"} else ())
+        return frozenset({"failed"} if reasons - {"crash", "bad marker"} else ())
     if file == "run.json":  # which has no message of a failure
         by_message = {"bad marker", "nothing measured"}
         return frozenset("crash" if one in by_message else one for one in reasons)
@@ -233,7 +233,7 @@ def of_junit(text: str) -> Facts:
     failed: Failed = {}
     for case in re.split(r"^(?=\S+::)", text, flags=re.M)[1:]:
         if re.match(r".* (failure|error)$", case, re.M):
-            over = re.search(r"kernelprof\.verdict: (over|incomplete)", case)
+            over = re.search(r"kernelprof\.verdict: (failed|incomplete)$", case, re.M)
             name = case.splitlines()[0].partition("::")[2]
             failed[_name(name)] = frozenset({over[1]} if over else ())
     return Facts(failed=failed, not_judged=_not_judged(text))
@@ -252,24 +252,36 @@ def of_json(text: str) -> Facts:
             for one in (*test.get("profiles", ()), *test.get("comparisons", ()))
             for verdict in one.get("verdicts", ())
         ]
-        left = any(one["outcome"] == "not judged" for one in verdicts)
+        limits = (one for one in verdicts if not one.get("comparison"))
+        left = any(one["outcome"] == "not judged" for one in limits)
         not_judged += bool(test.get("not_judged")) or left
         undecided += any(one["outcome"] == "undecided" for one in verdicts)
         if test.get("outcome") in ("failed", "error"):
-            over = {one["limit"] for one in verdicts if one["outcome"] == "over"}
+            over = {one["limit"] for one in verdicts if one["outcome"] == "failed"}
             over |= {"incomplete" for one in verdicts if one["outcome"] == "incomplete"}
-            failed[_name(test["id"])] = frozenset(_EARLIER.get(one, one) for one in over)
-    against = document["against"] or {}
-    for test in against.get("tests", ()):
-        name = _name(test["id"])
-        if test["result"] == "worse" and name in failed:
-            failed[name] |= {"revision"}
+            failed[_name(test["id"])] = frozenset(_SOURCES.get(one, one) for one in over)
     failed = {name: why or frozenset({"crash"}) for name, why in failed.items()}
-    counts = Counter(against.get("counts", {}))
-    counts["undecided"] += undecided
-    counts["changed"] += (document["snapshots"] or {}).get("counts", {}).get("changed", 0)
-    changes = None if document["earlier"] else {name: counts[name] for name in CHANGES}
+    kinds = {one["source"] for one in document["baselines"]}
+    counts = _changes_in(document, "revision") if "revision" in kinds else Counter()
+    counts["undecided"] = max(counts["undecided"], undecided)
+    states = [(test.get("snapshot") or {}).get("state") for test in document["tests"]]
+    counts["changed"] += states.count("changed")
+    changes = None if "run" in kinds else {name: counts[name] for name in CHANGES}
     return Facts(failed=failed, changes=changes, not_judged=not_judged)
+
+
+def _changes_in(document: dict[str, Any], source: str) -> Counter[str]:
+    """How many tests compare so, each by its worst profile."""
+    worst: dict[str, str] = {}
+    for test in document["tests"]:
+        for profile in test.get("profiles", ()):
+            for verdict in profile.get("verdicts", ()):
+                found = verdict.get("comparison") or {}
+                if found.get("source") == source:
+                    change = found.get("change", "same")
+                    known = worst.get(test["id"], "same")
+                    worst[test["id"]] = min(change, known, key=_WORST_FIRST.index)
+    return Counter(worst.values())
 
 
 FORMATS: Mapping[str, Callable[[str], Facts]] = {
@@ -286,13 +298,14 @@ FORMATS: Mapping[str, Callable[[str], Facts]] = {
     "compare.txt": of_compare,
 }
 
-_EARLIER = {"compare": "earlier run"}
+_SOURCES = {"against": "revision"}
+_WORST_FIRST = ("worse", "undecided", "not compared", "better", "changed", "same")
 _LOOK = re.compile(r"(?:\+[\d.,]+ ?\w*|[a-z][a-z ]*?) (?=test_)")
 _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
     (r"(?:against\b|\w+: \S+ > \S+ of \S+ \(|.*\), against )", "revision"),
-    (r"compare\b", "earlier run"),
+    (r"earlier run\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),
     (r".*the test asks for kernel_profile but profiled nothing", "nothing measured"),
@@ -344,7 +357,7 @@ def _marked(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         if re.match(r"[✗!] ", line):
             yield _name(line)
-        elif line.startswith("  ✗ over"):
+        elif line.startswith("  ✗ failed"):
             yield _name(above)
         elif line and not line.startswith(" "):
             above = line
@@ -399,7 +412,7 @@ def _verdict(sentences: Iterable[str], lines: Iterable[str]) -> str:
 
 
 def _verdict_of(sentence: str) -> str:
-    if re.search(r"breaks? a limit|exceeds? \w+ snapshot|incomplete|✗ over", sentence):
+    if re.search(r"breaks? a limit|exceeds? \w+ snapshot|incomplete|✗ failed", sentence):
         return "failed"
     if re.search(r"[1-9]\d* (failed|errors?)\b", sentence):
         return "failed"

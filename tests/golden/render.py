@@ -117,7 +117,7 @@ class _Work:
             self._run("--kernelprof-update", side="snapshot", before=True)
         if self.scenario.has("earlier"):
             self._run("--kernelprof-json=../earlier.json", side="earlier", before=True)
-            self._options.append("--kernelprof-compare=../earlier.json")
+            self._options.append("--kernelprof-against=../earlier.json")
         if self.scenario.has("revision"):
             self._options.append("--kernelprof-against=main")
 

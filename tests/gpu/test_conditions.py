@@ -16,7 +16,7 @@ from pytest_kernelprof.device.lock import gpu_lock
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of, gpu_uuids
 from pytest_kernelprof.device.seats import PARTNER_OF
 from pytest_kernelprof.device.telemetry import watch
-from pytest_kernelprof.digest.conditions import conditions_words
+from pytest_kernelprof.digest.words import conditions_words
 from pytest_kernelprof.schema.run import Conditions
 
 NEIGHBOUR = """

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository, everything
 from setuptools.command import editable_wheel
 
-from pytest_kernelprof.against import folders
-from pytest_kernelprof.against.folders import make
-from pytest_kernelprof.baseline.shelf import change, path_of
+from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against.keeper import make_folder
+from pytest_kernelprof.baseline.snapshot_files import path_of, update
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
 
 Run = Callable[..., pytest.RunResult]
@@ -35,7 +35,7 @@ NOW = ("aten::add", "aten::mul")
 def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's runs, and of nobody else's."""
     folder = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(folders, "make", partial(folders.make, str(folder)))
+    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(folder)))
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setenv("COLUMNS", "160")
     return folder
@@ -98,7 +98,7 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
     repository.write({"tests/test_it.py": TESTS, "tests/model.py": "def own(x): return x + 1"})
     whole = KeptTest((KeptProfile(NOW),), {})
     entries = {"test_accepted": whole, "test_accepted_of_the_whole_call": whole}
-    change(path_of(str(here / "tests"), "cpu", "test_it.py"), lambda _: entries)
+    update(path_of(str(here / "tests/test_it.py"), "cpu"), entries)
     result = against()
     result.assert_outcomes(failed=1, passed=4)
     lines = told(result)
@@ -153,7 +153,7 @@ def test_a_temporary_folder_below_the_root_is_a_usage_error_that_names_the_varia
 ) -> None:
     """The revision's files would lie among those of today, as some of them."""
     (grown.folder / "tmp").mkdir()
-    monkeypatch.setattr(folders, "make", partial(make, str(grown.folder / "tmp")))
+    monkeypatch.setattr(keeper, "make_folder", partial(make_folder, str(grown.folder / "tmp")))
     result = against()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
@@ -272,7 +272,7 @@ def test_state_that_only_this_side_has_is_told_and_an_old_snapshot_accepts_nothi
 ) -> None:
     """Nobody reviews a snapshot that the revision has as well."""
     loose = {"test_stale": KeptTest((KeptProfile((*NOW, "aten::mul")),), {})}
-    change(path_of(str(repository.folder / "tests"), "cpu", "test_it.py"), lambda _: loose)
+    update(path_of(str(repository.folder / "tests/test_it.py"), "cpu"), loose)
     repository.commit({"pkg/__init__.py": "", "pkg/mlp.py": LEAKY.format("x + 1")})
     repository.commit({"pytest.ini": "[pytest]\npythonpath = .", "tests/test_it.py": LEAKS})
     repository.write({"pkg/mlp.py": LEAKY.format("(x + 1) * 2")})
@@ -427,7 +427,7 @@ def test_by_another_environments_python_its_copy_is_the_revision(
     )
     shutil.copytree(repository.folder / "src" / "pkg", packages / "pkg")
     (packages / "pkg" / "mlp.py").write_text(OLD)
-    package = str(Path(folders.__file__).parents[2])  # which need not be what is installed
+    package = str(Path(keeper.__file__).parents[2])  # which need not be what is installed
     monkeypatch.setenv("PYTHONPATH", package, prepend=os.pathsep)
     option = f"--kernelprof-against-python={folder}/bin/python"
     result = against(option)

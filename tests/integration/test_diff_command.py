@@ -11,7 +11,7 @@ import pytest
 
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.diff import ProfileDiffs
+from pytest_kernelprof.schema.comparison import TracesComparison
 
 TRACES = Path(__file__).parents[1] / "traces"
 MLP, COMPILED = str(TRACES / "mlp.json.gz"), str(TRACES / "compiled.json.gz")
@@ -71,9 +71,9 @@ def test_a_trace_differs_in_nothing_from_itself(capsys: pytest.CaptureFixture[st
 
 def test_as_json_it_is_the_record_with_full_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", COMPILED, MLP, "--format=json"]) == 0
-    found = codec.decode(capsys.readouterr().out.encode(), ProfileDiffs)
-    assert (found.schema, found.old_processes, found.new_processes) == (1, 1, 1)
-    names = [c.new.name for h in found.processes[0].hunks for c in h.changes if c.new]
+    found = codec.decode(capsys.readouterr().out.encode(), TracesComparison)
+    assert (found.schema, found.baseline_processes, found.current_processes) == (1, 1, 1)
+    names = [one.current.name for one in found.processes[0].changes if one.current]
     assert [name.split("<")[0] for name in names] == [
         "void at::native::vectorized_elementwise_kernel"
     ] * 2

@@ -85,9 +85,9 @@ def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> 
         [
             "*= comparisons =*",
             "test_it.py::TestEnds::test_compares (failed)",
-            "  ✗ over: min_speedup(1000): three (candidate) over three (reference), latency: *",
+            "  ✗ failed: min_speedup(1000): three (candidate) over three (reference), latency: *",
             "test_it.py::TestEnds::test_promise (failed)",
-            "  ✗ over: min_speedup(1000): *",
+            "  ✗ failed: min_speedup(1000): *",
         ]
     )
 

@@ -41,7 +41,7 @@ def test_plain():
     told = properties(found["test_broken"])
     assert told[0] == ("mine", "1")
     assert ("kernelprof.kernels", "3") in told
-    assert ("kernelprof.verdict", "over") in told
+    assert ("kernelprof.verdict", "failed") in told
     assert len(told) <= 1 + 8
     assert properties(found["test_plain"]) == []
     (failure,) = found["test_broken"].iter("failure")
@@ -75,7 +75,7 @@ def test_ends_early(once, kernel_profile):
     found = cases(pytester.path)
     told = properties(found["test_flaky"])
     assert [value for name, value in told if name == "kernelprof.kernels"] == ["1"]
-    assert ("kernelprof.verdict", "kept") in told
+    assert ("kernelprof.verdict", "passed") in told
     assert properties(found["test_ends_early"]) == [("kernelprof.verdict", "error")]
 
 
@@ -104,4 +104,4 @@ def test_kept(kernel_profile):
 def test_they_come_with_the_reports(result: pytest.RunResult) -> None:
     reports = result.reprec.getreports("pytest_runtest_logreport")  # type: ignore[attr-defined]
     told = [dict(one.user_properties) for one in reports if one.when == "teardown"]
-    assert [one["kernelprof.verdict"] for one in told] == ["kept"]
+    assert [one["kernelprof.verdict"] for one in told] == ["passed"]

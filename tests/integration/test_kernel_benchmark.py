@@ -94,7 +94,7 @@ def test_the_report_has_all_profiles_and_comes_once(run: Run) -> None:
         "--kernelprof-report",
     )
     result.stdout.fnmatch_lines(
-        ["* benchmark: 1 tests *", "* kernel profiles *", "1 more has no limit*", "2 profiles, *"]
+        ["* benchmark: 1 tests *", "* kernel profiles *", "1 more has no limit*", "2 profiles*"]
     )
     assert str(result.stdout).count("kernel profiles") == 1
 
@@ -300,7 +300,7 @@ def test_it(benchmark, kernel_profile, kernelprof_device):
         *QUICK,
     )
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["* benchmark: 1 tests *", "* kernel profiles *", "1 profile, *"])
+    result.stdout.fnmatch_lines(["* benchmark: 1 tests *", "* kernel profiles *", "1 profile*"])
 
 
 def test_a_refused_test_runs_with_kernelprof_disabled(run: Run) -> None:

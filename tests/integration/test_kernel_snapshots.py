@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.shelf import read
+from pytest_kernelprof.baseline.snapshot_files import read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import unpack
+from pytest_kernelprof.schema.document import Document, unpack
 from pytest_kernelprof.schema.snapshot import KeptTest
 
 RunIt = Callable[..., pytest.RunResult]
@@ -373,10 +372,10 @@ def test_a_run_document_has_how_a_snapshot_fared(run: RunIt, pytester: pytest.Py
     document = codec.decode((pytester.path / "run.json").read_bytes(), Document)
     (test,) = (one for one in unpack(document).tests if one.id.endswith("::test_a"))
     limit, verdict = test.profiles[0].verdicts
-    assert (limit.limit, limit.outcome) == ("max_kernels", "kept")
-    assert (verdict.limit, verdict.outcome) == ("snapshot", "over")
-    assert verdict.snapshot is not None
-    assert verdict.snapshot.changes[0].kernel == "aten::mul"
+    assert (limit.limit, limit.outcome) == ("max_kernels", "passed")
+    assert (verdict.limit, verdict.outcome) == ("snapshot", "failed")
+    assert verdict.comparison is not None
+    assert verdict.comparison.changes[0].side.name == "aten::mul"
 
 
 def test_a_document_of_a_run_gives_what_an_update_in_it_would(

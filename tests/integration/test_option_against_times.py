@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import folders
-from pytest_kernelprof.plugin import against as plugin
-from pytest_kernelprof.report.against import write_against
-from pytest_kernelprof.schema.against import AgainstTest, Laid
-from pytest_kernelprof.schema.turns import Timing
+from pytest_kernelprof.against import keeper
+from pytest_kernelprof.digest.comparisons import BaselineDigest
+from pytest_kernelprof.plugin import compared_run
+from pytest_kernelprof.report.baselines import baseline_lines
+from pytest_kernelprof.report.style import Line, Style
+from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.run import ProfileComparison
 
 Run = Callable[..., pytest.RunResult]
+Found = dict[str, list[ProfileComparison]]
 
 OLD = """
 US = {"slow": 100.0, "quick": 100.0, "tiny": 1.0}
@@ -121,7 +125,7 @@ def against(
 ) -> Run:
     """A run of its own process."""
     place = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(folders, "make", partial(folders.make, str(place)))
+    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(place)))
     monkeypatch.setenv("TMPDIR", str(place))
     for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
         monkeypatch.setattr(f"pytest_kernelprof.measure.more_rounds.{name}", None)
@@ -138,69 +142,68 @@ def against(
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, AgainstTest]:
-    """What came of each test, by its name."""
-    seen: dict[str, AgainstTest] = {}
+def found(monkeypatch: pytest.MonkeyPatch) -> Found:
+    """How each profile of each test compares, by the test's name."""
+    seen: Found = {}
 
-    def note(
-        terminal: pytest.TerminalReporter, laid: Laid, tests: Sequence[AgainstTest], **more: bool
-    ) -> None:
-        seen.update({test.id.rpartition("test_")[2]: test for test in tests})
-        write_against(terminal, laid, tests, **more)
+    def note(digest: BaselineDigest, style: Style, **more: Any) -> list[Line]:
+        for one in digest.profiles:
+            seen.setdefault(one.test.rpartition("test_")[2], []).append(one)
+        return baseline_lines(digest, style, **more)
 
-    monkeypatch.setattr(plugin, "write_against", note)
+    monkeypatch.setattr(compared_run, "baseline_lines", note)
     return seen
 
 
-def timings(test: AgainstTest) -> list[Timing | None]:
-    return [one.timing for one in test.profiles]
+def timings(profiles: list[ProfileComparison]) -> list[Paired | None]:
+    return [one.paired for one in profiles]
 
 
-def test_one_pair_clears_what_is_not_slower(against: Run, found: dict[str, AgainstTest]) -> None:
+def test_one_pair_clears_what_is_not_slower(against: Run, found: Found) -> None:
     result = against("-p", "rerunfailures", "-k", "not slow and not quick and not more")
     result.assert_outcomes(passed=7, failed=1)
-    held = {name: test for name, test in found.items() if test.result == "same"}
+    held = {name: of for name, of in found.items() if {one.change for one in of} == {"same"}}
     assert held.keys() == {"same", "margin", "tiny", "several", "repeated"}
     *calls, block = timings(held["several"])
     assert block is None
     for timing in (*timings(held["same"]), *calls):
         assert timing is not None
-        assert (timing.outcome, timing.why, timing.margin) == ("held", "", 0.05)
-        assert [(pair.first, pair.turns) for pair in timing.pairs] == [("reference", 6)]
+        assert (timing.change, timing.why, timing.margin) == ("same", "", 0.05)
+        assert [(pair.first, pair.turns) for pair in timing.pairs] == [("baseline", 6)]
     margins = [one.margin for one in (*timings(held["margin"]), *timings(held["tiny"])) if one]
     assert margins == [0.1, pytest.approx(0.2, rel=0.01)]
     repeated = timings(held["repeated"])[0]
     assert repeated is not None
-    assert (repeated.outcome, repeated.why) == ("not timed", "the test was repeated")
-    assert found["another_number_of_calls"].why == "1 profiles here, 2 there"
-    assert found["other_work"].result == "different work"
-    assert found["other_work"].why.startswith(
-        "the result is float32 4x8, strides (1, 4), cpu here, "
+    assert (repeated.change, repeated.why) == ("not compared", "the test was repeated")
+    (calls_differ,), (other,) = found["another_number_of_calls"], found["other_work"]
+    assert calls_differ.reason == "different work: 1 profiles here, 2 there"
+    assert other.change == "not compared"
+    assert other.reason.startswith(
+        "different work: the result is float32 4x8, strides (1, 4), cpu here, "
     )
     result.stdout.fnmatch_lines(
         [
-            "None of 5 tests is worse than main; 5 unchanged, 1 not compared, "
-            "2 did different work.",
+            "None of 5 tests is worse than main; 5 unchanged, 3 not compared.",
             "this comparison fails nothing; the run fails for another reason",
         ]
     )
 
 
-def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, AgainstTest]) -> None:
+def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
     result = against("-k", "slow or quick or same")
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.re_match_lines(
         [
-            r"cuda_time (100\.\d|99\.9) -> 10[78]\.\dus, \+[78]\.\d % in 4 of 4 pairs "
+            r"GPU time (100\.\d|99\.9)us -> 10[78]\.\dus, \+[78]\.\d % in 4 of 4 pairs "
             r"\(margin 5 %\), against main \(\w+\)",
             r"  1 operators, the same; .*",
         ]
     )
-    for name, outcome in (("slow", "worse"), ("quick", "better")):
+    for name, change in (("slow", "worse"), ("quick", "better")):
         timing = timings(found[name])[0]
         assert timing is not None
-        assert timing.outcome == found[name].result == outcome
-        firsts = ["reference", "candidate", "reference", "candidate"]
+        assert timing.change == found[name][0].change == change
+        firsts = ["baseline", "current", "baseline", "current"]
         assert sorted(str(pair.first) for pair in timing.pairs) == sorted(firsts)
     result.stdout.fnmatch_lines(
         [
@@ -217,14 +220,15 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: dict[str, Agains
     )
 
 
-def test_counts_alone_and_only_warned_of(against: Run, found: dict[str, AgainstTest]) -> None:
+def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:
     result = against(
         "-k", "several or more", "--kernelprof-against-exact", "--kernelprof-warn-only"
     )
     result.assert_outcomes(passed=2)
     assert result.ret == pytest.ExitCode.OK
     assert timings(found["several"]) == [None] * 4
-    assert (found["several"].result, found["more"].result) == ("same", "worse")
+    assert {one.change for one in found["several"]} == {"same"}
+    assert [one.change for one in found["more"]] == ["worse"]
     result.stdout.fnmatch_lines(["*KernelprofWarning: kernels: 2 > 1 of main (*)"])
     result.stdout.fnmatch_lines(
         [
@@ -254,15 +258,15 @@ def test_other(kernel_profile): kernel_profile(code.other, x)
 
 
 def test_over_its_own_limit_counts_alone_are_compared(
-    against: Run, repository: Repository, found: dict[str, AgainstTest]
+    against: Run, repository: Repository, found: Found
 ) -> None:
     repository.write({"tests/test_it.py": OVER})
     against().assert_outcomes(failed=3)
-    results = {name: test.result for name, test in found.items()}
-    assert results == {"slow": "same", "more": "worse", "other": "different work"}
+    changes = {name: one.change for name, (one,) in found.items()}
+    assert changes == {"slow": "same", "more": "worse", "other": "not compared"}
     (timing,) = timings(found["slow"])
     assert timing is not None
-    assert (timing.outcome, timing.why) == ("not timed", "the test exceeds a limit of its own")
+    assert (timing.change, timing.why) == ("not compared", "the test exceeds a limit of its own")
 
 
 LATENCY = """

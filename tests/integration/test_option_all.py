@@ -14,7 +14,7 @@ Run = Callable[..., pytest.RunResult]
 @pytest.mark.project("def test_it():\n    three()\n", "--kernelprof-all", "--kernelprof-report")
 def test_a_plain_test_is_profiled_but_not_limited(result: pytest.RunResult) -> None:
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["  * 3  test_it", "1 profile, *"])
+    result.stdout.fnmatch_lines(["  * 3  test_it", "1 profile*"])
 
 
 def test_fixtures_are_not_part_of_the_call_phase(run: Run) -> None:
@@ -45,7 +45,7 @@ def test_a_test_that_uses_the_fixture_is_not_profiled_twice(run: Run) -> None:
         "--kernelprof-report",
     )
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["1 profile, *"])
+    result.stdout.fnmatch_lines(["1 profile*"])
 
 
 def test_a_plain_test_that_fails_fails_as_ever(run: Run) -> None:
@@ -281,7 +281,7 @@ def test_c_next():
         "--kernelprof-report",
     )
     result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["*test_c_*", "1 profile, *"])
+    result.stdout.fnmatch_lines(["*test_c_*", "1 profile*"])
     result.stdout.fnmatch_lines(["kernelprof: torch was first imported inside of 1 test *"])
 
 

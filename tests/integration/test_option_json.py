@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from records import CPU, calls_of
 
+from pytest_kernelprof.digest.comparisons import comparisons_of
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.run import Place, Run, Test
 
 RunIt = Callable[..., pytest.RunResult]
@@ -71,7 +71,7 @@ def test_it_has_tests_profiles_kernels_verdicts_and_comparisons(pytester: pytest
     assert found["test_broken"].place == Place("test_it.py", 10)
     (profile,) = found["test_broken"].profiles
     (verdict,) = profile.verdicts
-    assert (verdict.outcome, verdict.measured, verdict.allowed) == ("over", 3, 1)
+    assert (verdict.outcome, verdict.measured, verdict.allowed) == ("failed", 3, 1)
     assert verdict.place == profile.place == Place("test_it.py", 12)
     names = [kernel.name for kernel in profile.kernels]
     assert names == ["aten::mm", "aten::gelu", "aten::add"]
@@ -81,7 +81,7 @@ def test_it_has_tests_profiles_kernels_verdicts_and_comparisons(pytester: pytest
     assert profile.timeline is not None
     assert {"aten::mm", "aten::gelu", "aten::add"} <= set(profile.timeline.name)
     assert profile.trace.endswith("traces/test_it.py-test_broken-1.json.gz")
-    assert found["test_expected"].profiles[0].outcome == "expected"
+    assert found["test_expected"].profiles[0].outcome == "expected failure"
     (comparison,) = found["test_compared"].comparisons
     assert [one.kernels for one in comparison.contestants] == [3, 3]
     assert (run.versions["pytest"], run.unfinished) == (pytest.__version__, ())
@@ -140,11 +140,10 @@ def test_a_dead_worker_is_named_and_the_others_tests_are_kept(
     old = Run((Test("test_it.py::test_it", (calls_of(2, environment=CPU),)),))
     (pytester.path / "old.json").write_bytes(codec.encode(pack(old)))
     code = f"{ONE}def test_dies():\n    import os\n    os._exit(3)\n"
-    told = ("--kernelprof-compare=old.json", "--kernelprof-markdown=run.md")
+    told = ("--kernelprof-against=old.json", "--kernelprof-markdown=run.md")
     run(code, JSON, "-n2", "--max-worker-restart=0", *told)
     found = document(pytester.path)
-    assert found.earlier is not None
-    assert found.earlier.comparison.compared == 1
+    assert len([*comparisons_of(found, "run")]) == 1
     assert "test_it" in by_name(found)
     assert any(one.startswith("worker gw") for one in found.unfinished)
     assert (

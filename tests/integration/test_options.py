@@ -45,7 +45,7 @@ def test_report_prints_a_row_a_profile_worst_first_and_an_integrity_line(
             "✓ 1 more test in 1 file keeps its limits",
             "1 more has no limit: --kernelprof-report-all",
             "CPU (*), torch *",
-            "3 profiles, 0 taken again, 0 incomplete",
+            "3 profiles",
         ]
     )
 
@@ -65,7 +65,7 @@ def test_the_report_fits_the_terminal(run, monkeypatch: pytest.MonkeyPatch, colu
 def test_nothing_is_printed_without_the_report(run) -> None:
     result = run("def test_it(kernel_profile): kernel_profile(three)\n")
     result.stdout.no_fnmatch_line("*kernel profiles*")
-    result.stdout.no_fnmatch_line("*taken again*")
+    result.stdout.no_fnmatch_line("1 profile*")
 
 
 def test_report_prints_nothing_where_nothing_was_profiled(run) -> None:
@@ -208,7 +208,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
     assert kernel_profile.last.rounds == %d
 """
-    run(code % 5, device=None).stdout.fnmatch_lines(["*kernel profiles*", "1 profile,*"])
+    run(code % 5, device=None).stdout.fnmatch_lines(["*kernel profiles*", "1 profile*"])
     run(code % 3, "--kernelprof-rounds=3", device=None).assert_outcomes(passed=1)
 
 

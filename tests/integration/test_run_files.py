@@ -63,10 +63,10 @@ def test_the_document_that_is_compared_with_is_not_written_over(
     baseline = (pytester.path / "run.json").read_bytes()
     (pytester.path / "link").symlink_to("run.json")
     for option in ("--kernelprof-json=run.json", "--kernelprof-markdown=link"):
-        result = run(ONE, option, "--kernelprof-compare=run.json", "--co")
+        result = run(ONE, option, "--kernelprof-against=run.json", "--co")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(
-            ["ERROR: --kernelprof-compare, --kernelprof-*: both name *; name two files"]
+            ["ERROR: --kernelprof-against, --kernelprof-*: both name *; name two files"]
         )
     assert (pytester.path / "run.json").read_bytes() == baseline
 

@@ -79,10 +79,10 @@ def test_a_snapshot_fails_by_it(run: Run, pytester: pytest.Pytester) -> None:
 
 def test_a_run_document_as_baseline_fails_by_it(run: Run) -> None:
     run(CLEAN, "--kernelprof-json=run.json").assert_outcomes(passed=1)
-    run(CLEAN, "--kernelprof-compare=run.json").assert_outcomes(passed=1)
-    result = run(PLANTED, "--kernelprof-compare=run.json")
+    run(CLEAN, "--kernelprof-against=run.json").assert_outcomes(passed=1)
+    result = run(PLANTED, "--kernelprof-against=run.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["compare: would_wait 1 > 0"])
+    result.stdout.fnmatch_lines(["earlier run: would_wait 1 > 0"])
 
 
 @pytest.mark.usefixtures("quick_references")

@@ -12,11 +12,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from jsonschema import Draft202012Validator
 from msgspec.json import decode
 
+from pytest_kernelprof.digest.comparisons import comparisons_of
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import unpack
+from pytest_kernelprof.schema.comparison import Source
+from pytest_kernelprof.schema.document import Document, unpack
 from pytest_kernelprof.schema.run import Run
 
+SOURCES: tuple[Source, ...] = ("revision", "snapshot", "run")
 SCHEMA = Path(__file__).parents[2] / "docs" / "run.schema.json"
 OLD = "import torch\ndef grows(x): return x @ x\ndef stays(x): return x + 1\n"
 NEW = OLD.replace("x @ x", "torch.nn.functional.gelu(x @ x)")
@@ -63,36 +65,31 @@ def test_it_holds_what_each_comparison_found(
 ) -> None:
     with pytest.MonkeyPatch.context() as here:
         here.setenv("TMPDIR", str(tmp_path_factory.mktemp("place")))
-        options = ("--kernelprof-compare=old.json", "--kernelprof-against=../yesterday")
+        options = ("--kernelprof-against=old.json", "--kernelprof-against=../yesterday")
         # Of a test that fails by something else nothing is compared with the other code.
         run(pytester, project, *options, "--kernelprof-warn-only", "--kernelprof-json=run.json")
     found = document(project)
-    assert found.against is not None
-    assert found.against.counts == {"worse": 1, "same": 1}
-    grows, stays = found.against.tests
-    assert (grows.id, grows.result, stays.result) == (
-        *("tests/test_it.py::test_grows", "worse", "same"),
-    )
-    (compared,) = grows.profiles
-    (hunk,) = compared.diff.hunks
-    assert [(one.kind, one.new and one.new.source) for one in hunk.changes] == [
-        ("added", "mlp.py:2")
-    ]
-    assert compared.place is not None
-    assert compared.place.file == "tests/test_it.py"
-    assert found.snapshots is not None
-    assert (found.snapshots.counts, found.snapshots.unused) == ({"over": 1, "held": 1}, ())
+    assert [one.source for one in found.baselines] == ["revision", "snapshot", "run"]
+    assert [one.gone for one in found.baselines] == [(), (), ()]
+    assert found.baselines[2].name == "old.json"
+    for source in SOURCES:
+        grows, stays = comparisons_of(found, source)
+        assert (grows.change, stays.worse) == ("worse", ())  # its latency may scatter
+        assert grows.kernels is not None
+        assert [
+            (one.kind, one.current and one.current.source) for one in grows.kernels.came_or_went
+        ] == [("added", "mlp.py:2")]
     states = {test.id: test.snapshot and test.snapshot.state for test in found.tests}
     assert states == {
-        "tests/test_it.py::test_grows": "over",
-        "tests/test_it.py::test_stays": "held",
+        "tests/test_it.py::test_grows": "worse",
+        "tests/test_it.py::test_stays": "same",
     }
-    assert found.earlier is not None
-    earlier = found.earlier.comparison
-    assert (found.earlier.path, earlier.compared, earlier.gone) == ("old.json", 2, ())
-    (verdict,) = (one for one in found.tests[0].profiles[0].verdicts if one.limit == "compare")
-    assert verdict.comparison is not None
-    assert (verdict.outcome, verdict.comparison.metrics[0].name) == ("over", "kernels")
+    (grows_now,) = found.tests[0].profiles
+    told = [(one.limit, one.outcome, one.comparison) for one in grows_now.verdicts]
+    assert {(limit, outcome) for limit, outcome, _ in told} == {
+        *(("snapshot", "failed"), ("against", "failed"), ("earlier run", "failed")),
+    }
+    assert {one.metrics[0].name for _, _, one in told if one is not None} == {"kernels"}
 
 
 @pytest.mark.usefixtures("quick_references")
@@ -111,19 +108,19 @@ def test_of_two_equal_operators_the_new_one_is_named_or_both_lines(
         shutil.copy(yesterday / kept, project / kept)
     with pytest.MonkeyPatch.context() as here:
         here.setenv("TMPDIR", str(tmp_path_factory.mktemp("place")))
-        options = ("--kernelprof-against=../yesterday", "--kernelprof-compare=old.json")
+        options = ("--kernelprof-against=../yesterday", "--kernelprof-against=old.json")
         run(pytester, project, *options, "--kernelprof-warn-only", "--kernelprof-json=run.json")
     found = document(project)
-    assert found.against is not None
-    (change,) = found.against.tests[0].profiles[0].diff.hunks[0].changes  # texts tell
-    assert (change.new and change.new.source, change.lines) == ("mlp.py:4", ())
-    snapshot, earlier = found.tests[0].profiles[0].verdicts  # neither has the old texts
-    assert snapshot.snapshot is not None
-    (line_change,) = snapshot.snapshot.changes
-    assert (line_change.source, line_change.lines) == ("mlp.py:4", ("4", "5"))
-    assert earlier.comparison is not None
-    assert earlier.comparison.diff is not None
-    assert earlier.comparison.diff.hunks[0].changes[0].lines == ("4", "5")
+    lines = {}
+    for source in SOURCES:
+        diff = next(comparisons_of(found, source)).kernels
+        assert diff is not None
+        (change,) = diff.came_or_went
+        assert change.current is not None
+        assert change.current.source == "mlp.py:4"
+        lines[source] = change.lines
+    # The revision has the old texts, which tell.
+    assert lines == {"revision": (), "snapshot": ("4", "5"), "run": ("4", "5")}
 
     result = run(pytester, project, "--kernelprof-report", "--kernelprof-markdown=summary.md")
     result.stdout.fnmatch_lines(["  + aten::mul  mlp.py:4 (one of lines 4, 5)"])
@@ -137,20 +134,20 @@ def test_after_ctrl_c_it_has_what_there_was(pytester: pytest.Pytester, project: 
     )
     (project / "tests" / "test_it.py").write_text(ends)
     with pytest.raises(KeyboardInterrupt):
-        run(pytester, project, "--kernelprof-compare=old.json", "--kernelprof-json=run.json")
+        run(pytester, project, "--kernelprof-against=old.json", "--kernelprof-json=run.json")
     found = document(project)
     assert found.unfinished == ("interrupted",)
-    assert found.snapshots is not None
-    assert found.snapshots.counts == {"over": 1, "held": 1}
-    assert found.earlier is not None
-    assert found.earlier.comparison.compared == 2
+    states = [test.snapshot and test.snapshot.state for test in found.tests]
+    assert states[:2] == ["worse", "same"]
+    assert found.baseline("run") is not None
+    assert len([*comparisons_of(found, "run")]) == 2
 
 
 def test_where_nothing_was_before_nothing_is_said(pytester: pytest.Pytester, project: Path) -> None:
     shutil.rmtree(project / "tests" / "__kernelprof__")
     run(pytester, project, "--kernelprof-json=run.json")
     found = document(project)
-    assert (found.against, found.snapshots, found.earlier) == (None, None, None)
+    assert found.baselines == ()
     assert [test.snapshot for test in found.tests] == [None, None]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from reported import LAST_LINE
 
 Run = Callable[..., pytest.RunResult]
 
@@ -51,7 +52,7 @@ def summary(result: pytest.RunResult) -> tuple[int, dict[str, int], list[str]]:
     """Exit code, outcomes, and the report from its heading to the integrity line."""
     lines = [" ".join(line.split()) for line in result.outlines]
     start = next(i for i, line in enumerate(lines) if " with a limit " in line or " break" in line)
-    end = next(i for i, line in enumerate(lines) if " taken again, " in line)
+    end = next(i for i, line in enumerate(lines) if LAST_LINE.match(line))
     return int(result.ret), result.parseoutcomes(), lines[start : end + 1]
 
 

@@ -9,7 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.ranks import gathered
+from pytest_kernelprof.comparison.judge import STATUS_OF
+from pytest_kernelprof.schema.comparison import Source
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import (
     Collective,
     Comparison,
@@ -20,6 +23,7 @@ from pytest_kernelprof.schema.run import (
     Kernel,
     Metric,
     Profile,
+    ProfileComparison,
     Verdict,
 )
 from pytest_kernelprof.stats.confidence import median_interval
@@ -161,14 +165,34 @@ SLOW = (talking(80.0), talking(20.0, own_us=160.0, kernels=1))
 def comparison(
     *contestants: Contestant,
     metric: str = "cuda_time",
+    pairs: int = 12,
+    environment: Environment = H200,
     conditions: tuple[Conditions, ...] = (),
     verdicts: tuple[Verdict, ...] = (),
 ) -> Comparison:
     """Of ``fused``, 1.203 times as fast, with ``eager``, unless others are given."""
+    faster = Paired(ratio=1 / 1.203, low=1 / 1.215, high=1 / 1.19)
     usual = (
-        Contestant("fused", 1, 100.0, 99.0, 101.0, 1.203, 1.19, 1.215),
+        Contestant("fused", 1, 100.0, 99.0, 101.0, faster),
         Contestant("eager", 3, 120.3, 119.0, 121.0),
     )
     return Comparison(
-        metric, "eager", contestants or usual, 12, conditions=conditions, verdicts=verdicts
+        *(metric, "eager", contestants or usual, pairs, environment),
+        conditions=conditions,
+        verdicts=verdicts,
     )
+
+
+def held_to(taken: Profile, *found: ProfileComparison) -> Profile:
+    """The profile with a verdict by each of these baselines."""
+    names: dict[Source, str] = {"snapshot": "snapshot", "run": "earlier run"}
+    verdicts = (
+        Verdict(
+            limit=names.get(one.source, "against"),
+            outcome="incomplete" if one.lost and one.change != "worse" else STATUS_OF[one.change],
+            why=one.reason or f"{', '.join(one.lost)} is missing",
+            comparison=one,
+        )
+        for one in found
+    )
+    return replace(taken, verdicts=(*taken.verdicts, *verdicts))

@@ -150,7 +150,7 @@ def profile_of(number: int, *verdicts: Verdict, late: int = -1, **more: object) 
 
 def kept(limit: str = "max_kernels", metric: str = "kernels", n: float = 20) -> Verdict:
     return Verdict(
-        limit=limit, outcome="kept", metric=metric, unit="count", measured=n, allowed=n, rounds=2
+        limit=limit, outcome="passed", metric=metric, unit="count", measured=n, allowed=n, rounds=2
     )
 
 
@@ -158,7 +158,7 @@ def over(measured: float, allowed: float) -> Verdict:
     """A broken max_kernels."""
     return Verdict(
         limit="max_kernels",
-        outcome="over",
+        outcome="failed",
         metric="kernels",
         unit="count",
         measured=measured,

@@ -34,10 +34,11 @@ STANDS_ON: dict[str, set[str]] = {
     "capture": {"schema", "device"},
     "measure": {"schema", "stats", "trace", "analysis", "device", "capture"},
     "limits": {"schema", "stats"},
-    "baseline": {"schema", "stats", "names"},
+    "comparison": {"schema", "stats", "names"},
+    "baseline": {"schema", "stats", "names", "comparison"},
     "digest": {"schema", "stats", "names"},
     "report": {"schema", "stats", "names", "digest"},
-    "against": {"schema", "stats", "device", "measure", "baseline"},
+    "against": {"schema", "stats", "device", "measure", "comparison", "baseline"},
 }
 BELOW = set(STANDS_ON)
 STANDS_ON["api"] = BELOW

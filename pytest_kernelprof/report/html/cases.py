@@ -7,30 +7,34 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.came import came_in, came_since
-from pytest_kernelprof.digest.conditions import doubt_words
-from pytest_kernelprof.digest.remedies import Remedy, remedies_of
-from pytest_kernelprof.digest.words import chain_words, count_words, line_words, pair_words, title
-from pytest_kernelprof.report.html import side_by_side
-from pytest_kernelprof.report.html.drawing import Drawing, drawn
-from pytest_kernelprof.report.html.families import WORDS
-from pytest_kernelprof.report.html.full_names import FullNames, cut
+from pytest_kernelprof.digest.advice import Remedy, remedies_of
+from pytest_kernelprof.digest.new_kernels import positions_in
+from pytest_kernelprof.digest.records import MARKS, Mark
+from pytest_kernelprof.digest.words import (
+    chain_words,
+    count_words,
+    doubt_words,
+    line_words,
+    measured_words,
+    pair_words,
+    title,
+)
+from pytest_kernelprof.report.html.drawing import Drawing, Scene, drawn
+from pytest_kernelprof.report.html.kernel_names import WORDS, FullNames, cut
 from pytest_kernelprof.report.html.kernel_rows import (
     FEWER_KINDS,
     FEWER_ROWS,
     MOST_KINDS,
     MOST_ROWS,
     KernelTable,
+    SideBySide,
+    side_by_side_of,
     table_of,
 )
-from pytest_kernelprof.report.html.marks import Mark, mark_of
-from pytest_kernelprof.report.html.nesting import longest_of
-from pytest_kernelprof.report.html.operator_tree import Tree, tree_of
-from pytest_kernelprof.report.html.pictures import Scale, scale_of
-from pytest_kernelprof.report.html.plots import Plot, plots_of
-from pytest_kernelprof.report.html.scene import Scene
+from pytest_kernelprof.report.html.operator_tree import Tree, longest_of, tree_of
+from pytest_kernelprof.report.html.plots import Plot, Scale, plots_of, scale_of
 from pytest_kernelprof.report.html.timeline import scene_of
-from pytest_kernelprof.report.rank_table import ranks_told
+from pytest_kernelprof.report.ranks import ranks_told
 from pytest_kernelprof.report.words import footing, verdict_line
 from pytest_kernelprof.units import format_bytes, format_time
 
@@ -38,11 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_kernelprof.digest.records import Row
-    from pytest_kernelprof.report.html.script_data import ScriptData
-    from pytest_kernelprof.report.html.side_by_side import SideBySide
-    from pytest_kernelprof.report.rank_table import RankTable
-    from pytest_kernelprof.schema.against import Compared
-    from pytest_kernelprof.schema.diff import ProfileDiff
+    from pytest_kernelprof.report.html.drawing import ScriptData
+    from pytest_kernelprof.report.ranks import RankTable
+    from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison
     from pytest_kernelprof.schema.run import Profile, Verdict
 
 _LONGEST = 1_000
@@ -67,13 +69,6 @@ class Amount(NamedTuple):
 ALL = Amount(MOST_ROWS, MOST_KINDS, 60, 2)
 LESS = Amount(FEWER_ROWS, FEWER_KINDS, 24, 1)
 """Of a profile that is well, on a page with many: nobody looks for one kernel there."""
-
-
-class Before(NamedTuple):
-    """A revision's name, and how a profile compares with it, if it does."""
-
-    name: str
-    compared: Compared | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,40 +137,34 @@ class Case:
     on_cpu: bool
 
 
-def case_of(
-    row: Row, place: str, before: Before, amount: Amount, names: FullNames, data: ScriptData
-) -> Case:
+def case_of(row: Row, place: str, amount: Amount, names: FullNames, data: ScriptData) -> Case:
     """The detail of a row.
 
     Args:
-        before: how it compares with a revision.
         amount: how much is told of it.
         names, data: which get what is told elsewhere on the page.
     """
-    compared = before.compared
     profile = row.profile
     if profile.timeline is not None:
         profile = replace(profile, timeline=longest_of(profile.timeline))
-    diff = _diff_of(profile, compared)
-    fresh = _fresh(profile, compared)
+    diff = _diff_of(profile)
+    fresh = (positions_in(diff) if diff is not None else None) or frozenset()
     scene = scene_of(profile, fresh)
     return Case(
         place=place,
-        mark=mark_of(row.told),
+        mark=MARKS[row.told],
         file=cut(row.file, _LONGEST),
         name=cut(row.name, _LONGEST),
         says=_says(row),
         causes=tuple(
-            (cut(one.text, _LONGEST), line_words(one.place) if one.place else "")
-            for one in row.causes
-            if one.text
+            (cut(one.text, _LONGEST), line_words(one.place)) for one in row.causes if one.text
         ),
         limits=tuple(_limit_row(one, profile) for one in profile.verdicts if one.of_limit),
         ranks=ranks_told(profile),
-        diffs=tuple(_diffs(profile, compared, before.name)),
+        diffs=tuple(filter(None, map(side_by_side_of, _comparisons(profile)))),
         round=_round(profile, scene, place, data) if scene is not None else None,
         kernels=table_of(profile, names, fresh, amount.kernels, amount.kinds),
-        plots=tuple(plots_of(profile, compared, before.name, amount.plots)),
+        plots=tuple(plots_of(profile, amount.plots)),
         tree=tree_of(profile.timeline, amount.operators),
         remedies=remedies_of(profile, diff),
         copies=tuple(_copies(profile)),
@@ -202,50 +191,29 @@ def _says(row: Row) -> str:
 def _limit_row(verdict: Verdict, profile: Profile) -> LimitRow:
     line = verdict_line(verdict, doubt_words(profile.conditions))
     name = title(verdict)
-    measured = allowed = ""
+    measured, allowed = measured_words(verdict)
     scale = None
-    if verdict.measured is not None and verdict.allowed is not None and verdict.unit:
-        if verdict.unit == "times":
-            measured, allowed = f"{verdict.measured:.3f}x", f"{verdict.allowed:.3f}x"
-        else:
-            measured, allowed = pair_words(verdict.unit, verdict.measured, verdict.allowed)
-            scale = scale_of(verdict.measured, verdict.allowed, verdict.low, verdict.high)
+    if verdict.measured is not None and verdict.allowed is not None and verdict.unit != "times":
+        scale = scale_of(verdict.measured, verdict.allowed, verdict.low, verdict.high)
     return LimitRow(
         cut(name, _LONGEST),
-        mark_of(verdict.outcome),
+        MARKS[verdict.outcome],
         measured,
         allowed,
         scale,
-        verdict.outcome in ("over", "expected"),
+        verdict.outcome in ("failed", "expected failure"),
         cut(line.removeprefix(f"{name}: "), _LONGEST),
     )
 
 
-def _fresh(profile: Profile, compared: Compared | None) -> frozenset[int]:
-    """The kernels that are new, by what is known of before."""
-    if compared is not None:
-        return came_in(profile, compared.diff)
-    came = came_since(profile)
-    return came.positions if came is not None else frozenset()
+def _comparisons(profile: Profile) -> list[ProfileComparison]:
+    return [one.comparison for one in profile.verdicts if one.comparison is not None]
 
 
-def _diff_of(profile: Profile, compared: Compared | None) -> ProfileDiff | None:
-    """How its kernels differ from what they were before, by the first that knows."""
-    if compared is not None:
-        return compared.diff
-    diffs = (one.comparison.diff for one in profile.verdicts if one.comparison is not None)
-    return next((diff for diff in diffs if diff is not None), None)
-
-
-def _diffs(profile: Profile, compared: Compared | None, before: str) -> Iterator[SideBySide]:
-    if compared is not None and not compared.diff.same_kernels:
-        yield side_by_side.of_diff(compared.diff, before)
-    for verdict in profile.verdicts:
-        if verdict.snapshot is not None and verdict.snapshot.state != "held":
-            yield side_by_side.of_finding(verdict.snapshot)
-        found = verdict.comparison.diff if verdict.comparison is not None else None
-        if found is not None and not found.same_kernels:
-            yield side_by_side.of_diff(found, "the earlier run")
+def _diff_of(profile: Profile) -> KernelDiff | None:
+    """How its kernels differ from a baseline, by the first that says so."""
+    diffs = (one.kernels for one in _comparisons(profile) if one.changes)
+    return next(filter(None, diffs), None)
 
 
 def _round(profile: Profile, scene: Scene, place: str, data: ScriptData) -> Round:

@@ -5,24 +5,31 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.digest.base import changes_of
-from pytest_kernelprof.digest.changes import percent_words
-from pytest_kernelprof.digest.ids import parts_of, with_label
-from pytest_kernelprof.digest.marks import NEEDS_A_LOOK
+from pytest_kernelprof.digest.comparisons import (
+    RESULTS,
+    digests_of,
+    percent_words,
+    range_words,
+    reasons_of,
+    result_of,
+    share_of,
+    values_of,
+)
+from pytest_kernelprof.digest.records import MARKS, NEEDS_A_LOOK
 from pytest_kernelprof.digest.rows import worst_first
-from pytest_kernelprof.digest.trust import integrity_line
+from pytest_kernelprof.digest.totals import integrity_line
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, is_judged, value_words
+from pytest_kernelprof.digest.words import count_words, is_judged, parts_of, value_words, with_label
 from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.report.html.cases import ALL, LESS, Before, case_of
-from pytest_kernelprof.report.html.families import family_of
-from pytest_kernelprof.report.html.full_names import FullNames, cut
-from pytest_kernelprof.report.html.marks import all_marks, mark_of
+from pytest_kernelprof.report.html.cases import ALL, LESS, case_of
+from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
 from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
+from pytest_kernelprof.schema.snapshot import TEST_STATES
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
@@ -30,10 +37,9 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.digest.base import Changes
-    from pytest_kernelprof.digest.changes import Changed
+    from pytest_kernelprof.digest.comparisons import BaselineDigest
     from pytest_kernelprof.digest.records import Digest, Row
-    from pytest_kernelprof.report.html.script_data import ScriptData
+    from pytest_kernelprof.report.html.drawing import ScriptData
     from pytest_kernelprof.report.html.tests_table import Look
     from pytest_kernelprof.schema.run import Run
 
@@ -59,14 +65,13 @@ def html_of(run: Run) -> str:
         NoTemplatesError: Jinja2 is not installed.
     """
     templates = _templates()
-    from pytest_kernelprof.report.html.script_data import ScriptData
+    from pytest_kernelprof.report.html.drawing import ScriptData
 
     digest = digest_of(run)
     rows = sorted(digest.rows, key=worst_first)
     names, data = FullNames(), ScriptData()
-    details = _details(run, rows, templates, names, data)
+    details = _details(rows, templates, names, data)
     places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
-    changes = changes_of(run)
     title, _, lede = digest.sentence.partition("; ")
     if digest.open:  # the first line says what was not judged
         title, lede = digest.sentence, ""
@@ -81,8 +86,7 @@ def html_of(run: Run) -> str:
         looks=looks,
         more_looks=more_looks,
         facts=list(_facts(digest, run)),
-        changes=changes,
-        changed=_changed(changes, rows, places) if changes is not None else [],
+        compared=[(one, _changed(one, rows, places)) for one in digests_of(run)],
         most_changed=_MOST_CHANGED,
         rows=table_rows(rows, places),
         chips=_chips(rows),
@@ -168,7 +172,6 @@ def _hash(name: str) -> Any:
 
 
 def _details(
-    run: Run,
     rows: Sequence[Row],
     templates: jinja2.Environment,
     names: FullNames,
@@ -177,15 +180,13 @@ def _details(
     """The details of rows from the first, as far as they go on a page."""
     from markupsafe import Markup
 
-    name = run.against.name if run.against else ""
     is_short = len(rows) <= _FEW
     template = templates.get_template("case.html.j2")
     found: list[Any] = []
     size = 0
     for i, row in enumerate(rows):
-        before = Before(name, row.compared)
         amount = ALL if is_short or row.told in NEEDS_A_LOOK else LESS
-        case = case_of(row, f"p{i}", before, amount, names, data)
+        case = case_of(row, f"p{i}", amount, names, data)
         found.append(Markup(template.render(case=case, is_open=i == 0 and case.mark.tone == "bad")))
         size += len(found[-1]) + (case.round.data_bytes if case.round else 0)
         if size > MOST_BYTES_OF_DETAILS:
@@ -206,9 +207,9 @@ class _Part:
 
 def _bar(digest: Digest) -> list[_Part]:
     """The tests by how they fared, worst first."""
-    told = {mark: digest.counts.told.get(mark, 0) for mark in all_marks() if mark is not None}
-    numbers = {mark_of(mark): number for mark, number in told.items()}
-    numbers[mark_of(None)] = digest.counts.tests - sum(told.values())
+    told = {mark: digest.counts.told.get(mark, 0) for mark in MARKS if mark is not None}
+    numbers = {MARKS[mark]: number for mark, number in told.items()}
+    numbers[MARKS[None]] = digest.counts.tests - sum(told.values())
     left, parts = 0.0, []
     for mark, number in numbers.items():
         if number:
@@ -226,7 +227,7 @@ def _looks(digest: Digest, rows: Sequence[Row], places: Sequence[str]) -> tuple[
     """
     # A folded row is another than the one it begins with; tries of a test have its names.
     place_of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
-    folded = sorted((row for file in digest.files for row in file.rows), key=worst_first)
+    folded = sorted(digest.folded, key=worst_first)
     return to_look_at(folded, [place_of[id(row.profile)] for row in folded], digest.endings)
 
 
@@ -234,7 +235,7 @@ def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
     """What the table can be filtered by: sign, word, tone, number of rows."""
     return [
         (mark.sign, mark.word, mark.tone, number)
-        for told, mark in all_marks().items()
+        for told, mark in MARKS.items()
         if (number := sum(row.told == told for row in rows))
     ]
 
@@ -267,27 +268,33 @@ def _facts(digest: Digest, run: Run) -> Iterator[tuple[str, str]]:
         yield "Incomplete", str(trust.incomplete)
     for what, number in trust.noted.items():
         yield what[:1].upper() + what[1:], f"{number:,}"
-    if run.snapshots is not None and run.snapshots.counts:
-        counts = run.snapshots.counts.items()
-        yield "Snapshots", ", ".join(f"{number} {state}" for state, number in counts if number)
+    states = Counter(one.snapshot.state for one in run.tests if one.snapshot)
+    told = [f"{number} {TEST_STATES[state]}" for state, number in states.items() if state]
+    if told and run.baseline("snapshot") is not None:
+        yield "Snapshots", ", ".join(told)
 
 
 def _changed(
-    changes: Changes, rows: Sequence[Row], places: Sequence[str]
-) -> list[tuple[Changed, str, str]]:
-    """What is not as it was, with the name of its profile and where that stands on the page."""
+    found: BaselineDigest, rows: Sequence[Row], places: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What is not as it was, and where its profile stands on the page."""
     of = {
         (row.test, row.profile.label): place
         for row, place in zip(rows, places, strict=True)
         if row.told != "rerun"
     }
     return [
-        (
-            one,
-            cut(with_label(parts_of(one.test)[1], one.label), _LONGEST),
-            of.get((one.test, one.label), ""),
-        )
-        for one in changes.rows[:_MOST_CHANGED]
+        {
+            "name": cut(with_label(parts_of(one.test)[1], one.label), _LONGEST),
+            "place": of.get((one.test, one.label), ""),
+            "mark": RESULTS[result_of(one)],
+            "kernels": values_of(one).get("kernels"),
+            "gpu_time": values_of(one).get("cuda_time"),
+            "share": share_of(one),
+            "range": range_words(one),
+            "reasons": reasons_of(one),
+        }
+        for one in found.rows[:_MOST_CHANGED]
     ]
 
 
@@ -334,7 +341,7 @@ def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
                 "form": format_bytes if one.metric == "peak_memory" else format_time,
                 "top": top,
                 "said": [
-                    (mark_of(v.outcome), cut(comparison_line(one, v), _LONGEST))
+                    (MARKS[v.outcome], cut(comparison_line(one, v), _LONGEST))
                     for v in one.verdicts
                     if is_judged(v)
                 ],

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.cells import gpu_us, value_of
-from pytest_kernelprof.digest.marks import NEEDS_A_LOOK, severity
-from pytest_kernelprof.digest.words import line_words, pair_words, title
+from pytest_kernelprof.digest.findings import gpu_us, value_of
+from pytest_kernelprof.digest.records import MARKS, NEEDS_A_LOOK, Mark, severity
+from pytest_kernelprof.digest.words import line_words, pair_words, title, value_words
 from pytest_kernelprof.report.comparison import ending_words
-from pytest_kernelprof.report.html.full_names import cut
-from pytest_kernelprof.report.html.marks import Mark, mark_of
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.report.html.kernel_names import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +85,7 @@ def _row(row: Row, place: str, slowest: float) -> TableRow:
         kernels = more.measured
     return TableRow(
         place=place,
-        mark=mark_of(row.told),
+        mark=MARKS[row.told],
         rank=severity(row.told),
         file=cut(row.file, _LONGEST),
         stem=cut(stem, _LONGEST),
@@ -103,7 +101,7 @@ def _row(row: Row, place: str, slowest: float) -> TableRow:
         closest=cut(closest, _LONGEST),
         share=share,
         room=room,
-        over=row.told in ("over", "failed") or share > 1,
+        over=row.told in ("failed", "failed otherwise") or share > 1,
     )
 
 
@@ -113,11 +111,11 @@ def _closest(row: Row) -> tuple[str, float, str]:
         return "; ".join(one.text for one in row.causes), -1.0, ""
     limits = [(one, _used(one)) for one in row.profile.verdicts if one.of_limit]
     known = [(one, used) for one, used in limits if used is not None]
-    by_before = row.told in ("over", "failed") and not any(
-        one.outcome == "over" for one, _ in limits
+    by_before = row.told in ("failed", "failed otherwise") and not any(
+        one.outcome == "failed" for one, _ in limits
     )
     if known and not (by_before and row.broken):
-        worst = {"over": 3, "expected": 3, "undecided": 2}
+        worst = {"failed": 3, "expected failure": 3, "undecided": 2}
         one, used = max(known, key=lambda pair: (worst.get(pair[0].outcome, 0), pair[1]))
         value, allowed = pair_words(one.unit, one.measured or 0.0, one.allowed or 0.0)
         return f"{title(one)} {value} of {allowed}", used, _room(one, used)
@@ -156,10 +154,10 @@ def to_look_at(
         Look(
             place,
             _figure(row),
-            mark_of(row.told).tone,
+            MARKS[row.told].tone,
             cut(row.name, _LONGEST),
             tuple(
-                (cut(one.text, _LONGEST), line_words(one.place) if one.place else "")
+                (cut(one.text, _LONGEST), line_words(one.place))
                 for one in row.causes[:_MOST_CAUSES]
                 if one.text
             ),
@@ -172,26 +170,24 @@ def to_look_at(
 
 def _look_of(one: Ending) -> Look:
     place = one.verdict.place if one.verdict is not None else one.test.place
-    cause = (cut(ending_words(one), _LONGEST), line_words(place) if place else "")
+    cause = (cut(ending_words(one), _LONGEST), line_words(place))
     anchor = "" if one.comparison is None else "comparisons"
-    mark = mark_of(one.found.told)
+    mark = MARKS[one.found.told]
     return Look(anchor, mark.word, mark.tone, cut(one.name, _LONGEST), (cause,))
 
 
 def _figure(row: Row) -> str:
     """By how much: ``+2 kernels``, ``+38.6us``; else the mark in a word."""
-    if row.told in ("over", "failed") and row.broken:
+    if row.told in ("failed", "failed otherwise") and row.broken:
         return more_words(next(iter(row.broken.values())))
-    return mark_of(row.told).word
+    return MARKS[row.told].word
 
 
 def more_words(broken: Broken) -> str:
     """How much more it is than allowed."""
     more = broken.measured - broken.allowed
-    if broken.unit == "us":
-        return f"+{format_time(more)}"
-    if broken.unit == "bytes":
-        return f"+{format_bytes(more)}"
+    if broken.unit != "count":
+        return f"+{value_words(broken.unit, more)}"
     what = {"syncs": "waits", "memcpys": "copies"}.get(broken.metric, broken.metric)
     if more == 1 and what.endswith("s"):
         what = {"copies": "copy", "launches": "launch"}.get(what, what[:-1])

@@ -7,14 +7,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.names.short import short_name
-from pytest_kernelprof.report.html.families import family_of
-from pytest_kernelprof.report.html.nesting import (
+from pytest_kernelprof.report.html.drawing import Arrow, Box, Lane, Scene
+from pytest_kernelprof.report.html.kernel_names import family_of
+from pytest_kernelprof.report.html.operator_tree import (
     Nesting,
     is_wrapper,
     launch_order,
     nesting_of,
 )
-from pytest_kernelprof.report.html.scene import Arrow, Box, Lane, Scene
 from pytest_kernelprof.schema.profile import QUEUED_US
 
 if TYPE_CHECKING:

@@ -7,12 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_kernelprof.against.further import Further
-from pytest_kernelprof.against.reference import Process, Unusable
-from pytest_kernelprof.against.turns import NoRounds
-from pytest_kernelprof.against.wire import Lost, TooLong
-from pytest_kernelprof.schema.against import Collected, Done, Refused
-from pytest_kernelprof.schema.turns import At
+from pytest_kernelprof.against.messages import At, Collected, Done, Lost, Refused, TooLong
+from pytest_kernelprof.against.reference_process import Process, Unusable
+from pytest_kernelprof.against.rounds import NoRounds
+from pytest_kernelprof.against.timing import Further
 
 TEST = "t.py::a"
 
@@ -72,34 +70,34 @@ class Scene:
         return cast(Process, made)
 
     def why_not(self, label: str = "") -> str:
-        with pytest.raises(NoRounds) as raised, self.further.at(["candidate"], TEST, label):
+        with pytest.raises(NoRounds) as raised, self.further.at(["current"], TEST, label):
             pass
         return str(raised.value)
 
 
 def test_whoever_is_to_be_first_is_brought_to_the_call_before_the_other_is_started() -> None:
     scene = Scene()
-    with scene.further.at(["candidate", "reference"], TEST, "") as pairs:
-        assert [pair.first for pair in pairs] == ["candidate", "reference"]
-        assert all(member.at == At("", cuda=True) for p in pairs for member in p.members)
+    with scene.further.at(["current", "baseline"], TEST, "") as pairs:
+        assert [pair.first for pair in pairs] == ["current", "baseline"]
+        assert all(member.at == At("", cuda=True) for p in pairs for member in p.members.values())
     assert scene.log == [
-        *("C1 comes up", "R4 comes up"),
-        *("C1 collects candidate.py", "C1 goes", "R4 collects reference.py", "R4 goes"),
-        *("R2 comes up", "C3 comes up"),
-        *("R2 collects reference.py", "R2 goes", "C3 collects candidate.py", "C3 goes"),
-        *("C1 goes", "R2 goes", "R4 goes", "C3 goes"),
+        *("C1 comes up", "B4 comes up"),
+        *("C1 collects current.py", "C1 goes", "B4 collects baseline.py", "B4 goes"),
+        *("B2 comes up", "C3 comes up"),
+        *("B2 collects baseline.py", "B2 goes", "C3 collects current.py", "C3 goes"),
+        *("C1 goes", "B2 goes", "B4 goes", "C3 goes"),
     ]
 
 
 def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
     scene = Scene(["", "profile 2"])
-    for firsts in (["candidate"], ["candidate"], ["candidate", "candidate"]):
+    for firsts in (["current"], ["current"], ["current", "current"]):
         with scene.further.at(firsts, TEST, "profile 2") as pairs:  # type: ignore[arg-type]
             assert len(pairs) == len(firsts)
     assert sum("comes up" in line for line in scene.log) == 4
     del scene.log[:]
     scene.further.finish()
-    each = ("C1", "R2", "C3", "R4")
+    each = ("C1", "B2", "C3", "B4")
     assert scene.log == [f"{one} is to finish" for one in each] + [
         f"{one} finishes" for one in each
     ]
@@ -133,7 +131,7 @@ def test_a_test_that_is_not_collected_and_a_process_that_cannot_be_started() -> 
     scene = Scene()
     with (
         pytest.raises(NoRounds, match="does not collect"),
-        scene.further.at(["candidate"], "t.py::b", ""),
+        scene.further.at(["current"], "t.py::b", ""),
     ):
         pass
 
@@ -146,15 +144,15 @@ def test_a_test_that_is_not_collected_and_a_process_that_cannot_be_started() -> 
 
 def test_one_that_dies_as_it_is_let_go_is_told_by_the_next_test() -> None:
     scene = Scene([""], Lost("gone"))
-    with scene.further.at(["candidate"], TEST, ""):
+    with scene.further.at(["current"], TEST, ""):
         pass
     assert "C1 ends" in scene.log
-    with scene.further.at(["candidate"], TEST, "") as pairs:
-        assert pairs[0].first == "candidate"
+    with scene.further.at(["current"], TEST, "") as pairs:
+        assert pairs[0].first == "current"
 
 
 def test_an_interrupt_ends_the_one_that_was_asked() -> None:
     scene = Scene([], KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt), scene.further.at(["candidate"], TEST, ""):
+    with pytest.raises(KeyboardInterrupt), scene.further.at(["current"], TEST, ""):
         pass
     assert scene.log[-1] == "C1 ends"

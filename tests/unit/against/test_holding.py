@@ -8,11 +8,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.against.holding import HeldRounds, serve
-from pytest_kernelprof.against.turns import NoRounds
-from pytest_kernelprof.against.wire import Lost, Wire
-from pytest_kernelprof.schema.against import Finish, FromReference, ToReference
-from pytest_kernelprof.schema.turns import Go, Sampled
+from pytest_kernelprof.against.messages import (
+    Done,
+    FromReference,
+    Go,
+    Lost,
+    RunTest,
+    ToReference,
+    Wire,
+)
+from pytest_kernelprof.against.rounds import HeldRounds, NoRounds, serve
+from pytest_kernelprof.schema.paired import Sampled
 
 
 class Rounds:
@@ -63,7 +69,7 @@ class Scene:
             self.asked.append(str(error))
 
     def ends_with(self, record: object) -> object:
-        if isinstance(record, (Go, Finish)):
+        if isinstance(record, (Go, RunTest)):
             self.asks.send(record)
         self.thread.join()
         return self.asked.pop()
@@ -94,7 +100,7 @@ def test_what_goes_wrong_is_an_answer_and_it_holds_on(scene: Scene) -> None:
     held.close()
     assert held.sample() == Sampled(problem="ValueError: no")
     held.leave()
-    assert scene.ends_with(Finish()) == Finish()  # the run ends in the middle
+    assert scene.ends_with(RunTest()) == RunTest()  # the run ends in the middle
 
 
 def test_what_was_sampled_and_is_not_wanted_is_no_answer_to_the_next(scene: Scene) -> None:
@@ -107,8 +113,8 @@ def test_what_was_sampled_and_is_not_wanted_is_no_answer_to_the_next(scene: Scen
 
 def test_who_asks_may_be_gone_and_so_may_who_holds(scene: Scene) -> None:
     held = HeldRounds(scene.asks, 0.2)
-    scene.holds.send(Sampled())
-    with pytest.raises(Lost, match="it says Sampled where Took is due"):
+    scene.holds.send(Done("t.py::a"))
+    with pytest.raises(Lost, match="it says Done where Sampled is due"):
         held.open()
     scene.asks.close()
     assert "closed" in str(scene.ends_with(None))

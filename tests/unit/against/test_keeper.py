@@ -1,4 +1,4 @@
-"""Whatever ends the run, its reference ends with all of its processes, and the folder goes."""
+"""Whatever ends the run, its reference ends with all of its processes, and then the folder goes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.against import folders, keeper
+from pytest_kernelprof.against import keeper
 
 PACKAGE = str(Path(keeper.__file__).parents[2])
 CHILD = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('up', flush=True); "
 RUN = """
 import os, subprocess, sys
 sys.path.insert(0, {package!r})
-from pytest_kernelprof.against import folders, keeper
-kept = folders.make({place!r})
+from pytest_kernelprof.against import keeper
+kept = keeper.make_folder({place!r})
 inn, out = os.pipe()
 code = keeper.CODE.format(module="pytest_kernelprof.against.keeper")
 child = {child!r} + "sys.stdin.read(); " + "time.sleep(60)"
@@ -89,7 +89,7 @@ def wait_for(true: object, seconds: float = 20.0) -> None:
 
 
 def test_it_ends_as_its_process_does(tmp_path: Path) -> None:
-    kept = folders.make(str(tmp_path))
+    kept = keeper.make_folder(str(tmp_path))
     inn, out = os.pipe()
     code = keeper.CODE.format(module="pytest_kernelprof.against.keeper")
     ours = [PACKAGE, str(os.getpid()), str(kept.path), str(tmp_path / "log"), str(out)]
@@ -101,3 +101,43 @@ def test_it_ends_as_its_process_does(tmp_path: Path) -> None:
     assert done.returncode == 7
     assert kept.path.exists()
     kept.let_go()
+
+
+def test_it_is_removed_when_nobody_keeps_it(tmp_path: Path) -> None:
+    mine = keeper.make_folder(str(tmp_path))
+    (mine.tree / "file").touch()
+    other = keeper.join_folder(mine.path)
+    mine.let_go()
+    assert other.tree.exists()
+    keeper.sweep_folders(str(tmp_path))
+    assert other.tree.exists()
+    other.let_go()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(OSError, match="is gone"):
+        keeper.join_folder(mine.path)
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {PACKAGE!r});"
+        "from pytest_kernelprof.against import keeper;"
+        f"kept = keeper.make_folder({str(tmp_path)!r});"
+        "print(kept.path, flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:  # type: ignore
+        path = Path(process.stdout.readline().decode().strip())
+        keeper.sweep_folders(str(tmp_path))
+        assert path.exists()
+        process.send_signal(signal.SIGKILL)
+    keeper.sweep_folders(str(tmp_path))
+    assert not path.exists()
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "lock").touch()
+    (tmp_path / "kernelprof-against-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "kernelprof-against-without-lock").mkdir()
+    keeper.sweep_folders(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 3

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from repositories import AUTHOR, Repository, everything
 
-from pytest_kernelprof.against import git as git_module
-from pytest_kernelprof.against.revision import CannotLayOut, Reference, find, lay_out
+from pytest_kernelprof.against import revision
+from pytest_kernelprof.against.revision import CannotLayOut, Revision, find, lay_out
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return made
 
 
-def found(repository: Repository, given: str) -> Reference:
+def found(repository: Repository, given: str) -> Revision:
     return find(given, str(repository.folder), str(repository.folder))
 
 
-def laid_out(reference: Reference, folder: Path) -> tuple[Path, tuple[str, ...]]:
+def laid_out(reference: Revision, folder: Path) -> tuple[Path, tuple[str, ...]]:
     tree, scratch = folder / "tree", folder / "scratch"
     tree.mkdir()
     scratch.mkdir()
@@ -77,7 +77,7 @@ def test_nothing_of_the_users_is_written(repository: Repository, tmp_path: Path)
     (repository.folder / "README.md").write_text("a stat that the index does not have")
     before = repository.everything()
     laid_out(found(repository, "HEAD~1"), tmp_path)
-    git_module.files_of(str(repository.folder))
+    revision.files_of(str(repository.folder))
     assert repository.everything() == before
 
 
@@ -99,7 +99,7 @@ def test_inside_the_hook_of_a_commit_it_leaves_that_commit_alone(
 ) -> None:
     hook = repository.folder / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
-    package = Path(git_module.__file__).parents[2]
+    package = Path(revision.__file__).parents[2]
     (tmp_path / "tree").mkdir()
     (tmp_path / "scratch").mkdir()
     code = (

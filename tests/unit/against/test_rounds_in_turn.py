@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.against.turns import NoRounds, Order, Taken, in_a_line, take_turns
+from pytest_kernelprof.against.rounds import NoRounds, Order, Taken, in_a_line, take_turns
+from pytest_kernelprof.schema.paired import Sampled
 from pytest_kernelprof.schema.run import Conditions, Neighbour
-from pytest_kernelprof.schema.turns import Sampled
 from pytest_kernelprof.stats.pairs import ROUNDS
 
 TAKEN = ROUNDS + 1
@@ -89,8 +89,13 @@ def test_six_turns_of_alternating_order_are_of_one_session_on_each_side() -> Non
     log: list[str] = []
     found = take(108.0, log=log)
     assert " ".join(log) == "C open R open C R R C C R R C C R R C R close C close"
-    pair = found.pair("reference")
-    assert (pair.turns, pair.old_us, pair.new_us, pair.first) == (6, 100.0, 108.0, "reference")
+    pair = found.pair("baseline")
+    assert (pair.turns, pair.baseline_us, pair.current_us, pair.first) == (
+        6,
+        100.0,
+        108.0,
+        "baseline",
+    )
     assert pair.ratio == pytest.approx(1.08)
 
 
@@ -144,8 +149,8 @@ def test_the_order_of_two_contexts() -> None:
         return order.first
 
     assert first() is first((False, False)) is None
-    assert first((False, False), (True, False), (True, True)) == "candidate"
-    assert first((False, True), (True, True)) == "reference"
+    assert first((False, False), (True, False), (True, True)) == "current"
+    assert first((False, True), (True, True)) == "baseline"
     assert first((True, True), (True, False)) is None
 
 

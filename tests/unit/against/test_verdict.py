@@ -8,15 +8,16 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profile
 
+from pytest_kernelprof.against.messages import Done
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
-from pytest_kernelprof.digest.base import changes_against
-from pytest_kernelprof.digest.changes_verdict import is_failed
-from pytest_kernelprof.report.against import against_lines, failure_words
-from pytest_kernelprof.report.spans import plain
-from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.comparison.judge import STATUS_OF
+from pytest_kernelprof.digest.comparisons import BaselineDigest, result_of
+from pytest_kernelprof.report.baselines import baseline_lines, failure_words
+from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.against import AgainstTest, Done, Laid
+from pytest_kernelprof.schema.comparison import Change, ProfileComparison, RunComparison
+from pytest_kernelprof.schema.paired import Paired, PairedChange, TimedPair
 from pytest_kernelprof.schema.run import (
     Conditions,
     Integrity,
@@ -25,25 +26,35 @@ from pytest_kernelprof.schema.run import (
     Test,
     Verdict,
 )
-from pytest_kernelprof.schema.snapshot import Finding
-from pytest_kernelprof.schema.turns import TimedPair, Timing
 
-LAID = Laid("main (abc1234)", "/r", "/t", "/f")
+NAME = "main (abc1234)"
 BUSY = Conditions(contenders=(Neighbour(7, 50),))
 REACHED = ("pkg/mlp.py",)
 EXTRA = (*MLP, kernel(MUL, "aten::mul", source="/t/pkg/mlp.py:31"))
 
 
-def found(new: Profile | list[Profile], old: Profile | list[Profile]) -> AgainstTest:
-    news = new if isinstance(new, list) else [new]
-    olds = old if isinstance(old, list) else [old]
-    return judge("t.py::a", news, Done("t.py::a", Test("t.py::a", tuple(olds)), reached=REACHED))
+def judged(
+    new: list[Profile], old: list[Profile], call: Timed | None = None
+) -> tuple[ProfileComparison, ...]:
+    answer = Done("t.py::a", Test("t.py::a", tuple(old)), reached=REACHED)
+    found = judge(new, answer, {"": call} if call else {})
+    return tuple(replace(one, test="t.py::a") for one in found)
+
+
+def found(new: Profile, old: Profile) -> ProfileComparison:
+    (one,) = judged([new], [old])
+    return one
+
+
+def worse(told: ProfileComparison) -> tuple[str, ...]:
+    return tuple(one.name for one in told.worse)
 
 
 def test_more_kernels_are_worse_and_named() -> None:
     told = found(profile(EXTRA), profile(MLP))
-    assert (told.result, told.profiles[0].worse) == ("worse", ("kernels", "launches"))
-    lines = failure_words(told, LAID.name).splitlines()
+    assert (told.source, told.change) == ("revision", "worse")
+    assert worse(told) == ("kernels", "launches")
+    lines = failure_words([told], NAME).splitlines()
     assert lines[:3] == [
         "kernels: 6 > 5 of main (abc1234)",
         "launches: 6 > 5 of main (abc1234)",
@@ -54,28 +65,36 @@ def test_more_kernels_are_worse_and_named() -> None:
 
 
 def test_fewer_are_better_and_equal_ones_the_same() -> None:
-    assert found(profile(MLP), profile(EXTRA)).result == "better"
-    assert found(profile(MLP), profile(MLP)).result == "same"
+    assert found(profile(MLP), profile(EXTRA)).change == "better"
+    assert found(profile(MLP), profile(MLP)).change == "same"
+
+
+def test_other_kernels_at_equal_counts_are_changed() -> None:
+    told = found(profile([*MLP[:4], kernel("mine", "aten::mm")]), profile(MLP))
+    assert (told.change, told.metrics) == ("changed", ())
 
 
 @pytest.mark.parametrize("name", ["syncs", "memcpys", "memcpy_bytes", "allocations", "peak_memory"])
 def test_all_that_is_exact_is_compared(name: str) -> None:
     old, new = (profile(MLP, [counted(name, n, n)]) for n in (1, 2))
-    assert found(new, old).profiles[0].worse == (name,)
+    assert worse(found(new, old)) == (name,)
 
 
 def test_times_and_memsets_are_not() -> None:
     old = profile(MLP, [around("cuda_time", 100), counted("memsets", 0)])
-    new = profile(MLP, [around("cuda_time", 900), counted("memsets", 4)])
+    slower = [replace(one, duration_us=99.0) for one in MLP]
+    new = profile(slower, [around("cuda_time", 900), counted("memsets", 4)])
     told = found(new, old)
-    assert told.result == "same"
-    assert [change.name for change in told.profiles[0].diff.metrics] == ["memsets"]
-    assert told.profiles[0].diff.paces == ()
+    assert told.change == "same"
+    assert [(delta.name, delta.change) for delta in told.metrics] == [("memsets", None)]
+    assert told.kernels
+    assert (told.kernels.changes, told.kernels.current_us) == ((), None)
 
 
-def test_what_one_side_does_not_have_is_not_compared() -> None:
-    old, new = profile(MLP, [absent("syncs")]), profile(MLP, [counted("syncs", 3)])
-    assert found(new, old).result == "same"
+def test_what_the_revision_does_not_have_is_not_compared_and_what_it_alone_has_is_lost() -> None:
+    without, has = profile(MLP, [absent("syncs")]), profile(MLP, [counted("syncs", 3)])
+    assert (found(has, without).change, found(has, without).lost) == ("same", ())
+    assert found(without, has).lost == ("syncs",)
 
 
 @pytest.mark.parametrize(
@@ -96,27 +115,27 @@ def test_counts_that_are_in_doubt_are_no_verdict(more: dict[str, Any], why: str)
         (profile(EXTRA, **more), profile(MLP, [counted("launches", 5)])),
     ):
         told = found(new, old)
-        assert told.result == "not compared"
-        assert why in told.why
+        assert told.change == "not compared"
+        assert why in told.reason
 
 
 def test_a_count_that_varies_is_worse_where_its_least_is_above() -> None:
     def calls(*rounds: int) -> Profile:
         return profile(MLP, [counted("syncs", *rounds)])
 
-    assert found(calls(50, 51, 52), calls(2, 2, 2)).profiles[0].worse == ("syncs",)
-    assert found(calls(50, 51, 52), calls(2, 9, 49)).profiles[0].worse == ("syncs",)
-    assert found(calls(2, 2, 2), calls(50, 51, 52)).result == "better"
+    assert worse(found(calls(50, 51, 52), calls(2, 2, 2))) == ("syncs",)
+    assert worse(found(calls(50, 51, 52), calls(2, 9, 49))) == ("syncs",)
+    assert found(calls(2, 2, 2), calls(50, 51, 52)).change == "better"
     for overlapping in (calls(2, 9), calls(2, 3)):
         told = found(overlapping, calls(2, 2))
-        assert (told.result, told.why) == ("not compared", "syncs differ from round to round")
+        assert (told.change, told.reason) == ("not compared", "syncs differ from round to round")
 
 
 def test_profiles_are_paired_by_label_and_order() -> None:
     one, two = profile(MLP, label="f"), profile(EXTRA, label="f")
-    assert found([one, two], [one, two]).result == "same"
-    told = found([two, one], [one, two])
-    assert [bool(each.worse) for each in told.profiles] == [True, False]
+    assert [each.change for each in judged([one, two], [one, two])] == ["same", "same"]
+    told = judged([two, one], [one, two])
+    assert [(each.label, each.change) for each in told] == [("f", "worse"), ("f", "better")]
     assert "[f]" in failure_words(told, "main")
 
 
@@ -131,54 +150,70 @@ def test_profiles_are_paired_by_label_and_order() -> None:
     ],
 )
 def test_other_work_is_not_compared(old: list[Profile], new: list[Profile], why: str) -> None:
-    told = found(new, old)
-    assert told.result == "different work"
-    assert why in told.why
+    for told in judged(new, old):
+        assert told.change == "not compared"
+        assert told.reason.startswith("different work: ")
+        assert why in told.reason
 
 
 @pytest.mark.parametrize(
-    ("answer", "result", "why"),
+    ("answer", "why"),
     [
-        ("the reference died", "cannot run", "the reference died"),
-        (Done("a", failure="AttributeError: x"), "cannot run", "AttributeError: x"),
-        (Done("a", skipped="no CUDA device"), "cannot run", "skipped there: no CUDA device"),
-        (Done("a"), "not compared", "no file of the revision is reached"),
+        ("the reference died", "the baseline cannot run it: the reference died"),
+        (Done("a", failure="AttributeError: x"), "the baseline cannot run it: AttributeError: x"),
+        (
+            Done("a", skipped="no CUDA device"),
+            "the baseline cannot run it: skipped there: no CUDA device",
+        ),
+        (Done("a"), "no file of the revision is reached by the test: only tests are"),
     ],
 )
-def test_why_a_revision_says_nothing(answer: Done | str, result: str, why: str) -> None:
-    told = judge("a", [profile(MLP)], answer)
-    assert told.result == result
-    assert why in told.why
+def test_why_a_revision_says_nothing(answer: Done | str, why: str) -> None:
+    told = judge([profile(MLP), profile(MLP, label="b")], answer)
+    assert [(one.label, one.change, one.reason) for one in told] == [
+        ("", "not compared", why),
+        ("b", "not compared", why),
+    ]
 
 
-def held(state: str, **more: Any) -> Verdict:
-    finding = Finding(state=state, kernels=6, **more)  # type: ignore[arg-type]
-    outcome = "over" if state == "more" else "kept"
-    return Verdict(limit="snapshot", outcome=outcome, device="cuda", snapshot=finding)
+def test_where_nothing_was_measured_is_told_with_the_reason() -> None:
+    nothing = profile(
+        environment=replace(CPU, device=""), integrity=Integrity(("the GPU is in use",))
+    )
+    here, there = found(nothing, profile(MLP)), found(profile(MLP), nothing)
+    assert here.reason == "nothing is measured here: the GPU is in use"
+    assert there.reason == "nothing is measured there: the GPU is in use"
+
+
+def held(change: Change, **more: Any) -> Verdict:
+    """By its snapshot."""
+    compared = ProfileComparison(source="snapshot", change=change, **more)
+    outcome = STATUS_OF[change]
+    return Verdict(limit="snapshot", outcome=outcome, device="cuda", comparison=compared)
 
 
 def test_more_is_accepted_where_the_snapshot_allows_it() -> None:
-    told = found(replace(profile(EXTRA), verdicts=(held("held"),)), profile(MLP))
-    assert (told.result, told.why) == ("accepted", "")
-    assert (told.profiles[0].accepted, told.profiles[0].worse) == (("kernels", "launches"), ())
-    assert not is_failed([told])
-    assert sentence_of(told) == ("The only test is no worse than main; 1 accepted by snapshot.")
+    told = found(replace(profile(EXTRA), verdicts=(held("same"),)), profile(MLP))
+    assert (told.change, told.reason, result_of(told)) == ("changed", "", "accepted")
+    assert (told.accepted, told.worse) == (("kernels", "launches"), ())
+    assert digest(told).failure == ""
+    assert digest(told).sentence == ("The only test is no worse than main; 1 accepted by snapshot.")
     assert lines_of(told)[3:5] == ["accepted by snapshot", "   5 -> 6  t.py::a"]
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "worse"),
+    ("verdicts", "names"),
     [
-        ((held("more"),), ("kernels", "launches")),
-        ((held("held", unknown=("launches",)),), ("launches",)),
-        ((Verdict(limit="max_kernels", outcome="kept", device="cuda"),), ("kernels", "launches")),
+        ((held("worse"),), ("kernels", "launches")),
+        ((held("same", lost=("launches",)),), ("launches",)),
+        ((Verdict(limit="max_kernels", outcome="passed", device="cuda"),), ("kernels", "launches")),
     ],
 )
 def test_what_the_snapshot_does_not_hold_is_not_accepted(
-    verdicts: tuple[Verdict, ...], worse: tuple[str, ...]
+    verdicts: tuple[Verdict, ...], names: tuple[str, ...]
 ) -> None:
     told = found(replace(profile(EXTRA), verdicts=verdicts), profile(MLP))
-    assert (told.result, told.profiles[0].worse) == ("worse", worse)
+    assert (told.change, worse(told)) == ("worse", names)
 
 
 @pytest.mark.parametrize(
@@ -186,8 +221,8 @@ def test_what_the_snapshot_does_not_hold_is_not_accepted(
 )
 def test_what_a_snapshot_does_not_keep_it_cannot_accept(name: str, accepted: bool) -> None:
     old, new = (profile(MLP, [counted(name, n, n)]) for n in (1, 2))
-    told = found(replace(new, verdicts=(held("held"),)), old)
-    assert told.result == ("accepted" if accepted else "worse")
+    told = found(replace(new, verdicts=(held("same"),)), old)
+    assert result_of(told) == ("accepted" if accepted else "worse")
 
 
 def versions(one: Profile, **other: str) -> Profile:
@@ -199,12 +234,11 @@ def test_with_other_software_a_difference_is_no_verdict_and_equal_counts_hold() 
     old = versions(profile(MLP), torch="2.9.0", python="3.10.1")
     new = versions(profile(EXTRA), torch="2.11.0", python="3.11.2")
     told = found(new, old)
-    other = "python 3.10.1 there, 3.11.2 here; torch 2.9.0 there, 2.11.0 here"
-    assert told.result == "not compared"
-    assert told.why == f"kernels differ, and so does the software: {other}"
-    assert told.notes == (f"other software: {other}",)
+    assert told.change == "not compared"
+    assert told.reason == "kernels differ, and so does the software: torch 2.9.0 -> 2.11.0"
+    assert told.notes == ("other software: python 3.10.1 -> 3.11.2; torch 2.9.0 -> 2.11.0",)
     told = found(versions(profile(MLP), torch="2.11.0"), old)
-    assert (told.result, len(told.notes)) == ("same", 1)
+    assert (told.change, len(told.notes)) == ("same", 1)
 
 
 def test_another_python_says_nothing_of_recompilations_alone() -> None:
@@ -212,71 +246,55 @@ def test_another_python_says_nothing_of_recompilations_alone() -> None:
         versions(profile(kernels, [counted("recompiles", n, n)]), python=python)
         for kernels, n, python in ((MLP, 0, "3.10.1"), (MLP, 1, "3.11.2"))
     )
-    assert found(new, old).result == "not compared"
-    assert found(versions(profile(EXTRA), python="3.11.2"), old).result == "worse"
+    assert found(new, old).change == "not compared"
+    assert found(versions(profile(EXTRA), python="3.11.2"), old).change == "worse"
 
 
 def test_files_of_the_users_and_code_among_the_tests_are_told() -> None:
     test = Test("t.py::a", (profile(MLP),))
     opened = ("a.bin", "b.bin", "c.bin", "d.bin")
     done = Done("t.py::a", test, reached=REACHED, opened=opened, lines=("tests/model.py",))
-    assert judge("t.py::a", [profile(MLP)], done).notes == (
+    first, second = judge([profile(MLP)] * 2, replace(done, test=Test("t", (profile(MLP),) * 2)))
+    assert second.notes == ()
+    assert first.notes == (
         "files of your folder were opened there: a.bin, b.bin, c.bin and 1 more",
         "all lines that launch anything are of today's tests, which lie over the revision: "
         "tests/model.py",
     )
 
 
-def test_the_line_at_the_end() -> None:
-    results = [*["same"] * 3, "worse", "better", "cannot run", "different work", "not compared"]
-    tests = [AgainstTest(str(i), one) for i, one in enumerate(results)]  # type: ignore[arg-type]
-    assert sentence_of(*tests) == (
-        "1 of 5 tests is worse than main; 1 better, 3 unchanged, 1 cannot run on main, "
-        "1 not compared, 1 did different work."
-    )
-    assert sentence_of(*tests[-3:]) == (
-        "No test could be compared with main: 1 cannot run on main, 1 not compared, 1 did "
-        "different work."
-    )
-    assert lines_of()[0].startswith("No test of this run is measured (")
-    assert is_failed(tests)
-    assert not is_failed([AgainstTest("a", "same"), AgainstTest("b", "cannot run")])
-    assert is_failed([AgainstTest("a", "cannot run"), AgainstTest("b", "not compared")])
-    assert is_failed([])
+def digest(*told: ProfileComparison) -> BaselineDigest:
+    return BaselineDigest(RunComparison(source="revision", name=NAME), told)
 
 
-def timing(outcome: str, ratio: float = 1.08, **more: Any) -> Timing:
-    pair = TimedPair("candidate", ratio, 6, 100.0, 100.0 * ratio)
-    facts = {"agreeing": 4, "margin": 0.05, "old_us": 233.1, "new_us": 233.1 * ratio, **more}
-    return Timing(outcome, ratio=ratio, pairs=(pair,) * 4, **facts)  # type: ignore[arg-type]
+def lines_of(*told: ProfileComparison, width: int = 160) -> list[str]:
+    return [plain(line) for line in baseline_lines(digest(*told), Style(width))]
 
 
-def sentence_of(*told: AgainstTest) -> str:
-    return changes_against(LAID.name, told).sentence
-
-
-def lines_of(*told: AgainstTest, width: int = 160) -> list[str]:
-    return [plain(line) for line in against_lines(LAID, told, Style(width))]
-
-
-def row_of(told: AgainstTest) -> str:
+def row_of(told: ProfileComparison) -> str:
     return " ".join(" ".join(lines_of(told)).split())
 
 
-def timed(call: Timed, new: Profile | None = None, old: Profile | None = None) -> AgainstTest:
-    new, old = new or profile(MLP), old or profile(MLP)
-    done = Done("t.py::a", Test("t.py::a", (old,)), reached=REACHED)
-    return judge("t.py::a", [new], done, {"": call})
+def paired(change: PairedChange, ratio: float = 1.08, **more: Any) -> Paired:
+    pair = TimedPair("current", ratio, 6, 100.0, 100.0 * ratio)
+    us = {"baseline_us": 233.1, "current_us": 233.1 * ratio}
+    facts: dict[str, Any] = {"agreeing": 4, "margin": 0.05, **us, **more}
+    return Paired(change, ratio=ratio, pairs=(pair,) * 4, **facts)
+
+
+def timed(call: Timed, new: Profile | None = None, old: Profile | None = None) -> ProfileComparison:
+    (one,) = judged([new or profile(MLP)], [old or profile(MLP)], call)
+    return one
 
 
 def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     us = tuple(one.duration_us for one in MLP)
-    call = Timed(timing("worse"), "", us, (*us[:-1], us[-1] * 1.3))
+    call = Timed(paired("worse"), "", us, (*us[:-1], us[-1] * 1.3))
     told = timed(call)
-    assert told.result == "worse"
-    lines = failure_words(told, LAID.name).splitlines()
+    assert told.change == "worse"
+    lines = failure_words([told], NAME).splitlines()
     assert lines[0] == (
-        "cuda_time 233.1 -> 251.7us, +8.0 % in 4 of 4 pairs (margin 5 %), against main (abc1234)"
+        "GPU time 233.1us -> 251.7us, +8.0 % in 4 of 4 pairs (margin 5 %), against main (abc1234)"
     )
     assert lines[1] == "  5 kernels, the same; 233.1us -> 251.7us (+8.0 %)"
     assert len(lines) == 3
@@ -284,58 +302,86 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "result", "words"),
+    ("call", "change", "words"),
     [
-        (timing("held", 1.0), "same", ""),
-        (timing("better", 0.8), "better", "faster in 4 of 4 pairs"),
-        (timing("undecided", 1.03), "undecided", "? 5 +3.0 % +3.0..+3.0 % t.py::a"),
-        (timing("undecided", why="no room"), "undecided", "t.py::a no room"),
+        (paired("same", 1.0), "same", ""),
+        (paired("better", 0.8), "better", "faster in 4 of 4 pairs"),
+        (paired("undecided", 1.03), "undecided", "? 5 +3.0 % +3.0..+3.0 % t.py::a"),
+        (paired("undecided", why="no room"), "undecided", "t.py::a no room"),
         (
-            timing("undecided", disturbed=BUSY),
+            paired("undecided", disturbed=BUSY),
             "undecided",
             "other processes worked on this GPU (pid 7 up to 50 %)",
         ),
-        (Timing("not timed", "MPS"), "same", ""),
+        (Paired("not compared", "MPS"), "same", ""),
     ],
 )
-def test_what_follows_of_times(call: Timing, result: str, words: str) -> None:
+def test_what_follows_of_times(call: Paired, change: str, words: str) -> None:
     told = timed(Timed(call))
-    assert told.result == result
-    assert told.profiles[0].timing == call
+    assert told.change == change
+    assert told.paired == call
     assert words in row_of(told)
 
 
 def test_more_kernels_are_worse_whatever_the_times_are() -> None:
-    assert timed(Timed(timing("better", 0.8)), profile(EXTRA)).result == "worse"
-    assert timed(Timed(Timing("not timed"), "the result is x"), profile(EXTRA)).result == "worse"
+    assert timed(Timed(paired("better", 0.8)), profile(EXTRA)).change == "worse"
+    untimed = Timed(Paired("not compared"), "the result is x")
+    assert timed(untimed, profile(EXTRA)).change == "worse"
 
 
 def test_other_work_is_told_and_not_judged() -> None:
-    told = timed(Timed(Timing("not timed"), "the result is x here, y there"))
-    assert (told.result, told.why) == ("different work", "the result is x here, y there")
+    told = timed(Timed(Paired("not compared"), "the result is x here, y there"))
+    assert (told.change, told.reason) == (
+        "not compared",
+        "different work: the result is x here, y there",
+    )
 
 
 def test_in_another_configuration_slower_needs_all_pairs() -> None:
     moved = tuple(replace(one, grid=(7, 7, 7)) for one in MLP)
-    assert timed(Timed(timing("worse", agreeing=3)), profile(moved)).result == "undecided"
-    assert timed(Timed(timing("worse", agreeing=4)), profile(moved)).result == "worse"
-    assert timed(Timed(timing("worse", agreeing=3))).result == "worse"
+    assert timed(Timed(paired("worse", agreeing=3)), profile(moved)).change == "undecided"
+    assert timed(Timed(paired("worse", agreeing=4)), profile(moved)).change == "worse"
+    assert timed(Timed(paired("worse", agreeing=3))).change == "worse"
+
+
+def test_a_power_limit_that_one_side_could_not_read_is_no_other_software() -> None:
+    limited = profile(MLP, environment=replace(H200, power_limit_w=700))
+    told = timed(Timed(paired("worse")), limited)
+    assert (told.change, told.notes) == ("worse", ())
 
 
 def test_latency_is_shown_and_not_judged() -> None:
     old, new = (profile(MLP, [around("latency", us)]) for us in (40.0, 90.0))
-    told = timed(Timed(timing("undecided", 1.03)), new, old)
+    told = timed(Timed(paired("undecided", 1.03)), new, old)
     assert "45.5 -> 95.5 +109.9 % t.py::a" in row_of(told)
     assert "in 4 pairs; latency (not judged): 45.5us -> 95.5us, +109.9 %" in row_of(told)
 
 
 def test_a_block_has_no_times() -> None:
-    told = timed(Timed(timing("worse")), profile(MLP, one_shot=True), profile(MLP, one_shot=True))
-    assert (told.result, told.profiles[0].timing) == ("same", None)
+    told = timed(Timed(paired("worse")), profile(MLP, one_shot=True), profile(MLP, one_shot=True))
+    assert (told.change, told.paired) == ("same", None)
 
 
 def test_the_line_counts_what_is_undecided_and_the_record_is_json() -> None:
-    told = timed(Timed(timing("undecided", 1.03, disturbed=BUSY)))
-    assert sentence_of(told) == "The only test is no worse than main; 1 undecided."
-    assert not is_failed([told])
-    assert codec.decode(codec.encode(told), AgainstTest) == told
+    told = timed(Timed(paired("undecided", 1.03, disturbed=BUSY)))
+    assert digest(told).sentence == "The only test is no worse than main; 1 undecided."
+    assert digest(told).failure == ""
+    assert codec.decode(codec.encode(told), ProfileComparison) == told
+
+
+def test_the_line_at_the_end() -> None:
+    changes: list[Change] = ["same", "same", "same", "better", *(["not compared"] * 3)]  # type: ignore[list-item]
+    told = [
+        ProfileComparison(source="revision", test=f"t.py::{i}", change=one)
+        for i, one in enumerate(changes)
+    ]
+    all_of_them = digest(*told, found(profile(EXTRA), profile(MLP)))
+    assert all_of_them.sentence == (
+        "1 of 5 tests is worse than main; 1 better, 3 unchanged, 3 not compared."
+    )
+    assert all_of_them.failure == "1 test is worse than main"
+    assert digest(*told[-3:]).sentence == "No test could be compared with main: 3 not compared."
+    assert digest(*told[:4]).failure == ""
+    assert digest(*told[-3:]).failure == "nothing could be compared"
+    assert digest().failure == "nothing could be compared"
+    assert lines_of()[0].startswith("No test of this run is measured (")

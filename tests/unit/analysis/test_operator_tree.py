@@ -8,7 +8,7 @@ from built import call, kernel, operator, reading_of_events, round_of
 from corpus import FOLDER
 
 from pytest_kernelprof.analysis.operator_tree import operator_tree
-from pytest_kernelprof.schema.operators import OperatorNode
+from pytest_kernelprof.schema.kernels import OperatorNode
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.cli.rank_files import ranks_in
-from pytest_kernelprof.report.rank_table import ranks_told
+from pytest_kernelprof.report.ranks import ranks_told
 from pytest_kernelprof.schema.run import Profile
 
 FOLDER = Path(__file__).parents[2] / "traces" / "ranks"

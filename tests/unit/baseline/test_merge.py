@@ -5,24 +5,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 from records import H200, around, calls_of, profile
 
-from pytest_kernelprof.baseline.allowance import allowances
-from pytest_kernelprof.baseline.diff import diff_profiles
-from pytest_kernelprof.baseline.merge import merge_runs
-from pytest_kernelprof.baseline.runs import compare_runs
-from pytest_kernelprof.schema.against import AgainstTest, Compared
-from pytest_kernelprof.schema.before import (
-    EarlierComparison,
-    RevisionComparison,
-    SnapshotsComparison,
-)
-from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.baseline.run_documents import compare_runs, merge_runs
+from pytest_kernelprof.comparison.judge import allowances
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.digest.comparisons import comparisons_of
+from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison, Source
+from pytest_kernelprof.schema.document import pack, unpack
 from pytest_kernelprof.schema.run import Run, Test, Verdict
-from pytest_kernelprof.schema.runs import ProfileComparison, RunsComparison
-from pytest_kernelprof.schema.snapshot import Taken
+from pytest_kernelprof.schema.snapshot import SnapshotReport
 
 
-def part(*ids: str, began: str = "2026-11-22T08:00:00Z", **more: tuple[str, ...]) -> Run:
-    return Run(tuple(map(Test, ids)), began, {"pytest": "9.2.0"}, **more)
+def part(*ids: str, unfinished: tuple[str, ...] = ()) -> Run:
+    tests = tuple(map(Test, ids))
+    return Run(tests, "2026-11-22T08:00:00Z", {"pytest": "9.2.0"}, unfinished=unfinished)
 
 
 def test_all_tests_of_all_parts_in_their_order() -> None:
@@ -56,21 +51,43 @@ def test_parts_of_gpus_with_other_power_limits_are_compared_each_with_its_own() 
     (old, _), (new, _) = merge_runs(taken(700, 700)), merge_runs(taken(700, 600))
     assert len(pack(new).environments) == 2
     found = compare_runs([unpack(pack(old))], unpack(pack(new)), allowances(()))
-    assert (found.compared, found.untimed) == (2, {"power limit 700 W -> 600 W": 1})
+    assert [one.untimed for one in found.profiles] == ["", "power limit 700 W -> 600 W"]
+
+
+SOURCES: tuple[Source, ...] = ("snapshot", "revision", "run")
 
 
 def judged(test: str, *, before: str = "2026-11-21T08:00:00Z", gone: tuple[str, ...]) -> Run:
     """A part that has compared its one test in every way."""
-    verdict = Verdict(limit="compare", outcome="kept", comparison=ProfileComparison(test=test))
-    taken = Taken(test=test, folder="", file="t.py", device="cpu", key=test, state="held")
     diff = diff_profiles(calls_of(1), calls_of(1))
+    verdicts = tuple(
+        Verdict(
+            limit="compare",
+            outcome="passed",
+            comparison=ProfileComparison(source=source, test=test, kernels=diff),
+        )
+        for source in SOURCES
+    )
+    snapshot = SnapshotReport(file="t.py", device="cpu", key=test, state="same")
     return Run(
-        (Test(test, (calls_of(1, verdicts=(verdict,)),), snapshot=taken),),
-        against=RevisionComparison(
-            "main", (), {"same": 1}, (AgainstTest(test, "same", profiles=(Compared("", diff),)),)
+        (Test(test, (calls_of(1, verdicts=verdicts),), snapshot=snapshot),),
+        baselines=(
+            RunComparison(
+                source="revision",
+                name="main",
+                notes=("as it is",),
+                profiles=(ProfileComparison(source="revision", test=f"{test}b"),),
+            ),
+            RunComparison(source="snapshot", gone=(f"cpu: t.py::old_{test}",)),
+            RunComparison(
+                source="run",
+                name="old.json",
+                began=before,
+                gone=gone,
+                fresh=(test,),
+                nowhere=("cuda_time", *gone),
+            ),
         ),
-        snapshots=SnapshotsComparison({"held": 1}, ("cpu: t.py::test_old",)),
-        earlier=EarlierComparison("old.json", before, RunsComparison(compared=1, gone=gone)),
     )
 
 
@@ -78,22 +95,35 @@ def test_comparisons_with_what_was_before_are_of_all_tests_together() -> None:
     parts = {"a": judged("a", gone=("b", "c")), "b": judged("b", gone=("a", "c"))}
     merged, _ = merge_runs(parts)
     assert unpack(pack(merged)) == merged
-    assert merged.against is not None
-    assert merged.against.counts == {"same": 2}
-    assert [test.id for test in merged.against.tests] == ["a", "b"]
-    assert merged.snapshots == SnapshotsComparison({"held": 2}, ("cpu: t.py::test_old",))
-    assert merged.earlier is not None
-    assert (merged.earlier.comparison.compared, merged.earlier.comparison.gone) == (2, ("c",))
-    assert merge_runs({"x": part("1")})[0].against is None
+    assert merged.baselines == (
+        RunComparison(
+            source="revision",
+            name="main",
+            notes=("as it is",),
+            profiles=tuple(
+                ProfileComparison(source="revision", test=test) for test in ("ab", "bb")
+            ),
+        ),
+        RunComparison(source="snapshot", gone=("cpu: t.py::old_a", "cpu: t.py::old_b")),
+        RunComparison(
+            source="run",
+            name="old.json",
+            began="2026-11-21T08:00:00Z",
+            gone=("c",),
+            fresh=("a", "b"),
+            nowhere=("cuda_time", "c"),
+        ),
+    )
+    for source in SOURCES:
+        assert [one.test for one in comparisons_of(merged, source)] == ["a", "b"]
+    assert merge_runs({"x": part("1")})[0].baselines == ()
 
 
 def test_parts_that_were_compared_with_different_runs_are_no_one_comparison() -> None:
     other = judged("b", before="2026-11-20T08:00:00Z", gone=())
     merged, _ = merge_runs({"a": judged("a", gone=()), "b": other})
-    assert merged.earlier is None
-    assert [v.limit for t in merged.tests for p in t.profiles for v in p.verdicts] == [
-        "compare"
-    ] * 2
+    assert merged.baseline("run") is None
+    assert [one.test for one in comparisons_of(merged, "run")] == ["a", "b"]
 
 
 def test_what_was_not_finished_says_in_which_part() -> None:

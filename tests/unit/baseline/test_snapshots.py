@@ -8,22 +8,16 @@ from msgspec.structs import replace
 from records import CPU, GELU, GEMM, H200, LINEAR, MLP, MUL, absent, counted, kernel, mlp, profile
 
 from pytest_kernelprof.baseline.snapshots import (
-    find,
+    compare,
     kept_of,
     loosened,
-    made_with,
     parse_line,
     why_not_kept,
 )
+from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
 from pytest_kernelprof.schema.run import Integrity, Profile
-from pytest_kernelprof.schema.snapshot import (
-    COUNTS,
-    CountChange,
-    Finding,
-    KeptProfile,
-    KeptTest,
-    LineChange,
-)
+from pytest_kernelprof.schema.snapshot import COUNTS, KeptProfile, KeptTest
 
 COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
 MADE = made_with(H200)
@@ -34,8 +28,23 @@ def whole(*kernels: object, **more: object) -> Profile:
     return profile(kernels, COUNTED, **more)  # type: ignore[arg-type]
 
 
-def compared(kept: Profile, now: Profile) -> Finding:
-    return find(kept_of(kept), MADE, now)
+def compared(kept: Profile, now: Profile) -> ProfileComparison:
+    return compare(kept_of(kept), MADE, now)
+
+
+def lines(found: ProfileComparison) -> list[str]:
+    """What came and went as the snapshot has it, with where it stands and the line of its code."""
+    sides = [
+        (sign, side, change.at)
+        for change in found.changes
+        for sign, side in (("-", change.baseline), ("+", change.current))
+        if side
+    ]
+    return [f"{sign} {side.line} {at} {side.source}".rstrip() for sign, side, at in sides]
+
+
+def more(name: str, before: int, now: int) -> MetricDelta:
+    return MetricDelta(name=name, baselines=(before,), current=now, change="worse", judged=True)
 
 
 def test_kernels_are_kept_in_launch_order_with_their_operators_and_runs_as_one() -> None:
@@ -74,67 +83,80 @@ def test_what_has_no_stable_order_is_sorted() -> None:
     a, b = kernel("a"), kernel("b")
     kept = kept_of(whole(b, a, b, variants=((a, b, b),)))
     assert (kept.kernels, kept.ordered) == (("a", "b x2"), False)
-    assert compared(whole(b, a, b, variants=((a, b, b),)), whole(b, b, a)).state == "held"
+    assert compared(whole(b, a, b, variants=((a, b, b),)), whole(b, b, a)).change == "same"
 
 
 def test_a_count_that_could_not_be_had_is_kept_as_unknown() -> None:
     launches = absent("launches")
     assert kept_of(profile(MLP, [*COUNTED, launches])).counts == {"launches": None}
-    assert compared(profile(MLP, [*COUNTED, launches]), mlp(*COUNTED)).state == "held"
+    assert compared(profile(MLP, [*COUNTED, launches]), mlp(*COUNTED)).change == "same"
     gone = compared(mlp(*COUNTED), profile(MLP, [*COUNTED, launches]))
-    assert (gone.state, gone.unknown) == ("held", ("launches",))
+    assert (gone.change, gone.lost) == ("same", ("launches",))
 
 
 @pytest.mark.parametrize("trace", sorted(NAMES))
 def test_a_recorded_profile_holds_by_its_own_snapshot(trace: str) -> None:
     found = record(trace)
-    assert find(kept_of(found), made_with(found.environment), found).state == "held"
+    assert compare(kept_of(found), made_with(found.environment), found).change == "same"
 
 
 def test_more_is_more_and_says_which_kernel_of_which_line() -> None:
     new = kernel(MUL, "aten::mul", source="mlp.py:31")
-    finding = compared(mlp(*COUNTED), whole(*MLP, new))
-    assert (finding.state, finding.kernels) == ("more", 6)
-    assert finding.counts == (
-        CountChange("kernels", "count", 5, 6),
-        CountChange("launches", "count", 5, 6),
-    )
-    name = "vectorized_elementwise [mul] 5c31 | aten::mul"
-    assert finding.changes == (LineChange("+", name, 1, "mlp.py:31", at=6),)
+    found = compared(mlp(*COUNTED), whole(*MLP, new))
+    assert (found.source, found.change) == ("snapshot", "worse")
+    assert found.kernels
+    assert found.kernels.current_kernels == 6
+    assert found.metrics == (more("kernels", 5, 6), more("launches", 5, 6))
+    assert lines(found) == ["+ vectorized_elementwise [mul] 5c31 | aten::mul 6 mlp.py:31"]
 
 
 def test_one_more_wait_is_more_also_beside_fewer_kernels() -> None:
     now = profile(MLP[:3], [*COUNTED[1:], counted("syncs", 1, 1)])
-    assert compared(mlp(*COUNTED), now).state == "more"
+    assert compared(mlp(*COUNTED), now).change == "worse"
 
 
 def test_fewer_or_other_kernels_are_changed() -> None:
     kept = mlp(*COUNTED)
-    assert compared(kept, whole(*MLP[:4])).state == "changed"
+    fewer = compared(kept, whole(*MLP[:4]))
+    assert (fewer.change, {one.change for one in fewer.metrics}) == ("changed", {"better"})
     other = compared(kept, whole(*MLP[:4], kernel("mine", *LINEAR)))
-    assert other.state == "changed"
-    assert [(one.sign, one.kernel) for one in other.changes] == [
-        ("-", "nvjet 256x128x64 TNT tst | aten::mm"),
-        ("+", "mine | aten::mm"),
-    ]
+    assert other.change == "changed"
+    assert lines(other) == ["- nvjet 256x128x64 TNT tst | aten::mm 5", "+ mine | aten::mm 5"]
     swapped = compared(kept, whole(*MLP[:3], kernel(GELU, "aten::gelu", source="a.py:9"), MLP[4]))
-    assert swapped.changes == (
-        LineChange("-", "vectorized_elementwise [mul] 5c31 | aten::mul", at=4),
-        LineChange("+", "vectorized_elementwise [gelu] 59e8 | aten::gelu", source="a.py:9", at=4),
-    )
-    by_another = compared(kept, whole(*MLP[:3], kernel(MUL, "aten::div"), MLP[4]))
-    assert [f"{one.sign} {one.kernel}" for one in by_another.changes] == [
-        "- vectorized_elementwise [mul] 5c31 | aten::mul",
-        "+ vectorized_elementwise [mul] 5c31 | aten::div",
+    assert lines(swapped) == [
+        "- vectorized_elementwise [mul] 5c31 | aten::mul 4",
+        "+ vectorized_elementwise [gelu] 59e8 | aten::gelu 4 a.py:9",
     ]
+
+
+def test_where_another_operator_launches_a_kernel_or_it_stands_elsewhere_it_is_changed() -> None:
+    kept = mlp(*COUNTED)
+    by_another = compared(kept, whole(*MLP[:3], kernel(MUL, "aten::div"), MLP[4]))
+    assert by_another.change == "changed"
+    assert kinds(by_another) == {
+        "operator": (
+            "vectorized_elementwise [mul] 5c31 | aten::mul",
+            "vectorized_elementwise [mul] 5c31 | aten::div",
+        )
+    }
     moved = compared(kept, whole(MLP[1], MLP[0], *MLP[2:]))
-    assert (moved.state, moved.moved, moved.changes) == ("changed", True, ())
+    assert (moved.change, set(kinds(moved))) == ("changed", {"moved"})
+
+
+def kinds(found: ProfileComparison) -> dict[str, tuple[str, str]]:
+    """The changes of kernels that both sides have."""
+    assert found.kernels
+    return {
+        one.kind: (one.baseline.line, one.current.line)
+        for one in found.kernels.changes
+        if one.baseline and one.current
+    }
 
 
 def test_another_software_or_device_is_told() -> None:
     newer = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130", "python": "3.14"})
-    finding = find(kept_of(mlp(*COUNTED)), MADE, whole(*MLP, environment=newer))
-    assert (finding.state, finding.other) == ("held", ("torch 2.11.0+cu130 -> 2.12.0+cu130",))
+    found = compare(kept_of(mlp(*COUNTED)), MADE, whole(*MLP, environment=newer))
+    assert (found.change, found.differences) == ("same", ("torch 2.11.0+cu130 -> 2.12.0+cu130",))
 
 
 def test_on_the_cpu_kernels_and_reads_of_values_count_and_what_changes_operators_is_told() -> None:
@@ -146,10 +168,11 @@ def test_on_the_cpu_kernels_and_reads_of_values_count_and_what_changes_operators
     made = made_with(cpu)
     assert made == {"device": "CPU (x86_64)", "torch": "2.11.0", "mkldnn": "on"}
     off = replace(cpu, versions={**cpu.versions, "torch": "2.11.0+cu130", "mkldnn": "off"})
-    finding = find(kept, made, profile(operators, never, environment=off))
-    assert (finding.state, finding.other) == ("held", ("mkldnn on -> off",))
-    more = find(kept, made, profile(operators, [counted("would_wait", 1, 1)], environment=cpu))
-    assert (more.state, more.counts) == ("more", (CountChange("would_wait", "count", 0, 1),))
+    found = compare(kept, made, profile(operators, never, environment=off))
+    assert (found.change, found.differences) == ("same", ("mkldnn on -> off",))
+    waits = profile(operators, [counted("would_wait", 1, 1)], environment=cpu)
+    worse = compare(kept, made, waits)
+    assert (worse.change, worse.metrics) == ("worse", (more("would_wait", 0, 1),))
 
 
 @pytest.mark.parametrize(
@@ -177,10 +200,10 @@ def test_what_an_update_loosens() -> None:
         return KeptTest(tuple(replace(kept_of(one), label=label) for label, one in labelled), MADE)
 
     five, six = mlp(*COUNTED), whole(*MLP, kernel(GEMM, *LINEAR))
-    more = (CountChange("kernels", "count", 5, 6), CountChange("launches", "count", 5, 6))
-    assert loosened(test(("", five), ("b", six)), test(("", six), ("b", five))) == {"": more}
+    looser = (more("kernels", 5, 6), more("launches", 5, 6))
+    assert loosened(test(("", five), ("b", six)), test(("", six), ("b", five))) == {"": looser}
     again = test(("b", five), ("b", five))
-    assert loosened(again, test(("b", five), ("b", six))) == {"b": more}
+    assert loosened(again, test(("b", five), ("b", six))) == {"b": looser}
     assert loosened(test(("", five)), test(("new", six))) == {}
 
 

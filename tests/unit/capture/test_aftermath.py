@@ -59,7 +59,7 @@ def busy(seconds: float) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("work", [lambda: busy(0.15), lambda: time.sleep(0.15)])
+@pytest.mark.parametrize("work", [lambda: busy(0.8), lambda: time.sleep(0.8)])
 def test_a_thread_that_goes_on_is_named(work: Callable[[], object], starts: Starts) -> None:
     assert left(lambda: starts(work)) == ("thread 'mine'",)
 

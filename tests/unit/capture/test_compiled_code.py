@@ -11,11 +11,10 @@ import pytest
 import torch
 from compiled import fused, hidden
 
-from pytest_kernelprof.capture import compiled_code, packages
+from pytest_kernelprof.capture import compiled_code, watched_calls
 from pytest_kernelprof.capture.compiled_code import CompiledCode, code_of_graphs, code_of_source
 from pytest_kernelprof.capture.operators import compute_operators
-from pytest_kernelprof.capture.packages import Packages
-from pytest_kernelprof.capture.watched_calls import watch_calls
+from pytest_kernelprof.capture.watched_calls import Packages, watch_calls
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.run import Profile
@@ -170,7 +169,7 @@ def test_a_package_that_was_called_tells_its_kernels_and_whether_they_leave_even
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = library(tmp_path, *parts)
-    monkeypatch.setattr(packages, "_mapped_libraries", lambda: [path])
+    monkeypatch.setattr(watched_calls, "_mapped_libraries", lambda: [path])
     found = Packages()
     assert found.code() == CompiledCode()
     found.look(None)

@@ -154,7 +154,9 @@ def test_whatever_each_sees_all_take_the_same_steps(seed: int) -> None:
                 bound=chance.choice(["gpu", "overhead"]),
                 verdicts=tuple(
                     Verdict(
-                        limit="x", outcome=chance.choice(["undecided", "over", "kept"]), metric=m
+                        limit="x",
+                        outcome=chance.choice(["undecided", "failed", "passed"]),
+                        metric=m,
                     )
                     for m in ("cuda_time", "latency")
                 )

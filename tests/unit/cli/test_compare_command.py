@@ -1,4 +1,4 @@
-"""``kernelprof compare`` and ``merge``: run documents, offline, with an exit status for CI."""
+"""``kernelprof compare``: run documents, offline, with an exit status for CI."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from records import kernel
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.documents import read_run, read_whole_run
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.comparison import RunComparison
+from pytest_kernelprof.schema.document import pack
 from pytest_kernelprof.schema.run import Profile, Run, Test, Timeline
-from pytest_kernelprof.schema.runs import RunsComparison
 
 MLP, COMPILED = record("mlp"), record("compiled")
 
@@ -112,9 +111,10 @@ def test_as_markdown_names_stand_as_they_are(
 
 def test_as_json_it_is_the_record(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *runs, "--format=json"]) == 1
-    found = codec.decode(capsys.readouterr().out.encode(), RunsComparison)
-    assert found.regressed
-    assert found.compared == 1
+    found = codec.decode(capsys.readouterr().out.encode(), RunComparison)
+    assert [(one.change, [delta.name for delta in one.worse]) for one in found.profiles] == [
+        ("worse", ["kernels", "launches", "peak_memory"])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,6 @@ def test_what_is_no_run_document_is_one_line_and_exit_status_2(
     assert words in line
 
 
-def test_a_result_that_cannot_be_written_is_one_line(
-    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "not there" / "all.json"
-    assert main(["merge", *runs, "-o", str(target)]) == 2
-    said = f"kernelprof: {target}: it cannot be written (No such file or directory)\n"
-    assert capsys.readouterr().err == said
-
-
 def test_nothing_to_compare_is_no_pass(
     runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,7 +147,7 @@ def test_nothing_to_compare_is_no_pass(
     assert main(["compare", runs[0], other]) == 1
     out = capsys.readouterr().out
     assert out.startswith("No profile could be compared with old.json of 2026-11-22.\n")
-    assert out.endswith("\nexit status 1: nothing was compared\n")
+    assert out.endswith("\nexit status 1: nothing could be compared\n")
     assert main(["compare", *runs, "--fail-on=latency:5%"]) == 1
     assert capsys.readouterr().out.endswith("\nexit status 1: no profile has latency\n")
 
@@ -170,41 +161,28 @@ def test_one_run_alone_and_odd_margins_are_bad_use(
     assert "write kernels:0" in capsys.readouterr().err
 
 
-def test_merging_writes_one_document_and_names_what_stood_twice(
-    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    third = written(tmp_path / "third.json", MLP, "test_other.py::test_it")
-    target = tmp_path / "all.json"
-    assert main(["merge", *runs, third, "-o", str(target)]) == 0
-    said = capsys.readouterr()
-    assert said.out == f"{target}: tests 2 of 3 runs\n"
-    assert said.err == "test_mlp.py::test_it: in several, kept of the last\n"
-    merged = unpack(codec.decode(target.read_bytes(), Document))
-    assert [one.profiles[0].kernel_count for one in merged.tests] == [5, 5]
-
-
-def test_an_unreadable_part_leaves_an_earlier_result_alone(runs: list[str], tmp_path: Path) -> None:
-    target = tmp_path / "all.json"
-    target.write_text("earlier")
-    (tmp_path / "bad.json").write_text("{")
-    assert main(["merge", *runs, str(tmp_path / "bad.json"), "-o", str(target)]) == 2
-    assert target.read_text() == "earlier"
-
-
 def test_torch_is_not_loaded(runs: list[str]) -> None:
     code = (
         "import sys; from pytest_kernelprof.cli.main import main; "
         f"main(['compare', *{runs!r}, '--format=json']); assert 'torch' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["compared"] == 1
+    assert len(json.loads(done.stdout)["profiles"]) == 1
 
 
-def test_what_is_compared_needs_no_timeline_and_what_is_merged_keeps_it(tmp_path: Path) -> None:
+def test_what_is_compared_needs_no_timeline(tmp_path: Path) -> None:
     timeline = Timeline(("kernel",), ("gelu",), ("device 0 stream 7",), (0.0,), (1.0,), (3,))
     path = written(tmp_path / "a.json", replace(MLP, timeline=timeline))
     (lean,) = read_run(path).tests[0].profiles
-    assert lean == MLP
-    assert main(["merge", path, "-o", str(tmp_path / "all.json")]) == 0
-    (whole,) = read_whole_run(str(tmp_path / "all.json")).tests[0].profiles
-    assert whole.timeline == timeline
+    (whole,) = read_whole_run(path).tests[0].profiles
+    assert (lean, whole.timeline) == (MLP, timeline)
+
+
+def test_of_jobs_that_share_the_tests_each_finds_its_tests_in_any_earlier_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As docs/ci.md has it."""
+    one, other = (written(tmp_path / f"last-{id}.json", COMPILED, f"t.py::{id}") for id in "ab")
+    now = written(tmp_path / "run-a.json", MLP, "t.py::a")
+    assert main(["compare", one, other, now]) == 1
+    assert capsys.readouterr().out.startswith("1 of 1 profile is worse than last-b.json")

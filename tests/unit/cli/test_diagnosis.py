@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelprof.cli.diagnosis import Finding, cupti_release, diagnose, has_failure
-from pytest_kernelprof.cli.doctor import lines_of
-from pytest_kernelprof.cli.facts import Canary, Machine, TorchFacts
+from pytest_kernelprof.cli.checks import Canary, Machine, TorchFacts
+from pytest_kernelprof.cli.doctor import Finding, cupti_release, diagnose, has_failure, lines_of
 from pytest_kernelprof.device.nvml import NvmlFacts
 from pytest_kernelprof.device.permissions import Permissions
 

@@ -17,13 +17,12 @@ from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.run import Place, Run, Test, Verdict
 from pytest_kernelprof.units import format_bytes
 
 OVER = Verdict(
-    limit="max_kernels", outcome="over", metric="kernels", unit="count", measured=5, allowed=4
+    limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=5, allowed=4
 )
 BROKEN = Test(
     "t.py::test_broken",

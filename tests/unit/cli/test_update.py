@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
-from pytest_kernelprof.baseline.shelf import path_of, read
+from pytest_kernelprof.baseline.snapshot_files import path_of, read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.packing import pack
+from pytest_kernelprof.schema.document import pack
 from pytest_kernelprof.schema.run import Integrity, Run, Test
 from pytest_kernelprof.schema.snapshot import COUNTS
 
@@ -37,7 +37,7 @@ def update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int
 
 
 def kept(device: str = "NVIDIA-H200") -> dict[str, int]:
-    found = read(path_of("tests", device, "test_it.py"))
+    found = read(path_of("tests/test_it.py", device))
     return {key: len(test.profiles[0].kernels) for key, test in found.items()}
 
 
@@ -110,8 +110,17 @@ def test_a_file_of_snapshots_that_cannot_be_read_stays(
     update: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     update(Test(ID, (FIVE,)))
-    path = Path(path_of("tests", "NVIDIA-H200", "test_it.py"))
+    path = Path(path_of("tests/test_it.py", "NVIDIA-H200"))
     path.write_text("{")
     assert update(Test(ID, (FIVE,))) == 2
     assert "test_it.json:1: no JSON" in capsys.readouterr().err
     assert path.read_text() == "{"
+
+
+def test_a_rank_that_launches_something_else_is_kept_beside_the_first(
+    update: Callable[..., int],
+) -> None:
+    more = replace(profile((*MLP, kernel("mine")), COUNTED), rank=1)
+    update(Test(ID, (replace(FIVE, rank=0, other_ranks=(more,)),)))
+    (test,) = read(path_of("tests/test_it.py", "NVIDIA-H200")).values()
+    assert [(one.rank, len(one.kernels)) for one in test.profiles] == [(None, 5), (1, 6)]

@@ -14,7 +14,7 @@ from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.telemetry import Company, Watch
 from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
-from pytest_kernelprof.digest.conditions import doubt_words
+from pytest_kernelprof.digest.words import doubt_words
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.schema.run import Conditions
 

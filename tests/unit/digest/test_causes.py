@@ -5,37 +5,41 @@ from __future__ import annotations
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
-from records import GELU, MLP, MUL, counted, kernel, mlp, profile, timed
+from records import GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.baseline.diff import diff_profiles
-from pytest_kernelprof.digest.causes import causes_of
-from pytest_kernelprof.digest.diff_causes import causes_of_diff
+from pytest_kernelprof.against.messages import Done
+from pytest_kernelprof.against.verdict import judge
+from pytest_kernelprof.baseline.snapshots import compare, kept_of
+from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.digest.causes import causes_of, causes_of_diff
 from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.report.spans import plain
-from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.report.tables import width_of
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.report.widths import width_of
-from pytest_kernelprof.schema.against import AgainstTest, Compared
-from pytest_kernelprof.schema.before import RevisionComparison
+from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.schema.run import (
     Bound,
     Cause,
+    Conditions,
     Copy,
     Kernel,
+    Neighbour,
     Place,
     Profile,
+    ProfileComparison,
     Run,
+    RunComparison,
     Test,
     Wait,
 )
-from pytest_kernelprof.schema.turns import TimedPair, Timing
 
 
 def broken(of: Profile, **limits: object) -> list[Cause]:
     verdicts = evaluate(of, [parse_keyword(name, value) for name, value in limits.items()])
-    return list(causes_of(replace(of, verdicts=verdicts), "over"))
+    return list(causes_of(replace(of, verdicts=verdicts), "failed"))
 
 
 def changes(old: list[Kernel], new: list[Kernel]) -> list[Cause]:
@@ -130,32 +134,86 @@ def test_limits_on_names_say_which_and_what_has_no_cell_says_its_numbers(
     assert cause.text == text
 
 
+MAIN = RunComparison(source="revision", name="main (abc)")
+
+
 def test_a_revision_says_what_came_and_its_numbers_stand_in_the_cells() -> None:
     new = profile([*MLP, kernel(MUL, "aten::mul", source="mlp.py:43")])
-    compared = Compared("", diff_profiles(mlp(), new), worse=("kernels",))
-    found = RevisionComparison(
-        "main (abc)", tests=(AgainstTest("t.py::t", "worse", "", (compared,)),)
-    )
-    run = Run((Test("t.py::t", (new,), outcome="failed"),), against=found)
-    (row,) = digest_of(run).rows
-    assert [(one.measured, one.allowed, one.by) for one in row.broken.values()] == [
-        (6, 5, "against")
+    done = Done("t.py::t", Test("t.py::t", (mlp(),)), reached=("mlp.py",))
+    worse = held_to(new, *judge([new], done))
+    (row,) = digest_of(Run((Test("t.py::t", (worse,), outcome="failed"),), baselines=(MAIN,))).rows
+    assert [(one.metric, one.measured, one.allowed, one.by) for one in row.broken.values()] == [
+        ("kernels", 6, 5, "against"),
+        ("launches", 6, 5, "against"),
     ]
     assert [(one.sign, one.place) for one in row.causes] == [("+", Place("mlp.py", 43))]
 
 
+def test_a_snapshot_says_what_came_and_went_in_the_words_of_its_file() -> None:
+    new = profile([*MLP[:3], kernel("own", "aten::mul", source="mlp.py:43"), *MLP[3:]])
+    kept = compare(kept_of(mlp()), made_with(new.environment), new)
+    (cause,) = causes_of(held_to(new, kept), "failed")
+    assert cause == Cause("own, from aten::mul", Place("mlp.py", 43), "+")
+
+
+def test_of_several_baselines_the_first_that_names_kernels_says_them() -> None:
+    new = profile([*MLP, kernel("own", "aten::mul")])
+    kept = ProfileComparison(source="snapshot", change="worse")
+    main, earlier = (
+        ProfileComparison(source=source, change="worse", kernels=diff_profiles(mlp(), new))
+        for source in ("revision", "run")
+    )
+    assert len(causes_of(held_to(new, kept, main, earlier), "failed")) == 1
+
+
+def test_where_a_baseline_names_kernels_limits_on_them_need_not() -> None:
+    new = profile([*MLP, kernel("own", "aten::mul")], [counted("syncs", 1)])
+    limits = [parse_keyword("max_kernels", 5), parse_keyword("max_syncs", 0)]
+    broken_too = replace(new, verdicts=evaluate(new, limits))
+    kernels = diff_profiles(mlp(), new)
+    main = ProfileComparison(source="revision", change="worse", kernels=kernels)
+    texts = [one.text for one in causes_of(held_to(broken_too, main), "failed")]
+    assert texts == ["own, from aten::mul", "max_syncs: 1 > 0"]
+
+
+def in_turn(**more: object) -> Paired:
+    pair = TimedPair("current", 1.08, 4, 100.0, 108.0)
+    usual = {"ratio": 1.08, "pairs": (pair,) * 4, "baseline_us": 100.0, "current_us": 108.0}
+    return Paired(**{**usual, **more})  # type: ignore[arg-type]
+
+
 def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() -> None:
-    pair = TimedPair("candidate", 1.08, 4, 100.0, 108.0)
-    timing = Timing("worse", ratio=1.08, pairs=(pair,) * 4, agreeing=4, old_us=100.0, new_us=108.0)
-    compared = Compared("", diff_profiles(mlp(), mlp()), timing=timing)
-    found = RevisionComparison("main", tests=(AgainstTest("t.py::t", "worse", "", (compared,)),))
-    digest = digest_of(Run((Test("t.py::t", (mlp(),), outcome="failed"),), against=found))
+    worse = in_turn(change="worse", agreeing=4)
+    slower = ProfileComparison(
+        source="revision", change="worse", kernels=diff_profiles(mlp(), mlp()), paired=worse
+    )
+    tests = (Test("t.py::t", (held_to(mlp(), slower),), outcome="failed"),)
+    digest = digest_of(Run(tests, baselines=(MAIN,)))
     (row,) = digest.rows
-    assert row.told == "over"
+    assert row.told == "failed"
     assert [one.text for one in row.causes] == [
         "GPU time 100.0us -> 108.0us, +8.0 % in 4 of 4 pairs"
     ]
     assert digest.sentence == "1 test is worse than main."
+
+
+def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
+    busy = Conditions(contenders=(Neighbour(7, 60),))
+    told = "against: GPU time 100.0us -> 108.0us, +8.0 % in 4 pairs; "
+    for paired, why in (
+        (in_turn(change="undecided", why="too few turns"), "too few turns"),
+        (in_turn(change="undecided", disturbed=busy),
+         "CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)"),
+    ):  # fmt: skip
+        perhaps = ProfileComparison(source="revision", change="undecided", paired=paired)
+        (cause,) = causes_of(held_to(mlp(), perhaps), "undecided")
+        assert cause.text == told + why
+
+
+def test_what_a_baseline_has_and_the_profile_lacks_is_incomplete_and_says_so() -> None:
+    lost = ProfileComparison(source="revision", change="same", lost=("syncs",))
+    (cause,) = causes_of(held_to(mlp(), lost), "incomplete")
+    assert cause.text == "against: syncs is missing"
 
 
 @pytest.mark.parametrize("name", NAMES)

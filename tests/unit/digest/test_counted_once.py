@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
-from records import CPU, MLP, comparison, counted, kernel, mlp, profile, timed
+from typing import Any
 
+import pytest
+from records import CPU, MLP, comparison, counted, held_to, kernel, mlp, profile, timed
+
+from pytest_kernelprof.digest.findings import findings_of
 from pytest_kernelprof.digest.whole import digest_of
+from pytest_kernelprof.schema.comparison import Change, MetricDelta
 from pytest_kernelprof.schema.run import (
     Bound,
     Integrity,
-    Outcome,
     Profile,
+    ProfileComparison,
     Run,
+    RunComparison,
+    Status,
     Test,
     TestOutcome,
     Verdict,
 )
 
 
-def kernels(outcome: Outcome = "kept", allowed: float = 9) -> Verdict:
+def kernels(outcome: Status = "passed", allowed: float = 9) -> Verdict:
     return Verdict(
         limit="max_kernels", outcome=outcome, metric="kernels", unit="count",
         measured=5, allowed=allowed, why="needs a GPU" if outcome == "not judged" else "",
     )  # fmt: skip
 
 
-def faster(outcome: Outcome) -> Verdict:
+def faster(outcome: Status) -> Verdict:
     return Verdict(
         limit="is_faster", outcome=outcome, metric="cuda_time", unit="times",
         measured=1.2, allowed=1.5,
@@ -67,16 +73,16 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
         ([Test("t.py::t", (), (comparison(),))], "No test has a limit."),
         ([Test("t.py::t", (), (comparison(),)), Test("t.py::u", (profile(MLP),))],
          "No test has a limit. 1 test has a profile."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
          "1 of 1 test is within its limits."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "failed")],
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "failed")],
          "1 of 1 test breaks a limit."),
-        ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("over"),)),), "failed")],
+        ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("failed"),)),), "failed")],  # noqa: E501
          "1 of 1 test breaks a limit."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),), "failed")],
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),), "failed")],
          "0 of 1 test is within its limits; 1 failed."),
-        ([Test("t.py::t", (), (comparison(verdicts=(faster("over"),)),), "rerun"),
-          Test("t.py::t", (), (comparison(verdicts=(faster("kept"),)),))],
+        ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "rerun"),
+          Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
          "1 of 1 test is within its limits."),
     ],
 )  # fmt: skip
@@ -87,22 +93,63 @@ def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentenc
 @pytest.mark.parametrize(
     ("outcome", "ended", "sentence", "overall"),
     [
-        ("kept", "passed", "1 of 1 test is within its limits.", "passed"),
-        ("expected", "xfailed", "No limit applied; 1 expected failure.", "passed"),
-        ("kept", "skipped", "No limit applied; 1 skipped.", "not judged"),
+        ("passed", "passed", "1 of 1 test is within its limits.", "passed"),
+        ("expected failure", "xfailed", "No limit applied; 1 expected failure.", "passed"),
+        ("passed", "skipped", "No limit applied; 1 skipped.", "not judged"),
         ("not judged", "passed", "0 of 1 test is within its limits; 1 not judged, max_kernels "
          "not judged in 1 test (needs a GPU).", "not judged"),
-        ("kept", "not run", "0 of 1 test is within its limits; 1 not judged.", "not judged"),
-        ("over", "passed", "1 of 1 test breaks a limit.", "undecided"),
-        ("over", "failed", "1 of 1 test breaks a limit.", "failed"),
+        ("passed", "not run", "0 of 1 test is within its limits; 1 not judged.", "not judged"),
+        ("failed", "passed", "1 of 1 test breaks a limit.", "undecided"),
+        ("failed", "failed", "1 of 1 test breaks a limit.", "failed"),
         ("incomplete", "error", "0 of 1 test is within its limits; 1 incomplete.", "failed"),
     ],
 )  # fmt: skip
 def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(
-    outcome: Outcome, ended: TestOutcome, sentence: str, overall: str
+    outcome: Status, ended: TestOutcome, sentence: str, overall: str
 ) -> None:
     found = digest_of(Run((Test("t.py::t", (one(kernels(outcome)),), outcome=ended),)))
     assert (found.sentence, found.overall) == (sentence, overall)
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "sentence", "overall"),
+    [
+        ("same", {}, "1 of 1 test is within its limits.", "passed"),
+        ("changed", {}, "1 of 1 test is within its limits.", "passed"),
+        ("undecided", {}, "0 of 1 test is within its limits; 1 undecided.", "undecided"),
+        ("same", {"lost": ("syncs",)},
+         "0 of 1 test is within its limits; 1 incomplete.", "failed"),
+        ("not compared", {"reason": "cold"}, "No test has a limit. 1 test has a profile.",
+         "failed"),
+    ],
+)  # fmt: skip
+def test_a_baseline_is_judged_as_limits_are(
+    change: Change, more: dict[str, Any], sentence: str, overall: str
+) -> None:
+    found = ProfileComparison(source="revision", test="t.py::t", change=change, **more)
+    base = RunComparison(source="revision", name="main (abc1234)")
+    run = Run((Test("t.py::t", (held_to(mlp(), found),)),), baselines=(base,))
+    assert (digest_of(run).sentence, digest_of(run).overall) == (sentence, overall)
+
+
+def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() -> None:
+    kernels = MetricDelta(name="kernels", baselines=(4,), current=5, change="worse", judged=True)
+    worse = [
+        ProfileComparison(source=source, test="t.py::t", change="worse", metrics=(kernels,))
+        for source in ("snapshot", "revision", "run")
+    ]
+    names = {"revision": "main (abc1234)", "run": "old.json"}
+    bases = tuple(RunComparison(source=one, name=name) for one, name in names.items())  # type: ignore[arg-type]
+    test = Test("t.py::t", (held_to(mlp(), *worse),), outcome="failed")
+    found = digest_of(Run((test,), baselines=bases))
+    assert found.sentence == ("1 test exceeds its snapshot, 1 test is worse than main or old.json.")
+    (row,) = found.rows
+    assert [(one.metric, one.by) for one in row.broken.values()] == [("kernels", "snapshot")]
+    assert [one.words for one in findings_of(row)] == [
+        "snapshot: kernels: 5 > 4",
+        "against: kernels: 5 > 4",
+        "earlier run: kernels: 5 > 4",
+    ]
 
 
 def test_a_test_that_was_not_judged_beside_one_that_was_leaves_a_run_not_judged() -> None:

@@ -6,10 +6,10 @@ import pytest
 from corpus import record
 from records import kernel, profile
 
-from pytest_kernelprof.baseline.diff import diff_profiles
-from pytest_kernelprof.digest.diff_causes import causes_of_diff
-from pytest_kernelprof.digest.fusions import fusions_of
-from pytest_kernelprof.schema.diff import ProfileDiff
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.digest.causes import causes_of_diff
+from pytest_kernelprof.digest.new_kernels import fusions_of
+from pytest_kernelprof.schema.comparison import KernelDiff
 
 
 def pointwise(functor: str) -> str:
@@ -24,17 +24,17 @@ BOTH = kernel("triton_poi_fused_add_mul_0", "fx", us=5)
 GEMM = kernel("gemm", "aten::mm")
 
 
-def diffed(old: list[object], new: list[object]) -> ProfileDiff:
+def diffed(old: list[object], new: list[object]) -> KernelDiff:
     return diff_profiles(profile(old), profile(new))  # type: ignore[arg-type]
 
 
 def test_one_for_several_wherever_they_stand() -> None:
     (found,) = fusions_of(diffed([ADD, GEMM, MUL], [GEMM, BOTH]))
     assert found.words == "add + mul is now triton_poi_fused [add, mul]"
-    assert (found.old_us, found.new_us) == (7, 5)
+    assert (found.baseline_us, found.current_us) == (7, 5)
     (found,) = fusions_of(diffed([GEMM, BOTH], [ADD, GEMM, MUL]))
     assert found.words == "triton_poi_fused [add, mul] is now add + mul"
-    assert (found.old_us, found.new_us) == (5, 7)
+    assert (found.baseline_us, found.current_us) == (5, 7)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_does_not_add_up_is_no_fusion(old: list[object], new: list[object])
 
 def test_in_each_layer_it_is_told_once_with_the_time_of_one() -> None:
     (found,) = fusions_of(diffed([GEMM, ADD, MUL] * 48, [GEMM, BOTH] * 48))
-    assert (found.old_us, found.new_us) == (pytest.approx(7), pytest.approx(5))
+    assert (found.baseline_us, found.current_us) == (pytest.approx(7), pytest.approx(5))
 
 
 def test_a_kernel_is_taken_by_one_alone_and_another_like_it_is_told() -> None:

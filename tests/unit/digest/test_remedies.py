@@ -6,8 +6,10 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, MLP, around, calls_of, counted, kernel, mlp, profile, timed
 
-from pytest_kernelprof.baseline.diff import diff_profiles
-from pytest_kernelprof.digest.remedies import remedies_of
+from pytest_kernelprof.baseline.snapshots import compare, kept_of
+from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.digest.advice import remedies_of
 from pytest_kernelprof.schema.run import (
     Bound,
     Copy,
@@ -40,6 +42,13 @@ def test_new_kernels_with_their_time_their_share_and_their_line() -> None:
         "Look at what is new at mlp.py:31. 1 new kernel of 9.0us, 10.0% of the call's: "
         "extra, launched by aten::mul at mlp.py:31."
     )
+
+
+def test_of_new_kernels_since_a_snapshot_no_time_is_told() -> None:
+    new = profile((*MLP, kernel("extra", "aten::mul")), [timed("cuda_time", [90.0])])
+    found = compare(kept_of(mlp()), made_with(new.environment), new)
+    (one,) = remedies_of(new, found.kernels)
+    assert one.why == "1 new kernel: extra, launched by aten::mul."
 
 
 def test_other_kernels_at_equal_counts_are_no_more_to_do() -> None:

@@ -13,30 +13,30 @@ from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.schema.run import (
     Bound,
     Integrity,
-    Outcome,
     Place,
     Profile,
     Run,
+    Status,
     Test,
     TestOutcome,
     Verdict,
 )
 
 
-def limit(outcome: Outcome = "kept", allowed: float = 5, measured: float = 5) -> Verdict:
+def limit(outcome: Status = "passed", allowed: float = 5, measured: float = 5) -> Verdict:
     return Verdict(
         limit="max_kernels", outcome=outcome, metric="kernels", unit="count",
         measured=measured, allowed=allowed,
     )  # fmt: skip
 
 
-def judged(outcome: Outcome, us: float = 100.0) -> Profile:
-    return mlp(around("cuda_time", us), verdicts=(limit(outcome, 4 if outcome == "over" else 5),))
+def judged(outcome: Status, us: float = 100.0) -> Profile:
+    return mlp(around("cuda_time", us), verdicts=(limit(outcome, 4 if outcome == "failed" else 5),))
 
 
 def told(*tests: Test) -> list[tuple[str, str]]:
     """File and name of each row, folded, in their order."""
-    return [(one.file, row.name) for one in digest_of(Run(tests)).files for row in one.rows]
+    return [(row.file, row.name) for row in digest_of(Run(tests)).folded]
 
 
 def row_of(test: Test) -> Row:
@@ -47,33 +47,33 @@ def row_of(test: Test) -> Row:
 @pytest.mark.parametrize(
     ("fared", "ended", "mark"),
     [
-        ("kept", "passed", "kept"),
-        ("kept", "failed", "failed"),
-        ("kept", "error", "error"),
-        ("kept", "skipped", "skipped"),
-        ("kept", "xfailed", "xfailed"),
-        ("kept", "rerun", "rerun"),
-        ("over", "failed", "over"),
-        ("over", "rerun", "rerun"),
-        ("expected", "xfailed", "expected"),
+        ("passed", "passed", "passed"),
+        ("passed", "failed", "failed otherwise"),
+        ("passed", "error", "error"),
+        ("passed", "skipped", "skipped"),
+        ("passed", "xfailed", "xfailed"),
+        ("passed", "rerun", "rerun"),
+        ("failed", "failed", "failed"),
+        ("failed", "rerun", "rerun"),
+        ("expected failure", "xfailed", "expected failure"),
         ("incomplete", "error", "incomplete"),
-        ("undecided", "failed", "failed"),
+        ("undecided", "failed", "failed otherwise"),
         ("not judged", "skipped", "skipped"),
     ],
 )
 def test_a_limit_that_was_kept_is_no_pass_where_the_test_ended_otherwise(
-    fared: Outcome, ended: TestOutcome, mark: str
+    fared: Status, ended: TestOutcome, mark: str
 ) -> None:
     assert row_of(Test("t.py::t", (judged(fared),), outcome=ended)).told == mark
 
 
 def test_files_come_by_their_worst_row_then_by_gpu_time() -> None:
     tests = [
-        Test("a.py::test_a", (judged("kept", 100),)),
-        Test("b.py::test_b", (judged("kept", 300),)),
-        Test("c.py::test_10", (judged("kept", 10),)),
-        Test("c.py::test_2", (judged("kept", 10),)),
-        Test("c.py::test_over", (judged("over", 1),), outcome="failed"),
+        Test("a.py::test_a", (judged("passed", 100),)),
+        Test("b.py::test_b", (judged("passed", 300),)),
+        Test("c.py::test_10", (judged("passed", 10),)),
+        Test("c.py::test_2", (judged("passed", 10),)),
+        Test("c.py::test_over", (judged("failed", 1),), outcome="failed"),
     ]
     assert told(*tests) == [
         ("c.py", "test_over"),
@@ -85,21 +85,21 @@ def test_files_come_by_their_worst_row_then_by_gpu_time() -> None:
 
 
 def test_a_value_beyond_its_limit_stands_in_its_cell() -> None:
-    row = row_of(Test("t.py::t", (judged("over"),), outcome="failed"))
+    row = row_of(Test("t.py::t", (judged("failed"),), outcome="failed"))
     broken = row.broken["kernels"]
     assert (broken.measured, broken.allowed, broken.by) == (5, 4, "max_kernels")
 
 
 def test_without_a_baseline_the_cause_is_what_ran_and_the_place_is_the_call() -> None:
     kernels = [*MLP[:1], *[kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3]
-    over = profile(kernels, verdicts=(limit("over", 2, 4),), place=Place("test_mlp.py", 7))
+    over = profile(kernels, verdicts=(limit("failed", 2, 4),), place=Place("test_mlp.py", 7))
     (cause,) = row_of(Test("t.py::t", (over,), outcome="failed")).causes
     assert cause.text == (
         "vectorized_elementwise [mul] x3, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm < aten::linear"
     )
     assert cause.place == Place("test_mlp.py", 7)
-    none_allowed = replace(over, verdicts=(limit("over", 0, 4),))
+    none_allowed = replace(over, verdicts=(limit("failed", 0, 4),))
     (cause,) = row_of(Test("t.py::t", (none_allowed,), outcome="failed")).causes
     assert cause.place == Place("model/mlp.py", 31)
 
@@ -115,38 +115,41 @@ def folding(*of: tuple[str, Profile]) -> list[str]:
 
 
 def test_parameters_that_agree_fold_and_others_stand_alone() -> None:
-    same = [(name, judged("kept", 100 + i)) for i, name in enumerate("abc")]
+    same = [(name, judged("passed", 100 + i)) for i, name in enumerate("abc")]
     other = ("d", profile(MLP[:4], verdicts=(limit(),)))
     assert folding(*same, other) == ["test_it[x3]", "test_it[d]"]
 
 
 def test_tries_of_a_test_and_its_profiles_are_no_parametrisation() -> None:
-    tries = [Test("t.py::t", (judged("kept"), judged("kept"))), Test("t.py::t", (judged("kept"),))]
+    tries = [
+        Test("t.py::t", (judged("passed"), judged("passed"))),
+        Test("t.py::t", (judged("passed"),)),
+    ]
     assert [name for _, name in told(*tries)] == ["t", "t", "t"]
 
 
 def test_what_the_parameters_share_stays() -> None:
-    assert folding(("geglu-fp16", judged("kept")), ("geglu-bf16", judged("kept"))) == [
+    assert folding(("geglu-fp16", judged("passed")), ("geglu-bf16", judged("passed"))) == [
         "test_it[geglu-* x2]"
     ]
 
 
 def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differs() -> None:
-    tests = [Test(f"t.py::t[{us}]", (judged("kept", us),)) for us in (100, 104, 50)]
-    (file,) = digest_of(Run(tuple(tests[:2]))).files
-    assert file.rows[0].least_us is None
-    (file,) = digest_of(Run(tuple(tests))).files
-    largest, smallest = file.rows[0].profile.metrics["cuda_time"].value, file.rows[0].least_us
-    assert (largest, smallest, file.rows[0].count) == (109.5, 55.5, 3)
+    tests = [Test(f"t.py::t[{us}]", (judged("passed", us),)) for us in (100, 104, 50)]
+    (row,) = digest_of(Run(tuple(tests[:2]))).folded[:1]
+    assert row.least_us is None
+    row = digest_of(Run(tuple(tests))).folded[0]
+    largest, smallest = row.profile.metrics["cuda_time"].value, row.least_us
+    assert (largest, smallest, row.count) == (109.5, 55.5, 3)
 
 
 @pytest.mark.parametrize(
     ("tests", "sentence"),
     [
-        (["kept", "kept"], "2 of 2 tests are within their limits."),
-        (["kept", "expected"], "1 of 1 test is within its limits; 1 expected failure."),
+        (["passed", "passed"], "2 of 2 tests are within their limits."),
+        (["passed", "expected failure"], "1 of 1 test is within its limits; 1 expected failure."),
         (
-            ["over", "kept", "incomplete", "undecided"],
+            ["failed", "passed", "incomplete", "undecided"],
             "1 of 4 tests breaks a limit; 1 incomplete, 1 undecided.",
         ),
     ],
@@ -185,7 +188,7 @@ def timed_limit(measured: float, allowed: float) -> Profile:
     return mlp(
         verdicts=(
             Verdict(
-                limit="max_cuda_time", outcome="kept", metric="cuda_time", unit="us",
+                limit="max_cuda_time", outcome="passed", metric="cuda_time", unit="us",
                 measured=measured, allowed=allowed, low=measured - 1, high=measured + 1,
             ),
         ),
@@ -205,7 +208,7 @@ def test_times_near_their_limit_and_limits_that_are_loose(
 
 def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> None:
     of = [
-        Test(f"t.py::t[{n}]", (mlp(counted("kernels", n), verdicts=(limit("kept", 12, n),)),))
+        Test(f"t.py::t[{n}]", (mlp(counted("kernels", n), verdicts=(limit("passed", 12, n),)),))
         for n in (7, 9)
     ]
     (found,) = digest_of(Run(tuple(of))).tighten

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from records import mlp
+from records import comparison, mlp
 
-from pytest_kernelprof.digest.conditions import doubt_words
+from pytest_kernelprof.digest.words import doubt_words
 from pytest_kernelprof.limits.contention import beyond_contention, ratio_beyond_contention
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.report.words import verdict_line
-from pytest_kernelprof.schema.run import Conditions, Metric, Neighbour, Verdict
+from pytest_kernelprof.schema.run import Conditions, Contestant, Metric, Neighbour, Verdict
 from pytest_kernelprof.stats.confidence import median_interval
-from pytest_kernelprof.stats.ratio import ratio
+from pytest_kernelprof.stats.pairs import paired_rounds
 
 QUIET = Conditions(blocks=1)
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
@@ -117,7 +117,7 @@ def test_a_time_far_over_its_limit_fails_though_contended_and_says_why(
     limit: str, metric: str
 ) -> None:
     far = judged(CONTENDED, limit, *spread(470.0), metric=metric)
-    assert (far.outcome, far.reason, far.fastest) == ("over", "beyond", 470.0)
+    assert (far.outcome, far.reason, far.fastest) == ("failed", "beyond", 470.0)
     assert verdict_line(far, doubt_words(CONTENDED)).endswith(
         "; BROKEN THOUGH CONTENDED: the fastest round took 470.0us, more than twice the limit, "
         "which other work does not explain"
@@ -125,33 +125,28 @@ def test_a_time_far_over_its_limit_fails_though_contended_and_says_why(
     near = judged(CONTENDED, limit, *spread(170.0), metric=metric)
     assert (near.outcome, near.reason, near.fastest) == ("undecided", "disturbed", None)
     plain = judged(QUIET, limit, *([470.0] * 12), metric=metric)
-    assert (plain.outcome, plain.reason, plain.fastest) == ("over", "", None)
+    assert (plain.outcome, plain.reason, plain.fastest) == ("failed", "", None)
     assert "CONTENDED" not in verdict_line(plain)
 
 
 @pytest.mark.parametrize(
-    ("beyond", "disturbed", "expected"),
+    ("conditions", "expected"),
     [
-        (None, True, ("undecided", "disturbed", None)),
-        (0.3, True, ("over", "beyond", 0.3)),
-        (None, False, ("over", "", None)),
+        ((THROTTLED,), ("undecided", "disturbed", None)),
+        ((CONTENDED,), ("failed", "beyond", pytest.approx(0.3))),
+        ((), ("failed", "", None)),
     ],
 )
 def test_a_comparison_fails_though_contended_and_says_why(
-    beyond: float | None, disturbed: bool, expected: tuple[str, str, float | None]
+    conditions: tuple[Conditions, ...], expected: tuple[str, str, float | None]
 ) -> None:
-    found = ratio([300.0 + i for i in NOISE], [100.0] * 12)
-    assert found is not None
-    verdict = evaluate_comparison(
-        parse_assertion("min_speedup", 1.0),
-        found,
-        metric="cuda_time",
-        disturbed=disturbed,
-        beyond=beyond,
-        device="cuda",
-    )
+    fused, eager = [300.0 + i for i in NOISE], [90.0] * 12
+    one = Contestant("fused", 1, 303.0, paired=paired_rounds(fused, eager))
+    found = comparison(one, Contestant("eager", 1, 90.0), conditions=conditions)
+    limit = parse_assertion("min_speedup", 1.0)
+    verdict = evaluate_comparison(limit, found, "fused", fused, eager)
     assert (verdict.outcome, verdict.reason, verdict.fastest) == expected
-    if beyond is not None:
+    if verdict.reason == "beyond":
         assert (
             "BROKEN THOUGH CONTENDED: by the fastest rounds it is 0.300 times, less than half of "
             "1.000"

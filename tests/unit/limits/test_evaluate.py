@@ -11,6 +11,7 @@ from records import (
     absent,
     around,
     calls_of,
+    comparison,
     counted,
     kernel,
     mlp,
@@ -22,8 +23,10 @@ from records import (
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_names_exist
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.report.words import verdict_line
+from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import (
     Conditions,
+    Contestant,
     Hit,
     Integrity,
     Neighbour,
@@ -31,7 +34,6 @@ from pytest_kernelprof.schema.run import (
     Profile,
     Verdict,
 )
-from pytest_kernelprof.stats.ratio import Ratio
 
 LOST = Integrity(("the profiler stopped collecting", "2 launches have no kernel"))
 
@@ -54,32 +56,32 @@ FULL = mlp(
 @pytest.mark.parametrize(
     ("name", "args", "kwargs", "outcome"),
     [
-        ("max_kernels", (5,), {}, "kept"),
-        ("max_kernels", (4,), {}, "over"),
-        ("max_kernels", (2,), {"match": "nvjet"}, "over"),
-        ("max_kernels", (3,), {"match": "NVJET"}, "kept"),
-        ("max_launches", (5,), {}, "kept"),
-        ("max_syncs", (6,), {}, "over"),
-        ("max_memcpys", (2,), {"direction": "d2h"}, "kept"),
-        ("max_memcpys", (5,), {}, "over"),
-        ("max_memcpy_bytes", ("20 MB",), {}, "over"),
-        ("max_memcpy_bytes", ("21 MB",), {}, "kept"),
-        ("max_peak_memory", ("150 MB",), {}, "over"),
-        ("max_peak_memory", ("151 MB",), {}, "kept"),
-        ("max_recompiles", (0,), {}, "kept"),
-        ("max_cuda_time", ("1us",), {}, "over"),
-        ("max_cuda_time", ("1s",), {}, "kept"),
+        ("max_kernels", (5,), {}, "passed"),
+        ("max_kernels", (4,), {}, "failed"),
+        ("max_kernels", (2,), {"match": "nvjet"}, "failed"),
+        ("max_kernels", (3,), {"match": "NVJET"}, "passed"),
+        ("max_launches", (5,), {}, "passed"),
+        ("max_syncs", (6,), {}, "failed"),
+        ("max_memcpys", (2,), {"direction": "d2h"}, "passed"),
+        ("max_memcpys", (5,), {}, "failed"),
+        ("max_memcpy_bytes", ("20 MB",), {}, "failed"),
+        ("max_memcpy_bytes", ("21 MB",), {}, "passed"),
+        ("max_peak_memory", ("150 MB",), {}, "failed"),
+        ("max_peak_memory", ("151 MB",), {}, "passed"),
+        ("max_recompiles", (0,), {}, "passed"),
+        ("max_cuda_time", ("1us",), {}, "failed"),
+        ("max_cuda_time", ("1s",), {}, "passed"),
         ("max_latency", ("1s",), {}, "incomplete"),
         ("max_launch_overhead", ("1s",), {}, "incomplete"),
         ("max_launch_overhead", ("30%",), {}, "incomplete"),
         ("max_allocations", (0,), {}, "incomplete"),
-        ("forbid_kernels", ("softmax",), {}, "kept"),
-        ("forbid_kernels", ("softmax", "gelu"), {}, "over"),
-        ("expect_kernels", ("mm", "gelu", "mm", "mul", "mm"), {}, "kept"),
-        ("expect_kernels", ("mm", ..., "mm"), {}, "kept"),
-        ("expect_kernels", (..., "gelu"), {}, "over"),
-        ("expect_kernels", ("mm", "gelu", "mm", "mul"), {}, "over"),
-        ("expect_kernels", (), {}, "over"),
+        ("forbid_kernels", ("softmax",), {}, "passed"),
+        ("forbid_kernels", ("softmax", "gelu"), {}, "failed"),
+        ("expect_kernels", ("mm", "gelu", "mm", "mul", "mm"), {}, "passed"),
+        ("expect_kernels", ("mm", ..., "mm"), {}, "passed"),
+        ("expect_kernels", (..., "gelu"), {}, "failed"),
+        ("expect_kernels", ("mm", "gelu", "mm", "mul"), {}, "failed"),
+        ("expect_kernels", (), {}, "failed"),
     ],
 )
 def test_outcomes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], outcome: str) -> None:
@@ -110,7 +112,7 @@ def test_each_verdict_names_the_place_that_it_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "outcome"), [("90us", "over"), ("105us", "undecided"), ("120us", "kept")]
+    ("bound", "outcome"), [("90us", "failed"), ("105us", "undecided"), ("120us", "passed")]
 )
 def test_a_time_is_judged_by_its_whole_interval(bound: str, outcome: str) -> None:
     assert verdict(mlp(around("cuda_time", 100.0)), "max_cuda_time", bound).outcome == outcome
@@ -126,7 +128,7 @@ def test_an_undecided_time_says_that_its_interval_holds_the_limit() -> None:
     assert found.reason == "interval"
 
 
-@pytest.mark.parametrize(("bound", "outcome"), [("1us", "over"), ("1s", "kept")])
+@pytest.mark.parametrize(("bound", "outcome"), [("1us", "failed"), ("1s", "passed")])
 def test_a_time_of_few_rounds_is_judged_by_its_median(bound: str, outcome: str) -> None:
     found = verdict(mlp(timed("cuda_time", [100.0])), "max_cuda_time", bound)
     assert (found.outcome, found.low, found.rounds) == (outcome, None, 1)
@@ -142,10 +144,10 @@ def test_rounds_too_alike_for_an_interval_decide_nothing(bound: str) -> None:
 
 def test_a_bound_that_is_met_exactly_is_kept() -> None:
     same = mlp(timed("cuda_time", [100.0] * 12))
-    assert verdict(same, "max_cuda_time", "100us").outcome == "kept"
+    assert verdict(same, "max_cuda_time", "100us").outcome == "passed"
 
 
-@pytest.mark.parametrize(("share", "outcome"), [("30%", "over"), ("40%", "kept")])
+@pytest.mark.parametrize(("share", "outcome"), [("30%", "failed"), ("40%", "passed")])
 def test_a_share_of_the_latency_is_judged_against_it(share: str, outcome: str) -> None:
     slow = mlp(timed("latency", [300.0] * 12), timed("launch_overhead", [100.0] * 12))
     assert verdict(slow, "max_launch_overhead", share).outcome == outcome
@@ -164,7 +166,11 @@ def test_what_a_reader_of_a_time_should_know_is_in_its_note() -> None:
 
 @pytest.mark.parametrize(
     ("second", "outcome", "reason"),
-    [(520.0, "over", ""), (480.0, "undecided", "second look"), (495.0, "undecided", "second look")],
+    [
+        (520.0, "failed", ""),
+        (480.0, "undecided", "second look"),
+        (495.0, "undecided", "second look"),
+    ],
     ids=["agrees", "kept", "its interval holds the limit"],
 )
 def test_a_limit_on_host_time_is_over_only_if_a_second_look_agrees(
@@ -184,7 +190,7 @@ def test_a_second_look_is_told() -> None:
 def test_a_kept_limit_needs_no_second_look() -> None:
     looked = mlp(around("latency", 400.0), second_look=[around("latency", 900.0)])
     found = verdict(looked, "max_latency", "500us")
-    assert (found.outcome, found.second_look) == ("kept", None)
+    assert (found.outcome, found.second_look) == ("passed", None)
 
 
 DISTURBED = [
@@ -203,7 +209,7 @@ def test_no_time_is_judged_by_rounds_of_a_disturbed_gpu(conditions: Conditions, 
 
 @pytest.mark.parametrize("conditions", DISTURBED, ids=["contended", "throttled"])
 def test_counts_need_no_quiet_gpu(conditions: Conditions) -> None:
-    assert verdict(mlp(conditions=conditions), "max_kernels", 5).outcome == "kept"
+    assert verdict(mlp(conditions=conditions), "max_kernels", 5).outcome == "passed"
 
 
 # Counts that differ, and sequences that do.
@@ -211,7 +217,7 @@ def test_counts_need_no_quiet_gpu(conditions: Conditions) -> None:
 
 def test_counts_that_differ_between_rounds_are_judged_by_the_largest() -> None:
     found = verdict(mlp(counted("kernels", 4, 5)), "max_kernels", 4)
-    assert (found.outcome, found.measured, found.values) == ("over", 5, (4, 5))
+    assert (found.outcome, found.measured, found.values) == ("failed", 5, (4, 5))
 
 
 def test_counts_that_agree_are_not_told_one_by_one() -> None:
@@ -235,7 +241,7 @@ def test_limits_on_names_hold_for_every_round(
 ) -> None:
     alternating = profile([FIRST], variants=((SECOND,),))
     given = dict.fromkeys(kwargs, name)
-    assert verdict(alternating, limit, name if args else 0, **given).outcome == "over"
+    assert verdict(alternating, limit, name if args else 0, **given).outcome == "failed"
 
 
 def test_a_limit_with_a_pattern_counts_what_matches() -> None:
@@ -293,7 +299,7 @@ def test_nothing_is_kept_where_events_were_lost(name: str, args: tuple[Any, ...]
 )
 def test_what_is_over_is_so_although_events_were_lost(name: str, args: tuple[Any, ...]) -> None:
     found = verdict(mlp(around("cuda_time", 100.0), integrity=LOST), name, *args)
-    assert found.outcome == "over"
+    assert found.outcome == "failed"
 
 
 def test_rounds_that_differ_because_events_were_lost_say_so() -> None:
@@ -329,15 +335,15 @@ def test_limits_of_the_gpu_are_not_judged_on_the_cpu(name: str, argument: Any) -
     [
         ("cpu", "forbid_kernels", ("elementwise",), {}, "not judged"),
         ("cpu", "forbid_kernels", ("softmax", "nvjet"), {}, "not judged"),
-        ("cpu", "forbid_kernels", ("softmax",), {}, "kept"),
-        ("cpu", "forbid_kernels", ("elementwise", "mm"), {}, "over"),
+        ("cpu", "forbid_kernels", ("softmax",), {}, "passed"),
+        ("cpu", "forbid_kernels", ("elementwise", "mm"), {}, "failed"),
         ("cpu", "max_kernels", (0,), {"match": "elementwise"}, "not judged"),
-        ("cpu", "max_kernels", (0,), {"match": "softmax"}, "kept"),
-        ("cpu", "max_kernels", (9,), {}, "kept"),
-        ("cpu", "expect_kernels", ("elementwise",), {}, "over"),
+        ("cpu", "max_kernels", (0,), {"match": "softmax"}, "passed"),
+        ("cpu", "max_kernels", (9,), {}, "passed"),
+        ("cpu", "expect_kernels", ("elementwise",), {}, "failed"),
         ("lost", "forbid_kernels", ("elementwise",), {}, "not judged"),
         ("lost", "forbid_kernels", ("softmax",), {}, "incomplete"),
-        ("gpu", "forbid_kernels", ("triton",), {}, "kept"),
+        ("gpu", "forbid_kernels", ("triton",), {}, "passed"),
     ],
 )
 def test_on_the_cpu_a_limit_on_names_is_judged_if_operators_have_such_names(
@@ -361,10 +367,10 @@ def test_on_the_cpu_a_limit_on_names_is_judged_if_operators_have_such_names(
 @pytest.mark.parametrize(
     ("name", "args", "outcome"),
     [
-        ("max_kernels", (0,), "kept"),
-        ("expect_kernels", (), "kept"),
-        ("expect_kernels", ("mm",), "over"),
-        ("forbid_kernels", (".",), "kept"),
+        ("max_kernels", (0,), "passed"),
+        ("expect_kernels", (), "passed"),
+        ("expect_kernels", ("mm",), "failed"),
+        ("forbid_kernels", (".",), "passed"),
         ("max_latency", ("1s",), "incomplete"),
         ("max_recompiles", (0,), "incomplete"),
     ],
@@ -380,24 +386,20 @@ def test_limits_that_the_cpu_can_judge_are_judged(
 
 
 def judged(name: str, value: object, low: float | None, high: float | None, **more: Any) -> Verdict:
-    pairs = more.pop("pairs", 12)
-    return evaluate_comparison(
-        parse_assertion(name, value),
-        Ratio(1.5, low, high, pairs),
-        metric="cuda_time",
-        disturbed=more.pop("disturbed", False),
-        device="cuda",
-        **more,
-    )
+    """Of a candidate that is 1.5 times as fast, in rounds that do not matter but beside others."""
+    faster = Paired(ratio=1 / 1.5, low=high and 1 / high, high=low and 1 / low)
+    fused = Contestant("fused", 1, 100.0, paired=faster)
+    found = comparison(fused, Contestant("eager", 3, 150.0), **more)
+    return evaluate_comparison(parse_assertion(name, value), found, "fused", [100.0], [150.0])
 
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (1.5, 1.6, "kept"),
+        (1.5, 1.6, "passed"),
         (1.4, 1.6, "undecided"),
         (1.3, 1.5, "undecided"),
-        (1.3, 1.4, "over"),
+        (1.3, 1.4, "failed"),
     ],
 )
 def test_a_speedup_is_judged_by_its_whole_interval(low: float, high: float, outcome: str) -> None:
@@ -406,7 +408,7 @@ def test_a_speedup_is_judged_by_its_whole_interval(low: float, high: float, outc
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
-    [(0.96, 0.99, "kept"), (0.94, 0.96, "undecided"), (0.93, 0.95, "over")],
+    [(0.96, 0.99, "passed"), (0.94, 0.96, "undecided"), (0.93, 0.95, "failed")],
 )
 def test_what_may_be_slower_is_judged_by_its_whole_interval(
     low: float, high: float, outcome: str
@@ -426,24 +428,27 @@ def test_without_an_interval_a_comparison_is_undecided(pairs: int, reason: str) 
 
 @pytest.mark.parametrize("asked", [1.1, 3.0], ids=["would be kept", "would be over"])
 def test_a_disturbed_gpu_decides_no_comparison(asked: float) -> None:
-    found = judged("min_speedup", asked, 1.4, 1.6, disturbed=True)
+    found = judged(
+        "min_speedup", asked, 1.4, 1.6, conditions=(Conditions(not_alone="held by pid 5"),)
+    )
     assert (found.outcome, found.reason) == ("undecided", "disturbed")
 
 
 def test_a_comparison_is_told_as_times() -> None:
-    found = judged("min_speedup", 1.1, 1.4, 1.6, candidate="fused")
+    found = judged("min_speedup", 1.1, 1.4, 1.6)
     assert (found.unit, found.metric, found.candidate) == ("times", "cuda_time", "fused")
-    assert (found.measured, found.low, found.high, found.rounds) == (1.5, 1.4, 1.6, 12)
+    told = (found.measured, found.low, found.high, found.rounds)
+    assert told == pytest.approx((1.5, 1.4, 1.6, 12))
 
 
 @pytest.mark.parametrize(
     ("counts", "outcome", "measured", "ranks"),
     [
-        ((2, 2), "kept", 2, (0, 1)),
-        ((2, 4), "over", 4, (1,)),
-        ((5, 2, 4), "over", 5, (0, 2)),
-        ((4, 2, 5), "over", 5, (2, 0)),
-        ((0, 3), "kept", 3, (0, 1)),
+        ((2, 2), "passed", 2, (0, 1)),
+        ((2, 4), "failed", 4, (1,)),
+        ((5, 2, 4), "failed", 5, (0, 2)),
+        ((4, 2, 5), "failed", 5, (2, 0)),
+        ((0, 3), "passed", 3, (0, 1)),
     ],
 )
 def test_a_limit_holds_on_every_rank_and_the_worst_one_is_told(
@@ -452,7 +457,7 @@ def test_a_limit_holds_on_every_rank_and_the_worst_one_is_told(
     found = verdict(of_ranks(*map(calls_of, counts)), "max_kernels", 3)
     assert (found.outcome, found.measured) == (outcome, measured)
     assert sorted(found.ranks) == sorted(ranks)
-    if outcome == "over":
+    if outcome == "failed":
         assert found.ranks == ranks
 
 
@@ -474,19 +479,24 @@ def test_what_one_rank_lost_makes_the_verdict_incomplete_but_over_is_certain() -
     assert found.why == "; ".join(f"rank 1: {problem}" for problem in LOST.problems)
     assert verdict_line(found) == f"max_kernels: {found.why}"
     assert of_ranks(calls_of(2), lost).outcome == "incomplete"
-    assert verdict(of_ranks(calls_of(4), lost), "max_kernels", 3).outcome == "over"
+    assert verdict(of_ranks(calls_of(4), lost), "max_kernels", 3).outcome == "failed"
 
 
 def test_kernels_by_name_are_judged_on_every_rank() -> None:
     found = verdict(of_ranks(calls_of(1), mlp()), "forbid_kernels", "nvjet")
-    assert (found.outcome, found.ranks, len(found.hits)) == ("over", (1,), 3)
+    assert (found.outcome, found.ranks, len(found.hits)) == ("failed", (1,), 3)
     found = verdict(of_ranks(calls_of(1), mlp()), "max_kernels", 2, match="nvjet")
-    assert (found.outcome, found.ranks, found.measured) == ("over", (1,), 3)
+    assert (found.outcome, found.ranks, found.measured) == ("failed", (1,), 3)
 
 
 @pytest.mark.parametrize(
     ("bound", "outcome", "allowed"),
-    [("20%", "over", 40.0), ("30%", "kept", 60.0), ("45us", "over", 45.0), ("51us", "kept", 51.0)],
+    [
+        ("20%", "failed", 40.0),
+        ("30%", "passed", 60.0),
+        ("45us", "failed", 45.0),
+        ("51us", "passed", 51.0),
+    ],
 )
 def test_exposed_communication_is_limited_as_a_time_or_a_share_of_the_busy_time(
     bound: str, outcome: str, allowed: float

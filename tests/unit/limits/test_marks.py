@@ -317,7 +317,6 @@ def test_it(): pass
 """
     found = marks(collect, source)
     assert [mark.kwargs for mark in found.options] == [{"warmup": 3}, {"rounds": 24}]
-    assert found.ours
 
 
 def test_a_malformed_marker_is_refused_with_its_form(collect: Collect) -> None:

@@ -22,7 +22,8 @@ from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
 from pytest_kernelprof.measure import comparison, sessions
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.checks import refuse_idle
-from pytest_kernelprof.measure.comparison import CompareBy, Contest, ContestPlan, contest
+from pytest_kernelprof.measure.comparison import CompareBy, Contest, contest
+from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.schema.recording import MemoryUse
 from pytest_kernelprof.schema.run import Conditions, Neighbour, Profile
 
@@ -100,10 +101,10 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 def contest_of(
     calls: dict[str, Callable[[], float]], metric: CompareBy = "cuda_time", **more: Any
 ) -> Contest:
-    plan = ContestPlan("cuda", metric, 12, True, 1.0)
+    plan = Plan("cuda", rounds=12, lock_timeout_s=1.0)
     profiles = {name: profile([kernel(GELU)]) for name in calls}
     prepares = {name: (lambda call=call: call) for name, call in calls.items()}
-    return Contest(GPU, plan, list(calls)[-1], prepares, profiles, **more)
+    return Contest(GPU, plan, metric, list(calls)[-1], prepares, profiles, **more)
 
 
 def pairs_of(candidate: Callable[[int], float], taken: int) -> Contest:
@@ -208,14 +209,14 @@ def test_pairs_are_added_until_there_is_an_interval(
     found = pairs_of(candidate, begun)
     found.take_until_sure()
     assert found.pairs == taken
-    assert found.ratio("candidate").low is not None
+    assert found.paired("candidate").low is not None
 
 
 def test_who_begins_with_few_pairs_gets_no_more() -> None:
     found = pairs_of(slow_for_a_while, 7)
     found.take_until_sure()
     assert found.pairs == 7
-    assert found.ratio("candidate").low is None
+    assert found.paired("candidate").low is None
 
 
 def test_a_disturbed_gpu_is_asked_for_no_more_pairs(stage: Stage) -> None:
@@ -261,7 +262,7 @@ def peaks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_call_that_allocates_nothing_is_taken_for_a_byte(stage: Stage) -> None:
     found = contest_of({"candidate": lambda: 0, "reference": lambda: 10}, "peak_memory")
     found.take(12)
-    assert found.ratio("candidate").median == pytest.approx(10.0)
+    assert found.paired("candidate").speedup == pytest.approx(10.0)
     assert found.values("candidate") == (0.0,) * 12
     assert stage.sessions == 0
 
@@ -278,7 +279,10 @@ def test_a_record_has_the_ratio_of_each_with_the_reference(stage: Stage) -> None
     three.take(12)
     record = three.record()
     assert (record.metric, record.reference, record.pairs) == ("cuda_time", "c", 12)
-    speedups = [(one.name, one.value, one.speedup, one.kernels) for one in record.contestants]
+    speedups = [
+        (one.name, one.value, one.paired and one.paired.speedup, one.kernels)
+        for one in record.contestants
+    ]
     assert speedups == [
         ("a", 10.0, pytest.approx(3.0), 1),
         ("b", 20.0, pytest.approx(1.5), 1),
@@ -291,9 +295,9 @@ def test_a_record_has_the_ratio_of_each_with_the_reference(stage: Stage) -> None
 
 
 def on_cpu(*calls: Callable[..., object], args: Sequence[Any] = (), pairs: int = 3) -> Contest:
-    plan = ContestPlan("cpu", "latency", pairs, True, 1.0)
+    plan = Plan("cpu", rounds=pairs, lock_timeout_s=1.0)
     named = {f"call {i}": call for i, call in enumerate(calls)}
-    return contest(named, plan, Arguments(args), reference="call 0")
+    return contest(named, plan, Arguments(args), reference="call 0", metric="latency")
 
 
 def test_each_callable_is_warmed_up_and_profiled_before_the_turns(

@@ -21,7 +21,7 @@ from pytest_kernelprof.measure.policy import (
     retakes,
     settled,
 )
-from pytest_kernelprof.schema.run import OUTCOMES, Outcome, Verdict
+from pytest_kernelprof.schema.run import STATUSES, Status, Verdict
 from pytest_kernelprof.schema.steps import (
     Judge,
     ProfileRounds,
@@ -75,7 +75,7 @@ def showing(letters: str, *kinds: type[Step]) -> Answer:
     return answer
 
 
-def judged(*outcomes: str | dict[str, Outcome], metric: str = "") -> Answer:
+def judged(*outcomes: str | dict[str, Status], metric: str = "") -> Answer:
     """What each asking for verdicts gets: an outcome of one metric, or outcomes by metric; after
     the last the limits are kept."""
     left = iter(outcomes)
@@ -94,7 +94,7 @@ def verdicts(by_metric: dict[str, Any]) -> tuple[Verdict, ...]:
     return tuple(Verdict(limit="a limit", outcome=o, metric=m) for m, o in by_metric.items())
 
 
-def always(outcome: Outcome, metric: str) -> Answer:
+def always(outcome: Status, metric: str) -> Answer:
     return judged(*[outcome] * 50, metric=metric)
 
 
@@ -275,7 +275,7 @@ def test_throttled_rounds_of_all_batches_that_are_kept_add_up() -> None:
 
 
 def test_a_throttled_further_batch_and_second_look_are_taken_again_and_kept() -> None:
-    outcomes = judged("undecided", "over", metric="latency")
+    outcomes = judged("undecided", "failed", metric="latency")
 
     def answer(step: Step, history: Sequence[Shown]) -> Shown:
         if isinstance(step, TimeCalls) and (step.batch or step.second_look):
@@ -314,7 +314,7 @@ def test_what_was_throttled_and_lost_is_not_kept_twice() -> None:
 )
 def test_no_verdict_is_asked_for_that_would_change_nothing(plan: Plan) -> None:
     """Of counts, and of who asked for rounds: that many they get, with no second look."""
-    found = steps(plan, always("over", "latency"))
+    found = steps(plan, always("failed", "latency"))
     assert not any(isinstance(step, Judge) for step in found)
     assert not any(isinstance(step, TimeCalls) and step.second_look for step in found)
 
@@ -361,8 +361,8 @@ def test_a_time_of_both_kinds_takes_both_of_the_one_with_fewer_first() -> None:
 
 
 def test_a_limit_on_each_kind_takes_what_is_undecided_still() -> None:
-    both: dict[str, Outcome] = {"cuda_time": "undecided", "latency": "undecided"}
-    host: dict[str, Outcome] = {"cuda_time": "kept", "latency": "undecided"}
+    both: dict[str, Status] = {"cuda_time": "undecided", "latency": "undecided"}
+    host: dict[str, Status] = {"cuda_time": "passed", "latency": "undecided"}
     assert plain(steps(BOTH_TIMES, judged(both, host, host))) == [
         *[("profile", 12), ("time", 12), ("judge", 0)],
         *[("profile", 12), ("judge", 0)],
@@ -371,8 +371,10 @@ def test_a_limit_on_each_kind_takes_what_is_undecided_still() -> None:
     ]
 
 
-@pytest.mark.parametrize("outcome", ["over", "kept", "incomplete", "expected", "not judged"])
-def test_a_time_that_is_decided_takes_no_more(outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", ["failed", "passed", "incomplete", "expected failure", "not judged"]
+)
+def test_a_time_that_is_decided_takes_no_more(outcome: Status) -> None:
     assert plain(steps(DEVICE_TIMES, always(outcome, "cuda_time"))) == [
         ("profile", 12),
         ("judge", 0),
@@ -380,7 +382,9 @@ def test_a_time_that_is_decided_takes_no_more(outcome: Outcome) -> None:
 
 
 def test_sampling_stops_with_the_decision() -> None:
-    found = plain(steps(DEVICE_TIMES, judged("undecided", "undecided", "kept", metric="cuda_time")))
+    found = plain(
+        steps(DEVICE_TIMES, judged("undecided", "undecided", "passed", metric="cuda_time"))
+    )
     assert [rounds for kind, rounds in found if kind == "profile"] == [12, 12, 24]
 
 
@@ -441,7 +445,7 @@ def test_host_times_are_not_added_to_where_none_are_taken() -> None:
 
 @pytest.mark.parametrize("metric", ["latency", "dispatch_time", "launch_overhead"])
 def test_a_limit_on_a_host_time_fails_only_after_one_second_look(metric: str) -> None:
-    found = steps(HOST_TIMES, always("over", metric))
+    found = steps(HOST_TIMES, always("failed", metric))
     assert found[2:] == [
         TimeCalls(12),
         Judge(),
@@ -451,20 +455,20 @@ def test_a_limit_on_a_host_time_fails_only_after_one_second_look(metric: str) ->
 
 
 def test_a_limit_on_a_device_time_needs_no_second_look() -> None:
-    assert plain(steps(BOTH_TIMES, always("over", "cuda_time"))) == [
+    assert plain(steps(BOTH_TIMES, always("failed", "cuda_time"))) == [
         *[("profile", 12), ("time", 12), ("judge", 0)]
     ]
 
 
 def test_a_second_look_has_as_many_rounds_as_the_first() -> None:
-    found = steps(HOST_TIMES, judged("undecided", "over", "over", metric="latency"))
+    found = steps(HOST_TIMES, judged("undecided", "failed", "failed", metric="latency"))
     looks = [one for one in found if isinstance(one, TimeCalls) and one.second_look]
     assert [one.rounds for one in looks] == [24]
 
 
 def test_a_second_look_that_does_not_confirm_is_followed_by_further_rounds() -> None:
     """They join the first, not the second look; there is no third."""
-    found = steps(HOST_TIMES, judged("over", "undecided", "over", metric="latency"))
+    found = steps(HOST_TIMES, judged("failed", "undecided", "failed", metric="latency"))
     timed = [one for one in found if isinstance(one, TimeCalls)]
     assert [(one.rounds, one.batch, one.second_look) for one in timed] == [
         (12, 0, False),
@@ -495,7 +499,7 @@ def test_shapes_are_not_recorded_where_nobody_needs_host_times() -> None:
 
 
 def test_the_bound_of_all_rounds_is_what_counts() -> None:
-    outcomes = judged("undecided", "kept", metric="latency")
+    outcomes = judged("undecided", "passed", metric="latency")
 
     def answer(step: Step, history: Sequence[Shown]) -> Shown:
         shown = outcomes(step, history)
@@ -554,7 +558,7 @@ def at_random(source: random.Random) -> Answer:
     """Anything may happen, with a mood that makes some of it lasting."""
     mood = {name: source.choice([0.0, 0.1, 0.5, 1.0]) for name in ("lost", "cold", "hot", "graph")}
     names = ["latency", "cuda_time", "launch_overhead", "dispatch_time", "kernels", ""]
-    outcome = source.choice([None, *OUTCOMES])
+    outcome = source.choice([None, *STATUSES])
 
     def answer(step: Step, history: Sequence[Shown]) -> Shown:
         happens = {name: source.random() < share for name, share in mood.items()}
@@ -566,7 +570,7 @@ def at_random(source: random.Random) -> Answer:
             unproven=profiled and happens["graph"],
             throttled=(profiled or timed) and happens["hot"],
             bound=source.choice(["gpu", "overhead", "unknown"]),
-            verdicts=verdicts({name: outcome or source.choice(OUTCOMES) for name in names})
+            verdicts=verdicts({name: outcome or source.choice(STATUSES) for name in names})
             if isinstance(step, Judge)
             else (),
         )

@@ -382,7 +382,7 @@ def test_verdicts_are_asked_for_only_where_the_plan_samples_on() -> None:
 
 def test_host_times_are_one_series_and_the_second_look_is_another() -> None:
     """Undecided by 12 rounds and over by 24: so 24 are taken once more, apart from them."""
-    outcomes = iter(["undecided", "over", "over"])
+    outcomes = iter(["undecided", "failed", "failed"])
     seen: list[tuple[int, int]] = []
 
     def judge(profile: Profile) -> list[Verdict]:
@@ -465,7 +465,7 @@ def undecided_once() -> Callable[[Profile], list[Verdict]]:
     outcomes = iter(["undecided"])
 
     def judge(profile: Profile) -> list[Verdict]:
-        outcome: Any = next(outcomes, "kept")
+        outcome: Any = next(outcomes, "passed")
         return [Verdict(limit="max_cuda_time", metric="cuda_time", outcome=outcome)]
 
     return judge

@@ -9,6 +9,7 @@ from corpus import NAMES, record
 from test_short import CASES
 
 from pytest_kernelprof.names.apart import comparable_name, kept_name, tell_apart
+from pytest_kernelprof.names.short import short_name
 
 
 def added(kind: str) -> str:
@@ -67,6 +68,12 @@ def test_what_is_kept_does_not_depend_on_others() -> None:
     assert kept_name(COOP.format("A")) == kept_name(COOP.format("B")) == f"{JET} tst"
     assert kept_name("triton_poi_fused_mul_0") == kept_name("triton_poi_fused_mul_7")
     assert kept_name("aten::mm") == "aten::mm"
+
+
+def test_what_is_kept_is_called_as_it_stands() -> None:
+    names = {k.name for trace in NAMES for k in record(trace).kernels}
+    kept = {kept_name(name) for name in (*names, *(name for name, _ in CASES.values()))}
+    assert {name: short_name(name) for name in kept} == {name: name for name in kept}
 
 
 def test_what_inductor_fused_is_one_whatever_was_compiled_before() -> None:

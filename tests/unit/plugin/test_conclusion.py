@@ -12,8 +12,8 @@ from records import CPU, around, counted, mlp, profile
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
 from pytest_kernelprof.plugin.conclusion import Conclusion, Records, Unfinished, conclude
+from pytest_kernelprof.schema.comparison import ProfileComparison
 from pytest_kernelprof.schema.run import Integrity, Profile, Verdict
-from pytest_kernelprof.schema.snapshot import Finding
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 
@@ -135,7 +135,11 @@ def test_a_violated_limit_wins_over_what_was_not_measured() -> None:
     assert of(judged(mlp(), max_kernels=4), unfinished=(STEP,)).failure.startswith("max_kernels: 5")
 
 
-MORE = Verdict(limit="snapshot", outcome="over", snapshot=Finding(state="more", kernels=5))
+MORE = Verdict(
+    limit="snapshot",
+    outcome="failed",
+    comparison=ProfileComparison(source="snapshot", change="worse"),
+)
 NONE = "snapshot: there is none of this test for NVIDIA-H200"
 
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.against.wire import Wire
+from pytest_kernelprof.against.messages import At, FromReference, Go, ToReference, Wire
 from pytest_kernelprof.device import lock, presence
 from pytest_kernelprof.device.filelocks import can_share
 from pytest_kernelprof.device.lock import lock_of
 from pytest_kernelprof.device.shared_lock import SharedLock
 from pytest_kernelprof.plugin.reference import Served
-from pytest_kernelprof.schema.against import FromReference, ToReference
-from pytest_kernelprof.schema.turns import At, Go
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
 

@@ -18,8 +18,7 @@ from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin.conclusion import Conclusion, conclude
-from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Asked, Ledger
-from pytest_kernelprof.plugin.lines import with_lines_if
+from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Asked, Ledger, with_lines_if
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Place, Profile, Timeline
 
@@ -125,7 +124,7 @@ def test_a_limit_that_comes_after_the_kernels_are_gone_is_no_pass(tmp_path: Path
         book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
     book.set_limit(parse_limit("forbid_kernels", ("k",), {}))
     outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
-    assert outcomes == ["incomplete", "incomplete", "over"]
+    assert outcomes == ["incomplete", "incomplete", "failed"]
 
 
 def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> None:
@@ -134,7 +133,7 @@ def test_no_kernels_are_not_seen_where_the_kernels_are_gone(tmp_path: Path) -> N
         book.keep(measured(tmp_path, profile((kernel("k"),) * (MOST_KERNELS // 2 + 1))))
     book.set_limit(parse_limit("expect_kernels", (), {}))
     outcomes = [one.verdicts[0].outcome for one in book.records().profiles]
-    assert outcomes == ["incomplete", "incomplete", "over"]
+    assert outcomes == ["incomplete", "incomplete", "failed"]
 
 
 def test_a_limit_that_comes_later_judges_what_was_taken_before(tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_a_limit_that_comes_later_judges_what_was_taken_before(tmp_path: Path) -
     book.keep(measured(tmp_path, mlp()))
     book.set_limit(parse_keyword("max_kernels", 4))
     (one,) = book.records().profiles
-    assert [(v.limit, v.outcome) for v in one.verdicts] == [("max_kernels", "over")]
+    assert [(v.limit, v.outcome) for v in one.verdicts] == [("max_kernels", "failed")]
 
 
 def test_a_limit_of_its_own_replaces_that_of_the_test_for_one_profile(tmp_path: Path) -> None:
@@ -151,7 +150,7 @@ def test_a_limit_of_its_own_replaces_that_of_the_test_for_one_profile(tmp_path: 
     book.keep(measured(tmp_path, mlp()), {own.key: own})
     book.keep(measured(tmp_path, mlp()))
     outcomes = [one.outcome for one in book.records().profiles]
-    assert outcomes == ["kept", "over"]
+    assert outcomes == ["passed", "failed"]
 
 
 def test_what_was_concluded_is_not_concluded_again(tmp_path: Path) -> None:
@@ -175,7 +174,7 @@ def test_markers_that_come_later_do_not_replace_what_was_set(tmp_path: Path) -> 
     book.mark(Marks(limits=limits(max_kernels=1, max_launches=5)))
     book.keep(measured(tmp_path, mlp()))
     (one,) = book.records().profiles
-    assert [v.outcome for v in one.verdicts] == ["kept", "kept"]
+    assert [v.outcome for v in one.verdicts] == ["passed", "passed"]
 
 
 def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Path) -> None:
@@ -183,7 +182,7 @@ def test_a_marker_that_comes_later_replaces_that_of_an_outer_level(tmp_path: Pat
     book.keep(measured(tmp_path, mlp()))
     book.mark(Marks(limits=limits(max_kernels=4)))
     (one,) = book.records().profiles
-    assert [v.outcome for v in one.verdicts] == ["over"]
+    assert [v.outcome for v in one.verdicts] == ["failed"]
 
 
 def test_a_promise_that_was_held_with_another_bound_is_not_held() -> None:

@@ -43,7 +43,7 @@ def two_operators() -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "outcome", "taken"), [(2, "kept", 1), (1, "over", 2)], ids=["kept", "broken"]
+    ("allowed", "outcome", "taken"), [(2, "passed", 1), (1, "failed", 2)], ids=["kept", "broken"]
 )
 def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
     allowed: int, outcome: str, taken: int, calls: Counter[str]
@@ -56,7 +56,7 @@ def test_a_profile_is_read_once_and_once_more_for_lines_and_judged_once(
 
     assert [verdict.outcome for verdict in profile.record.verdicts] == [outcome]
     has_lines = [bool(kernel.source) for kernel in profile.kernels]
-    assert has_lines == [outcome == "over"] * 2
+    assert has_lines == [outcome == "failed"] * 2
     assert kept.records().profiles == (profile.record,)
     report = kept.report("test_it")
     assert report is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.plugin.rank_tests import missing, why_out_of_order
+from pytest_kernelprof.plugin.torchrun import missing, why_out_of_order
 
 
 @pytest.mark.parametrize(

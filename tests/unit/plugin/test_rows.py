@@ -19,8 +19,8 @@ from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
 from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
 from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES, for_tables, row_of
-from pytest_kernelprof.schema.packing import bounded
-from pytest_kernelprof.schema.run import Outcome, Place, Profile, Test
+from pytest_kernelprof.schema.document import bounded
+from pytest_kernelprof.schema.run import Place, Profile, Status, Test
 
 
 def judged(profile: Profile, **limits: Any) -> Profile:
@@ -77,7 +77,7 @@ def test_rounds_stay_behind_and_kernels_are_told_by_name() -> None:
     assert sum(one.count for one in profile.more_kernels) == 5
     assert profile.metrics["kernels"].rounds == ()
     assert profile.kernel_count == 5
-    assert profile.outcome == "kept"
+    assert profile.outcome == "passed"
 
 
 def test_of_a_profile_over_its_limit_some_kernels_are_told_one_by_one() -> None:
@@ -101,7 +101,7 @@ def test_a_cause_counts_the_kernels_of_the_whole_profile(
     kernels = [kernel("first")] * 1_900 + [kernel("other")] * 2_000
     test = Test("t", (judged(profile(kernels), max_kernels=3_000),))
     (found,) = row_of(test, reduced, expected=False).profiles
-    assert [cause.text for cause in causes_of(found, "over")] == ["other x2000; first x1900"]
+    assert [cause.text for cause in causes_of(found, "failed")] == ["other x2000; first x1900"]
 
 
 def test_of_very_many_names_the_cheapest_are_one_group() -> None:
@@ -145,9 +145,11 @@ def test_a_name_with_a_lone_surrogate_becomes_text_that_can_be_sent() -> None:
     assert found.profiles[0].place == Place("tests/\\udcff.py", 3)
 
 
-@pytest.mark.parametrize(("limit", "outcome"), [(4, "expected"), (5, "kept")], ids=["over", "kept"])
+@pytest.mark.parametrize(
+    ("limit", "outcome"), [(4, "expected failure"), (5, "passed")], ids=["over", "kept"]
+)
 def test_of_an_expected_failure_only_what_is_over_becomes_expected(
-    limit: int, outcome: Outcome
+    limit: int, outcome: Status
 ) -> None:
     test = Test("t", (judged(mlp(), max_kernels=limit),))
     (found,) = collected(report_of(test, outcome="skipped", wasxfail="known"))

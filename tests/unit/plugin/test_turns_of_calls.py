@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.against.timing import Timed, TimedCall
-from pytest_kernelprof.against.turns import NoRounds
+from pytest_kernelprof.against.messages import At
+from pytest_kernelprof.against.rounds import NoRounds
+from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.plugin import turns as module
 from pytest_kernelprof.plugin.turns import Turns, _OwnRounds
-from pytest_kernelprof.schema.turns import At, Timing
+from pytest_kernelprof.schema.paired import Paired
 
 TEST = "t.py::a"
+Asked = tuple[At, float]
 
 
 class Reference:
@@ -37,27 +39,15 @@ class Reference:
         return "done"
 
 
-class Budget:
-    def __init__(self, left: int = 9) -> None:
-        self.left = left
-
-    @property
-    def is_spent(self) -> bool:
-        return self.left <= 0
-
-    def spending(self) -> Any:
-        self.left -= 1
-        return pytest.MonkeyPatch.context()
-
-
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[TimedCall]:
-    """The calls that were timed."""
-    found: list[TimedCall] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """The calls that were timed, each with its margin."""
+    found: list[Asked] = []
 
-    def time_call(call: TimedCall, *_: object) -> Timed:
-        found.append(call)
-        return Timed(Timing("held"))
+    def time_call(test: str, call: At, margin: float, *_: object) -> Timed:
+        assert test == TEST
+        found.append((call, margin))
+        return Timed(Paired("same"))
 
     monkeypatch.setattr(module, "time_call", time_call)
     return found
@@ -75,26 +65,25 @@ def of(margin: float | None = None, given: float | None = None, id: str = TEST) 
     return SimpleNamespace(id=id, options=SimpleNamespace(margin=margin), settings=settings)
 
 
-def begun(*labels: str, left: int = 9, times: bool = True) -> Any:
+def begun(*labels: str, times: bool = True) -> Any:
     reference: Any = Reference(*labels)
-    budget: Any = Budget(left)
-    made = Turns(reference, SimpleNamespace(), budget, times=times)  # type: ignore[arg-type]
+    made = Turns(reference, SimpleNamespace(), times=times)  # type: ignore[arg-type]
     made.begin(TEST, "")
     made.set_up()
     return made
 
 
 def whys(made: Turns) -> list[str]:
-    return [timed.timing.why for timed in made.timed.values()]
+    return [timed.paired.why for timed in made.timed.values()]
 
 
-def test_each_call_that_the_reference_holds_in_is_timed(asked: list[TimedCall]) -> None:
+def test_each_call_that_the_reference_holds_in_is_timed(asked: list[Asked]) -> None:
     made = begun("", "profile 2")
     for label in ("", "profile 2", "profile 3"):
         made.after_call(of(), call(label))
-    assert [one.label for one in asked] == ["", "profile 2"]
+    assert [one.label for one, _ in asked] == ["", "profile 2"]
     assert whys(made) == ["", "", "the revision makes no such call"]
-    assert made.timed[""].timing.took_s > 0
+    assert made.timed[""].paired.took_s > 0
     assert made.answer() == "done"
 
 
@@ -102,30 +91,30 @@ def test_each_call_that_the_reference_holds_in_is_timed(asked: list[TimedCall]) 
     ("margin", "given", "judged"), [(None, None, 0.05), (None, 0.03, 0.03), (0.08, 0.03, 0.08)]
 )
 def test_the_test_s_own_margin_wins(
-    asked: list[TimedCall], margin: float | None, given: float | None, judged: float
+    asked: list[Asked], margin: float | None, given: float | None, judged: float
 ) -> None:
     begun("").after_call(of(margin, given), call())
-    assert asked == [TimedCall(TEST, "", ("x",), judged)]
+    assert asked == [(At("", ("x",)), judged)]
 
 
-def test_a_call_over_a_limit_of_its_test_is_not_timed(asked: list[TimedCall]) -> None:
+def test_a_call_over_a_limit_of_its_test_is_not_timed(asked: list[Asked]) -> None:
     made = begun("", "profile 2")
     made.after_call(of(), call(is_over=True))
     made.after_call(of(), call("profile 2"))
-    assert [one.label for one in asked] == ["profile 2"]
+    assert [one.label for one, _ in asked] == ["profile 2"]
     assert whys(made) == ["the test exceeds a limit of its own", ""]
 
 
 def test_a_call_that_the_reference_has_not_come_to_waits_for_no_other(
-    asked: list[TimedCall],
+    asked: list[Asked],
 ) -> None:
     made = begun("profile 2")
     made.after_call(of(), call(""))
     made.after_call(of(), call("profile 2"))
-    assert [one.label for one in asked] == ["profile 2"]
+    assert [one.label for one, _ in asked] == ["profile 2"]
 
 
-def test_a_test_that_is_repeated_has_no_times(asked: list[TimedCall]) -> None:
+def test_a_test_that_is_repeated_has_no_times(asked: list[Asked]) -> None:
     made = begun("", "profile 2")
     made.after_call(of(), call())
     made.set_up()
@@ -135,32 +124,13 @@ def test_a_test_that_is_repeated_has_no_times(asked: list[TimedCall]) -> None:
     assert whys(made) == ["the test was repeated"] * 2
 
 
-def test_once_the_budget_is_spent_the_reference_holds_no_more(asked: list[TimedCall]) -> None:
-    made = begun("", "profile 2", left=1)
-    made.after_call(of(), call())
-    made.after_call(of(), call("profile 2"))
-    assert len(asked) == 1
-    assert whys(made)[1] == "the time for it was spent (--kernelprof-against-budget)"
-    assert made._reference.log == [True, True, False]
-    made.begin(TEST, "")
-    assert made._reference.log[-2:] == [False, False]
-
-
-def test_one_that_another_worker_spent_meanwhile_is_seen(asked: list[TimedCall]) -> None:
-    made = begun("")
-    made._budget.left = 0
-    made.after_call(of(), call())
-    assert not asked
-    assert whys(made) == ["the time for it was spent (--kernelprof-against-budget)"]
-
-
-def test_why_a_device_has_no_times_is_told(asked: list[TimedCall]) -> None:
+def test_why_a_device_has_no_times_is_told(asked: list[Asked]) -> None:
     made = begun()
     made.after_call(of(), call(why="under MPS"))
     assert whys(made) == ["under MPS"]
 
 
-def test_without_times_and_for_other_tests_nothing_is_noted(asked: list[TimedCall]) -> None:
+def test_without_times_and_for_other_tests_nothing_is_noted(asked: list[Asked]) -> None:
     made = begun("", times=False)
     made.after_call(of(), call())
     other = begun("")
@@ -172,7 +142,9 @@ def test_what_goes_wrong_with_own_rounds_is_an_answer() -> None:
     def fail(*_: object) -> None:
         raise ValueError("x\ny")
 
-    series: Any = SimpleNamespace(open=fail, take=fail, sample=fail, leave=lambda: None)
+    series: Any = SimpleNamespace(
+        open=fail, take=fail, sample=fail, close=lambda: None, leave=lambda: None
+    )
     own = _OwnRounds(series)
     for step in (own.open, lambda: own.take(1), own.sample):
         with pytest.raises(NoRounds, match=r"^ValueError: x$"):

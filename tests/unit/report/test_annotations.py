@@ -8,24 +8,26 @@ from pathlib import Path
 import pytest
 from gfm_pages import HOSTILE
 from msgspec.structs import replace
-from records import GELU, calls_of, comparison, kernel, mlp, profile, timed
+from records import GELU, calls_of, comparison, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.report.annotations import annotations_of, commands
 from pytest_kernelprof.report.github import (
     MOST_BYTES,
+    annotations_of,
     append_summary,
+    commands,
     files_in_the_repository,
 )
-from pytest_kernelprof.schema.run import Integrity, Place, Run, Test, Verdict
-from pytest_kernelprof.schema.snapshot import Finding, LineChange, Taken
+from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide
+from pytest_kernelprof.schema.run import Integrity, Place, ProfileComparison, Run, Test, Verdict
+from pytest_kernelprof.schema.snapshot import SnapshotReport
 
 CALL = Place("tests/test_mlp.py", 31)
 OVER = Verdict(
-    limit="max_kernels", outcome="over", metric="kernels", unit="count", measured=5, allowed=4
+    limit="max_kernels", outcome="failed", metric="kernels", unit="count", measured=5, allowed=4
 )
 TIME = Verdict(
     limit="max_cuda_time",
-    outcome="over",
+    outcome="failed",
     metric="cuda_time",
     unit="us",
     measured=234.9,
@@ -65,16 +67,17 @@ def test_one_for_a_test_however_many_limits() -> None:
 
 def test_the_line_is_that_of_the_kernel_that_came() -> None:
     changes = (
-        LineChange("-", "gemm | aten::mm", source="gone.py:1"),
-        LineChange("+", "mul | aten::mul", source="src/mlp.py:42"),
+        KernelChange("removed", KernelSide("gemm", ("aten::mm",), "gone.py:1")),
+        KernelChange("added", current=KernelSide("mul", ("aten::mul",), "src/mlp.py:42"), at=5),
     )
-    kept = Finding(state="more", kernels=5, changes=changes)
-    verdict = Verdict(limit="snapshot", outcome="over", snapshot=kept)
-    test = failing("test_it[a b]", verdict)
+    kernels = KernelDiff(baseline_kernels=5, current_kernels=5, changes=changes)
+    kept = ProfileComparison(source="snapshot", change="worse", kernels=kernels)
+    over = held_to(mlp(timed("cuda_time", [234.9]), place=CALL), kept)
+    test = Test("tests/test_mlp.py::test_it[a b]", (over,), outcome="failed")
     ((_, file, line, _, data),) = told(test)
     assert (file, line) == ("src/mlp.py", "42")
     assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
-    taken = Taken(test=test.id, folder="", file="t.py", device="H", key="k", accepts=True)
+    taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
     assert data.endswith("%0Ato accept this as the new snapshot: pytest --kernelprof-update "
                          "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
@@ -84,7 +87,7 @@ def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
     doubted = Test("t.py::doubted", (mlp(verdicts=(UNDECIDED,), place=CALL),))
     only_warned = Test("t.py::warned", (mlp(verdicts=(OVER,), place=CALL),))
     lost = calls_of(1, integrity=Integrity(problems=("17 of 18",)), place=CALL)
-    taken = Taken(test="t.py::stale", folder="", file="t.py", device="H", key="k", state="changed")
+    taken = SnapshotReport(file="t.py", device="H", key="k", state="changed")
     stale = Test("t.py::stale", (mlp(),), place=Place("t.py", 9), snapshot=taken)
     well = Test("t.py::well", (mlp(),))
     found = told(doubted, only_warned, Test("t.py::lost", (lost,)), stale, well, failing())
@@ -98,12 +101,10 @@ def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
 
 
 def test_a_stale_snapshot_is_told_with_the_kernels_that_differ() -> None:
-    changes = (LineChange("-", "gelu | aten::gelu"), LineChange("+", "relu | aten::relu"))
-    taken = Taken(
-        test="t.py::stale", folder="", file="t.py", device="H", key="k", state="changed",
-        changes=changes,
-    )  # fmt: skip
-    ((*_, data),) = told(Test("t.py::stale", (mlp(),), snapshot=taken))
+    gelu, relu = (KernelSide(one, (f"aten::{one}",)) for one in ("gelu", "relu"))
+    changes = (KernelChange("replaced", gelu, relu),)
+    report = SnapshotReport(file="t.py", device="H", key="k", state="changed", changes=changes)
+    ((*_, data),) = told(Test("t.py::stale", (mlp(),), snapshot=report))
     assert data.split("%0A")[1:] == [
         "- gelu | aten::gelu",
         "+ relu | aten::relu",
@@ -114,7 +115,7 @@ def test_a_stale_snapshot_is_told_with_the_kernels_that_differ() -> None:
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
     verdict = Verdict(
         limit="min_speedup",
-        outcome="over",
+        outcome="failed",
         unit="times",
         metric="speedup",
         measured=1.203,

@@ -4,34 +4,70 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.digest.changes import Changed, RowResult, Was, worst_first
+from pytest_kernelprof.digest.comparisons import BaselineDigest
 from pytest_kernelprof.report.changed_rows import changed_lines
-from pytest_kernelprof.report.spans import plain
-from pytest_kernelprof.report.style import Style
-from pytest_kernelprof.schema.run import Cause, Place
+from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.schema.comparison import (
+    Change,
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    MetricDelta,
+    ProfileComparison,
+    RunComparison,
+)
+from pytest_kernelprof.schema.paired import Paired, TimedPair
 
-COPY = Cause("elementwise [copy] x2, from aten::copy_", Place("src/train.py", 31), "+")
+COPIED = KernelSide("elementwise [copy]", ("aten::copy_",), "src/train.py:31")
+COPY = KernelChange("added", current=COPIED, times=2)
 
 
-def row(test: str, result: RowResult = "worse", **values: tuple[float, float]) -> Changed:
-    known = {name: Was((old,), new) for name, (old, new) in values.items()}
-    return Changed(f"tests/test_mlp.py::{test}", result, values=known, causes=(COPY,))
+def row(test: str, change: Change = "worse", **values: tuple[float, float]) -> ProfileComparison:
+    """Of metrics before and now; two copies came."""
+    old, new = values.pop("kernels", (4, 4))
+    metrics = tuple(
+        MetricDelta(name=name, baselines=(a,), current=b, change=change, judged=True)
+        for name, (a, b) in (("kernels", (old, new)), *values.items())
+        if a != b
+    )
+    return ProfileComparison(
+        source="run",
+        test=f"tests/test_mlp.py::{test}",
+        change=change,
+        kernels=KernelDiff(baseline_kernels=int(old), current_kernels=int(new), changes=(COPY,)),
+        metrics=metrics,
+    )
 
 
-def lines(*rows: Changed, width: int = 80, encoding: str = "utf-8") -> list[str]:
-    return [plain(line) for line in changed_lines(worst_first(rows), Style(width, encoding))]
+def counted(*baselines: float | None, current: float, what: str = "kernels") -> ProfileComparison:
+    """Of nothing but kernels, of several earlier runs."""
+    delta = MetricDelta(
+        name="kernels", baselines=baselines, current=current, change="worse", judged=True
+    )
+    diff = KernelDiff(baseline_kernels=1, current_kernels=2, what=what)  # type: ignore[arg-type]
+    return ProfileComparison(
+        source="run", test="t.py::a", change="worse", kernels=diff, metrics=(delta,)
+    )
+
+
+def lines(*rows: ProfileComparison, width: int = 80, encoding: str = "utf-8") -> list[str]:
+    found = BaselineDigest(RunComparison(source="run", name="old.json"), rows)
+    return [plain(line) for line in changed_lines(found.rows, Style(width, encoding))]
 
 
 def test_only_what_changed_worst_first_with_its_kernels_and_their_place() -> None:
-    slower = Changed(
-        "test_b.py::test_b",
-        "undecided",
-        values={"kernels": Was((6,), 6)},
-        ratio=1.046,
-        ratios=(1.039, 1.054),
-        why="above half of the margin",
+    pairs = tuple(TimedPair(None, ratio, 12, 100.0, 104.6) for ratio in (1.039, 1.054))
+    slower = ProfileComparison(
+        source="revision",
+        test="test_b.py::test_b",
+        change="undecided",
+        kernels=KernelDiff(baseline_kernels=6, current_kernels=6),
+        paired=Paired("undecided", "above half of the margin", 1.046, pairs=pairs),
     )
-    told = lines(row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)))
+    same = ProfileComparison(source="revision", test="test_b.py::test_same")
+    told = lines(
+        row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)), same
+    )
     assert told == [
         "  kernels  GPU time         range  test",
         "worse",
@@ -47,13 +83,13 @@ def test_only_what_changed_worst_first_with_its_kernels_and_their_place() -> Non
 
 
 def test_where_all_ran_on_the_cpu_operators_are_counted() -> None:
-    on_cpu = Changed("t.py::a", "worse", values={"kernels": Was((3,), 4)}, counted="operators")
+    on_cpu = counted(3, current=4, what="operators")
     assert lines(on_cpu)[0].split() == ["operators", "test"]
     assert lines(on_cpu, row("b", kernels=(1, 2)))[0].split() == ["kernels", "test"]
 
 
 def test_a_count_has_its_column_where_it_changed_and_what_has_none_a_line() -> None:
-    told = lines(row("a", kernels=(4, 4), syncs=(0, 2), peak_memory=(1e6, 2e6), launches=(4, 6)))
+    told = lines(row("a", syncs=(0, 2), peak_memory=(1e6, 2e6), launches=(4, 6)))
     assert told[0].split() == ["kernels", "waits", "test"]
     assert told[2].split() == ["✗", "4", "0", "->", "2", "test_mlp.py::a"]
     assert told[4].strip() == "peak_memory 1 MB -> 2 MB (+100.0 %); launches 4 -> 6"
@@ -68,8 +104,16 @@ def test_what_follows_from_a_column_is_not_told_again() -> None:
 
 
 def test_each_earlier_run_has_its_value() -> None:
-    one = Changed("t.py::a", "worse", values={"kernels": Was((5, None, 4), 6)})
+    one = counted(5, None, 4, current=6)
     assert lines(one)[2].split() == ["✗", "5", "-", "4", "->", "6", "t.py::a"]
+
+
+def test_what_fails_nothing_is_told_as_that() -> None:
+    unjudged = MetricDelta(name="cuda_time", baselines=(100.0,), current=150.0, change="worse")
+    slower = ProfileComparison(source="run", test="t.py::a", change="worse", metrics=(unjudged,))
+    told = lines(slower)
+    assert told[1] == "worse (not checked)"
+    assert told[2].split() == ["100.0", "->", "150.0", "+50.0", "%", "t.py::a"]
 
 
 def test_nothing_changed_is_no_table() -> None:
@@ -93,19 +137,29 @@ def test_signs_are_ascii_where_the_terminal_has_no_others() -> None:
 
 
 def test_hostile_names_are_text() -> None:
-    evil = Changed(
-        "t.py::\x1b[2J\n" + "n" * 100_000,
-        "worse",
+    odd = KernelSide("k\x1b\ud800", ("op\x1b",), "a\x1b.py:1")
+    evil = ProfileComparison(
+        source="revision",
+        test="t.py::\x1b[2J\n" + "n" * 100_000,
         label="\u202e",
-        values={"kernels": Was((1,), 2)},
-        why="\x00",
-        causes=(Cause("k\x1b\ud800", Place("a\x1b.py", 1), "+"),),
+        change="undecided",
+        kernels=KernelDiff(
+            baseline_kernels=1, current_kernels=2, changes=(KernelChange("added", current=odd),)
+        ),
+        paired=Paired("undecided", "\x00"),
     )
     told = lines(evil)
     assert all(line.isprintable() for line in told)
     assert len(told) < 20
 
 
-def test_of_very_many_rows_sixty_are_told() -> None:
-    told = lines(*(row(f"test_{i}", kernels=(4, 5)) for i in range(500)))
-    assert told[-1] == "440 more rows"
+def test_of_very_many_kernels_six_are_told_and_of_very_many_rows_sixty() -> None:
+    came = tuple(
+        KernelChange("added", current=KernelSide(f"k{i}"), hunk=i, at=i + 1) for i in range(10)
+    )
+    diff = KernelDiff(baseline_kernels=0, current_kernels=10, changes=came)
+    many = ProfileComparison(source="run", test="t.py::a", change="changed", kernels=diff)
+    told = lines(many)
+    assert [line.split()[:2] for line in told[3:9]] == [["+", f"k{i}"] for i in range(6)]
+    assert told[9].strip() == "4 more changes of kernels"
+    assert lines(*(row(f"test_{i}", kernels=(4, 5)) for i in range(500)))[-1] == "440 more rows"

@@ -9,7 +9,7 @@ from records import CPU, MLP, comparison, mlp, profile
 from terminal_double import Terminal
 
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.report.comparisons import open_lines, write_comparisons
+from pytest_kernelprof.report.comparison import open_lines, write_comparisons
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import Profile, Verdict
 
@@ -25,10 +25,14 @@ def limits(*outcomes: Any) -> Profile:
 @pytest.mark.parametrize(
     ("tests", "line"),
     [
-        ([limits("kept", "kept")], ""),
-        ([limits("kept", "not judged")], "max_syncs not judged in 1 test (needs a GPU)"),
+        ([limits("passed", "passed")], ""),
+        ([limits("passed", "not judged")], "max_syncs not judged in 1 test (needs a GPU)"),
         (
-            [limits("kept", "not judged"), limits("kept"), limits("kept", "kept", "not judged")],
+            [
+                limits("passed", "not judged"),
+                limits("passed"),
+                limits("passed", "passed", "not judged"),
+            ],
             "max_syncs, max_launches not judged in 2 tests (needs a GPU)",
         ),
     ],
@@ -45,7 +49,7 @@ def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
 
 def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
     broken = Verdict(
-        limit="min_speedup", qualifier="2", outcome="over", unit="times", metric="cuda_time",
+        limit="min_speedup", qualifier="2", outcome="failed", unit="times", metric="cuda_time",
         measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
     )  # fmt: skip
     terminal: Any = Terminal()
@@ -53,7 +57,7 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
     write_comparisons(terminal, [test])
     assert terminal.lines[0] == "t (failed)"
     assert terminal.lines[-1] == (
-        "  ✗ over: min_speedup(2): fused over eager, GPU time: 1.200 times as good "
+        "  ✗ failed: min_speedup(2): fused over eager, GPU time: 1.200 times as good "
         "(99 % CI 1.100..1.300, 12 pairs)"
     )
 

@@ -15,12 +15,13 @@ from pytest_kernelprof.report.comparison import (
     comparison_table,
     headline,
 )
+from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Conditions, Contestant, Neighbour, Verdict
 
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
 
 
-def asserted(outcome: Any = "over", **facts: Any) -> Verdict:
+def asserted(outcome: Any = "failed", **facts: Any) -> Verdict:
     known: dict[str, Any] = {
         "limit": "min_speedup",
         "qualifier": "1.5",
@@ -53,21 +54,24 @@ def test_a_headline_names_the_metric_as_a_person_says_it(metric: str, words: str
 
 def test_a_headline_without_an_interval_says_so() -> None:
     few = msgspec.structs.replace(
-        comparison(Contestant("a", 1, 1.0, speedup=2.0), Contestant("eager", 1, 2.0)), pairs=7
+        comparison(
+            Contestant("a", 1, 1.0, paired=Paired(ratio=1 / 2)), Contestant("eager", 1, 2.0)
+        ),
+        pairs=7,
     )
     assert headline(few).endswith("2.000 times as good (too few pairs for an interval, 7 pairs)")
 
 
 def test_a_headline_says_which_callable_is_unstable() -> None:
-    jumping = Contestant("fused", 3, 1.0, speedup=2.0, unstable=(1, 3))
+    jumping = Contestant("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
     words = headline(comparison(jumping, Contestant("eager", 1, 2.0)))
     assert words.endswith("; UNSTABLE: fused launched 1 to 3 kernels a call)")
 
 
 def test_a_headline_of_several_is_about_the_one_that_is_asked_for() -> None:
     several = comparison(
-        Contestant("a", 1, 1.0, speedup=2.0),
-        Contestant("b", 1, 1.0, speedup=3.0),
+        Contestant("a", 1, 1.0, paired=Paired(ratio=1 / 2)),
+        Contestant("b", 1, 1.0, paired=Paired(ratio=1 / 3)),
         Contestant("eager", 1, 2.0),
     )
     assert headline(several, "b").startswith("b over eager, GPU time: 3.000 times")
@@ -128,7 +132,7 @@ def test_a_table_has_one_line_a_callable() -> None:
 def test_a_table_of_memory_shows_sizes() -> None:
     table = comparison_table(
         comparison(
-            Contestant("a", 1, 5e6, 5e6, 5e6, speedup=2.0),
+            Contestant("a", 1, 5e6, 5e6, 5e6, paired=Paired(ratio=1 / 2)),
             Contestant("eager", 1, 1e7),
             metric="peak_memory",
         )
@@ -137,14 +141,14 @@ def test_a_table_of_memory_shows_sizes() -> None:
 
 
 def test_a_table_says_which_callable_is_unstable() -> None:
-    jumping = Contestant("fused", 3, 1.0, speedup=2.0, unstable=(1, 3))
+    jumping = Contestant("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
     assert comparison_table(comparison(jumping, Contestant("eager", 1, 2.0)))[-1] == (
         "UNSTABLE: fused launched 1 to 3 kernels a call"
     )
 
 
 def test_a_message_says_what_is_over_then_what_is_undecided_then_all() -> None:
-    verdicts = (asserted("undecided", reason="interval"), asserted("kept"), asserted("over"))
+    verdicts = (asserted("undecided", reason="interval"), asserted("passed"), asserted("failed"))
     lines = comparison_message(comparison(verdicts=verdicts)).splitlines()
     assert lines[0] == f"min_speedup(1.5): {HEADLINE}"
     assert lines[1].endswith("UNDECIDED, the interval holds the limit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.digest.conditions import conditions_words, doubt_words
+from pytest_kernelprof.digest.words import conditions_words, doubt_words
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 ROUGH = Conditions(

@@ -7,8 +7,8 @@ from records import CPU, absent, calls_of, counted, timed
 from pytest_kernelprof.report.junit import properties_of
 from pytest_kernelprof.schema.run import Integrity, Verdict
 
-OVER = Verdict(limit="max_kernels", outcome="over")
-KEPT = Verdict(limit="max_kernels", outcome="kept")
+OVER = Verdict(limit="max_kernels", outcome="failed")
+KEPT = Verdict(limit="max_kernels", outcome="passed")
 LOST = Integrity(problems=("a launch without its kernel",))
 
 
@@ -16,7 +16,7 @@ def test_several_profiles_are_told_together_by_the_worst_verdict() -> None:
     one = calls_of(2, timed("cuda_time", [10.0004]), counted("peak_memory", 64), verdicts=(KEPT,))
     two = calls_of(3, timed("cuda_time", [5]), counted("peak_memory", 32), verdicts=(OVER,))
     assert properties_of([one, two], ()) == [
-        ("verdict", "over"),
+        ("verdict", "failed"),
         ("kernels", 5),
         ("cuda_time_us", 15.0),
         ("peak_memory_bytes", 64),

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from records import CPU, MLP, MUL, kernel, mlp, profile
 
-from pytest_kernelprof.digest.came import Came, Gone
+from pytest_kernelprof.digest.new_kernels import NewKernels
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
+from pytest_kernelprof.schema.comparison import KernelChange, KernelSide
 from pytest_kernelprof.schema.run import Copy, Place, Profile, Wait
 
 COPY = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_194_304, 80.0, ("aten::copy_", "aten::to"))
@@ -92,11 +93,12 @@ def test_a_long_table_keeps_its_ends_and_what_takes_most() -> None:
     assert len(lines) - 1 - len(left) == 20
 
 
-def test_what_came_and_went_is_marked_at_its_line() -> None:
-    gone = Gone("gelu", ("aten::gelu",), before=3, us=5.0)
-    lost = Gone("silu", (), before=None, times=2)
-    came = Came("the snapshot", frozenset({3}), (gone, lost))
-    rows = [words(line) for line in kernel_table(mlp(), came=came)]
+def test_what_is_new_and_what_is_gone_is_marked_at_its_line() -> None:
+    was = KernelSide("gelu", ("aten::gelu",), duration_us=5.0)
+    gone = KernelChange("replaced", was, KernelSide("mul"), at=4)
+    lost = KernelChange("removed", KernelSide("silu"), times=2)
+    new = NewKernels("the snapshot", frozenset({3}), (gone, lost))
+    rows = [words(line) for line in kernel_table(mlp(), new=new)]
     assert rows[0] == "# GPU us kernel line launched by"
     assert rows[4:6] == [
         "- 5.0 gelu aten::gelu",
@@ -105,10 +107,10 @@ def test_what_came_and_went_is_marked_at_its_line() -> None:
     assert rows[-1] == "- silu x2 -"
 
 
-def test_of_a_long_table_what_came_stays_with_its_neighbours() -> None:
+def test_of_a_long_table_what_is_new_stays_with_its_neighbours() -> None:
     kernels = [kernel(f"k{i}") for i in range(100)]
-    came = Came("the snapshot", frozenset({60}))
-    names = [words(line) for line in kernel_table(profile(kernels), most=20, came=came)]
+    new = NewKernels("the snapshot", frozenset({60}), ())
+    names = [words(line) for line in kernel_table(profile(kernels), most=20, new=new)]
     assert [any(f" k{i} " in name for name in names) for i in (59, 60, 61)] == [True] * 3
 
 

@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
 from gfm_pages import HOSTILE, Page, rendered
-from records import CPU, GELU, GEMM, LINEAR, MUL, calls_of, kernel, mlp, profile, timed
+from records import (
+    CPU,
+    GELU,
+    GEMM,
+    LINEAR,
+    MUL,
+    calls_of,
+    held_to,
+    kernel,
+    mlp,
+    profile,
+    timed,
+)
 
 from pytest_kernelprof.names.apart import kept_name
 from pytest_kernelprof.report.gfm import line
 from pytest_kernelprof.report.markdown import LIMIT, markdown_of
-from pytest_kernelprof.schema.against import AgainstTest, Compared
-from pytest_kernelprof.schema.before import RevisionComparison
-from pytest_kernelprof.schema.diff import Change, Hunk, MetricChange, ProfileDiff
-from pytest_kernelprof.schema.run import Integrity, Mismatch, Profile, Run, Test, Verdict
-from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange, Taken
-from pytest_kernelprof.schema.turns import TimedPair, Timing
+from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
+from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.run import (
+    Integrity,
+    Mismatch,
+    Profile,
+    ProfileComparison,
+    Run,
+    RunComparison,
+    Test,
+    Verdict,
+)
+from pytest_kernelprof.schema.snapshot import SnapshotReport
 
-NEW = kernel(MUL, "aten::mul", source="src/mlp.py:42")
+NEW = KernelSide(MUL, ("aten::mul",), "src/mlp.py:42", 9.2)
 ALLOWED_TAGS = {
     *("h3", "p", "table", "thead", "tbody", "tr", "th", "td", "strong", "code", "span", "sub"),
     *("details", "summary", "b", "pre"),
@@ -29,7 +49,7 @@ ALLOWED_TAGS = {
 def over(found: int = 5, allowed: int = 4, **more: object) -> Verdict:
     return Verdict(
         limit="max_kernels",
-        outcome="over",
+        outcome="failed",
         metric="kernels",
         unit="count",
         measured=found,
@@ -39,7 +59,7 @@ def over(found: int = 5, allowed: int = 4, **more: object) -> Verdict:
 
 
 KEPT = Verdict(
-    limit="max_kernels", outcome="kept", metric="kernels", unit="count", measured=5, allowed=5
+    limit="max_kernels", outcome="passed", metric="kernels", unit="count", measured=5, allowed=5
 )
 UNDECIDED = Verdict(
     limit="max_cuda_time",
@@ -54,15 +74,23 @@ UNDECIDED = Verdict(
     rounds=96,
 )
 LOST = Verdict(limit="max_kernels", outcome="incomplete", why="17 of 18 launches have their kernel")
-SNAPSHOT = Verdict(
-    limit="snapshot",
-    outcome="over",
-    snapshot=Finding(
-        state="more",
-        kernels=5,
-        changes=(LineChange("+", f"{kept_name(MUL)} | aten::mul", 1, "mlp.py:42"),),
-        counts=(CountChange("kernels", "count", 4, 5),),
+
+
+def delta(name: str, old: float, new: float) -> MetricDelta:
+    change = "worse" if new > old else "better"
+    return MetricDelta(name=name, baselines=(old,), current=new, change=change, judged=True)  # type: ignore[arg-type]
+
+
+KEPT_NAME = KernelSide(kept_name(MUL), ("aten::mul",), "mlp.py:42")
+SNAPSHOT = ProfileComparison(
+    source="snapshot",
+    change="worse",
+    kernels=KernelDiff(
+        baseline_kernels=4,
+        current_kernels=5,
+        changes=(KernelChange("added", current=KEPT_NAME, at=2, positions=(2,)),),
     ),
+    metrics=(delta("kernels", 4, 5),),
 )
 
 
@@ -74,23 +102,32 @@ def page_of(*tests: Test, **more: object) -> Page:
     return rendered(markdown_of(Run(tests, **more)))  # type: ignore[arg-type]
 
 
-def against(*tests: AgainstTest, **counts: int) -> RevisionComparison:
-    return RevisionComparison("main (abc1234)", (), counts, tests)  # type: ignore[arg-type]
+MAIN = RunComparison(source="revision", name="main (abc1234)")
 
 
-def compared(old: int, new: int, ratio: float = 1.0, label: str = "") -> Compared:
-    worse = ("kernels",) if new > old else ()
+def compared(test: str, old: int, new: int, ratio: float = 1.0, **more: Any) -> ProfileComparison:
     pairs = tuple(TimedPair(None, ratio + i / 1000, 12, 100.0, 100.0 * ratio) for i in range(4))
-    diff = ProfileDiff(
-        old_kernels=old,
-        new_kernels=new,
-        old_us=100.0,
-        new_us=100.0 * ratio,
-        hunks=(Hunk((Change("added", None, NEW, 0.0, 9.2),)),) if new > old else (),
-        metrics=(MetricChange("kernels", "exact", "count", old, new),) if new != old else (),
-    )
-    timing = Timing("held", ratio=ratio, pairs=pairs, old_us=100.0, new_us=100.0 * ratio)
-    return Compared(label, diff, worse, ("kernels",) if new < old else (), timing=timing)
+    came = (KernelChange("added", current=NEW, at=1, positions=(1,)),) if new > old else ()
+    facts: dict[str, Any] = {
+        "change": "worse" if new > old else "better" if new < old else "same",
+        "kernels": KernelDiff(
+            baseline_kernels=old,
+            current_kernels=new,
+            baseline_us=100.0,
+            current_us=100.0 * ratio,
+            changes=came,
+        ),
+        "metrics": (delta("kernels", old, new),) if new != old else (),
+        "paired": Paired(
+            "same", ratio=ratio, pairs=pairs, baseline_us=100.0, current_us=100.0 * ratio
+        ),
+        **more,
+    }
+    return ProfileComparison(source="revision", test=test, **facts)
+
+
+def against_main(found: ProfileComparison, *verdicts: Verdict, **more: Any) -> Test:
+    return Test(found.test, (held_to(mlp(verdicts=verdicts), found),), **more)
 
 
 def test_all_well_is_two_lines() -> None:
@@ -101,8 +138,7 @@ def test_all_well_is_two_lines() -> None:
     assert (empty, end) == ("", "")
     page = rendered(found)
     assert page.texts("p") == [
-        "5 kernels, 100.0us on the GPU. NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 1 profile, "
-        "0 taken again, 0 incomplete"
+        "5 kernels, 100.0us on the GPU. NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 1 profile"
     ]
     assert page.tables == []
 
@@ -114,8 +150,8 @@ def test_a_run_without_profiles_is_no_success() -> None:
 def test_where_nothing_was_judged_nothing_is_well() -> None:
     tests = (Test("t.py::test_it", (mlp(),)),)
     assert markdown_of(Run(tests)).startswith("### No test has a limit. 1 test has a profile\n")
-    base = against(AgainstTest("t.py::test_it", "same", profiles=(compared(5, 5),)), same=1)
-    assert markdown_of(Run(tests, against=base)).startswith("### ✅ ")
+    same = against_main(compared("t.py::test_it", 5, 5))
+    assert markdown_of(Run((same,), baselines=(MAIN,))).startswith("### ✅ ")
 
 
 def test_a_run_that_was_ended_says_so() -> None:
@@ -152,7 +188,7 @@ def test_one_row_for_each_limit_worst_first() -> None:
 def test_each_limit_has_its_causes_beside_it_once() -> None:
     names = Verdict(
         limit="expect_kernels",
-        outcome="over",
+        outcome="failed",
         measured=5,
         mismatch=Mismatch(5, 5, "mul", ("aten::mul",), ("gelu",)),
     )
@@ -167,14 +203,10 @@ def test_each_limit_has_its_causes_beside_it_once() -> None:
 
 
 def test_a_launch_more_for_each_kernel_more_is_no_row_of_its_own() -> None:
-    found = SNAPSHOT.snapshot
-    assert found is not None
     for launches, rows in ((5, 1), (6, 2)):
-        counts = (*found.counts, CountChange("launches", "count", 4, launches))
-        verdict = msgspec.structs.replace(
-            SNAPSHOT, snapshot=msgspec.structs.replace(found, counts=counts)
-        )
-        page = page_of(Test("t.py::test_it", (mlp(verdicts=(verdict,)),), outcome="failed"))
+        metrics = (*SNAPSHOT.metrics, delta("launches", 4, launches))
+        more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
+        page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
         assert len(page.tables[0]) == 1 + rows
 
 
@@ -188,7 +220,7 @@ def test_details_unfold_with_the_kernels() -> None:
 
 def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
-    test = Test("t.py::test_it", (profile(kernels, verdicts=(SNAPSHOT,)),))
+    test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
     assert page.tables[0][1][2:5] == ["snapshot: kernels", "5", "4"]
     (block,) = page.raw_texts("pre")
@@ -196,60 +228,57 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
     assert not any("--kernelprof-update" in words for words in page.texts("p"))
-    taken = Taken(test=test.id, folder="", file="t.py", device="H", key="k", accepts=True)
+    taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     told = page_of(msgspec.structs.replace(test, snapshot=taken)).texts("p")
     assert any("pytest --kernelprof-update t.py::test_it" in words for words in told)
 
 
 def test_where_no_kernel_is_known_what_came_is_told_alone() -> None:
-    test = Test("t.py::test_it", (calls_of(0, verdicts=(SNAPSHOT,)),), outcome="failed")
+    test = Test("t.py::test_it", (held_to(calls_of(0), SNAPSHOT),), outcome="failed")
     (block,) = page_of(test).raw_texts("pre")
     assert block.startswith(f"+ {kept_name(MUL)} | aten::mul  mlp.py:42\n")
 
 
 def test_what_changed_against_a_revision() -> None:
-    found = against(
-        AgainstTest("t.py::test_same", "same", profiles=(compared(5, 5),)),
-        AgainstTest("t.py::test_better", "better", profiles=(compared(5, 3, 0.89),)),
-        AgainstTest("t.py::test_new", "cannot run", why="no such test @there"),
-        AgainstTest("t.py::test_broken", "worse", profiles=(compared(4, 5, 1.039),)),
-        **{"same": 1, "better": 1, "cannot run": 1, "worse": 1},
+    tests = (
+        against_main(compared("t.py::test_same", 5, 5)),
+        against_main(compared("t.py::test_better", 5, 3, 0.89)),
+        against_main(compared("t.py::test_broken", 4, 5, 1.039), over(), outcome="failed"),
     )
-    failed = Test("t.py::test_broken", (mlp(verdicts=(over(),)),), outcome="failed")
-    page = page_of(failed, against=found)
+    why = "the baseline cannot run it: no such test @there"
+    new = compared(
+        "t.py::test_new", 5, 5, paired=None, kernels=None, change="not compared", reason=why
+    )
+    page = page_of(*tests, baselines=(msgspec.structs.replace(MAIN, profiles=(new,)),))
     assert (
-        "Against main (abc1234): 1 worse, 1 better, 1 unchanged, 1 cannot run on main, "
+        "Against main (abc1234): 1 worse, 1 better, 1 unchanged, 1 not compared, "
         "1 fewer kernel in total, GPU time -2.4 %." in page.text
     )
     plus = "+ vectorized_elementwise [mul], from aten::mul, mlp.py:42"
     assert page.tables[1] == [
         ["result", "test", "kernels", "GPU time", "range", "cause"],
         ["worse", "t.py test_broken", "4 → 5", "+3.9 %", "+3.9..+4.2 %", plus],
-        ["cannot run on main", "t.py test_new", "", "", "", "no such test @there"],
+        ["not compared", "t.py test_new", "", "", "", why],
         ["better", "t.py test_better", "5 → 3", "-11.0 %", "-11.0..-10.7 %", ""],
     ]
     assert page.texts("summary")[1].startswith("What changed against main (abc1234): 1 worse")
-    (diff,) = page.raw_texts("pre")
-    assert "+ vectorized_elementwise [mul]" in diff
+    (table,) = page.raw_texts("pre")
+    assert table.startswith("  against the revision\n")
+    assert any(line.startswith("+  1 ") for line in table.splitlines())
 
 
 def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     pairs = tuple(TimedPair(None, 1.1, 12, 100.0, 110.0) for _ in range(4))
-    slower = Timing("worse", ratio=1.1, pairs=pairs, agreeing=4, old_us=100.0, new_us=110.0)
-    diff = ProfileDiff(old_kernels=5, new_kernels=5, old_us=100.0, new_us=110.0)
-    found = against(
-        AgainstTest("t.py::test_it", "worse", profiles=(Compared("", diff, timing=slower),)),
-        worse=1,
-    )
-    page = page_of(Test("t.py::test_it", (mlp(),), outcome="failed"), against=found)
+    slower = Paired("worse", "", 1.1, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=110.0)
+    found = compared("t.py::test_it", 5, 5, change="worse", paired=slower)
+    page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
     assert page.tables[0][1][2] == "against: cuda_time"
     assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][5]
     assert page.texts("summary")[0] == "test_it: against: cuda_time: worse"
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:
-    found = against(AgainstTest("t.py::test_it", "better", profiles=(compared(5, 3),)), better=1)
-    page = page_of(Test("t.py::test_it", (mlp(verdicts=(KEPT,)),)), against=found)
+    page = page_of(against_main(compared("t.py::test_it", 5, 3), KEPT), baselines=(MAIN,))
     assert page.text.startswith("✅")
     assert len(page.tables) == 1
 
@@ -260,20 +289,15 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     bad: Profile = profile(
         [kernel(GEMM, *LINEAR), odd], label=name, verdicts=(over(2, 1, qualifier=name),)
     )
-    changed = Compared(
-        name,
-        ProfileDiff(
-            old_kernels=1,
-            new_kernels=2,
-            old_us=1,
-            new_us=2,
-            hunks=(Hunk((Change("added", None, odd, 0.0, 9.2),)),),
-        ),
-        worse=("kernels",),
-    )
     id = f"{name}.py::test_it[{name}]"
-    base = RevisionComparison(name, (), {"worse": 1}, (AgainstTest(id, "worse", "", (changed,)),))
-    page = page_of(Test(id, (bad,), outcome="failed"), against=base, unfinished=(name,))
+    side = KernelSide(odd.name, odd.operators, odd.source, 9.2)
+    diff = KernelDiff(
+        baseline_kernels=1, current_kernels=2, changes=(KernelChange("added", current=side),)
+    )
+    changed = compared(id, 1, 2, label=name, kernels=diff, paired=None)
+    base = RunComparison(source="revision", name=name)
+    test = Test(id, (held_to(bad, changed),), outcome="failed")
+    page = page_of(test, baselines=(base,), unfinished=(name,))
     assert page.tags <= ALLOWED_TAGS
     assert page.unclosed == []
     assert not page.notified
@@ -299,13 +323,17 @@ class Many:
     tests: int = 3000
 
     def run(self) -> Run:
-        tests = [broken(f"t.py::test_{i:04}") for i in range(self.tests)]
-        rows = [
-            *(AgainstTest(t.id, "worse", profiles=(compared(4, 5),)) for t in tests[:50]),
-            *(AgainstTest(t.id, "better", profiles=(compared(5, 4),)) for t in tests[50:]),
-        ]
-        base = against(*rows, worse=50, better=self.tests - 50)
-        return Run(tuple(tests), against=base)
+        tests = (broken(f"t.py::test_{i:04}") for i in range(self.tests))
+        held = tuple(
+            msgspec.structs.replace(
+                test, profiles=(held_to(test.profiles[0], self.found(i, test)),)
+            )
+            for i, test in enumerate(tests)
+        )
+        return Run(held, baselines=(MAIN,))
+
+    def found(self, i: int, test: Test) -> ProfileComparison:
+        return compared(test.id, *((4, 5) if i < 50 else (5, 4)))
 
 
 @pytest.mark.parametrize(

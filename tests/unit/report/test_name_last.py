@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.report.name_last import Numbers, lay_out
-from pytest_kernelprof.report.widths import (
+from pytest_kernelprof.report.tables import (
+    Numbers,
     cut_end,
     cut_middle,
     head_of,
+    lay_out,
     left,
     right,
     width_of,

@@ -15,13 +15,11 @@ from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.html.tests_table import table_rows
 from pytest_kernelprof.report.markdown import markdown_of
-from pytest_kernelprof.report.rank_table import ranks_told, texts_of
-from pytest_kernelprof.report.spans import plain
-from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.ranks import ranks_told, texts_of
+from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import pack, unpack
+from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.run import Profile, Run, Test
 
 TABLE = [

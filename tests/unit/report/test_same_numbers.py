@@ -9,24 +9,28 @@ import pytest
 from records import comparison, counted, kernel, profile, timed
 
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.report.comparisons import comparison_lines
+from pytest_kernelprof.report.comparison import comparison_lines
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
-from pytest_kernelprof.report.spans import plain
-from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema.run import Profile, Run, Test, TestOutcome, Verdict
 
 pytest.importorskip("jinja2")
 
 FASTER = Verdict(
-    limit="is_faster", outcome="over", metric="cuda_time", unit="times", measured=1.203, allowed=1.5
+    limit="is_faster",
+    outcome="failed",
+    metric="cuda_time",
+    unit="times",
+    measured=1.203,
+    allowed=1.5,
 )
 
 
 def taken(n: int, us: float, allowed: float | None = None) -> Profile:
     verdict = Verdict(
-        limit="max_kernels", outcome="over" if allowed and n > allowed else "kept",
+        limit="max_kernels", outcome="failed" if allowed and n > allowed else "passed",
         metric="kernels", unit="count", measured=n, allowed=allowed,
     )  # fmt: skip
     return profile(

@@ -10,19 +10,18 @@ from records import CPU, GELU, MLP, MUL, counted, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
 from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.report.spans import plain
-from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.report.tables import width_of
 from pytest_kernelprof.report.terminal import report_lines, write_report
-from pytest_kernelprof.report.widths import width_of
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import (
     Bound,
     Integrity,
     KernelGroup,
-    Outcome,
     Place,
     Profile,
     Run,
+    Status,
     Test,
     Verdict,
 )
@@ -34,17 +33,17 @@ def told(*tests: Test, width: int = 80, **style: Any) -> list[str]:
 
 
 def limit(
-    outcome: Outcome, name: str = "max_kernels", metric: str = "kernels", **facts: Any
+    outcome: Status, name: str = "max_kernels", metric: str = "kernels", **facts: Any
 ) -> Verdict:
     facts.setdefault("unit", "count")
     return Verdict(limit=name, outcome=outcome, metric=metric, **facts)
 
 
-def kernels_limit(outcome: Outcome = "kept", measured: int = 5, allowed: int = 5) -> Verdict:
+def kernels_limit(outcome: Status = "passed", measured: int = 5, allowed: int = 5) -> Verdict:
     return limit(outcome, measured=measured, allowed=allowed)
 
 
-def time_limit(outcome: Outcome, measured: float, allowed: float, **facts: Any) -> Verdict:
+def time_limit(outcome: Status, measured: float, allowed: float, **facts: Any) -> Verdict:
     facts = {"unit": "us", "low": measured - 1, "high": measured + 1, "rounds": 12, **facts}
     return limit(outcome, "max_cuda_time", "cuda_time", measured=measured, allowed=allowed, **facts)
 
@@ -55,7 +54,7 @@ def kept(us: float = 100.0, *metrics: run.Metric, **more: Any) -> Profile:
 
 
 def over(us: float = 50.0, **more: Any) -> Profile:
-    more.setdefault("verdicts", (kernels_limit("over", 5, 4),))
+    more.setdefault("verdicts", (kernels_limit("failed", 5, 4),))
     return mlp(timed("cuda_time", [us]), **more)
 
 
@@ -97,7 +96,7 @@ def test_a_healthy_suite() -> None:
         "           vectorized_elementwise [gelu]    4 calls    40.0us    4 %",
         "           vectorized_elementwise [mul]     4 calls    40.0us    4 %",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "4 profiles, 0 taken again, 0 incomplete",
+        "4 profiles",
     ]
 
 
@@ -118,7 +117,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
     broken = profile(
         kernels,
         [timed("cuda_time", [578.5])],
-        verdicts=(kernels_limit("over", 4, 2),),
+        verdicts=(kernels_limit("failed", 4, 2),),
         place=Place("test_training.py", 31),
     )
     lines = told(
@@ -179,21 +178,21 @@ def test_of_very_many_that_are_kept_the_costliest_are_listed() -> None:
 @pytest.mark.parametrize(
     ("fared", "ended", "sign", "letter"),
     [
-        ("over", "failed", "✗", "F"),
-        ("kept", "failed", "✗", "F"),
+        ("failed", "failed", "✗", "F"),
+        ("passed", "failed", "✗", "F"),
         ("incomplete", "error", "!", "E"),
-        ("kept", "error", "!", "E"),
+        ("passed", "error", "!", "E"),
         ("undecided", "passed", "?", "?"),
-        ("kept", "passed", "✓", "."),
-        ("kept", "xfailed", "x", "x"),
-        ("expected", "xfailed", "x", "x"),
-        ("kept", "skipped", "–", "s"),
-        ("over", "rerun", "–", "s"),
+        ("passed", "passed", "✓", "."),
+        ("passed", "xfailed", "x", "x"),
+        ("expected failure", "xfailed", "x", "x"),
+        ("passed", "skipped", "–", "s"),
+        ("failed", "rerun", "–", "s"),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "cp437", "ascii", "no such encoding"])
 def test_a_mark_is_a_sign_or_pytests_letter_where_that_cannot_be_said(
-    fared: Outcome, ended: run.TestOutcome, sign: str, letter: str, encoding: str
+    fared: Status, ended: run.TestOutcome, sign: str, letter: str, encoding: str
 ) -> None:
     one = of("a.py::t", kept(verdicts=(kernels_limit(fared),)), outcome=ended)
     lines = told(one, every_row=True, encoding=encoding)
@@ -216,7 +215,7 @@ ALL = kept(
     counted("syncs", 1),
     counted("memcpys", 2),
     timed("launch_overhead", [40.0]),
-    verdicts=(kernels_limit(), time_limit("kept", 100.0, 200.0)),
+    verdicts=(kernels_limit(), time_limit("passed", 100.0, 200.0)),
     bound=Bound("overhead", ""),
 )
 NAME = "test_" + "x" * 35  # of 40 columns
@@ -242,7 +241,7 @@ def test_columns_give_way_while_names_have_less_than_40_columns(width: int, titl
 
 
 def test_what_is_broken_gives_way_last_and_is_told_below_then() -> None:
-    verdicts = (limit("over", "max_syncs", "syncs", measured=1, allowed=0),)
+    verdicts = (limit("failed", "max_syncs", "syncs", measured=1, allowed=0),)
     broken = kept(100.0, counted("syncs", 1), verdicts=verdicts)
     assert "1 > 0" in told(of(f"a.py::{NAME}", broken), width=80)[4]
     narrow = told(of(f"a.py::{NAME}", broken, outcome="failed"), width=60)
@@ -287,8 +286,8 @@ def test_no_line_is_wider_than_the_terminal_whatever_tests_are_called(
         kernels,
         [timed("cuda_time", [6.0]), timed("launch_overhead", [80.0]), timed("latency", [96.0])],
         verdicts=(
-            kernels_limit("over", 3, 2),
-            limit("over", "forbid_kernels", "", hits=(run.Hit(1, name, name),)),
+            kernels_limit("failed", 3, 2),
+            limit("failed", "forbid_kernels", "", hits=(run.Hit(1, name, name),)),
         ),
         bound=Bound("overhead", ""),
         label=name,
@@ -352,10 +351,10 @@ def test_a_column_has_one_unit_and_one_number_of_decimals(
 @pytest.mark.parametrize(
     ("verdict", "cell"),
     [
-        (kernels_limit("over", 16, 14), "16 > 14"),
-        (time_limit("over", 578.5, 560.0), "578.5 > 560"),
-        (time_limit("over", 560.04, 560.0), "560.04 > 560"),
-        (time_limit("over", 12.0, 0.001), "12.0 > 0.001"),
+        (kernels_limit("failed", 16, 14), "16 > 14"),
+        (time_limit("failed", 578.5, 560.0), "578.5 > 560"),
+        (time_limit("failed", 560.04, 560.0), "560.04 > 560"),
+        (time_limit("failed", 12.0, 0.001), "12.0 > 0.001"),
     ],
 )
 def test_a_broken_limit_stands_in_its_cell(verdict: Verdict, cell: str) -> None:
@@ -399,7 +398,7 @@ def test_without_limits_there_are_no_signs_but_for_what_could_not_be_had() -> No
 
 def test_the_place_stands_at_the_right() -> None:
     kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3
-    bad = profile(kernels, verdicts=(kernels_limit("over", 3, 2),), place=Place("t.py", 31))
+    bad = profile(kernels, verdicts=(kernels_limit("failed", 3, 2),), place=Place("t.py", 31))
     for width in (60, 80, 120):
         line = told(of("a.py::t", bad, outcome="failed"), width=width)[5]
         assert line.startswith("    vectorized_elementwise [mul] x3")
@@ -419,7 +418,7 @@ def test_quiet_is_verdict_what_is_not_kept_and_integrity() -> None:
         "✗   5 > 4    50.0  bad",
         "    nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu]; vectorized_elementw…",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
-        "2 profiles, 0 taken again, 0 incomplete",
+        "2 profiles",
     ]
 
 
@@ -495,9 +494,9 @@ def test_advice_names_the_number_that_it_rests_on() -> None:
         [kernel("k", us=2.0)] * 4,
         [timed("launch_overhead", [81.7]), timed("latency", [96.0])],
         bound=Bound("overhead", ""),
-        verdicts=(kernels_limit("kept", 4, 12),),
+        verdicts=(kernels_limit("passed", 4, 12),),
     )
-    near = kept(199.4, verdicts=(time_limit("kept", 199.4, 200.0),))
+    near = kept(199.4, verdicts=(time_limit("passed", 199.4, 200.0),))
     lines = told(of("a.py::test_short[1]", short), of("a.py::test_near", near), width=120)
     assert (
         "4 kernels in 1 test are shorter than 3us: fuse them or take a CUDA graph, first in "
@@ -508,7 +507,7 @@ def test_advice_names_the_number_that_it_rests_on() -> None:
 
 
 def test_of_many_pieces_of_advice_three_are_told() -> None:
-    loose = kept(verdicts=(kernels_limit("kept", 5, 12),))
+    loose = kept(verdicts=(kernels_limit("passed", 5, 12),))
     lines = told(*(of(f"a.py::test_{i}", loose) for i in range(9)))
     at = next(i for i, line in enumerate(lines) if line.startswith("tighten"))
     assert lines[at + 3] == "           6 more"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.report import traces
-from pytest_kernelprof.report.traces import trace_path, why_unwritable
+from pytest_kernelprof.report import files
+from pytest_kernelprof.report.files import trace_path, why_unwritable
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,6 @@ def test_a_full_folder_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(traces.Real, "file", full)
+    monkeypatch.setattr(files.Real, "file", full)
     assert why_unwritable(str(tmp_path)) == "No space left on device"
     assert os.listdir(tmp_path) == []

@@ -11,13 +11,13 @@ from pytest_kernelprof.schema.run import Hit, Mismatch, Verdict
 
 
 def count(measured: float, allowed: float, limit: str = "max_kernels", **more: Any) -> Verdict:
-    outcome = more.pop("outcome", "over" if measured > allowed else "kept")
+    outcome = more.pop("outcome", "failed" if measured > allowed else "passed")
     facts: dict[str, Any] = {"metric": "kernels", "unit": "count", "rounds": 2, **more}
     return Verdict(limit=limit, outcome=outcome, measured=measured, allowed=allowed, **facts)
 
 
 def time(measured: float, allowed: float, **more: Any) -> Verdict:
-    outcome = more.pop("outcome", "over" if measured > allowed else "kept")
+    outcome = more.pop("outcome", "failed" if measured > allowed else "passed")
     facts: dict[str, Any] = {"limit": "max_cuda_time", "metric": "cuda_time", "rounds": 24, **more}
     return Verdict(outcome=outcome, unit="us", measured=measured, allowed=allowed, **facts)
 
@@ -29,7 +29,7 @@ def time(measured: float, allowed: float, **more: Any) -> Verdict:
         (count(3, 4), "max_kernels: 3 <= 4"),
         (count(2, 1, qualifier="elementwise"), "max_kernels(match='elementwise'): 2 > 1"),
         (count(1, 0, "max_memcpys", qualifier="d2h"), "max_memcpys(d2h): 1 > 0"),
-        (count(5, 1, outcome="expected"), "max_kernels: 5 > 1"),
+        (count(5, 1, outcome="expected failure"), "max_kernels: 5 > 1"),
         (count(7, 0, "max_syncs", metric="syncs"), "max_syncs: 7 > 0"),
     ],
 )
@@ -113,7 +113,7 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
         ),
     ],
     ids=[
-        *("over", "kept", "many times over", "thousands", "blocks", "one round", "few rounds"),
+        *("failed", "passed", "many times over", "thousands", "blocks", "one round", "few rounds"),
         *("limit zero", "note and second look", "share", "share with a fraction"),
     ],
 )
@@ -155,7 +155,7 @@ def test_what_was_not_judged_says_why(outcome: Any, why: str) -> None:
 
 
 def names(limit: str, **facts: Any) -> str:
-    facts.setdefault("outcome", "over")
+    facts.setdefault("outcome", "failed")
     return verdict_line(Verdict(limit=limit, measured=5.0, **facts))
 
 
@@ -210,7 +210,7 @@ def test_the_first_unexpected_kernel_is_named(
 
 
 def test_expected_kernels_that_came_are_counted() -> None:
-    assert names("expect_kernels", outcome="kept") == "expect_kernels: all 5 as expected"
+    assert names("expect_kernels", outcome="passed") == "expect_kernels: all 5 as expected"
 
 
 def test_a_forbidden_kernel_is_named_with_its_pattern() -> None:
@@ -228,5 +228,5 @@ def test_many_forbidden_kernels_are_cut_short() -> None:
 
 
 def test_no_forbidden_kernels_are_counted_among_all() -> None:
-    line = names("forbid_kernels", outcome="kept", qualifier=".", patterns=(".",))
+    line = names("forbid_kernels", outcome="passed", qualifier=".", patterns=(".",))
     assert line == "forbid_kernels: none of 5 kernels"

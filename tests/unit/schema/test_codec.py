@@ -13,13 +13,12 @@ from corpus import NAMES, record
 from records import comparison, counted, mlp, timed
 
 from pytest_kernelprof.schema import codec, run
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import pack
+from pytest_kernelprof.schema.document import Document, pack
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Environment, Profile, Run, Verdict
 from pytest_kernelprof.system import Real
 
-KEPT = Verdict(limit="max_kernels", outcome="kept", metric="kernels", allowed=6, measured=5)
+KEPT = Verdict(limit="max_kernels", outcome="passed", metric="kernels", allowed=6, measured=5)
 RUN = Run(
     (run.Test("test_a.py::test_it", (mlp(verdicts=(KEPT,)),), (comparison(),)), run.Test("empty"))
 )
@@ -49,8 +48,10 @@ def test_equal_records_are_equal_bytes_in_whatever_order_they_were_filled() -> N
 
 
 def test_equal_records_are_equal_bytes_in_whatever_numbers_they_hold() -> None:
-    whole = Verdict(limit="max_kernels", outcome="kept", allowed=6, measured=5, values=(5, 4))
-    same = Verdict(limit="max_kernels", outcome="kept", allowed=6.0, measured=5.0, values=(5.0, 4))
+    whole = Verdict(limit="max_kernels", outcome="passed", allowed=6, measured=5, values=(5, 4))
+    same = Verdict(
+        limit="max_kernels", outcome="passed", allowed=6.0, measured=5.0, values=(5.0, 4)
+    )
     assert whole == same
     assert codec.encode(whole) == codec.encode(same)
     assert codec.encode(counted("kernels", 5, 5)) == codec.encode(counted("kernels", 5.0, 5.0))

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.analysis.round_timeline import timeline_of_round
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.document import Document
-from pytest_kernelprof.schema.packing import MOST_KERNELS, bounded, pack, unpack
+from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
 from pytest_kernelprof.schema.run import (
     Collective,
     Kernel,
@@ -140,7 +139,7 @@ def test_ranks_are_read_again_and_the_kernels_of_those_that_do_the_same_are_left
         mlp,
         metrics={},
         collectives=(collective,),
-        verdicts=(Verdict(ranks=(1,), limit="x", outcome="over"),),
+        verdicts=(Verdict(ranks=(1,), limit="x", outcome="failed"),),
     )
     (found,) = (
         read(codec.encode(pack(run_of(of_ranks(mlp, slower, record("backward"))))))

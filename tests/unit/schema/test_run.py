@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import kernel, mlp
 
-from pytest_kernelprof.schema.run import OUTCOMES, Integrity, Metric, Outcome, Verdict
+from pytest_kernelprof.schema.run import STATUSES, Integrity, Metric, Status, Verdict
 
 
 def test_a_kernel_knows_its_short_name() -> None:
@@ -17,24 +17,24 @@ def test_a_kernel_knows_its_short_name() -> None:
     [
         ([], True, None),
         ([], False, "incomplete"),
-        (["kept", "over", "undecided"], True, "over"),
-        (["kept", "undecided"], True, "undecided"),
-        (["not judged", "expected"], True, "expected"),
-        (["kept"], False, "incomplete"),
-        (["over", "kept"], False, "over"),
+        (["passed", "failed", "undecided"], True, "failed"),
+        (["passed", "undecided"], True, "undecided"),
+        (["not judged", "expected failure"], True, "expected failure"),
+        (["passed"], False, "incomplete"),
+        (["failed", "passed"], False, "failed"),
         (["undecided"], False, "incomplete"),
-        (["expected"], False, "incomplete"),
+        (["expected failure"], False, "incomplete"),
     ],
 )
 def test_the_worst_outcome_is_that_of_the_profile(
-    outcomes: list[Outcome], complete: bool, worst: Outcome | None
+    outcomes: list[Status], complete: bool, worst: Status | None
 ) -> None:
     profile = mlp(
         integrity=Integrity(() if complete else ("lost",)),
         verdicts=tuple(Verdict(limit="max_kernels", outcome=outcome) for outcome in outcomes),
     )
     assert profile.outcome == worst
-    assert worst is None or worst in OUTCOMES
+    assert worst is None or worst in STATUSES
 
 
 def test_a_count_is_stable_where_all_its_rounds_agree() -> None:

@@ -14,7 +14,7 @@ from pytest_kernelprof.api import Profile
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.documents import read_run, read_whole_run
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.packing import pack
+from pytest_kernelprof.schema.document import pack
 
 FOLDER = Path(__file__).parents[2] / "traces" / "cpu"
 

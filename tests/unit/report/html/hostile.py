@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from records import held_to
 from rounds import Recording, over, profile_of, run_of
 
-from pytest_kernelprof.schema.before import EarlierComparison, RevisionComparison
+from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
 from pytest_kernelprof.schema.run import (
     Copy,
     Environment,
     Integrity,
     Kernel,
     Place,
+    ProfileComparison,
     Run,
+    RunComparison,
+    Source,
     Test,
     Wait,
 )
-from pytest_kernelprof.schema.runs import RunsComparison
-from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange
 
+SOURCES: tuple[Source, ...] = ("snapshot", "revision", "run")
 TEXTS = (
     "<script>window.hurt = 1</script>",
     "</script></style></title><script>window.hurt = 2</script>",
@@ -47,16 +50,26 @@ def hostile_test(text: str, number: int) -> Test:
         *(text, 5.0, (1, 1, 1), (1, 1, 1), 8, 0, 0, 7, text, (text, f"{text}2"), f"{text}:3")
     )
     verdict = replace(over(3, 1), qualifier=text, why=text, note=text, place=Place(text, 3))
-    finding = Finding(
-        state="more",
-        kernels=3,
-        changes=(LineChange("+", f"{text} | {text}", 1, f"{text}:4"), LineChange("-", text)),
-        counts=(CountChange("kernels", "count", 1, 3),),
-        other=(text,),
-        unknown=(text,),
+    side = KernelSide(text, (text, f"{text}2"), f"{text}:4")
+    changes = (KernelChange("added", current=side, lines=(text, text)), KernelChange("moved", side))
+    worse = MetricDelta(name="kernels", baselines=(1,), current=3, change="worse", judged=True)
+    baselines = (
+        ProfileComparison(
+            source=source,
+            test=f"tests/{text}.py::{text}[{text}-{number}]",
+            label=text,
+            change="worse",
+            kernels=KernelDiff(baseline_kernels=1, current_kernels=3, changes=changes),
+            metrics=(worse,),
+            differences=(text,),
+            lost=("syncs",),
+            incomplete=(text,),
+            notes=(text,),
+        )
+        for source in SOURCES
     )
     profile = replace(
-        profile_of(3, verdict, replace(verdict, limit="snapshot", snapshot=finding)),
+        held_to(profile_of(3, verdict), *baselines),
         label=text,
         environment=Environment("cuda", text, text, {"torch": text, "triton": text}),
         kernels=(kernel,) * 3,
@@ -78,6 +91,8 @@ def hostile_run() -> Run:
         run_of(*(hostile_test(text, i) for i, text in enumerate(TEXTS))),
         unfinished=TEXTS,
         versions={worst: worst},
-        against=RevisionComparison(worst, (worst,), {"worse": 1}),
-        earlier=EarlierComparison(worst, worst, RunsComparison(compared=1)),
+        baselines=tuple(
+            RunComparison(source=one, name=worst, began=worst, notes=TEXTS, gone=TEXTS)
+            for one in SOURCES
+        ),
     )

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from records import GELU, GEMM, kernel
+from records import GELU, GEMM, held_to, kernel
 from rounds import Recording, kept, kernels_of, profile_of, run_of
 
-from pytest_kernelprof.baseline.diff import diff_profiles
-from pytest_kernelprof.digest.came import came_in
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.digest.new_kernels import positions_in
 from pytest_kernelprof.digest.rows import rows_of
-from pytest_kernelprof.report.html import side_by_side
-from pytest_kernelprof.report.html.families import family_of
-from pytest_kernelprof.report.html.full_names import FullNames, cut
-from pytest_kernelprof.report.html.kernel_rows import MOST_ROWS, table_of
+from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
+from pytest_kernelprof.report.html.kernel_rows import MOST_ROWS, side_by_side_of, table_of
 from pytest_kernelprof.report.html.operator_tree import tree_of
-from pytest_kernelprof.report.html.pictures import Rounds, scale_of, strip_of
+from pytest_kernelprof.report.html.plots import Rounds, scale_of, strip_of
 from pytest_kernelprof.report.html.tests_table import table_rows
-from pytest_kernelprof.schema.run import KernelGroup, Test, Timeline, Verdict
-from pytest_kernelprof.schema.snapshot import CountChange, Finding, LineChange
+from pytest_kernelprof.schema.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    MetricDelta,
+    ProfileComparison,
+    Source,
+)
+from pytest_kernelprof.schema.run import KernelGroup, Test, Timeline
 
 
 def test_kernels_stand_in_launch_order_with_who_launched_them_and_where() -> None:
@@ -91,15 +96,19 @@ def test_a_diff_has_new_kernels_at_their_places_and_the_same_ones_counted() -> N
     extra = kernel("extra", "aten::mul", us=9.0, source="mlp.py:31")
     new = replace(new, kernels=(*new.kernels[:2], extra, *new.kernels[2:]))
     diff = diff_profiles(old, new)
-    found = side_by_side.of_diff(diff, "main")
-    assert [(pair.same, pair.new.name if pair.new else None) for pair in found.rows] == [
+    found = side_by_side_of(ProfileComparison(source="revision", change="worse", kernels=diff))
+    assert found is not None
+    assert [(pair.same, pair.current.name if pair.current else None) for pair in found.rows] == [
         (2, None),
         (0, "extra"),
         (2, None),
     ]
-    assert found.rows[1].old is None
-    assert (found.old_kernels, found.new_kernels) == (4, 5)
-    assert came_in(new, diff) == {2}
+    assert found.rows[1].baseline is None
+    assert (found.baseline, found.kernels.baseline_kernels, found.kernels.current_kernels) == (
+        *("the revision", 4),
+        5,
+    )
+    assert positions_in(diff) == frozenset({2})
 
 
 def test_a_change_that_repeats_marks_all_of_its_kernels() -> None:
@@ -108,33 +117,68 @@ def test_a_change_that_repeats_marks_all_of_its_kernels() -> None:
     old = replace(old, kernels=old.kernels * 8)
     new = replace(new, kernels=(*new.kernels, extra) * 8)
     diff = diff_profiles(old, new)
-    assert came_in(new, diff) == set(range(2, 24, 3))
+    assert positions_in(diff) == frozenset(range(2, 24, 3))
 
 
 def test_a_snapshot_stands_beside_what_ran() -> None:
+    mul, mm = KernelSide("mul", ("aten::mul",)), KernelSide("gemm", ("aten::mm",))
+    copy = KernelSide("elementwise [copy] bf16", ("aten::copy_",), "src/mlp.py:31")
     changes = (
-        LineChange("-", "gelu | aten::gelu"),
-        LineChange("+", "elementwise [copy] bf16 | aten::copy_", 1, "mlp.py:31"),
-        LineChange("+", "other | aten::mul"),
+        KernelChange("replaced", KernelSide("gelu", ("aten::gelu",)), copy, at=2, positions=(2,)),
+        KernelChange("added", current=KernelSide("other", ("aten::mul",)), at=2, positions=(3,)),
+        KernelChange("operator", mul, KernelSide("mul", ("aten::mul_",)), positions=(4,)),
+        KernelChange("moved", mm, mm, positions=(5,)),
     )
-    finding = Finding(
-        state="more",
-        kernels=5,
-        changes=changes,
-        counts=(CountChange("kernels", "count", 4, 5),),
-        moved=True,
+    kernels = KernelDiff(baseline_kernels=4, current_kernels=5, changes=changes)
+    found = side_by_side_of(
+        ProfileComparison(
+            source="snapshot",
+            change="worse",
+            kernels=kernels,
+            lost=("syncs",),
+            differences=("torch 2.10.0 -> 2.11.0",),
+        )
     )
-    found = side_by_side.of_finding(finding)
-    first, second, same = found.rows
-    assert first.old is not None
-    assert first.new is not None
-    assert (first.old.name, first.new.name, first.new.by) == (
+    assert found is not None
+    first, second, third, same = found.rows
+    assert first.baseline is not None
+    assert first.current is not None
+    assert (first.baseline.name, first.current.name, first.current.by, first.current.line) == (
         *("gelu", "elementwise [copy] bf16"),
-        "aten::copy_",
+        *("aten::copy_", "mlp.py:31"),
     )
-    assert second.old is None
-    assert same.same == 3
-    assert found.notes == ("the same kernels come in another order",)
+    assert (first.baseline.us, first.current.us) == (None, None)
+    assert second.baseline is None
+    assert third.baseline is not None
+    assert third.current is not None
+    assert (third.baseline.by, third.current.by) == ("aten::mul", "aten::mul_")
+    assert same.same == 2
+    assert (found.baseline, found.kernels.baseline_us) == ("the snapshot", None)
+    assert found.notes == (
+        "some kernels come in another order",
+        "could not be compared: syncs",
+        "another than the baseline's: torch 2.10.0 -> 2.11.0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "told"), [("snapshot", True), ("revision", False), ("run", False)]
+)
+def test_kernels_in_another_order_alone_are_told_of_a_snapshot(source: Source, told: bool) -> None:
+    old = profile_of(4)
+    new = replace(old, kernels=(*old.kernels[1:], old.kernels[0]))
+    diff = diff_profiles(old, new)
+    changed = ProfileComparison(source=source, change="changed", kernels=diff)
+    assert (side_by_side_of(changed) is not None) == told
+    assert side_by_side_of(replace(changed, change="same")) is None
+
+
+def test_of_very_many_changes_those_that_are_not_shown_are_counted() -> None:
+    kernels = [kernel(f"k{i}", f"op{i}") for i in range(207)]
+    diff = diff_profiles(profile_of(0), replace(profile_of(0), kernels=tuple(kernels)))
+    found = side_by_side_of(ProfileComparison(source="run", change="worse", kernels=diff))
+    assert found is not None
+    assert (len(found.rows), found.left) == (200, 7)
 
 
 def test_the_tree_has_what_launches_and_counts_the_rest() -> None:
@@ -198,8 +242,8 @@ def test_equal_rounds_and_very_many_are_a_strip() -> None:
 
 
 def test_a_row_that_only_a_snapshot_breaks_shows_that_beside_limits_that_are_kept() -> None:
-    finding = Finding(state="more", kernels=5, counts=(CountChange("kernels", "count", 4, 5),))
-    verdict = Verdict(limit="snapshot", outcome="over", snapshot=finding)
-    test = Test("t.py::test_it", (profile_of(5, kept(n=5), verdict),), outcome="failed")
+    more = MetricDelta(name="kernels", baselines=(4,), current=5, change="worse", judged=True)
+    snapshot = ProfileComparison(source="snapshot", change="worse", metrics=(more,))
+    test = Test("t.py::test_it", (held_to(profile_of(5, kept(n=5)), snapshot),), outcome="failed")
     (row,) = table_rows(rows_of(run_of(test)), ["p0"])
     assert (row.closest, row.more, row.over) == ("snapshot: kernels 5 of 4", 1, True)

@@ -10,9 +10,15 @@ from msgspec.structs import replace
 from records import GEMM
 from rounds import COPY, Recording, profile_of
 
-from pytest_kernelprof.report.html.drawing import GUTTER, MOST_ARROWS, WIDTH, drawn, merged
-from pytest_kernelprof.report.html.scene import Scene
-from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.report.html.drawing import (
+    GUTTER,
+    MOST_ARROWS,
+    WIDTH,
+    Scene,
+    ScriptData,
+    drawn,
+    merged,
+)
 from pytest_kernelprof.report.html.timeline import scene_of
 from pytest_kernelprof.schema.run import Timeline
 

@@ -13,19 +13,18 @@ from pathlib import Path
 import pytest
 from corpus import NAMES, record
 from msgspec.structs import replace
-from records import comparison
+from records import comparison, held_to
 from rounds import kept, many, over, profile_of, run_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import hostile_run
 
-from pytest_kernelprof.baseline.diff import diff_profiles
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.html import page
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.against import AgainstTest, Compared
-from pytest_kernelprof.schema.before import RevisionComparison
-from pytest_kernelprof.schema.run import Run, Test
-from pytest_kernelprof.schema.turns import TimedPair, Timing
+from pytest_kernelprof.schema.comparison import MetricDelta
+from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.run import ProfileComparison, Run, RunComparison, Test
 
 ONE = run_of(
     Test("tests/test_mlp.py::test_worse[a-1]", (profile_of(5, over(5, 4)),), outcome="failed"),
@@ -126,30 +125,37 @@ def test_a_run_without_profiles_is_a_page() -> None:
 
 def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
     old, new = profile_of(4), profile_of(5)
-    timing = Timing(
+    ratios = (1.07, 1.08, 1.075, 1.081)
+    paired = Paired(
         "worse",
         ratio=1.078,
-        pairs=tuple(
-            TimedPair("candidate", r, 24, 233.1, 251.3) for r in (1.07, 1.08, 1.075, 1.081)
-        ),
+        pairs=tuple(TimedPair("current", one, 24, 233.1, 251.3) for one in ratios),
         agreeing=4,
         margin=0.05,
-        old_us=233.1,
-        new_us=251.3,
+        baseline_us=233.1,
+        current_us=251.3,
     )
-    compared = Compared("", diff_profiles(old, new), worse=("kernels",), timing=timing)
-    against = RevisionComparison(
-        "main (abc1234)",
-        counts={"worse": 1},
-        tests=(AgainstTest("t.py::test_it", "worse", profiles=(compared,)),),
+    more = MetricDelta(name="kernels", baselines=(4,), current=5, change="worse", judged=True)
+    worse = ProfileComparison(
+        source="revision",
+        test="t.py::test_it",
+        change="worse",
+        kernels=diff_profiles(old, new),
+        metrics=(more,),
+        paired=paired,
     )
-    found = html_of(run_of(Test("t.py::test_it", (new,), outcome="failed"), against=against))
+    lost = replace(
+        worse, test="t.py::test_lost", change="not compared", reason="it fails on your code"
+    )
+    main = RunComparison(source="revision", name="main (abc1234)", profiles=(lost,))
+    test = Test("t.py::test_it", (held_to(new, worse),), outcome="failed")
+    found = html_of(run_of(test, baselines=(main,)))
     words = text_of(found)
     for told in (
-        *("What changed against main (abc1234)", "1 worse, 1 more kernel in total"),
-        *("4 → 5", "233.1us → 251.3us", "+7.0..+8.1 %"),
-        *("Kernels against main (abc1234)", "4 kernels, the same", "Look at what is new"),
-        "233.1us with main (abc1234), 251.3us now: +7.8 % by 4 pairs of processes, margin 5 %",
+        *("What changed against main (abc1234)", "1 worse, 1 not compared, 2 more kernels"),
+        *("4 → 5", "233.1us → 251.3us", "+7.0..+8.1 %", "it fails on your code"),
+        *("Kernels against the revision", "4 kernels, the same", "Look at what is new"),
+        "233.1us before, 251.3us now: +7.8 % by 4 pairs of processes, margin 5 %",
     ):
         assert told in words
     assert found.count("<tr class=new>") == 1

@@ -8,8 +8,8 @@ from records import CPU, GELU, GEMM, MUL
 from rounds import Recording, kernels_of, profile_of, round_of
 
 from pytest_kernelprof.analysis.round_timeline import timeline_of_round
-from pytest_kernelprof.report.html.nesting import launch_order, nesting_of
-from pytest_kernelprof.report.html.scene import Lane, Scene
+from pytest_kernelprof.report.html.drawing import Lane, Scene
+from pytest_kernelprof.report.html.operator_tree import launch_order, nesting_of
 from pytest_kernelprof.report.html.timeline import MOST_LANES, MOST_LEVELS, scene_of
 from pytest_kernelprof.schema.run import Gaps, Integrity, Profile, Timeline
 

@@ -1,0 +1,372 @@
+"""In the process of the reference: whether the code that runs there is the revision's.
+
+By what modules hold and import of each other (``Origins``), by what comes from elsewhere although
+the tree has it (``Copies``), and by what is opened of the user's folder all the same (``Reads``).
+"""
+
+from __future__ import annotations
+
+import ast
+import filecmp
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pytest_kernelprof.against.import_redirect import (
+    is_below,
+    loaded_from_the_user,
+    mapping_of,
+    pinned,
+    redirect,
+    refusal,
+)
+from pytest_kernelprof.against.overlay import changed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from types import ModuleType
+
+    from pytest_kernelprof.against.import_redirect import Mapping
+    from pytest_kernelprof.against.messages import Launch
+    from pytest_kernelprof.schema.run import Kernel, Test
+
+_FOLDERS = ("", "src", "python", "lib")
+_PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
+_DEPTH = 3
+# What others wrote, whose packages are installed by themselves.
+_OTHERS = ("third_party", "thirdparty", "3rdparty", "vendor", "vendored", "_vendor", "external")
+_OURS = "pytest_kernelprof"
+_EVENTS = ("open", "ctypes.dlopen")
+_MOST = 20
+"""So many are known by name between two questions."""
+_COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph ")
+
+
+class RightCode:
+    """What this process loads, from where, and what it reads.
+
+    Attributes:
+        origins: which of the revision's files a test comes from.
+        reads: which of the user's files are opened.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._path = launch.path
+        self._mapping = mapping = mapping_of(launch.root, launch.tree)
+        self._copies = copies = Copies(launch.tree)
+        self._is_apart = bool(launch.python)
+        self._is_own = mapping.tree == mapping.root  # a fresh process of today's code
+        self.reads = Reads(mapping)
+        self._tests = {os.path.join(launch.tree, path) for path in launch.tests}
+        self._tree = launch.tree
+        stand_in = [copies.stand_in] if self._is_apart else []
+        self.origins = Origins(launch.tree, launch.tests, *stand_in)
+
+    def bring_in_reach(self) -> str:
+        """Have packages come from the tree, or where another environment has the same ones from
+        there; why that cannot be done, empty where it can."""
+        whole = [*self._path, *sys.path] if self._is_apart else self._path
+        if self._is_own:
+            redirect(whole, self._mapping)
+            return ""
+        why = refusal(whole, sys.meta_path, self._mapping)
+        if why:
+            return why
+        if self._is_apart:
+            sys.meta_path.insert(0, pinned(self._copies.packages(), self._mapping))
+        redirect(whole, self._mapping)
+        self.reads.watch()
+        return ""
+
+    def wrong(self, modules: Iterable[tuple[str, object]]) -> str:
+        """Why what is loaded is not the revision's code; empty where it is."""
+        if self._is_own:
+            return ""
+        loaded = list(modules)
+        users = loaded_from_the_user(loaded, self._mapping)
+        if users:
+            return (
+                f"there, code of your own folder was loaded ({users[0]}), so it is not the "
+                "revision's that would be measured: drop the absolute path that leads to it"
+            )
+        if self._is_apart:
+            return self._copies.of_another_revision(loaded)
+        return self._copies.of_today(loaded)
+
+    def lines_of_today(self, test: Test | None) -> tuple[str, ...]:
+        """Of profiles all of whose kernels are launched by lines of today's files, these files. Of
+        installed packages and of compiled code no lines are known."""
+        if test is None or self._is_apart:
+            return ()
+        found: set[str] = set()
+        for profile in test.profiles:
+            files = {_file_of(kernel) for kernel in profile.kernels}
+            if files <= self._tests:
+                found |= files
+        return tuple(sorted(os.path.relpath(file, self._tree) for file in found))
+
+
+def _file_of(kernel: Kernel) -> str:
+    """The file of the line that launches a kernel; empty where it is not known."""
+    if any(operator.startswith(_COMPILED) for operator in kernel.operators):
+        return ""  # the line is that of the call
+    return os.path.realpath(kernel.source.rpartition(":")[0]) if kernel.source else ""
+
+
+class Copies:
+    """The modules of a tree, to tell which of them are loaded from elsewhere."""
+
+    def __init__(self, tree: str) -> None:
+        self._tree = tree
+        self._roots = _import_roots(tree)
+        self._tops: dict[str, bool] = {}
+
+    def of_today(self, modules: Iterable[tuple[str, object]]) -> str:
+        """What both sides would load from the same file, with the remedy; empty where there is
+        nothing of the kind."""
+        for name, file, there in self._elsewhere(modules):
+            return (
+                f"{name} is an installed copy ({file}), so both sides would run the same code, not "
+                f"the revision's {os.path.relpath(there, self._tree)}: install it with "
+                "pip install -e ., or name the python of an environment that has the revision, "
+                "--kernelprof-against-python"
+            )
+        return ""
+
+    def of_another_revision(self, modules: Iterable[tuple[str, object]]) -> str:
+        """Of the environment that the user names for the revision: what it has of another one."""
+        for name, file, there in self._elsewhere(modules):
+            if not filecmp.cmp(file, there, shallow=False):
+                return (
+                    f"{name} of {sys.executable} ({file}) is not the revision's "
+                    f"{os.path.relpath(there, self._tree)}: install the revision there"
+                )
+        return ""
+
+    def stand_in(self, module: ModuleType) -> str:
+        """The tree's file that the file of a module loaded elsewhere is a copy of; empty for
+        none."""
+        return next((there for _, _, there in self._elsewhere([(module.__name__, module)])), "")
+
+    def packages(self) -> dict[str, str]:
+        """The packages in the import roots of the tree, each with its ``__init__.py``."""
+        found: dict[str, str] = {}
+        for root in self._roots:
+            for name in _names_in(root):
+                file = os.path.join(root, name, "__init__.py")
+                if name.isidentifier() and os.path.isfile(file):
+                    found.setdefault(name, file)
+        return found
+
+    def _elsewhere(self, modules: Iterable[tuple[str, object]]) -> Iterable[tuple[str, str, str]]:
+        """Of the modules that the tree has and that come from elsewhere: the name, the file, and
+        that of the tree."""
+        for name, module in modules:
+            top = name.partition(".")[0]
+            file: Any = getattr(module, "__file__", None)
+            if not isinstance(file, str) or not self._has(top):
+                continue
+            there = self._file_of(name)
+            if there and not is_below(os.path.realpath(file), self._tree):
+                yield name, file, there
+
+    def _has(self, top: str) -> bool:
+        found = self._tops.get(top)
+        if found is None:
+            names = (top, f"{top}.py")
+            found = top not in sys.stdlib_module_names and top != _OURS
+            found = found and any(
+                os.path.exists(os.path.join(root, name)) for root in self._roots for name in names
+            )
+            self._tops[top] = found
+        return found
+
+    def _file_of(self, name: str) -> str:
+        """The file that a module of the tree stands in; empty where there is none of that name."""
+        below = name.replace(".", os.sep)
+        forms = (f"{below}{os.sep}__init__.py", f"{below}.py")
+        files = (os.path.join(root, form) for root in self._roots for form in forms)
+        return next(filter(os.path.isfile, files), "")
+
+
+def _import_roots(tree: str) -> list[str]:
+    """Where packages lie: beside each ``pyproject.toml`` or the like, or in a folder there."""
+    projects = [tree]
+    for where, folders, files in os.walk(tree):
+        depth = os.path.relpath(where, tree).count(os.sep) + 1
+        folders[:] = [
+            name
+            for name in folders
+            if depth < _DEPTH and not name.startswith(".") and name not in _OTHERS
+        ]
+        if where != tree and any(name in files for name in _PROJECTS):
+            projects.append(where)
+    roots = (os.path.join(one, name).rstrip(os.sep) for one in projects for name in _FOLDERS)
+    return [root for root in roots if os.path.isdir(root)]
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+class Origins:
+    """Follows what modules of a tree hold of each other.
+
+    Args:
+        tests: the files of the tree that are today's, relative to it.
+        stand_in: the tree's file that the file of a module from elsewhere is a copy of, if any.
+    """
+
+    def __init__(
+        self,
+        tree: str,
+        tests: Sequence[str],
+        stand_in: Callable[[ModuleType], str] = lambda _: "",
+    ) -> None:
+        self._tree = tree
+        self._tests = {os.path.join(tree, path) for path in tests}
+        self._changed = changed(tests, tree)
+        self._stand_in = stand_in
+
+    def reached(self, start: Iterable[ModuleType]) -> tuple[str, ...]:
+        """The revision's own files, relative to the tree, among modules and what they hold."""
+        waiting, seen = [module.__name__ for module in start], set[str]()
+        files = set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            module = sys.modules.get(name)
+            if module is None:
+                continue
+            file = self._stand_in(module) or getattr(module, "__file__", None)
+            if not self._is_of_the_tree(module, file):
+                continue
+            if file and os.path.realpath(file) in self._tests:
+                waiting += _imported_by(os.path.realpath(file), module.__package__ or "")
+            elif file:
+                files.add(os.path.relpath(os.path.realpath(file), self._tree))
+            waiting += _held(module)
+        return tuple(sorted(files))
+
+    def shared_with(self, tests: Collection[str]) -> tuple[str, ...]:
+        """Today's files, relative to the tree, that the revision has otherwise, and that are code
+        of it: its own modules import them, or they are loaded and no test imports them.
+
+        Args:
+            tests: the files, absolute, that hold tests or are plugins of pytest.
+        """
+        if not self._changed:
+            return ()
+        known = {
+            name: (os.path.realpath(file), getattr(one, "__package__", None) or "")
+            for name, one in list(sys.modules.items())
+            if isinstance(file := getattr(one, "__file__", None), str)
+            and self._is_of_the_tree(one, file)
+        }
+        own = [one for one in known.values() if one[0] not in self._tests]
+        loaded = {file for file, _ in known.values()} & self._tests
+        for path in self._changed:  # what is not loaded yet, by all names that it may have
+            parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+            for at in range(max(1, len(parts) - 1)):
+                name, package = ".".join(parts[at:]), ".".join(parts[at:-1])
+                known.setdefault(name, (os.path.join(self._tree, path), package))
+        by_code = self._followed((name for one in own for name in _imported_by(*one)), known)
+        by_tests = self._followed((n for n, (file, _) in known.items() if file in tests), known)
+        code = by_code | loaded - by_tests
+        return tuple(path for path in self._changed if os.path.join(self._tree, path) in code)
+
+    def _followed(self, names: Iterable[str], known: dict[str, tuple[str, str]]) -> set[str]:
+        """Today's files among modules of these names, the packages around them, and what all those
+        import."""
+        waiting, seen, files = list(names), {""}, set()
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name.rpartition(".")[0])
+                file, package = known.get(name, ("", ""))
+                if file in self._tests:
+                    files.add(file)
+                    waiting += _imported_by(file, package)
+        return files
+
+    def _is_of_the_tree(self, module: ModuleType, file: object) -> bool:
+        if file is not None:
+            return isinstance(file, str) and is_below(os.path.realpath(file), self._tree)
+        try:
+            return any(is_below(os.path.realpath(one), self._tree) for one in module.__path__)
+        except (AttributeError, TypeError):
+            return False
+
+
+def _held(module: ModuleType) -> list[str]:
+    """The names of modules that a module holds, or holds something of."""
+    found = []
+    for value in list(vars(module).values()):
+        name = vars(value).get("__name__") if isinstance(value, type(sys)) else None
+        name = name or getattr(type(value) if not callable(value) else value, "__module__", None)
+        if isinstance(name, str):
+            found.append(name)
+    return found
+
+
+@functools.cache
+def _imported_by(file: str, package: str) -> tuple[str, ...]:
+    """The names that a file imports anywhere, in its functions too: what another file has loaded
+    before does not come anew when a test imports it."""
+    try:
+        with open(file, "rb") as opened:
+            tree = ast.parse(opened.read())
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            origin = ".".join([*(above if node.level else ()), *filter(None, [node.module])])
+            found += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+    return tuple(found)
+
+
+class Reads:
+    """Watches each file that this process opens, and each library that it loads by ``ctypes``, from
+    ``watch`` on. A hook of Python's audit stays as long as its process."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        self._mapping = mapping
+        self._root = mapping.root.rstrip(os.sep) + os.sep
+        self._root_bytes = os.fsencode(self._root)
+        self._seen: dict[str, None] = {}
+
+    def watch(self) -> None:
+        """Begin."""
+        sys.addaudithook(self._look)
+
+    def taken(self) -> tuple[str, ...]:
+        """The files since it was asked last, relative to the user's folder."""
+        found, self._seen = tuple(self._seen), {}
+        return found
+
+    def _look(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event not in _EVENTS:
+            return
+        path = arguments[0]
+        # Of nearly all files this is all that is done.
+        if isinstance(path, str):
+            if not path.startswith(self._root):
+                return
+        elif not isinstance(path, bytes) or not path.startswith(self._root_bytes):
+            return
+        self._note(os.fsdecode(path))
+
+    def _note(self, path: str) -> None:
+        if len(self._seen) < _MOST and self._mapping.is_users(path):
+            self._seen[os.path.relpath(path, self._mapping.root)] = None

@@ -1,0 +1,269 @@
+"""Paths of the user's folder as paths of the tree that stands in its place; and in the process of
+the reference, imports: what would come from the user's folder comes from the tree, whatever brought
+it in reach (a path, a ``.pth`` file, the finders of editable installs)."""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import importlib
+import os
+import re
+import site
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec, spec_from_file_location
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, MutableMapping, Sequence
+    from importlib.machinery import ModuleSpec
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_STRICT = "__editable__."
+# Finders of builds that compile: by class, the tool.
+_COMPILED = {
+    "ScikitBuildRedirectingFinder": "scikit-build-core",
+    "MesonpyMetaFinder": "meson-python",
+}
+_ELSEWHERE = (
+    "install the revision in an environment of its own, and name that one's python, "
+    "--kernelprof-against-python"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """From the user's root folder to the tree.
+
+    Attributes:
+        root, tree: absolute, without links.
+        stays: folders below the root that both sides use: environments, this plugin.
+    """
+
+    root: str
+    tree: str
+    stays: tuple[str, ...] = ()
+
+    def path(self, path: str) -> str:
+        """Where a path leads in the tree; itself where it is none of the root's, or stays."""
+        for seen in (os.path.abspath(path), os.path.realpath(path)):
+            if self._is_mapped(seen):
+                return os.path.normpath(os.path.join(self.tree, os.path.relpath(seen, self.root)))
+        return path
+
+    def is_users(self, path: str) -> bool:
+        """Whether it is below the root and does not stay."""
+        return self._is_mapped(os.path.abspath(path)) or self._is_mapped(os.path.realpath(path))
+
+    def text(self, text: str) -> str:
+        """Words of a command line or a variable, with each path of the root in the tree's place."""
+        before, after = r"(?:(?<=[=:,\s'\"])|^)", r"(?=[/:,;\s'\"]|$)"
+        return re.sub(
+            before + re.escape(self.root) + after + r"[^:,;\s'\"]*",
+            lambda found: self.path(found[0]),
+            text,
+        )
+
+    def _is_mapped(self, path: str) -> bool:
+        stays = (stay for stay in self.stays if stay != self.root and is_below(stay, self.root))
+        return is_below(path, self.root) and not any(is_below(path, stay) for stay in stays)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or in it."""
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def roots_in_front(path: Iterable[str], mapping: Mapping) -> list[str]:
+    """A ``sys.path`` whose entries of the root are the tree's, and stand first, in their order."""
+    entries = [(entry, mapping.path(entry) if entry else entry) for entry in path]
+    moved = [there for here, there in entries if there != here]
+    stayed = [there for here, there in entries if there == here]
+    return list(dict.fromkeys([*moved, *stayed]))
+
+
+def mapping_of(root: str, tree: str) -> Mapping:
+    """The mapping of this process: environments and this plugin stay."""
+    folders = [sys.prefix, sys.exec_prefix, _PACKAGE, *_site_folders()]
+    return Mapping(root, tree, tuple(dict.fromkeys(map(os.path.realpath, folders))))
+
+
+def _site_folders() -> list[str]:
+    return [*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()]
+
+
+def refusal(path: Sequence[str], finders: Sequence[object], mapping: Mapping) -> str:
+    """Why the code of a tree cannot be imported in the place of the user's, with the remedy; empty
+    where it can.
+
+    Args:
+        path: ``sys.path``. finders: ``sys.meta_path``.
+    """
+    for entry in path:
+        if os.path.basename(entry).startswith(_STRICT) and os.path.isdir(entry):
+            return (
+                f"{entry} holds the links of a strict editable install, which name each file of "
+                "today's: install it with pip install -e . and without editable_mode=strict"
+            )
+    for finder in finders:
+        tool = _COMPILED.get(_class_of(finder).__name__)
+        folders = _texts(vars(finder).values()) if tool else []
+        if tool and any(map(mapping.is_users, folders)):
+            return (
+                f"the package is an editable install of {tool}, whose compiled parts are today's: "
+                f"{_ELSEWHERE}"
+            )
+    return ""
+
+
+def _texts(values: Iterable[object]) -> list[str]:
+    """All absolute paths in nested containers."""
+    found: list[str] = []
+    for value in values:
+        if isinstance(value, str) and os.path.isabs(value):
+            found.append(value)
+        elif isinstance(value, dict):
+            found += _texts(value.values())
+        elif isinstance(value, (list, tuple, set)):
+            found += _texts(value)
+    return found
+
+
+def _class_of(finder: object) -> type:
+    return finder if isinstance(finder, type) else type(finder)
+
+
+def redirect(path: Sequence[str], mapping: Mapping) -> None:
+    """Have this process, and those that it starts, import from the tree.
+
+    Args:
+        path: the ``sys.path`` of the candidate.
+    """
+    moved = _rewrite_finders(sys.meta_path, mapping)
+    sys.path[:] = roots_in_front(path, mapping)
+    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    first = [entry for entry in sys.path if is_below(entry, mapping.tree)]
+    children = dict.fromkeys([*first, *moved, *map(mapping.path, filter(None, known))])
+    os.environ["PYTHONPATH"] = os.pathsep.join(children)
+    for name, module in list(sys.modules.items()):  # what a .pth file has loaded already
+        if _is_loaded_from(module, mapping) and not _is_ours(name):
+            del sys.modules[name]
+    sys.path_importer_cache.clear()
+    importlib.invalidate_caches()
+
+
+class Pinned:
+    """Finds packages where an environment has them installed, before the tree: beside the same
+    Python files those have what was compiled or generated of these."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self._files = files
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """As finders of ``sys.meta_path`` have it."""
+        file = self._files.get(name) if path is None else None
+        if file is None:
+            return None
+        return spec_from_file_location(
+            name, file, submodule_search_locations=[os.path.dirname(file)]
+        )
+
+
+def pinned(packages: dict[str, str], mapping: Mapping) -> Pinned:
+    """Of packages of the tree those that this environment has installed, and that are the same;
+    asked before the tree is in reach.
+
+    Args:
+        packages: each with its ``__init__.py`` in the tree.
+    """
+    found = {}
+    for name, there in packages.items():
+        spec = None
+        with contextlib.suppress(ImportError, ValueError):
+            spec = find_spec(name)
+        file = spec.origin if spec is not None else None
+        if (
+            file is not None
+            and os.path.isfile(file)
+            and not mapping.is_users(file)
+            and filecmp.cmp(file, there, shallow=False)
+        ):
+            found[name] = file
+    return Pinned(found)
+
+
+def compiled_of_today(
+    modules: Iterable[tuple[str, object]], path: Iterable[str], mapping: Mapping
+) -> str:
+    """What of the user's packages is compiled and missing in the tree, with the remedy; empty where
+    there is nothing of the kind. What is built as a test runs, in a cache that happens to lie in
+    the user's folder, is in no package and none of the folders of ``path``.
+
+    Args:
+        path: ``sys.path``.
+    """
+    loaded, folders = dict(modules), set(path)
+    users = {name for name, module in loaded.items() if _is_loaded_from(module, mapping)}
+    for name in sorted(users):
+        file = getattr(loaded[name], "__file__", None)
+        if (
+            isinstance(file, str)
+            and file.endswith(tuple(EXTENSION_SUFFIXES))
+            and (name.partition(".")[0] in users - {name} or os.path.dirname(file) in folders)
+            and not os.path.exists(mapping.path(file))
+        ):
+            return (
+                f"{name} is compiled ({file}), and the revision's is not: {_ELSEWHERE}, or have it "
+                "built in the tree by the ini key kernelprof_against_prepare"
+            )
+    return ""
+
+
+def _rewrite_finders(finders: Sequence[object], mapping: Mapping) -> list[str]:
+    """Rewrite what editable finders know; the folders that packages now stand in."""
+    moved: list[str] = []
+    for finder in finders:
+        known = vars(sys.modules.get(_class_of(finder).__module__) or object)
+        for table in (known.get("MAPPING"), getattr(finder, "_redirections", None)):
+            if isinstance(table, dict):  # setuptools'; hatch's and others' that use editables
+                moved += _rewrite(table, mapping)
+        namespaces = known.get("NAMESPACES")
+        if isinstance(namespaces, dict):
+            for name, folders in namespaces.items():
+                namespaces[name] = [mapping.path(folder) for folder in folders]
+    return moved
+
+
+def _rewrite(table: MutableMapping[str, Any], mapping: Mapping) -> list[str]:
+    moved = []
+    for name, here in table.items():
+        if isinstance(here, str) and (there := mapping.path(here)) != here:
+            table[name] = there
+            package = os.path.dirname(there) if there.endswith("__init__.py") else there
+            if os.path.basename(package).removesuffix(".py") == name:
+                moved.append(os.path.dirname(package))
+    return moved
+
+
+def _is_loaded_from(module: Any, mapping: Mapping) -> bool:
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return mapping.is_users(file)
+    try:
+        return any(isinstance(one, str) and mapping.is_users(one) for one in module.__path__)
+    except (AttributeError, TypeError):
+        return False
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "pytest_kernelprof"
+
+
+def loaded_from_the_user(modules: Iterable[tuple[str, object]], mapping: Mapping) -> list[str]:
+    """The files, below the user's folder, that modules come from."""
+    files = (getattr(module, "__file__", None) for name, module in modules if not _is_ours(name))
+    return sorted({file for file in files if isinstance(file, str) and mapping.is_users(file)})

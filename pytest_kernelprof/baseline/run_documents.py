@@ -1,0 +1,290 @@
+"""Run documents: which profiles two runs have, how each compares, and several as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from pytest_kernelprof.comparison.comparability import (
+    differences,
+    forbidding,
+    why_uncompared,
+    why_untimed,
+)
+from pytest_kernelprof.comparison.judge import judge
+from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
+from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import Conditions, Metric, Profile, Run, Test
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.comparison.judge import Allowance
+    from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
+
+_NOWHERE = "in no earlier run"
+
+
+class Key(NamedTuple):
+    """A test, and which of its profiles: the n-th of that label."""
+
+    test: str
+    label: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.test} ({self.label})" if self.label else self.test
+
+
+def compare_runs(
+    olds: Sequence[Run], new: Run, allowed: Mapping[str, Allowance], *, name: str = ""
+) -> RunComparison:
+    """A run and earlier ones, profile by profile, and the callables of comparisons.
+
+    Args:
+        olds: earlier runs, the oldest first.
+        allowed: what each metric may grow by.
+        name: how the baseline is told.
+    """
+    before, now = [_all_of(run) for run in olds], _all_of(new)
+    there = [key for key in now if any(key in run for run in before)]
+    profiles = tuple(
+        compare_profile(key, [run.get(key) for run in before], now[key], allowed) for key in there
+    )
+    unfinished = (why for run in (*olds, new) for why in run.unfinished)
+    found = comparison_of(before[-1], now, allowed, unfinished)
+    return replace(
+        found,
+        name=name,
+        fresh=tuple(str(key) for key in now if key not in there),
+        profiles=profiles,
+    )
+
+
+def comparison_of(
+    before: Collection[Key],
+    now: Mapping[Key, Profile],
+    allowed: Mapping[str, Allowance],
+    unfinished: Iterable[str],
+) -> RunComparison:
+    """What no profile of a run says of it and an earlier one.
+
+    Args:
+        before: the profiles of the earlier run. unfinished: why some may be missing.
+    """
+    both = [now[key] for key in now if key in before]
+    return RunComparison(
+        source="run",
+        gone=tuple(str(key) for key in before if key not in now),
+        fresh=tuple(str(key) for key in now if key not in before),
+        nowhere=tuple(
+            name
+            for name, allowance in allowed.items()
+            if allowance.asked and not any(_metric(one, name) for one in both)
+        ),
+        unfinished=tuple(unfinished),
+    )
+
+
+def profiles_of(tests: Iterable[Test]) -> dict[Key, Profile]:
+    """By test, label and number; of a test that ran again, those of the last time alone."""
+    found = {}
+    for test in {test.id: test for test in tests}.values():
+        labels: Counter[str] = Counter()
+        for profile in test.profiles:
+            found[Key(test.id, profile.label, labels[profile.label])] = profile
+            labels[profile.label] += 1
+    return found
+
+
+def _all_of(run: Run) -> dict[Key, Profile]:
+    """The same, and the callables of comparisons."""
+    return profiles_of(
+        replace(test, profiles=(*test.profiles, *_callables_of(test))) for test in run.tests
+    )
+
+
+def _callables_of(test: Test) -> Iterator[Profile]:
+    """The callables of a test's comparisons as profiles of the label ``compare NAME``."""
+    for comparison in test.comparisons:
+        spec = METRICS[comparison.metric]
+        for one in comparison.contestants:
+            counts = one.unstable or (one.kernels,)
+            compared = Metric(
+                *(spec.name, spec.kind, spec.unit), value=one.value, low=one.low, high=one.high
+            )
+            kernels = Metric("kernels", "exact", "count", rounds=counts, value=float(max(counts)))
+            yield Profile(
+                label=f"compare {one.name}",
+                environment=comparison.environment,
+                conditions=next(iter(comparison.conditions), Conditions()),
+                metrics={"kernels": kernels, spec.name: compared},
+                kernels_kept=False,
+            )
+
+
+def compare_profile(
+    key: Key, olds: Sequence[Profile | None], new: Profile, allowed: Mapping[str, Allowance]
+) -> ProfileComparison:
+    """What is another in ``new``.
+
+    Counts and bytes are compared with the last of the earlier profiles that is complete. They fail
+    nothing where that ran on another device or with other software, as kernels are others there.
+    Of times only profiles of the same device with the same power limit and software are asked.
+
+    Args:
+        olds: the oldest first; None of a run without it.
+        allowed: what each metric may grow by.
+
+    Of a call on several ranks each is compared with the same one before; what is told is the first
+    that is worse, with its number in the label, else the first of all.
+    """
+    found = _compare_rank(key, [_same_rank(old, new) or old for old in olds], new, allowed)
+    others = [
+        _compare_rank(
+            key._replace(label=f"{key.label} rank {one.rank}".lstrip()),
+            *([_same_rank(old, one) for old in olds], one, allowed),
+        )
+        for one in new.other_ranks
+    ]
+    of_all = [found, *(one for one in others if one.reason != _NOWHERE)]
+    worse = (one for one in of_all if one.worse)
+    lost = (one for one in of_all if one.change == "not compared" or one.lost)
+    return next(worse, next(lost, found))
+
+
+def _same_rank(old: Profile | None, new: Profile) -> Profile | None:
+    ranks = old.ranks if old is not None else ()
+    return next((one for one in ranks if one.rank == new.rank), None)
+
+
+def _compare_rank(
+    key: Key, olds: Sequence[Profile | None], new: Profile, allowed: Mapping[str, Allowance]
+) -> ProfileComparison:
+    whys = [why_uncompared(old, new) if old else "" for old in olds]
+    earlier = [None if why else old for old, why in zip(olds, whys, strict=True)]
+    there = [one for one in earlier if one is not None]
+    found = ProfileComparison(source="run", test=key.test, label=key.label, rank=new.rank)
+    if not there:
+        why = next(filter(None, reversed(whys)), _NOWHERE)
+        return replace(found, change="not compared", reason=why)
+    last = there[-1]
+    timed = [one if one and not why_untimed(one, new) else None for one in earlier]
+    of_last = why_untimed(last, new)
+    untimed = "" if any(timed) else of_last
+    other = differences(last.environment, new.environment)
+    # Kernels are others there, so nothing fails by any metric.
+    unjudged = ", ".join(forbidding(other, METRICS["kernels"]))
+    judged = (
+        judge(
+            allowance,
+            [_metric(one, name) for one in (timed if METRICS[name].kind == "timed" else earlier)],
+            new,
+            judged=allowance.judged and not unjudged,
+        )
+        for name, allowance in allowed.items()
+    )
+    metrics = tuple(one for one in judged if one is not None)
+    kernels = _diff(last, new, timed=not of_last)
+    if kernels and not (kernels.came_or_went or any(one.change == "worse" for one in metrics)):
+        kernels = replace(kernels, changes=())
+    return replace(
+        found,
+        change=_change(metrics, kernels),
+        reason=unjudged,
+        kernels=kernels,
+        metrics=metrics,
+        differences=tuple(one.words for one in other),
+        untimed=untimed,
+        lost=tuple(
+            name
+            for name, allowance in allowed.items()
+            if allowance.judged
+            and any(_metric(one, name) for one in there)
+            and not _metric(new, name)
+        ),
+    )
+
+
+def _change(metrics: Sequence[MetricDelta], kernels: KernelDiff | None) -> Change:
+    """How a profile compares; what is judged comes first."""
+    every = {one.change for one in metrics}
+    order: tuple[tuple[Change, bool], ...] = (
+        ("worse", "worse" in every),
+        ("undecided", any(one.judged and one.change == "undecided" for one in metrics)),
+        ("better", "better" in every),
+        ("undecided", "undecided" in every),
+        ("changed", kernels is not None and bool(kernels.came_or_went)),
+    )
+    return next((change for change, holds in order if holds), "same")
+
+
+def _diff(last: Profile, new: Profile, *, timed: bool) -> KernelDiff | None:
+    if not (last.kernels_kept and new.kernels_kept):
+        return None
+    return diff_profiles(last, new, noticed=(SLOWER_BY, SLOWER_US) if timed else None)
+
+
+def _metric(profile: Profile | None, name: str) -> Metric | None:
+    """A metric of a profile; None where it has no value of it."""
+    found = profile.metrics.get(name) if profile else None
+    return None if found is None or found.value is None else found
+
+
+def merge_runs(runs: Mapping[str, Run]) -> tuple[Run, tuple[str, ...]]:
+    """All tests of all runs, and the ids of those that several have, which are the last one's.
+
+    Args:
+        runs: by a name that says which of them was not finished.
+    """
+    tests: dict[str, Test] = {}
+    twice: dict[str, None] = {}
+    for run in runs.values():
+        for test in {one.id: one for one in run.tests}.values():
+            if test.id in tests:
+                twice[test.id] = None
+            tests[test.id] = test
+    versions: dict[str, dict[str, None]] = {}
+    for run in runs.values():
+        for name, version in run.versions.items():
+            versions.setdefault(name, {})[version] = None
+    merged = Run(
+        tuple(tests.values()),
+        began=min(run.began for run in runs.values()),
+        versions={name: ", ".join(several) for name, several in versions.items()},
+        unfinished=tuple(f"{name}: {why}" for name, run in runs.items() for why in run.unfinished),
+        baselines=tuple(_baselines([one for run in runs.values() for one in run.baselines])),
+    )
+    return merged, tuple(twice)
+
+
+def _baselines(parts: Iterable[RunComparison]) -> Iterator[RunComparison]:
+    """One of each kind. Parts that were compared with different runs are no one comparison."""
+    of_kind: dict[str, list[RunComparison]] = {}
+    for one in parts:
+        of_kind.setdefault(one.source, []).append(one)
+    for source, several in of_kind.items():
+        if source == "run" and len({one.began for one in several}) != 1:
+            continue
+        yield replace(
+            several[0],
+            name=", ".join(dict.fromkeys(one.name for one in several)),
+            notes=_in_any([one.notes for one in several]),
+            profiles=tuple(chain.from_iterable(one.profiles for one in several)),
+            gone=(_in_any if source == "snapshot" else _in_all)([one.gone for one in several]),
+            fresh=_in_any([one.fresh for one in several]),
+            nowhere=_in_all([one.nowhere for one in several]),
+            unfinished=_in_any([one.unfinished for one in several]),
+        )
+
+
+def _in_all(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(one for one in lists[0] if all(one in other for other in lists))
+
+
+def _in_any(lists: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for several in lists for one in several))

@@ -1,0 +1,255 @@
+"""What follows of a profile and its baseline: metric by metric, by how much more is allowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_kernelprof.comparison.comparability import differences, known
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
+from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
+from pytest_kernelprof.schema.run import Verdict
+from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_kernelprof.schema.comparison import Change, Source
+    from pytest_kernelprof.schema.run import Metric, Place, Profile, Reason, Status
+
+STATUS_OF: Mapping[Change, Status] = {
+    "worse": "failed",
+    "undecided": "undecided",
+    "not compared": "not judged",
+    "better": "passed",
+    "changed": "passed",
+    "same": "passed",
+}
+"""How the verdict fares by what became of a profile."""
+LIMIT_OF: Mapping[Source, str] = {
+    "snapshot": "snapshot",
+    "revision": "against",
+    "run": "earlier run",
+}
+"""The name that verdicts by a baseline have."""
+
+
+TIME_MARGIN = 0.10
+"""By so much a median of another run may be larger: two runs of the same code differ by where
+memory lies, by clocks and by the card."""
+
+_EXAMPLES = {"us": "5%", "bytes": "1 MB", "count": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a metric may grow by.
+
+    Attributes:
+        metric: its name.
+        share: as a fraction of what it was. amount: in its unit, on top.
+        judged: whether more than that fails. asked: whether somebody named it.
+    """
+
+    metric: str
+    share: float = 0.0
+    amount: float = 0.0
+    judged: bool = True
+    asked: bool = True
+
+    def most(self, old: float) -> float:
+        """The largest value that is allowed where it was ``old``."""
+        return old * (1 + self.share) + self.amount
+
+
+def parse_allowance(text: str) -> Allowance:
+    """What ``METRIC:MARGIN`` says: a percentage, a count, or an amount with its unit.
+
+    Raises:
+        ValueError: it is not of that form; the message says what is.
+    """
+    name, colon, margin = text.partition(":")
+    spec = METRICS.get(name)
+    if spec is None or spec.kind == "shown":
+        known = ", ".join(name for name, spec in METRICS.items() if spec.kind != "shown")
+        raise ValueError(f"{name!r} is no metric that can be judged; these are: {known}")
+    example = f"{name}:{_EXAMPLES[spec.unit]}"
+    if not colon or not margin.strip():
+        raise ValueError(f"{text!r} says no margin: write {example}")
+    try:
+        if margin.strip().endswith("%"):
+            return Allowance(name, share=parse_percent(margin))
+        return Allowance(name, amount=_amount(spec, margin))
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}; write for example {example}") from None
+
+
+def _amount(spec: MetricSpec, margin: str) -> float:
+    if spec.unit == "us":
+        return parse_time(margin)
+    if spec.unit == "bytes" and not margin.strip().isdigit():
+        return parse_bytes(margin)
+    if not margin.strip().isascii() or not margin.strip().isdigit():
+        raise ValueError(f"{margin!r} is no whole number from 0 on and no percentage")
+    return float(margin)
+
+
+def allowances(written: tuple[Allowance, ...]) -> dict[str, Allowance]:
+    """What each metric may grow by. Where nothing is written, counts and bytes may not grow, and
+    times are looked at and judged by nothing; else only what is written is judged.
+
+    Raises:
+        ValueError: a metric is written twice.
+    """
+    twice = [name for name, n in Counter(one.metric for one in written).items() if n > 1]
+    if twice:
+        raise ValueError(f"{', '.join(twice)} is named twice; say it once")
+    usual = {
+        name: Allowance(
+            name,
+            share=TIME_MARGIN if spec.kind == "timed" else 0.0,
+            judged=spec.judged and not written,
+            asked=False,
+        )
+        for name, spec in METRICS.items()
+        if spec.kind != "shown"
+    }
+    return {**usual, **{one.metric: one for one in written}}
+
+
+def verdict_of(
+    found: ProfileComparison,
+    profile: Profile,
+    status: Status,
+    *,
+    reason: Reason = "",
+    why: str = "",
+    place: Place | None = None,
+) -> Verdict:
+    """The verdict of a profile by its baseline.
+
+    Args:
+        place: where the profile was asked for; None: as the profile has it.
+    """
+    return Verdict(
+        limit=LIMIT_OF[found.source],
+        outcome=status,
+        reason=reason,
+        why=why,
+        device=profile.environment.kind,
+        place=place or profile.place,
+        comparison=found,
+        ranks=() if found.rank is None else (found.rank,),
+    )
+
+
+def lost_words(found: ProfileComparison, baseline: str) -> str:
+    """That metrics are missing which the baseline has."""
+    return f"{', '.join(found.lost)} is missing; {baseline} has it"
+
+
+def judge(
+    allowance: Allowance, olds: Sequence[Metric | None], new: Profile, *, judged: bool
+) -> MetricDelta | None:
+    """How a metric compares; None where it is as before, or nothing to compare it with.
+
+    A count is judged by the last of the earlier ones. A time is worse if its interval lies above
+    the largest of the earlier medians by what is allowed, and above their intervals, too; better if
+    below the smallest.
+
+    Args:
+        olds: of each earlier run, the oldest first; None where it has none that compares.
+        judged: whether the comparison fails where it is worse.
+    """
+    there = [one for one in olds if one is not None]
+    now = new.metrics.get(allowance.metric)
+    if not there or now is None or now.value is None:
+        return None
+    of_kind = _change_of_count if now.kind == "exact" else _change_of_time
+    change = of_kind(allowance, there, new, now, now.value)
+    if change is None:
+        return None
+    return MetricDelta(
+        name=now.name,
+        baselines=tuple(None if one is None else one.value for one in olds),
+        current=now.value,
+        baseline_interval=interval_of(there[-1]),
+        interval=interval_of(now),
+        change=change,
+        judged=judged,
+    )
+
+
+def _change_of_count(
+    allowance: Allowance, olds: Sequence[Metric], new: Profile, now: Metric, value: float
+) -> Change | None:
+    before = olds[-1].value or 0.0
+    if value > allowance.most(before):
+        # What loads or compiles when it first runs depends on what ran before.
+        return "undecided" if new.one_shot and new.integrity.cold else "worse"
+    return "better" if value < before else None
+
+
+def _change_of_time(
+    allowance: Allowance, olds: Sequence[Metric], new: Profile, now: Metric, value: float
+) -> Change | None:
+    medians = [one.value or 0.0 for one in olds]
+    most = allowance.most(max(medians))
+    beyond = max(most, *(one.high or 0.0 for one in olds))
+    if now.low is not None and now.low > beyond and _confirmed(new, now.name, beyond):
+        return "worse"
+    if value > most:
+        return "undecided"
+    high = value if now.high is None else now.high
+    lows = [one.value or 0.0 if one.low is None else one.low for one in olds]
+    return "better" if allowance.most(high) < min(medians) and high < min(lows) else None
+
+
+def _confirmed(new: Profile, name: str, beyond: float) -> bool:
+    """Whether a second, separate measurement says the same, where there was one."""
+    second = new.second_look.get(name)
+    if second is None or second.value is None:
+        return True
+    return (second.value if second.low is None else second.low) > beyond
+
+
+def compare_traces(baseline: Profile, current: Profile) -> ProfileComparison:
+    """What is another between two traces; nothing of it is judged."""
+    kernels = diff_profiles(baseline, current)
+    stepped = kernels.baseline_steps or kernels.current_steps
+    found = known(differences(baseline.environment, current.environment))
+    problems = (*baseline.integrity.problems, *current.integrity.problems)
+    return ProfileComparison(
+        source="trace",
+        change="changed" if kernels.came_or_went else "same",
+        kernels=kernels,
+        metrics=() if stepped else tuple(deltas(baseline, current)),
+        differences=tuple(one.words for one in found),
+        incomplete=tuple(dict.fromkeys(problems)),
+    )
+
+
+def deltas(baseline: Profile, current: Profile) -> Iterator[MetricDelta]:
+    """Exact metrics and times whose values differ, or that one side alone has."""
+    for name, spec in METRICS.items():
+        one, other = baseline.metrics.get(name), current.metrics.get(name)
+        before = one.value if one is not None else None
+        after = other.value if other is not None else None
+        if spec.kind != "shown" and before != after:
+            yield MetricDelta(
+                name=name,
+                baselines=(before,),
+                current=after,
+                baseline_interval=interval_of(one),
+                interval=interval_of(other),
+                why=next((m.why for m in (one, other) if m is not None and m.value is None), ""),
+            )
+
+
+def interval_of(metric: Metric | None) -> tuple[float, float] | None:
+    """Its bounds at 99 %, where it has some."""
+    if metric is None or metric.low is None or metric.high is None:
+        return None
+    return metric.low, metric.high

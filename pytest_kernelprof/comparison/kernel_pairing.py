@@ -1,0 +1,223 @@
+"""Which kernels of two profiles stand in each other's place, by an alignment of long sequences that
+are nearly equal, in time that grows with their length.
+
+At a mismatch it looks for the least skip after which four in a row agree (greedy
+resynchronisation), in windows that grow while there is work left to spend; then, between what
+agrees, for one: layers may be shorter than four. An exact alignment (difflib, Myers) is
+quadratic where layers repeat.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_kernelprof.names.short import short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_kernelprof.comparison.kernel_keys import AnyKernel
+
+    Pairs = tuple[tuple[int, int], ...]
+
+
+_AGREE = (4, 1)
+_FIRST_WINDOW, _GROWTH = 8, 4
+_STEP, _LONGEST_STEP = 8, 8192
+_WORK_EACH, _WORK = 8, 20_000
+# Behind the ends, so that they agree as well. Keys are zero or more.
+_END = (-1, -2, -3, -4)
+
+
+class Block(NamedTuple):
+    """So many in a row that agree, from these places on."""
+
+    old: int
+    new: int
+    size: int
+
+
+def align(old: Sequence[int], new: Sequence[int]) -> list[Block]:
+    """The blocks of two sequences that agree, in order; what is between them does not.
+
+    Args:
+        old, new: keys, zero or more.
+    """
+    blocks = [Block(0, 0, 0)]
+    for agree in _AGREE:
+        ends = [*blocks[1:], Block(len(old), len(new), 0)]
+        finer = []
+        for block, after in zip(blocks, ends, strict=True):
+            i, j = block.old + block.size, block.new + block.size
+            finer.append(block)
+            # One that is replaced by another is what most gaps are.
+            gone, come = after.old - i, after.new - j
+            if min(gone, come) > 0 and (gone + come > 2 or old[i] == new[j]):
+                inside = _align(old[i : after.old], new[j : after.new], agree)
+                finer += [Block(i + one.old, j + one.new, one.size) for one in inside]
+        blocks = finer
+    return [block for block in blocks if block.size]
+
+
+def _align(old: Sequence[int], new: Sequence[int], agree: int) -> list[Block]:
+    """Blocks of which each begins with so many that agree."""
+    a, b = [*old, *_END[:agree]], [*new, *_END[:agree]]
+    work = _WORK + _WORK_EACH * (len(a) + len(b))
+    blocks: list[Block] = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        size = _agreeing(a, b, i, j)
+        if size:
+            blocks.append(Block(i, j, min(size, len(old) - i, len(new) - j)))
+            i, j = i + size, j + size
+            continue
+        window = _FIRST_WINDOW
+        while True:
+            work -= 2 * window
+            skip = _least_skip(a, b, i, j, window, agree)
+            if skip or work < 0 or window > max(len(a) - i, len(b) - j):
+                break
+            window *= _GROWTH
+        if skip is None:
+            break
+        i, j = i + skip[0], j + skip[1]
+    return blocks
+
+
+def _agreeing(a: Sequence[int], b: Sequence[int], i: int, j: int) -> int:
+    """How many agree from here on."""
+    start, step = i, _STEP
+    most = min(len(a) - i, len(b) - j)
+    end = i + most
+    while i < end and a[i : i + step] == b[j : j + step]:
+        i, j = i + step, j + step
+        step = min(2 * step, _LONGEST_STEP)
+    while step > _STEP:
+        step //= 2
+        if a[i : i + step] == b[j : j + step]:
+            i, j = i + step, j + step
+    while i < end and a[i] == b[j]:
+        i, j = i + 1, j + 1
+    return min(i - start, most)
+
+
+def _least_skip(
+    a: Sequence[int], b: Sequence[int], i: int, j: int, window: int, agree: int
+) -> tuple[int, int] | None:
+    """How many to leave out of each, as few as can be, so that the next ones agree."""
+    for few in ((1, 0), (0, 1), (1, 1)):  # mostly it is one kernel
+        here = a[i + few[0] : i + few[0] + agree]
+        if len(here) == agree and here == b[j + few[1] : j + few[1] + agree]:
+            return few
+    first: dict[tuple[int, ...], int] = {}
+    for skip, run in enumerate(_runs(b, j, window, agree)):
+        first.setdefault(run, skip)
+    best: tuple[int, int] | None = None
+    for skip, run in enumerate(_runs(a, i, window, agree)):
+        if best and skip >= sum(best):
+            break
+        other = first.get(run)
+        if other is not None and (best is None or skip + other < sum(best)):
+            best = (skip, other)
+    return best
+
+
+def _runs(keys: Sequence[int], at: int, window: int, agree: int) -> zip[tuple[int, ...]]:
+    part = keys[at : at + window + agree - 1]
+    return zip(*(part[k:] for k in range(agree)), strict=False)
+
+
+_LIKE_ENOUGH = 3
+_CELLS, _CELLS_IN_ALL = 4_096, 200_000
+
+
+@dataclass(slots=True)
+class Pairing:
+    """Pairs kernels of hunks. What it spends on exact pairing is bounded: a hunk that is too large,
+    or comes after too many, is paired by operators alone. Hunks of repeated layers cost nothing.
+
+    Attributes:
+        cells_left: how many pairs may still be looked at.
+    """
+
+    cells_left: int = _CELLS_IN_ALL
+    _known: dict[tuple[tuple[int, ...], tuple[int, ...]], Pairs] = field(default_factory=dict)
+
+    def pairs(
+        self,
+        old: Sequence[AnyKernel],
+        new: Sequence[AnyKernel],
+        keys: tuple[tuple[int, ...], tuple[int, ...]],
+    ) -> Pairs:
+        """Indices of kernels that stand for each other, in order.
+
+        Args:
+            keys: numbers of the kernels; hunks of equal numbers have equal pairs.
+        """
+        if not old or not new:
+            return ()
+        if keys not in self._known:
+            cells = len(old) * len(new)
+            if cells > min(_CELLS, self.cells_left):
+                return _by_operators(old, new)
+            self.cells_left -= cells
+            self._known[keys] = _by_likeness(old, new)
+        return self._known[keys]
+
+
+def stem(name: str) -> str:
+    """The first word of a short name: the family or the template."""
+    return short_name(name).split(" ", 1)[0]
+
+
+def likeness(old: AnyKernel, new: AnyKernel) -> int:
+    """How much speaks for one standing for the other: its operators, then its name."""
+    if old.operators and new.operators:
+        found = 0
+        if old.operators[0] == new.operators[0]:
+            found = 5 if old.operators == new.operators else 4
+        alike = 1
+    else:  # in the replay of a graph no operator is known
+        found, alike = 0, _LIKE_ENOUGH
+    if old.name == new.name:
+        return found + 2 * _LIKE_ENOUGH
+    if short_name(old.name) == short_name(new.name):
+        return found + _LIKE_ENOUGH
+    return found + alike if stem(old.name) == stem(new.name) else found
+
+
+def _by_likeness(old: Sequence[AnyKernel], new: Sequence[AnyKernel]) -> Pairs:
+    """The pairing in order with the most in its favour (Needleman and Wunsch, gaps are free)."""
+    like = functools.cache(lambda i, j: likeness(old[i], new[j]))
+    best = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in range(len(old) - 1, -1, -1):
+        for j in range(len(new) - 1, -1, -1):
+            paired = best[i + 1][j + 1] + like(i, j) if like(i, j) >= _LIKE_ENOUGH else 0
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    found = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        if like(i, j) >= _LIKE_ENOUGH and best[i][j] == best[i + 1][j + 1] + like(i, j):
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def _by_operators(old: Sequence[AnyKernel], new: Sequence[AnyKernel]) -> Pairs:
+    numbers: dict[str, int] = {}
+
+    def keys(kernels: Sequence[AnyKernel]) -> list[int]:
+        said = ((k.operators or (stem(k.name),))[0] for k in kernels)
+        return [numbers.setdefault(one, len(numbers)) for one in said]
+
+    return tuple(
+        (block.old + k, block.new + k)
+        for block in align(keys(old), keys(new))
+        for k in range(block.size)
+    )

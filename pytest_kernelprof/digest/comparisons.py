@@ -1,0 +1,447 @@
+"""How a run compares with a baseline, in all: rows, counts and words, the same for each kind of
+baseline and for each format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from pytest_kernelprof.digest.causes import causes_of_diff
+from pytest_kernelprof.digest.records import Mark
+from pytest_kernelprof.digest.words import (
+    count_words,
+    doubt_words,
+    first_of,
+    line_words,
+    natural,
+    parts_of,
+    shortened,
+    with_label,
+)
+from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
+from pytest_kernelprof.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_kernelprof.schema.comparison import ProfileComparison, Source
+    from pytest_kernelprof.schema.paired import Paired
+    from pytest_kernelprof.schema.run import Cause, Run
+
+Result = Literal[
+    "worse", "not judged", "not compared", "undecided", "accepted", "better", "changed", "same"
+]
+"""How a profile compares, worst first: as ``Change``, but that "not judged" is worse in a metric
+that fails nothing, and "accepted" is more of a count, which the test's snapshot allows."""
+RESULTS: dict[Result, Mark] = {
+    "worse": Mark("✗", "F", "worse", "bad"),
+    "not judged": Mark(" ", " ", "worse (not checked)", "none"),
+    "not compared": Mark(" ", " ", "not compared", "none"),
+    "undecided": Mark("?", "?", "undecided", "unsure"),
+    "accepted": Mark(" ", " ", "accepted by snapshot", "none"),
+    "better": Mark(" ", " ", "better", "kept"),
+    "changed": Mark(" ", " ", "changed (other kernels, same counts)", "none"),
+    "same": Mark(" ", " ", "unchanged", "none"),
+}
+"""The table of all, worst first."""
+_COUNTED: tuple[Result, ...] = (
+    *("worse", "not judged", "undecided", "accepted", "better", "changed", "same", "not compared"),
+)
+"""The order in which they are counted."""
+_ORDER = list(RESULTS)
+_MOST_CAUSES = 3
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class BaselineDigest:
+    """All that was compared with one baseline.
+
+    Attributes:
+        baseline: what it is.
+        profiles: all that were to be compared, in the order of the run.
+        what: what is counted: tests, by their worst profile, or profiles.
+    """
+
+    baseline: RunComparison
+    profiles: tuple[ProfileComparison, ...]
+
+    @property
+    def what(self) -> Literal["test", "profile"]:
+        """What is counted: of a revision tests, by their worst profile."""
+        return "test" if self.baseline.source == "revision" else "profile"
+
+    @property
+    def base(self) -> str:
+        """The baseline's name in full, for example ``main (abc1234)``."""
+        one = self.baseline
+        return f"{one.name} ({one.began})" if one.began else one.name
+
+    @property
+    def short(self) -> str:
+        """The same in a sentence."""
+        return self.baseline.name.partition(" (")[0]
+
+    @cached_property
+    def rows(self) -> tuple[ProfileComparison, ...]:
+        """Those that are not the same, worst first; of one result the largest changes of times
+        first, then of the number of kernels, then by name."""
+        changed = (one for one in self.profiles if result_of(one) != "same")
+        return tuple(sorted(changed, key=_weight))
+
+    @cached_property
+    def counts(self) -> Counter[Result]:
+        """How many there are of each result."""
+        if self.what == "profile":
+            return Counter(map(result_of, self.profiles))
+        worst: dict[str, Result] = {}
+        for one in self.profiles:
+            results = (result_of(one), worst.get(one.test, "same"))
+            worst[one.test] = min(results, key=_ORDER.index)
+        return Counter(worst.values())
+
+    @property
+    def compared(self) -> int:
+        """How many could be compared."""
+        return self.counts.total() - self.counts["not compared"]
+
+    @property
+    def counted(self) -> str:
+        """What the kernels are: on the CPU, operators."""
+        found = {one.kernels.what for one in self.profiles if one.kernels is not None}
+        return found.pop() if len(found) == 1 else "kernels"
+
+    @property
+    def words(self) -> str:
+        """The counts that are not zero: ``3 worse, 1 better, 26 unchanged``."""
+        return self._counted(*_COUNTED) or "nothing was compared"
+
+    @property
+    def told(self) -> str:
+        """The same with sums: ``3 worse, 26 unchanged, 3 more kernels in total``."""
+        if not self.compared:
+            return self.words
+        told = f"{self.words}, {self._kernels()}"
+        paired = [one.paired for one in self.profiles if one.paired is not None]
+        timed = [one for one in paired if one.pairs]
+        before, now = sum(one.baseline_us for one in timed), sum(one.current_us for one in timed)
+        if before:
+            told += f", GPU time {percent_words(now / before - 1)}"
+        latency = self._latency()
+        return f"{told}; {latency}" if latency else told
+
+    @property
+    def sentence(self) -> str:
+        """``3 of 31 tests are worse than main; 1 undecided, 1 better, 26 unchanged.``"""
+        worse = self.counts["worse"]
+        rest = self._counted(*(one for one in _COUNTED if one != "worse"))
+        if self.what == "test" and not self.profiles:
+            return "No test of this run is measured (--kernelprof-all measures each)."
+        if not self.compared:
+            head = f"No {self.what} could be compared with {self.short}"
+            return f"{head}: {rest}." if rest else f"{head}."
+        of_all = f"{worse or 'None'} of {count_words(self.compared, self.what)}"
+        head = f"{of_all} {'are' if worse > 1 else 'is'} worse than {self.short}"
+        if self.compared == 1 and not worse:
+            head = f"The only {self.what} is no worse than {self.short}"
+        return f"{head}; {rest}." if rest else f"{head}."
+
+    @property
+    def lacking(self) -> str:
+        """What was to be compared and could not be, so that the run fails, in words; empty if all
+        was."""
+        if not self.compared:
+            return "nothing could be compared"
+        lost = Counter(name for one in self.profiles for name in one.lost)
+        told = [
+            f"{name} is missing in {count_words(n, 'profile')} that had it before"
+            for name, n in lost.items()
+        ]
+        return ", ".join([*told, *(f"no profile has {name}" for name in self.baseline.nowhere)])
+
+    @property
+    def failure(self) -> str:
+        """What of it fails a run, in words; empty if nothing does."""
+        if self.what == "test":
+            n = self.counts["worse"]
+            worse = (
+                [f"{count_words(n, 'test is', 'tests are')} worse than {self.short}"] if n else []
+            )
+        else:
+            judged = Counter(delta.name for one in self.profiles for delta in one.worse)
+            worse = [f"{name} rose in {count_words(n, 'profile')}" for name, n in judged.items()]
+        return ", ".join(filter(None, [*worse, self.lacking]))
+
+    def fails(self, *, warn_only: bool) -> bool:
+        """Whether a run fails by it; if it only warns, where nothing could be compared."""
+        return not self.compared or (bool(self.failure) and not warn_only)
+
+    @property
+    def uncompared(self) -> dict[str, tuple[str, ...]]:
+        """Each reason why something was not compared, with the names; the most frequent first."""
+        return _by_words(
+            (one.reason, self._name(one))
+            for one in self.profiles
+            if one.change == "not compared" and one.reason
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What else there is to know: of some tests, and of the run."""
+        told = [
+            f"{named(list(map(_short_name, tests)))}: {words}"
+            for words, tests in _by_words(
+                (note, one.test) for one in self.profiles for note in one.notes
+            ).items()
+        ]
+        compared = [one for one in self.profiles if one.change != "not compared"]
+        if self.baseline.source == "run":
+            told += _reasons("times not compared for", (one.untimed for one in compared))
+            different = (_forbidden_words(one) for one in compared)
+            told += _reasons("differences fail nothing in", different)
+        one = self.baseline
+        lists = {
+            f"only in {'the earlier run' if one.source == 'run' else self.short}": one.gone,
+            "only in this run": one.fresh,
+            "not a whole run": one.unfinished,
+        }
+        told += [
+            f"{words}: {', '.join(first_of(several, _MOST_NAMED, 'and {} more'))}"
+            for words, several in lists.items()
+            if several
+        ]
+        return [*told, *one.notes]
+
+    @property
+    def turns(self) -> str:
+        """How much was timed in turn: ``31 calls timed in turn, margin 5 %, 3 of them in 4 pairs;
+        41s``; empty where nothing was."""
+        timed = [one.paired for one in self.profiles if one.paired and one.paired.pairs]
+        if not timed:
+            return ""
+        margins = sorted({one.margin * 100 for one in timed})
+        margin = f"{margins[0]:.3g}"
+        margin += f" to {margins[-1]:.3g}" if len(margins) > 1 else ""
+        told = f"{count_words(len(timed), 'call')} timed in turn, margin {margin} %"
+        several = [len(one.pairs) for one in timed if len(one.pairs) > 1]
+        if several:
+            told += f", {len(several)} of them in {max(several)} pairs"
+        if latency := self._latency():
+            told += f"; {latency}"
+        took = sum(one.took_s for one in timed)
+        return f"{told}; {took:.0f}s" if took >= 1 else told
+
+    def _name(self, one: ProfileComparison) -> str:
+        """What is counted by its name."""
+        test = _short_name(one.test)
+        return test if self.what == "test" else with_label(test, one.label)
+
+    def _counted(self, *results: Result) -> str:
+        counted = (one for one in results if self.counts[one])
+        return ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in counted)
+
+    def _kernels(self) -> str:
+        diffs = [one.kernels for one in self.profiles if one.kernels is not None]
+        more = sum(one.current_kernels - one.baseline_kernels for one in diffs)
+        if not more:
+            return f"same number of {self.counted}"
+        words = f"{'more' if more > 0 else 'fewer'} {self.counted[:-1]}"
+        return f"{count_words(abs(more), words)} in total"
+
+    def _latency(self) -> str:
+        """The latencies of calls that were timed, changed or not: of one call both, of more calls
+        the smallest and the largest change; empty without any."""
+        found = [
+            (one.paired.current_latency_us / one.paired.baseline_latency_us - 1, one)
+            for one in self.profiles
+            if one.paired is not None and one.paired.baseline_latency_us
+        ]
+        if not found:
+            return ""
+        ordered = sorted(found, key=lambda one: one[0])
+        if len(found) == 1:
+            share, paired = found[0][0], found[0][1].paired
+            assert paired is not None  # it has a latency
+            times = (paired.baseline_latency_us, paired.current_latency_us)
+            told = f"{' -> '.join(map(format_time, times))}, {percent_words(share)}"
+        else:
+            ends = (
+                f"{percent_words(share)} ({with_label(parts_of(one.test)[1], one.label)})"
+                for share, one in ordered[:: len(ordered) - 1]
+            )
+            told = f"from {' to '.join(ends)}"
+        return f"latency (not judged): {told}"
+
+
+def digest_against(run: Run, baseline: RunComparison) -> BaselineDigest:
+    """How the run compares with a baseline, as far as it has come."""
+    return BaselineDigest(baseline, (*comparisons_of(run, baseline.source), *baseline.profiles))
+
+
+def digests_of(run: Run) -> tuple[BaselineDigest, ...]:
+    """How the run compares with a revision and with an earlier run, as far as it was asked."""
+    found = (run.baseline("revision"), run.baseline("run"))
+    return tuple(digest_against(run, one) for one in found if one is not None)
+
+
+def comparisons_of(run: Run, source: Source) -> Iterator[ProfileComparison]:
+    """What verdicts say; of a test that ran again, those of the last try."""
+    for test in {test.id: test for test in run.tests}.values():
+        for profile in test.profiles:
+            for verdict in profile.verdicts:
+                if verdict.comparison is not None and verdict.comparison.source == source:
+                    yield verdict.comparison
+
+
+def name_of(one: ProfileComparison) -> str:
+    """The test's node id with the profile's label."""
+    return with_label(one.test, one.label)
+
+
+def result_of(one: ProfileComparison) -> Result:
+    """How a profile compares, as it is told."""
+    if (
+        one.change == "worse"
+        and not one.worse
+        and not (one.paired and one.paired.change == "worse")
+    ):
+        return "not judged"
+    return "accepted" if one.accepted and one.change == "changed" else one.change
+
+
+def values_of(one: ProfileComparison) -> dict[str, MetricDelta]:
+    """The values that are told, by metric: ``kernels`` also where that is the same, times where
+    they were compared."""
+    found = {}
+    if one.kernels is not None:
+        numbers = one.kernels.baseline_kernels, one.kernels.current_kernels
+        found["kernels"] = MetricDelta(name="kernels", baselines=numbers[:1], current=numbers[1])
+    for delta in one.metrics:
+        if delta.change is not None and delta.change != "not compared":
+            found[delta.name] = delta
+    paired = one.paired
+    if paired is not None and paired.pairs:
+        times = {"cuda_time": (paired.baseline_us, paired.current_us)}
+        if paired.baseline_latency_us:
+            times["latency"] = (paired.baseline_latency_us, paired.current_latency_us)
+        for name, (before, now) in times.items():
+            found[name] = MetricDelta(name=name, baselines=(before,), current=now)
+    return found
+
+
+def causes_in(one: ProfileComparison) -> tuple[Cause, ...]:
+    """Which kernels differ, and where."""
+    return causes_of_diff(one.kernels) if one.kernels is not None else ()
+
+
+def share_of(one: ProfileComparison) -> float | None:
+    """By which fraction it takes longer on the GPU; None where times were not compared."""
+    if one.paired is not None and one.paired.pairs:
+        return one.paired.ratio - 1
+    delta = values_of(one).get("cuda_time")
+    return delta.share if delta is not None else None
+
+
+def range_words(one: ProfileComparison) -> str:
+    """The least and the greatest change by pairs of processes; empty of a single pair."""
+    ratios = [pair.ratio for pair in one.paired.pairs] if one.paired is not None else []
+    if len(ratios) < 2:
+        return ""
+    low, high = min(ratios) - 1, max(ratios) - 1
+    return f"{low * 100:+.1f}..{high * 100:+.1f} %"
+
+
+def why_of(one: ProfileComparison) -> str:
+    """How many pairs agree; why nothing fails by it, or why there is no verdict."""
+    if one.change == "not compared":
+        return one.reason
+    if one.paired is not None:
+        return _why_paired(one.paired)
+    if one.source == "run" and (different := _forbidden_words(one)):
+        return f"not judged: {different}"
+    undecided = [delta for delta in one.metrics if delta.change == "undecided"]
+    if any(delta.spec.kind == "exact" for delta in undecided):
+        return "a block that ran once, and was cold"
+    return "; ".join(_how_sure(delta) for delta in undecided if delta.judged)
+
+
+def reasons_of(one: ProfileComparison) -> str:
+    """Which kernels changed, the first of them, and what else there is to say: one line."""
+    told = first_of(list(map(_cause_words, causes_in(one))), _MOST_CAUSES)
+    return "; ".join(filter(None, [*told, why_of(one)]))
+
+
+def percent_words(share: float) -> str:
+    """``+3.9 %``."""
+    return f"{share * 100:+.1f} %"
+
+
+def fails_nothing_words(*, run_fails: bool) -> str:
+    """The last line of a comparison that fails nothing.
+
+    Args:
+        run_fails: whether the run fails all the same.
+    """
+    other = "; the run fails for another reason" if run_fails else ""
+    return f"this comparison fails nothing{other}"
+
+
+def _weight(one: ProfileComparison) -> tuple[int, float, float, tuple[tuple[str, int], ...]]:
+    diff = one.kernels
+    more = diff.current_kernels - diff.baseline_kernels if diff is not None else 0
+    return (
+        _ORDER.index(result_of(one)),
+        -abs(share_of(one) or 0.0),
+        -abs(more),
+        natural(name_of(one)),
+    )
+
+
+def _why_paired(paired: Paired) -> str:
+    if paired.change in ("worse", "better") and len(paired.pairs) > 1:
+        slower = "slower" if paired.change == "worse" else "faster"
+        return f"{slower} in {paired.agreeing} of {len(paired.pairs)} pairs"
+    if paired.change != "undecided":
+        return ""
+    return doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
+
+
+def _how_sure(delta: MetricDelta) -> str:
+    if delta.interval is None:
+        return f"{delta.name} undecided: its rounds are too few, or too alike, for an interval"
+    low, high = map(format_time, delta.interval)
+    return f"{delta.name} undecided: {low} to {high} at 99 %"
+
+
+def _cause_words(cause: Cause) -> str:
+    words = f"{cause.sign} {cause.text}".lstrip()
+    return ", ".join(filter(None, [words, line_words(cause.place)]))
+
+
+def _forbidden_words(one: ProfileComparison) -> str:
+    """The differences for which not even counts are judged."""
+    return one.reason if one.differences else ""
+
+
+def _reasons(words: str, whys: Iterable[str]) -> list[str]:
+    counted = Counter(why for why in whys if why)
+    return [f"{words} {count_words(n, 'profile')}: {why}" for why, n in counted.items()]
+
+
+def _by_words(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    together: dict[str, dict[str, None]] = {}
+    for words, name in found:
+        together.setdefault(words, {})[name] = None
+    several = sorted(together.items(), key=lambda one: -len(one[1]))
+    return {words: tuple(names) for words, names in several}
+
+
+def named(tests: Sequence[str]) -> str:
+    """A few tests by name, more as a number."""
+    return count_words(len(tests), "test") if len(tests) > _MOST_CAUSES else ", ".join(tests)
+
+
+def _short_name(test: str) -> str:
+    return test.rpartition("::")[2] if "[" not in test else shortened(test)

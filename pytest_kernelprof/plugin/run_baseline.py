@@ -1,0 +1,295 @@
+"""A run document as baseline (``--kernelprof-against=RUN.json``): each profile is judged by the one
+of its place in an earlier run, as it is taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from pytest_kernelprof.against.keeper import make_folder, sweep_folders
+from pytest_kernelprof.baseline.run_documents import (
+    Key,
+    compare_profile,
+    comparison_of,
+    profiles_of,
+)
+from pytest_kernelprof.comparison.comparability import DISTURBED
+from pytest_kernelprof.comparison.judge import (
+    LIMIT_OF,
+    STATUS_OF,
+    allowances,
+    lost_words,
+    parse_allowance,
+    verdict_of,
+)
+from pytest_kernelprof.device.filelocks import can_share
+from pytest_kernelprof.documents import read_run
+from pytest_kernelprof.errors import IncompleteProfile, RunFileError
+from pytest_kernelprof.measure.plan import TIMED_ROUNDS
+from pytest_kernelprof.plugin.compared_run import ComparedRun
+from pytest_kernelprof.report.baselines import delta_words
+from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.document import Document, pack, unpack
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import Run, RunComparison, Test, Verdict
+from pytest_kernelprof.system import TEMPORARY_FOLDER
+
+try:  # bound here: tests replace it
+    from sqlite3 import Error, connect
+except ImportError:  # a Python that was built without
+    raise pytest.UsageError(
+        "--kernelprof-against: a run document needs the module sqlite3, which this Python has not; "
+        "use another Python, or kernelprof compare when the run has ended"
+    ) from None
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_kernelprof.comparison.judge import Allowance
+    from pytest_kernelprof.plugin.collect import Collector
+    from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
+    from pytest_kernelprof.schema.run import Place, Profile, Reason, Status
+
+_FLAG = "--kernelprof-against"
+
+
+def begin(config: pytest.Config, settings: Settings, collector: Collector, name: str) -> Baselines:
+    """What the tests of this process are judged by; the process that reports tells of all.
+
+    Args:
+        name: of the plugin that does, and of what it sends to workers of pytest-xdist.
+
+    Raises:
+        pytest.UsageError: there is nothing to compare with, or a margin is none.
+    """
+    try:
+        allowed = allowances(tuple(map(parse_allowance, settings.fail_on)))
+    except ValueError as error:
+        raise pytest.UsageError(f"ini key kernelprof_fail_on: {error}") from None
+    if hasattr(config, "workerinput"):
+        return Baselines(config.workerinput[name][1], allowed)
+    baseline = RunBaseline(config, settings, collector, allowed, name)
+    config.pluginmanager.register(baseline, name)
+    return Baselines(baseline.file, allowed)
+
+
+class Baselines:
+    """The profiles of an earlier run, in a file: only those of the test that runs are in memory."""
+
+    def __init__(self, file: str, allowed: Mapping[str, Allowance]) -> None:
+        self._file = file
+        self._allowed = allowed
+
+    @staticmethod
+    def write(file: Path, tests: Iterable[Test]) -> None:
+        """Write the file."""
+        packed = ((one.id, codec.encode(pack(Run((_lean(one),))))) for one in tests)
+        with closing(connect(file)) as database, database:
+            database.execute("CREATE TABLE tests (id TEXT PRIMARY KEY, profiles BLOB)")
+            database.executemany("INSERT INTO tests VALUES (?, ?)", packed)
+
+    def of(self, test: str) -> Baseline | None:
+        """What the earlier run has of a test; None where it has nothing.
+
+        Raises:
+            IncompleteProfile: the file cannot be read: it is on another machine than this worker
+                of pytest-xdist, or is gone.
+        """
+        asked = "SELECT profiles FROM tests WHERE id = ?"
+        try:
+            with closing(connect(f"{Path(self._file).as_uri()}?mode=ro", uri=True)) as database:
+                row = database.execute(asked, (codec.text(test),)).fetchone()
+        except Error as error:
+            raise IncompleteProfile(
+                f"{_FLAG}: {self._file} cannot be read here ({error}). It has the run document's "
+                "profiles, on the machine where pytest was started: start workers of pytest-xdist "
+                "there, too (-n), and have no test remove files of the temporary folder"
+            ) from None
+        if row is None:
+            return None
+        run = unpack(codec.decode(row[0], Document))
+        return Baseline(test, profiles_of(run.tests), self._allowed)
+
+
+def _lean(test: Test) -> Test:
+    """A test without what is only looked at."""
+    return Test(
+        test.id,
+        tuple(
+            replace(one, verdicts=(), copies=(), waits=(), second_look={}) for one in test.profiles
+        ),
+    )
+
+
+class Baseline:
+    """What a test took in an earlier run.
+
+    Args:
+        test: its node id. profiles: those of the earlier run, by key.
+        allowed: what each metric may grow by.
+    """
+
+    def __init__(
+        self, test: str, profiles: Mapping[Key, Profile], allowed: Mapping[str, Allowance]
+    ) -> None:
+        self._test = test
+        self._profiles = profiles
+        self._allowed = allowed
+        self._seen: Counter[str] = Counter()
+
+    def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
+        """How the test's next profile compares; none where the earlier run has none of its
+        place."""
+        found = self._compared(profile)
+        if found is None:
+            return ()
+        status, reason, why = self._judgement(found, profile)
+        return (verdict_of(found, profile, status, reason=reason, why=why, place=place),)
+
+    def note(self, profile: Profile) -> None:
+        """The next profile is the one after this."""
+        self._seen[profile.label] += 1
+
+    def times_so_far(self, profile: Profile) -> tuple[Verdict, ...]:
+        """How the times that are judged fare while rounds are still taken: what the engine decides
+        by on a second look and on more rounds."""
+        found = self._compared(profile)
+        return tuple(
+            Verdict(limit=LIMIT_OF["run"], metric=one.name, outcome=_outcome_so_far(one, profile))
+            for one in (found.metrics if found is not None else ())
+            if one.spec.kind == "timed" and one.judged and one.change != "better"
+        )
+
+    def _compared(self, profile: Profile) -> ProfileComparison | None:
+        key = Key(self._test, profile.label, self._seen[profile.label])
+        old = self._profiles.get(key)
+        return None if old is None else compare_profile(key, [old], profile, self._allowed)
+
+    def _judgement(self, found: ProfileComparison, profile: Profile) -> tuple[Status, Reason, str]:
+        """Status, the reason of "undecided", and why of "incomplete" and "not judged"."""
+        if not profile.integrity.complete:
+            return "incomplete", "", "; ".join(profile.integrity.problems)
+        if found.change == "not compared":
+            return STATUS_OF[found.change], "", found.reason
+        if found.worse:
+            return "failed", "", ""
+        if found.lost:
+            return "incomplete", "", lost_words(found, "the earlier run")
+        undecided = [one for one in found.metrics if one.judged and one.change == "undecided"]
+        if any(one.spec.kind == "exact" for one in undecided):
+            return "not judged", "", f"{delta_words(found)}, but cold"
+        if undecided:
+            return "undecided", _why_undecided(undecided[0], profile), ""
+        times = (one for one in self._allowed.values() if METRICS[one.metric].kind == "timed")
+        is_disturbed = found.untimed == DISTURBED and profile.conditions.disturbed
+        if is_disturbed and any(one.judged for one in times):
+            return "undecided", "disturbed", ""
+        return "passed", "", ""
+
+
+def _outcome_so_far(one: MetricDelta, profile: Profile) -> Status:
+    """Of a time of the device the second look is another session; all rounds are judged then."""
+    looked_once = len(profile.metrics[one.name].rounds) < 2 * TIMED_ROUNDS
+    if one.change == "undecided" or (one.spec.sources == ("profiled",) and looked_once):
+        return "undecided"
+    return "failed"
+
+
+def _why_undecided(one: MetricDelta, profile: Profile) -> Reason:
+    if one.interval is None:
+        return "few" if len(profile.metrics[one.name].rounds) < TIMED_ROUNDS else "alike"
+    return "second look" if one.name in profile.second_look else "interval"
+
+
+class RunBaseline(ComparedRun):
+    """In the process that reports: refuses another suite's document, tells workers where the
+    profiles are, and tells what came of all tests.
+
+    Attributes:
+        file: the profiles of the earlier run, for whoever runs its tests.
+
+    Raises:
+        pytest.UsageError: there is nothing to compare with.
+    """
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        settings: Settings,
+        collector: Collector,
+        allowed: Mapping[str, Allowance],
+        name: str,
+    ) -> None:
+        self._name = name
+        self._path = settings.run_document or ""
+        super().__init__(collector, f"against {self._path}", warn_only=settings.warn_only)
+        self._allowed = allowed
+        self._refused = bool(config.getoption("collectonly", False))
+        try:
+            old = read_run(os.path.join(config.invocation_params.dir, self._path))
+            self._began, self._unfinished = old.began, old.unfinished
+            # Of a test that ran again, the last try that was measured.
+            tests = {one.id: one for one in old.tests if one.profiles}.values()
+            self._keys = dict.fromkeys(profiles_of(tests))
+            if not self._keys:
+                raise RunFileError(f"{self._path}: it holds no profile to compare with")
+            self.file = str(_folder(config) / "profiles")
+            Baselines.write(Path(self.file), tests)
+        except (RunFileError, OSError, Error) as error:
+            raise pytest.UsageError(f"{_FLAG}: {error}") from None
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: object) -> None:
+        """Tell a worker of pytest-xdist where the profiles are."""
+        node.workerinput[self._name] = (self._path, self.file)  # type: ignore[attr-defined]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Before any test runs."""
+        self._refuse_another_suite([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """The same where workers collect."""
+        self._refuse_another_suite(ids)
+
+    def _refuse_another_suite(self, ids: list[str]) -> None:
+        """Raises pytest.UsageError: no test of this run is in the document."""
+        tests = dict.fromkeys(key.test for key in self._keys)
+        if not ids or not tests.keys().isdisjoint(ids):
+            return
+        self._refused = True
+        raise pytest.UsageError(
+            f"{_FLAG}: {self._path}: it has none of this run's {len(ids)} tests ({ids[0]}, ...); "
+            f"it is of {next(iter(tests))} and others: name a document of this suite, taken in "
+            "the same root folder"
+        )
+
+    def comparison(self) -> RunComparison | None:
+        """What the run was compared with, as far as it has come."""
+        if self._refused:
+            return None
+        tests = tuple(self._collector.tests())
+        found = comparison_of(self._keys, profiles_of(tests), self._allowed, self._unfinished)
+        return replace(found, name=self._path, began=self._began)
+
+
+def _folder(config: pytest.Config) -> Path:
+    """A temporary folder, which is removed when the run ends; where it is killed, by the next."""
+    if not can_share():  # Windows
+        path = tempfile.mkdtemp(prefix="kernelprof-run-", dir=TEMPORARY_FOLDER or None)
+        config.add_cleanup(partial(shutil.rmtree, path, ignore_errors=True))
+        return Path(path)
+    sweep_folders()
+    folder = make_folder()
+    config.add_cleanup(folder.let_go)
+    return folder.scratch

@@ -1,0 +1,198 @@
+"""Judges a test by its kernel snapshots, and gathers what is to be kept of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_kernelprof.baseline.snapshot_files import device_folder
+from pytest_kernelprof.baseline.snapshots import (
+    compare,
+    kept_of_ranks,
+    numbered,
+    why_not_kept,
+)
+from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.judge import lost_words, verdict_of
+from pytest_kernelprof.schema.comparison import CAME_OR_WENT
+from pytest_kernelprof.schema.run import STATUSES
+from pytest_kernelprof.schema.snapshot import TEST_STATES, KeptTest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_kernelprof.baseline.snapshots import KeptKey
+    from pytest_kernelprof.schema.comparison import KernelChange, ProfileComparison
+    from pytest_kernelprof.schema.run import Place, Profile, Status, Verdict
+    from pytest_kernelprof.schema.snapshot import KeptProfile, SnapshotReport, TestState
+
+_MOST_CHANGES = 10
+
+
+class SnapshotJudge:
+    """Compares each profile of a test with its snapshot, or gathers what is to be kept of it.
+
+    Args:
+        entry: which entry is the test's. file: the entries of its file for this device; None where
+            there is no such file.
+        checks: whether profiles are compared with what is kept. collects: whether what the test
+            launches is to be kept; a run does one of both.
+        strict: whether a test fails that has no snapshot, or none that could fail.
+
+    Attributes:
+        entry: as above. kept: what is kept of the test; None where there is no such entry.
+        accepts: as of ``SnapshotReport``; known once the test is judged.
+    """
+
+    def __init__(
+        self,
+        entry: SnapshotReport,
+        file: Mapping[str, KeptTest] | None,
+        *,
+        checks: bool,
+        collects: bool,
+        strict: bool,
+    ) -> None:
+        self.entry, self.kept = entry, (file or {}).get(entry.key)
+        self.accepts = False
+        self._file_exists = file is not None
+        self._checks, self._collects, self._strict = checks, collects, strict
+        kept = self.kept if checks else None
+        self._kept: dict[KeptKey, KeptProfile] = dict(numbered(kept.profiles if kept else ()))
+        self._made = kept.made_with if kept else {}
+        self._seen: Counter[str] = Counter()
+        self._states: list[TestState] = []
+        self._whys: dict[str, None] = {}
+        self._missing: list[str] = []
+        self._changes: tuple[KernelChange, ...] = ()
+        self._profiles: list[KeptProfile] = []
+        self._made_now: dict[str, str] = {}
+        self._refused = ""
+
+    @property
+    def profiles(self) -> bool:
+        """Whether the test is profiled for its snapshot, as it would be for a limit."""
+        return self.kept is not None or (self._collects and bool(self.entry.elsewhere))
+
+    def verdicts(self, profile: Profile, place: Place | None) -> tuple[Verdict, ...]:
+        """How the test's next profile compares with its snapshot; none without. Of several ranks
+        the worst counts."""
+        label, number = profile.label, self._seen[profile.label]
+        first = self._kept.get((label, number, None))
+        if first is None:
+            return ()
+        ranks = profile.ranks
+        made = [
+            self._verdict(self._kept.get((label, number, one.rank), first), one, place)
+            for one in ranks
+        ]
+        worst = min(made, key=_badness)
+        if len(ranks) == 1:
+            return (worst,)
+        alike = [
+            one.rank
+            for one, verdict in zip(ranks, made, strict=True)
+            if verdict.outcome == worst.outcome and one.rank is not None
+        ]
+        return (replace(worst, ranks=tuple(alike)),)
+
+    def _verdict(self, kept: KeptProfile, profile: Profile, place: Place | None) -> Verdict:
+        found = compare(kept, self._made, profile)
+        status, why = self._judged(found, profile)
+        return verdict_of(found, profile, status, why=why, place=place)
+
+    def note(self, profile: Profile) -> None:
+        """Take note of the test's next profile, with its verdicts."""
+        made = [one for one in profile.verdicts if one.of_snapshot]
+        if self.kept is not None and self._checks and not made:
+            self._missing.append(profile.label)
+        for one in made:
+            self._states.append(_state(one))
+            if one.outcome == "not judged":
+                self._whys[one.why] = None
+            found = one.comparison.kernels if one.comparison is not None else None
+            if found is not None and one.outcome != "failed":
+                told = found.of(*CAME_OR_WENT, "operator")
+                self._changes = (*self._changes, *told)[:_MOST_CHANGES]
+        self._seen[profile.label] += 1
+        if self._collects:
+            self._gather(profile)
+
+    def broken(self) -> list[str]:
+        """Why the test fails where snapshots are required; each is told once."""
+        if not (self._strict and self._checks and self._seen):
+            return []
+        told = []
+        if self.kept is None:
+            told.append(f"snapshot: there is none of this test for {self.entry.device}")
+        told += [f"snapshot: there is none of {one!r}" for one in self._missing]
+        told += [f"snapshot: not judged: {why}" for why in self._whys]
+        self._missing, self._whys = [], {}
+        return told
+
+    def report(self) -> SnapshotReport:
+        """What there is to say of it."""
+        state = self._state()
+        whole = self._collects and self._profiles and not self._refused
+        bare = state == "missing" and not self._file_exists
+        return replace(
+            self.entry,
+            state=state,
+            why="; ".join(self._whys) if state == "not compared" else "",
+            entry=KeptTest(tuple(self._profiles), self._made_now) if whole else None,
+            refused=self._refused,
+            accepts=self.accepts,
+            elsewhere=self.entry.elsewhere if bare else (),
+            changes=() if state == "worse" else self._changes,
+        )
+
+    def _judged(self, found: ProfileComparison, profile: Profile) -> tuple[Status, str]:
+        integrity = profile.integrity
+        if found.change != "worse":
+            if not integrity.complete:
+                return "incomplete", "; ".join(integrity.problems)
+            if found.lost:
+                return "incomplete", lost_words(found, "the snapshot")
+            return "passed", ""
+        if profile.one_shot and integrity.cold:
+            return "not judged", "more, but cold"
+        if found.differences and not self._strict:
+            return "not judged", f"more, but {', '.join(found.differences)}"
+        return "failed", ""
+
+    def _gather(self, profile: Profile) -> None:
+        environment = profile.environment
+        why = why_not_kept(profile)
+        if any(one.outcome == "failed" for one in profile.verdicts):
+            why = "over a limit"  # which only a run with --kernelprof-warn-only lets pass
+        if device_folder(environment.kind, environment.device) != self.entry.device:
+            why = f"it ran on {environment.device}"
+        self._refused = self._refused or why
+        self._profiles += kept_of_ranks(profile)
+        self._made_now = made_with(environment)
+
+    def _state(self) -> TestState | None:
+        if not self._checks:
+            return None
+        if self.kept is None:
+            concerned = self._seen and (self._file_exists or self.entry.elsewhere)
+            return "missing" if concerned else None
+        found = {*self._states, *(("missing",) if self._missing else ())}
+        if any(count >= self._seen[label] for label, count, _ in self._kept):
+            found.add("changed")  # a profile that is kept and was not taken
+        return next((state for state in TEST_STATES if state in found), None)
+
+
+def _badness(verdict: Verdict) -> tuple[int, bool]:
+    """Worst first; of those that are kept, the ones that changed."""
+    changed = verdict.comparison is not None and verdict.comparison.change != "same"
+    return STATUSES.index(verdict.outcome), not changed
+
+
+def _state(verdict: Verdict) -> TestState:
+    if verdict.outcome == "not judged":
+        return "not compared"
+    found = verdict.comparison
+    return found.change if found is not None and found.change in ("worse", "changed") else "same"

@@ -1,0 +1,281 @@
+"""How a profile compares with its baseline, whatever that is: deltas alone, never the profiles.
+
+*Current* is what was just measured; *baseline* is what it is compared with: a kernel snapshot, a
+git revision, an earlier run, another trace.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
+from pytest_kernelprof.schema.paired import Paired
+
+Source = Literal["snapshot", "revision", "run", "trace"]
+"""What a baseline is."""
+
+Change = Literal["worse", "undecided", "not compared", "better", "changed", "same"]
+"""How something compares. "worse": more of an exact metric than is allowed, or slower; perhaps so
+("undecided"); it could not be compared; "better": less, or faster; other kernels at equal counts
+("changed"), or counts that a snapshot accepts; the "same"."""
+
+KernelChangeKind = Literal[
+    "added",
+    "removed",
+    "renamed",
+    "replaced",
+    "slower",
+    "faster",
+    "reconfigured",
+    "moved",
+    "operator",
+]
+"""What became of kernels. "renamed": another variant of its family runs in its place (a matrix
+product with another tile); "replaced": something else does; "reconfigured": grid, block, registers
+or shared memory are others, whatever the time; "moved": it stands at another place; "operator":
+another operator launches it."""
+
+CAME_OR_WENT: tuple[KernelChangeKind, ...] = ("added", "removed", "renamed", "replaced")
+RETIMED: tuple[KernelChangeKind, ...] = ("slower", "faster", "reconfigured")
+
+
+class KernelSide(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A kernel as one side of a diff has it.
+
+    Attributes:
+        name: full name, demangled; of a snapshot the short one that it keeps.
+        operators: operators around the launch, from the inside out.
+        source: ``file:line`` of the user's code, empty where unknown.
+        duration_us: microseconds on the device, over all repeats; None where not known.
+        grid, block, registers, shared_memory: as of ``Kernel``; None where not known.
+    """
+
+    name: str
+    operators: tuple[str, ...] = ()
+    source: str = ""
+    duration_us: float | None = None
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers: int | None = None
+    shared_memory: int | None = None
+
+    @property
+    def short_name(self) -> str:
+        """What people call it; see ``names``."""
+        return short_name(self.name)
+
+    @property
+    def line(self) -> str:
+        """As a snapshot has it: ``name | operator``."""
+        return " | ".join((self.name, *self.operators[:1]))
+
+
+class KernelChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Kernels of one kind that differ in one way.
+
+    Attributes:
+        kind: one of ``KernelChangeKind``.
+        baseline, current: the first of them on each side; None on a side that has none.
+        times: how many there are.
+        hunk: changes of one number stand together.
+        at: where in the current profile the first hunk of this number begins, from 1; 0 where
+            nothing of it is there, and without an order.
+        positions: where each of the current kernels stands, from 1; empty where they are very many.
+        lines: where equal kernels stand next to each other and any of them may be the one that was
+            added or removed, the lines of all of them, in the file of the kernel; else empty.
+    """
+
+    kind: KernelChangeKind
+    baseline: KernelSide | None = None
+    current: KernelSide | None = None
+    times: int = 1
+    hunk: int = 0
+    at: int = 0
+    positions: tuple[int, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    @property
+    def side(self) -> KernelSide:
+        """The current kernel; of one that is gone that of the baseline."""
+        found = self.current or self.baseline
+        assert found is not None  # one side has it
+        return found
+
+    def us(self, side: KernelSide | None) -> float:
+        """What one of them takes on a side, in microseconds; 0 where that is not known."""
+        known = side.duration_us if side is not None else None
+        return (known or 0.0) / self.times
+
+
+class KernelDiff(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the kernels of two profiles differ.
+
+    Attributes:
+        baseline_kernels, current_kernels: how many there are.
+        baseline_us, current_us: what they take in all; None where times are no comparison.
+        changes: kernels that came or went in launch order, then those that take another time, the
+            largest difference first, then those that moved or have another operator.
+        left_out: how many more changes there are.
+        ordered: whether both sides have one order of kernels; else they were compared as sets that
+            count.
+        what: what was compared: operators where both ran on the CPU.
+        baseline_steps, current_steps: of traces with the profiler's own steps, how many there are;
+            the kernels are those of one of them, the most frequent one.
+    """
+
+    baseline_kernels: int
+    current_kernels: int
+    baseline_us: float | None = None
+    current_us: float | None = None
+    changes: tuple[KernelChange, ...] = ()
+    left_out: int = 0
+    ordered: bool = True
+    what: Literal["kernels", "operators"] = "kernels"
+    baseline_steps: int = 0
+    current_steps: int = 0
+
+    def of(self, *kinds: KernelChangeKind) -> tuple[KernelChange, ...]:
+        """The changes of some kinds."""
+        return tuple(one for one in self.changes if one.kind in kinds)
+
+    @property
+    def came_or_went(self) -> tuple[KernelChange, ...]:
+        """Kernels that one side has and the other has not, in launch order."""
+        return self.of(*CAME_OR_WENT)
+
+    @property
+    def retimed(self) -> tuple[KernelChange, ...]:
+        """Kernels that both sides have, and that take another time or are launched otherwise."""
+        return self.of(*RETIMED)
+
+
+class MetricDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A metric whose value is another.
+
+    Attributes:
+        name: as in the table of metrics, which has its unit and kind.
+        baselines: its value in each baseline, the newest last; None where one has none that
+            compares.
+        current: its value now; None where it could not be had.
+        baseline_interval, interval: bounds at 99 % of the newest baseline and of the current value.
+        change: what follows; None where nothing was judged, as between two traces.
+        judged: whether it fails something if it is worse.
+        why: why there is no value, or why nothing follows, in words.
+    """
+
+    name: str
+    baselines: tuple[float | None, ...]
+    current: float | None = None
+    baseline_interval: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None
+    change: Change | None = None
+    judged: bool = False
+    why: str = ""
+
+    @property
+    def spec(self) -> MetricSpec:
+        """What the metric is."""
+        return METRICS[self.name]
+
+    @property
+    def baseline(self) -> float | None:
+        """The newest value that there is."""
+        return next((one for one in reversed(self.baselines) if one is not None), None)
+
+    @property
+    def share(self) -> float | None:
+        """By which fraction it is more; None where one side has none, or the baseline is 0."""
+        before, now = self.baseline, self.current
+        return now / before - 1 if before and now is not None else None
+
+
+class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a profile compares with its baseline.
+
+    Attributes:
+        source: what the baseline is. test: the node id of the profile's test. label: which of the
+            test's profiles it is. rank: which rank it is of; None of a call on one.
+        change: how it compares. reason: of "undecided" and "not compared" why, in words.
+        kernels: how the kernels differ; None where they were not compared.
+        metrics: those that differ, in the order of the table of metrics.
+        paired: how the times compare that two processes took in turn.
+        differences: what of device and software is another, in words.
+        untimed: why times were not compared; empty where they were.
+        lost: metrics that are judged, that the baseline has and the current profile has not.
+        accepted: metrics of which there are more, and which the test's snapshot allows.
+        incomplete: what either profile lacks, in words.
+        notes: what else there is to know, in words.
+    """
+
+    source: Source
+    test: str = ""
+    label: str = ""
+    rank: int | None = None
+    change: Change = "same"
+    reason: str = ""
+    kernels: KernelDiff | None = None
+    metrics: tuple[MetricDelta, ...] = ()
+    paired: Paired | None = None
+    differences: tuple[str, ...] = ()
+    untimed: str = ""
+    lost: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worse(self) -> tuple[MetricDelta, ...]:
+        """The metrics that are judged, and worse."""
+        return tuple(one for one in self.metrics if one.judged and one.change == "worse")
+
+    @property
+    def changes(self) -> tuple[KernelChange, ...]:
+        """The kernels that came or went."""
+        return self.kernels.came_or_went if self.kernels is not None else ()
+
+
+class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A run and one of its baselines; how each profile compares stands with the profile, in a
+    verdict.
+
+    Attributes:
+        source: what the baseline is. name: how it is told, for example ``main (abc1234)``, or the
+            path of an earlier run. began: when that was, in UTC; empty of others.
+        notes: what of a revision's files is not as in the user's folder, in words.
+        gone: what the baseline alone has: profiles of an earlier run, entries of snapshots (as
+            ``DEVICE: FILE::KEY``). fresh: profiles that no earlier run has.
+        nowhere: metrics that were asked for and that no profile has.
+        unfinished: why tests may be missing on either side.
+        profiles: those that no verdict has: tests without a profile that were to be compared; of
+            ``kernelprof compare`` all.
+        schema: the version.
+    """
+
+    source: Source
+    name: str = ""
+    began: str = ""
+    notes: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
+    nowhere: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    profiles: tuple[ProfileComparison, ...] = ()
+    schema: int = 1
+
+
+class TracesComparison(msgspec.Struct, frozen=True):
+    """Two recordings process by process, in the order of their files.
+
+    Attributes:
+        processes: those that both sides have.
+        baseline_processes, current_processes: how many each has.
+        schema: the version.
+    """
+
+    processes: tuple[ProfileComparison, ...]
+    baseline_processes: int
+    current_processes: int
+    schema: int = 1

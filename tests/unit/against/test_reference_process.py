@@ -1,0 +1,224 @@
+"""Whatever is wrong with the reference is an answer."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pytest_kernelprof.against.messages import (
+    At,
+    Collected,
+    Done,
+    Launch,
+    Lost,
+    Refused,
+    TooLong,
+)
+from pytest_kernelprof.against.reference_process import Process, Reference, Unusable
+from pytest_kernelprof.against.revision import local_variables
+from pytest_kernelprof.against.rounds import NoRounds
+from pytest_kernelprof.device import shared_lock
+from pytest_kernelprof.device.seats import PARTNER_OF
+
+KNOWN = Collected(("t.py::a", "t.py::b"), {"u.py": "ImportError: no fresh"})
+
+
+class Double:
+    """A process that answers as it is told."""
+
+    timeout_s = 5.0
+    cuda = False
+
+    def __init__(self, *answers: object) -> None:
+        self.answers: Iterator[object] = iter(answers)
+        self.ended = 0
+
+    def collect(self, files: object, kept: object) -> Any:
+        return self._answer()
+
+    def come_up(self) -> None:
+        pass
+
+    def run(self, test: str, following: str, *, holds: bool = False) -> Any:
+        return self._answer()
+
+    def go(self, *, holds: bool) -> Any:
+        return self._answer()
+
+    def open(self) -> Any:
+        return self._answer()
+
+    def finish(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self.ended += 1
+
+    def last_words(self) -> str:
+        return ": killed"
+
+    def _answer(self) -> object:
+        answer = next(self.answers)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def reference(*processes: Double) -> Reference:
+    waiting = iter(processes)
+    made = Reference(lambda: cast(Process, next(waiting)))
+    made.start()
+    made.collect(["t.py"])
+    return made
+
+
+def run(made: Reference, test: str, following: str) -> Done | str:
+    made.begin(test, following)
+    return made.answer()
+
+
+def test_it_answers() -> None:
+    process = Double(KNOWN, Done("t.py::a"))
+    made = reference(process)
+    assert run(made, "t.py::a", "") == Done("t.py::a")
+    assert run(made, "u.py::c", "") == "ImportError: no fresh"
+    assert run(made, "t.py::c", "") == "it has no such test"
+    made.finish()
+    made.end()
+    assert process.ended == 1
+
+
+def test_it_is_started_again_once() -> None:
+    first, second = Double(KNOWN, Lost("gone")), Double(KNOWN, Done("t.py::b"), TooLong("x"))
+    made = reference(first, second)
+    assert run(made, "t.py::a", "t.py::b") == "the reference died as it ran t.py::a (gone): killed"
+    assert run(made, "t.py::b", "") == Done("t.py::b")
+    told = "the reference was ended: it ran t.py::a for more than 5 s"
+    assert run(made, "t.py::a", "t.py::b") == told
+    assert run(made, "t.py::b", "") == f"{told}; it had been started again once before"
+    assert (first.ended, second.ended) == (1, 1)
+
+
+def test_one_that_cannot_be_used_is_asked_no_more() -> None:
+    process = Double(Unusable(Refused("an installed copy")))
+    made = reference(process)
+    assert run(made, "t.py::a", "") == "an installed copy"
+    assert process.ended == 1
+    made = reference(Double(Unusable(Refused("status 4", printed=True))))
+    assert run(made, "t.py::a", "") == "status 4: killed"
+
+
+def test_one_that_dies_twice_as_it_starts_is_asked_no_more() -> None:
+    made = reference(Double(Lost("gone")), Double(Lost("gone")))
+    assert "died as it was starting" in str(run(made, "t.py::a", ""))
+
+
+def test_one_that_cannot_be_started() -> None:
+    def fail() -> Process:
+        raise OSError("no memory")
+
+    made = Reference(fail)
+    made.start()
+    made.collect([])
+    assert run(made, "t.py::a", "") == "the reference cannot be started (no memory)"
+
+
+def test_it_holds_in_each_call_until_it_is_told_to_go_on() -> None:
+    made = reference(Double(KNOWN, At("", cuda=True), At("profile 2"), None, Done("t.py::a")))
+    made.begin("t.py::a", "", holds=True)
+    assert made.at == At("", cuda=True)
+    made.go(holds=True)
+    assert made.at == At("profile 2")
+    made.open()
+    assert made.answer() == Done("t.py::a")
+    assert made.at is None
+    assert made.answer() == Done("t.py::a")
+    with pytest.raises(NoRounds, match="holds in no call"):
+        made.open()
+
+
+def test_one_that_dies_as_it_takes_rounds_is_told_and_started_again() -> None:
+    first, second = Double(KNOWN, At(""), Lost("gone")), Double(KNOWN, Done("t.py::b"))
+    made = reference(first, second)
+    made.begin("t.py::a", "", holds=True)
+    told = "the reference died as it took rounds of t.py::a (gone): killed"
+    with pytest.raises(NoRounds) as raised:
+        made.open()
+    assert str(raised.value) == told
+    assert made.answer() == told
+    assert run(made, "t.py::b", "") == Done("t.py::b")
+
+
+def test_what_it_is_refused_for_is_its_answer() -> None:
+    made = reference(Double(KNOWN, Done("t.py::a", wrong="x")))
+    assert run(made, "t.py::a", "") == Done("t.py::a", wrong="x")
+    made.refuse("x")
+    assert made.answer() == run(made, "t.py::b", "") == "x"
+
+
+def test_whose_context_was_first() -> None:
+    process = Double(KNOWN, At("", cuda=True), Done("t.py::a"))
+    up = [False]
+    made = Reference(lambda: cast(Process, process), lambda: up[0])
+    made.start()
+    made.collect(["t.py"])
+    made.begin("t.py::a", "", holds=True)
+    assert made.first is None
+    process.cuda = up[0] = True
+    made.go(holds=False)
+    assert made.first is None  # both came up unseen
+    made = Reference(lambda: cast(Process, Double(KNOWN, Done("t.py::a"))), lambda: up[0])
+    made.start()
+    made.collect(["t.py"])
+    assert made.first == "current"
+
+
+def test_its_process_knows_that_it_works_for_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[dict[str, str]] = []
+
+    class Keeper:
+        pid = 0
+
+        def __init__(self, *_: object, env: dict[str, str], **options: object) -> None:
+            started.append(env)
+
+        def terminate(self) -> None:
+            pass
+
+        def wait(self, timeout_s: float = 0.0) -> None:
+            pass
+
+    local_variables()  # asks git, once
+    monkeypatch.setattr("subprocess.Popen", Keeper)
+    monkeypatch.delenv(PARTNER_OF, raising=False)
+    fresh = functools.cache(shared_lock._identity.__wrapped__)
+    monkeypatch.setattr(shared_lock, "_identity", fresh)
+    launch = Launch("main", "/r", "/t", str(tmp_path))
+    Process(launch, 0, 1.0).end()
+    assert started[0][PARTNER_OF].startswith(f"{os.getpid()}-")
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, pytest.fail.Exception])
+def test_an_interrupt_leaves_no_answer_behind_that_is_taken_for_another(
+    interrupt: type[BaseException],
+) -> None:
+    for steps in ((interrupt(),), (At(""), interrupt())):
+        first = Double(KNOWN, *cast(Any, steps))
+        made = reference(first, Double(KNOWN, Done("t.py::b")))
+        with pytest.raises(interrupt):
+            _begin_and_open(made)
+        assert first.ended == 1
+        assert "was interrupted here" in str(made.answer())
+        assert run(made, "t.py::b", "") == Done("t.py::b")
+
+
+def _begin_and_open(made: Reference) -> None:
+    made.begin("t.py::a", "", holds=True)
+    made.open()

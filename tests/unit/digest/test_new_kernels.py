@@ -1,0 +1,104 @@
+"""Which kernels are new since a baseline, and whether that can be told of each."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from records import CPU, GELU, MLP, MUL, held_to, kernel, profile
+
+from pytest_kernelprof.baseline.snapshots import compare, kept_of
+from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
+from pytest_kernelprof.digest.new_kernels import (
+    NewKernels,
+    broken_comparisons,
+    new_kernels,
+    positions_in,
+)
+from pytest_kernelprof.schema.run import Kernel, Profile, ProfileComparison, Source
+
+
+def against_snapshot(old: list[Kernel], new: list[Kernel]) -> NewKernels | None:
+    before, after = profile(old), profile(new)
+    found = compare(kept_of(before), made_with(before.environment), after)
+    return new_kernels(held_to(after, replace(found, change="worse")))
+
+
+def compared(old: list[Kernel], new: list[Kernel], source: Source = "run") -> ProfileComparison:
+    kernels = diff_profiles(profile(old), profile(new))
+    return ProfileComparison(source=source, test="t", change="worse", kernels=kernels)
+
+
+def against_a_run(old: list[Kernel], new: list[Kernel]) -> NewKernels | None:
+    return new_kernels(held_to(profile(new), compared(old, new)))
+
+
+COPY = kernel(
+    "void at::native::elementwise_kernel<128, direct_copy_kernel_cuda>(int)", "aten::copy_"
+)
+
+
+def test_each_that_is_new_is_known_by_its_position() -> None:
+    old = list(MLP)
+    new = [*MLP[:3], COPY, *MLP[3:], kernel(MUL, "aten::mul")]
+    for found in (against_snapshot(old, new), against_a_run(old, new)):
+        assert found is not None
+        assert found.positions == {3, 6}
+        assert found.gone == ()
+
+
+def test_of_those_that_repeat_each_is_known_also_where_others_of_their_kind_stand() -> None:
+    old = list(MLP) * 3
+    for one in (COPY, kernel(MUL, "aten::mul")):
+        new = [*MLP, one] * 3
+        for found in (against_snapshot(old, new), against_a_run(old, new)):
+            assert found is not None
+            assert found.positions == {5, 11, 17}
+
+
+def test_where_it_cannot_be_told_which_of_a_kind_is_new_nothing_is() -> None:
+    one, other = (kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (7, 8))
+    old = [*MLP[:3], one, MLP[4]]
+    of_one_line = against_a_run(old, [*MLP[:3], one, one, MLP[4]])
+    assert of_one_line is not None
+    assert of_one_line.positions == {4}
+    assert against_a_run(old, [*MLP[:3], one, other, MLP[4]]) is None
+
+
+def test_of_more_changes_than_a_diff_names_none_is_told() -> None:
+    many = [kernel(f"k{i}", f"op{i}") for i in range(MOST_CHANGES + 1)]
+    assert positions_in(diff_profiles(profile([]), profile(many[1:]))) == frozenset(
+        range(MOST_CHANGES)
+    )
+    assert positions_in(diff_profiles(profile([]), profile(many))) is None
+
+
+def test_what_another_one_replaces_is_gone_before_it() -> None:
+    fused = kernel("triton_poi_fused_gelu_mul_0", us=36.0)
+    old = [MLP[0], MLP[2], fused, MLP[4]]
+    found = against_a_run(old, [MLP[0], MLP[2], kernel(GELU, "aten::gelu"), MLP[3], MLP[4]])
+    assert found is not None
+    assert found.since == "the earlier run"
+    assert found.positions == {2, 3}
+    assert [(one.side.short_name, one.at) for one in found.gone] == [
+        ("triton_poi_fused [gelu, mul]", 3)
+    ]
+
+
+def test_the_first_that_is_worse_and_names_kernels_tells() -> None:
+    new = [*MLP, COPY]
+    held = ProfileComparison(source="snapshot", change="same")
+    slower = ProfileComparison(source="snapshot", change="worse")
+    main = compared(list(MLP), new, "revision")
+    taken = held_to(profile(new), held, slower, main, compared(list(MLP[:4]), new))
+    assert list(broken_comparisons(taken))[:2] == [slower, main]
+    found = new_kernels(taken)
+    assert found is not None
+    assert (found.since, found.positions) == ("the revision", frozenset({5}))
+
+
+def test_without_a_baseline_there_is_nothing_to_tell() -> None:
+    def of(taken: Profile) -> NewKernels | None:
+        return new_kernels(held_to(taken, ProfileComparison(source="run", change="worse")))
+
+    assert new_kernels(profile(MLP)) is None
+    assert of(profile(MLP, environment=CPU)) is None

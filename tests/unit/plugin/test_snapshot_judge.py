@@ -1,0 +1,148 @@
+"""The snapshots of one test: when more is a failure, and when it could be none."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from records import H200, MLP, counted, kernel, mlp, profile
+
+from pytest_kernelprof.baseline.snapshot_files import from_text, to_text
+from pytest_kernelprof.baseline.snapshots import kept_of
+from pytest_kernelprof.comparison.comparability import made_with
+from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
+from pytest_kernelprof.schema.run import Integrity, Profile
+from pytest_kernelprof.schema.snapshot import COUNTS, KeptTest, SnapshotReport
+
+COUNTED = [counted(name, 0, 0) for name in COUNTS if name != "launches"]
+FIVE = mlp(*COUNTED)
+KEPT = KeptTest((kept_of(FIVE),), made_with(H200))
+ENTRY = SnapshotReport(file="test_it.py", device="NVIDIA-H200", key="test_a")
+NEWER = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130"})
+
+
+def six(**more: object) -> Profile:
+    return profile((*MLP, kernel("mine")), COUNTED, **more)  # type: ignore[arg-type]
+
+
+def checks(kept: KeptTest | None = KEPT, *, strict: bool = False) -> SnapshotJudge:
+    return SnapshotJudge(ENTRY, file_of(kept), checks=True, collects=False, strict=strict)
+
+
+def updates(kept: KeptTest | None = KEPT) -> SnapshotJudge:
+    return SnapshotJudge(ENTRY, file_of(kept), checks=False, collects=True, strict=False)
+
+
+def file_of(kept: KeptTest | None) -> dict[str, KeptTest]:
+    return {} if kept is None else {"test_a": kept}
+
+
+def judged(by: SnapshotJudge, found: Profile) -> tuple[str, str]:
+    verdicts = by.verdicts(found, None)
+    by.note(replace(found, verdicts=verdicts))
+    return verdicts[0].outcome, verdicts[0].why
+
+
+LOST = Integrity(problems=("1 of 6 launches has no kernel",))
+COLD = Integrity(cold=("lazy loading",))
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome", "why", "state"),
+    [
+        (FIVE, "passed", "", "same"),
+        (six(), "failed", "", "worse"),
+        (six(integrity=LOST), "failed", "", "worse"),
+        (mlp(*COUNTED, integrity=LOST), "incomplete", "1 of 6 launches has no kernel", "same"),
+        (six(integrity=COLD, one_shot=True), "not judged", "more, but cold", "not compared"),
+        (six(integrity=COLD), "failed", "", "worse"),
+        (
+            six(environment=NEWER),
+            *("not judged", "more, but torch 2.11.0+cu130 -> 2.12.0+cu130", "not compared"),
+        ),
+        (mlp(*COUNTED, environment=NEWER), "passed", "", "same"),
+        (profile(MLP[:4], COUNTED), "passed", "", "changed"),
+        (
+            mlp(),
+            *("incomplete", ", ".join(COUNTS[1:-1]) + " is missing; the snapshot has it", "same"),
+        ),
+    ],
+)
+def test_how_a_profile_fares(found: Profile, outcome: str, why: str, state: str) -> None:
+    one = checks(KeptTest((replace(KEPT.profiles[0], counts={"launches": 5}),), KEPT.made_with))
+    assert judged(one, found) == (outcome, why)
+    assert one.report().state == state
+    assert one.broken() == []
+
+
+def test_where_snapshots_are_required_what_could_not_fail_does() -> None:
+    assert judged(checks(strict=True), six(environment=NEWER)) == ("failed", "")
+    cold = checks(strict=True)
+    judged(cold, six(integrity=COLD, one_shot=True))
+    assert cold.broken() == ["snapshot: not judged: more, but cold"]
+    assert cold.broken() == []
+    none = checks(None, strict=True)
+    assert none.broken() == []  # nothing was profiled
+    none.note(FIVE)
+    assert none.broken() == ["snapshot: there is none of this test for NVIDIA-H200"]
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (FIVE, ""),
+        (mlp(*COUNTED, integrity=COLD), "cold"),
+        (mlp(*COUNTED, integrity=LOST), "incomplete"),
+        (mlp(*COUNTED, environment=replace(H200, device="NVIDIA A100")), "it ran on NVIDIA A100"),
+    ],
+)
+def test_what_is_kept_and_what_is_not(found: Profile, why: str) -> None:
+    one = updates()
+    assert one.verdicts(found, None) == ()
+    one.note(FIVE)
+    one.note(replace(found, label="profile 2"))
+    told = one.report()
+    assert (told.refused, told.state) == (why, None)
+    assert (told.entry is None) == bool(why)
+
+
+def test_a_test_that_takes_nothing_any_more_is_changed() -> None:
+    assert checks().report().state == "changed"
+
+
+def on_ranks(*profiles: Profile) -> Profile:
+    """The same call on several ranks; of the last one, as that one has it."""
+    numbered = [replace(one, rank=rank) for rank, one in enumerate(profiles)]
+    return replace(numbered[-1], other_ranks=tuple(numbered[:-1]))
+
+
+def test_ranks_that_launch_the_same_are_kept_once() -> None:
+    one = updates(None)
+    one.note(on_ranks(FIVE, FIVE, FIVE))
+    entry = one.report().entry
+    assert entry == KEPT
+
+
+def test_a_rank_that_launches_something_else_is_kept_beside_and_compared_with_that() -> None:
+    first = updates(None)
+    first.note(on_ranks(FIVE, six(), FIVE))
+    kept = first.report().entry
+    assert kept is not None
+    assert [one.rank for one in kept.profiles] == [None, 1]
+    again = checks(from_text(to_text({"a": kept}))["a"])
+    assert judged(again, on_ranks(FIVE, six(), FIVE)) == ("passed", "")
+    assert again.report().state == "same"
+
+
+def test_more_on_one_rank_is_a_failure_that_names_it() -> None:
+    one = checks()
+    (verdict,) = one.verdicts(on_ranks(FIVE, six(), FIVE), None)
+    assert (verdict.outcome, verdict.ranks) == ("failed", (1,))
+    assert verdict.comparison is not None
+    assert verdict.comparison.kernels is not None
+    assert verdict.comparison.kernels.current_kernels == 6
+
+
+def test_a_rank_without_a_whole_profile_makes_no_snapshot() -> None:
+    one = updates(None)
+    one.note(on_ranks(FIVE, mlp(*COUNTED, integrity=LOST)))
+    assert one.report().refused == "incomplete"

@@ -1,0 +1,187 @@
+"""The diff of a profile and its baseline as lines."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from corpus import record
+from records import CPU, GEMM, LINEAR, MLP, counted, kernel, profile
+
+from pytest_kernelprof.baseline.snapshots import kept_of, sides_of
+from pytest_kernelprof.comparison.judge import compare_traces
+from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_sides
+from pytest_kernelprof.names.apart import kept_name
+from pytest_kernelprof.report.diff_text import (
+    change_lines,
+    diff_lines,
+    kernel_lines,
+    metric_lines,
+    processes_words,
+)
+from pytest_kernelprof.schema.comparison import KernelDiff, TracesComparison
+from pytest_kernelprof.schema.run import Integrity, Kernel, Profile, ProfileComparison
+
+COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source="src/train.py:31")
+
+
+def lines(old: Profile, new: Profile, most: int = 40) -> list[str]:
+    return [" ".join(line.split()) for line in diff_lines(compare_traces(old, new), most=most)]
+
+
+def of(*kernels: Kernel) -> Profile:
+    return profile(kernels)
+
+
+def test_what_came_is_told_with_its_time_operators_and_line() -> None:
+    assert lines(profile(MLP), profile([*MLP, COPY])) == [
+        "5 -> 6 kernels; 50.0us -> 59.2us (+18.4 %)",
+        "+ copy 9.2us aten::copy_ train.py:31",
+        "launches: 5 -> 6",
+    ]
+
+
+def test_another_in_its_place_is_told_on_both_sides() -> None:
+    other = kernel(GEMM.replace("256x128", "192x128"), *LINEAR, us=11)
+    assert lines(profile(MLP), profile([*MLP[:2], other, *MLP[3:]])) == [
+        "5 kernels, of which some are others; 50.0us -> 51.0us (+2.0 %)",
+        "- nvjet 256x128x64 TNT 10.0us aten::mm < aten::linear",
+        "+ nvjet 192x128x64 TNT 11.0us aten::mm < aten::linear",
+    ]
+
+
+def test_what_repeats_is_told_once_with_the_time_of_one() -> None:
+    found = lines(profile([*MLP] * 48), profile([*MLP, COPY] * 48))
+    assert found[1] == "+ copy x48 9.2us aten::copy_ train.py:31"
+    found = lines(profile([*MLP] * 3), profile([*MLP, COPY, kernel("k")] * 3))
+    assert found[1:3] == [
+        "+ copy x3 (and 1 below) 9.2us aten::copy_ train.py:31",
+        "+ k 10.0us -",
+    ]
+
+
+def test_another_time_and_another_grid_are_told_with_both() -> None:
+    slow = msgspec.structs.replace(MLP[1], duration_us=14.0)
+    wide = msgspec.structs.replace(MLP[3], grid=(4, 2, 1), registers=64)
+    found = lines(profile(MLP), profile([MLP[0], slow, MLP[2], wide, MLP[4]]))
+    assert found == [
+        "5 kernels, the same; 50.0us -> 54.0us (+8.0 %)",
+        "~ vectorized_elementwise [gelu] 10.0us -> 14.0us aten::gelu; slower",
+        "~ vectorized_elementwise [mul] 10.0us -> 10.0us aten::mul; reconfigured: "
+        "grid 1x1x1 -> 4x2x1, registers 32 -> 64",
+    ]
+
+
+def test_two_of_one_short_name_are_told_apart() -> None:
+    old, new = (kernel(f"void f_kernel<{kind}>(int)", "op") for kind in ("int", "long"))
+    assert [line.split()[:3] for line in lines(of(old), of(new))[1:3]] == [
+        ["-", "f", "int"],
+        ["+", "f", "long"],
+    ]
+
+
+@pytest.mark.parametrize(("most", "told"), [(0, 0), (3, 3), (10, 10), (40, 10)])
+def test_no_more_lines_than_asked_for(most: int, told: int) -> None:
+    many = [kernel(f"k{i}", f"op{i}") for i in range(10)]
+    found = lines(of(), of(*many), most)
+    assert sum(line.startswith("+") for line in found) == told
+    assert (f"... and {10 - most} more lines" in found) == (most < 10)
+
+
+def test_what_can_not_be_compared_is_said() -> None:
+    lost = profile(MLP, integrity=Integrity(("1 of 5 launches has no kernel",)))
+    why = "1 of 5 launches has no kernel"
+    told = f"INCOMPLETE: what is missing on one side may be lost, not gone: {why}"
+    assert told in lines(lost, profile(MLP))
+    assert told in lines(lost, lost)
+    found = lines(profile(MLP), profile(MLP, environment=CPU))
+    assert found[1].startswith("times are no comparison: device NVIDIA H200 -> CPU (x86_64)")
+    found = lines(profile(MLP, variants=(MLP[:2],)), profile(MLP))
+    assert "rounds differ in their kernels' order, so they are compared without it" in found
+
+
+def test_on_the_cpu_operators_are_told_with_what_called_them() -> None:
+    mm = kernel("aten::mm", "aten::mm", "aten::linear")
+    found = lines(profile([mm], environment=CPU), profile([mm, mm], environment=CPU))
+    assert found[:2] == [
+        "1 -> 2 operators; 10.0us -> 20.0us (+100.0 %)",
+        "+ aten::mm 10.0us aten::linear",
+    ]
+
+
+def test_metrics_that_one_side_has_not_are_no_change() -> None:
+    old, new = profile(MLP), profile(MLP, [counted("syncs", 2), counted("kernels", 5, 5)])
+    assert lines(old, new)[1:] == []
+    assert lines(profile(MLP, [counted("syncs", 0)]), new)[1:] == ["syncs: 0 -> 2"]
+
+
+def test_names_do_nothing_to_a_terminal() -> None:
+    evil = kernel("\x1b[2Jk\n", "op\x1b[2J", source="a\x1b.py:1")
+    assert all(line.isprintable() for line in diff_lines(compare_traces(of(), of(evil))))
+
+
+def test_nothing_on_either_side_is_a_line() -> None:
+    assert lines(of(), of()) == ["0 kernels, the same"]
+
+
+def test_of_other_numbers_of_processes_it_is_said_which_were_compared() -> None:
+    one = compare_traces(profile(MLP), profile([*MLP, COPY]))
+    assert processes_words(TracesComparison((one, one), 2, 3)) == (
+        "2 -> 3 processes: compared are the 2 that both have"
+    )
+    assert processes_words(TracesComparison((one, one), 2, 2)) == ""
+
+
+def test_a_recorded_fusion_reads_as_what_it_replaced() -> None:
+    found = lines(record("compiled"), record("mlp"))
+    assert found[:4] == [
+        "4 -> 5 kernels; 200.7us -> 231.4us (+15.3 %)",
+        "+ vectorized_elementwise [gelu] 31.9us aten::gelu",
+        "- triton_poi_fused [gelu, mul] 36.7us Torch-Compiled Region: 0/0",
+        "+ vectorized_elementwise [mul] 37.2us aten::mul",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (3, 5, "of 3 and 5 steps, one of the most frequent kind each"),
+        (
+            *(3, 0),
+            "of the first trace one of 3 steps, of the most frequent kind; of the second one, "
+            "which has no steps, all",
+        ),
+        (
+            *(1, 4),
+            "of the second trace one of 4 steps, of the most frequent kind; of the first one, "
+            "which has one step, all",
+        ),
+        (1, 0, None),
+    ],
+)
+def test_what_of_traces_with_steps_was_compared(old: int, new: int, words: str | None) -> None:
+    same = KernelDiff(baseline_kernels=5, current_kernels=5, baseline_steps=old, current_steps=new)
+    found = ProfileComparison(source="trace", kernels=same)
+    assert diff_lines(found)[1:] == ([words] if words else [])
+
+
+def test_what_a_diff_does_not_name_is_counted() -> None:
+    many = [kernel(f"k{i}", f"op{i}") for i in range(MOST_CHANGES + 7)]
+    found = compare_traces(of(), of(*many)).kernels
+    assert found is not None
+    told = change_lines(found)
+    assert told[-2:] == [f"... and {MOST_CHANGES - 40} more lines", "... and 7 more changes"]
+
+
+def test_where_times_are_not_known_none_is_told() -> None:
+    old, new = (sides_of(kept_of(profile(kernels))) for kernels in (MLP, [*MLP, COPY]))
+    found = diff_sides(old, new, ordered=True)
+    assert [" ".join(line.split()) for line in change_lines(found)] == [
+        f"+ {kept_name(COPY.name)} aten::copy_"
+    ]
+
+
+def test_kernels_and_metrics_can_be_told_alone() -> None:
+    found = compare_traces(profile(MLP), profile([*MLP, COPY]))
+    assert [*kernel_lines(found), *metric_lines(found)] == diff_lines(found)
+    assert metric_lines(found) == ["launches: 5 -> 6"]
+    assert kernel_lines(ProfileComparison(source="run", metrics=found.metrics)) == []
