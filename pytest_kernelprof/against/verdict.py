@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_kernelprof.comparison.comparability import differences, forbidding
-from pytest_kernelprof.comparison.judge import deltas
+from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.schema.comparison import ProfileComparison
 from pytest_kernelprof.schema.snapshot import COUNTS
@@ -184,7 +184,13 @@ def _compare(
         metrics=tuple(metrics),
         paired=paired,
         differences=tuple(one.words for one in other),
-        lost=tuple(one.name for one in exact if one.spec.judged and one.current is None),
+        lost=tuple(
+            one.name
+            for one in exact
+            if one.spec.judged
+            and one.current is None
+            and not (doubts or forbidding(other, one.spec))
+        ),
         accepted=tuple(one.name for one in metrics if one.change == "changed"),
         incomplete=(*old.integrity.problems, *new.integrity.problems),
     )
@@ -203,13 +209,17 @@ def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
     changes = {one.change for one in found.metrics}
     if found.worse or timed == "worse":
         return "worse", ""
-    if uncompared:
-        return "not compared", uncompared
+    if uncompared or found.lost:
+        return "not compared", uncompared or lost_words(found.lost, "the revision")
     if found.paired is not None and timed == "undecided":
         return "undecided", found.paired.why
     if "better" in changes or timed == "better":
         return ("changed" if found.accepted else "better"), ""
     return ("changed" if found.accepted or found.changes else "same"), ""
+
+
+def _is_lost(one: MetricDelta, other: Sequence[Difference]) -> bool:
+    return one.spec.judged and one.current is None and not forbidding(other, one.spec)
 
 
 def _judged_delta(

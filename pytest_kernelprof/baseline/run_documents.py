@@ -14,9 +14,10 @@ from pytest_kernelprof.comparison.comparability import (
     why_uncompared,
     why_untimed,
 )
-from pytest_kernelprof.comparison.judge import judge
+from pytest_kernelprof.comparison.judge import judge, lost_words
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison
+from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Conditions, Metric, Profile, Run, Test
 
@@ -56,7 +57,9 @@ def compare_runs(
         compare_profile(key, [run.get(key) for run in before], now[key], allowed) for key in there
     )
     unfinished = (why for run in (*olds, new) for why in run.unfinished)
-    found = comparison_of(before[-1], now, allowed, unfinished)
+    pairs = zip(there, profiles, strict=True)
+    compared = (now[key] for key, one in pairs if one.change != "not compared")
+    found = comparison_of(before[-1], now, compared, allowed, unfinished)
     return replace(
         found,
         name=name,
@@ -67,16 +70,18 @@ def compare_runs(
 
 def comparison_of(
     before: Collection[Key],
-    now: Mapping[Key, Profile],
+    now: Collection[Key],
+    compared: Iterable[Profile],
     allowed: Mapping[str, Allowance],
     unfinished: Iterable[str],
 ) -> RunComparison:
     """What no profile of a run says of it and an earlier one.
 
     Args:
-        before: the profiles of the earlier run. unfinished: why some may be missing.
+        before, now: which profiles both have. compared: those of now that could be compared.
+        unfinished: why some may be missing.
     """
-    both = [now[key] for key in now if key in before]
+    both = list(compared)
     return RunComparison(
         source="run",
         gone=tuple(str(key) for key in before if key not in now),
@@ -184,7 +189,7 @@ def _compare_rank(
             allowance,
             [_metric(one, name) for one in (timed if METRICS[name].kind == "timed" else earlier)],
             new,
-            judged=allowance.judged and not unjudged,
+            judged=allowance.judged and not forbidding(other, METRICS[name]),
         )
         for name, allowance in allowed.items()
     )
@@ -192,21 +197,26 @@ def _compare_rank(
     kernels = _diff(last, new, timed=not of_last)
     if kernels and not (kernels.came_or_went or any(one.change == "worse" for one in metrics)):
         kernels = replace(kernels, changes=())
+    lost = tuple(
+        name
+        for name, allowance in allowed.items()
+        if allowance.judged
+        and not forbidding(other, METRICS[name])
+        and any(_metric(one, name) for one in there)
+        and not _metric(new, name)
+    )
+    change = _change(metrics, kernels)
+    if lost and change != "worse":
+        change, unjudged = "not compared", lost_words(lost, "the earlier run")
     return replace(
         found,
-        change=_change(metrics, kernels),
+        change=change,
         reason=unjudged,
         kernels=kernels,
         metrics=metrics,
         differences=tuple(one.words for one in other),
         untimed=untimed,
-        lost=tuple(
-            name
-            for name, allowance in allowed.items()
-            if allowance.judged
-            and any(_metric(one, name) for one in there)
-            and not _metric(new, name)
-        ),
+        lost=lost,
     )
 
 
@@ -226,6 +236,7 @@ def _change(metrics: Sequence[MetricDelta], kernels: KernelDiff | None) -> Chang
 def _diff(last: Profile, new: Profile, *, timed: bool) -> KernelDiff | None:
     if not (last.kernels_kept and new.kernels_kept):
         return None
+    new = bounded(new) if last.more_kernels else new  # as a document has it
     return diff_profiles(last, new, noticed=(SLOWER_BY, SLOWER_US) if timed else None)
 
 
@@ -257,9 +268,17 @@ def merge_runs(runs: Mapping[str, Run]) -> tuple[Run, tuple[str, ...]]:
         began=min(run.began for run in runs.values()),
         versions={name: ", ".join(several) for name, several in versions.items()},
         unfinished=tuple(f"{name}: {why}" for name, run in runs.items() for why in run.unfinished),
-        baselines=tuple(_baselines([one for run in runs.values() for one in run.baselines])),
+        baselines=tuple(_baselines(one for run in runs.values() for one in _kept(run, tests))),
     )
     return merged, tuple(twice)
+
+
+def _kept(run: Run, tests: Mapping[str, Test]) -> Iterator[RunComparison]:
+    """What a part says of its baselines, but for tests that a later part has, too."""
+    own = {test.id: test for test in run.tests}
+    for one in run.baselines:
+        kept = (two for two in one.profiles if own.get(two.test) is tests.get(two.test))
+        yield replace(one, profiles=tuple(kept))
 
 
 def _baselines(parts: Iterable[RunComparison]) -> Iterator[RunComparison]:

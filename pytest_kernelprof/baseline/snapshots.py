@@ -146,8 +146,7 @@ def sides_of(kept: KeptProfile) -> list[KernelSide]:
     """The kernels of an entry, one by one."""
     found: list[KernelSide] = []
     for line, times in map(parse_line, kept.kernels):
-        name, _, operator = line.rpartition(" | ")
-        found += [KernelSide(name or line, (operator,) if name else ())] * times
+        found += [_side_of(line)] * times
     return found
 
 
@@ -173,7 +172,13 @@ def _side(name: str, operator: str) -> KernelSide:
     is_own = comparable_name(operator) == comparable_name(name)
     if not operator or operator.startswith(_NO_OPERATORS) or is_own:
         return KernelSide(told)
-    return KernelSide(told, (printable(text(operator)),))
+    return _side_of(f"{told} | {printable(text(operator))}")
+
+
+def _side_of(line: str) -> KernelSide:
+    """A kernel as a snapshot's line has it: the last `` | `` parts its name and its operator."""
+    name, _, operator = line.rpartition(" | ")
+    return KernelSide(name or line, (operator,) if name else ())
 
 
 def _runs(lines: Iterable[str]) -> Iterable[tuple[str, int]]:

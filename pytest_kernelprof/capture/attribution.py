@@ -4,6 +4,11 @@
 own follows the user's lines with ``sys.settrace`` and opens an annotation around each: the trace
 then nests operators in lines by its own clock. Library frames are not followed; an operator that
 they launch belongs to the user's line that called them.
+
+The file that code stands in, also where its bytecode was copied along with its folder.
+
+Python corrects the path in bytecode that was moved or copied, and pytest does so since 9.2: before,
+code of test files and conftests has the path of the folder that its bytecode was made in.
 """
 
 from __future__ import annotations
@@ -17,15 +22,32 @@ import sysconfig
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.capture.source_files import file_of
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import FrameType
 
     from pytest_kernelprof.schema.recording import OwnNames
+
+_REWRITES = "_pytest.assertion.rewrite"
+
+
+def file_of(frame: FrameType) -> str:
+    """The file of a frame's code."""
+    return own_file(frame.f_code.co_filename, frame.f_globals)
+
+
+def own_file(file: str, namespace: Mapping[str, object]) -> str:
+    """The file of code, by what it says itself and by the names of its module."""
+    own = namespace.get("__file__")
+    if own == file or not isinstance(own, str):
+        return file
+    # Else the code says so on purpose, as a template's or a cell's does.
+    is_rewritten = type(namespace.get("__loader__")).__module__ == _REWRITES
+    return own if is_rewritten and os.path.basename(own) == os.path.basename(file) else file
+
 
 _MAX_LINES = 20_000
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

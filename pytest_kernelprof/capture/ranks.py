@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,8 +24,7 @@ from pytest_kernelprof.capture.board import (
     note_left_run,
     note_no_call,
 )
-from pytest_kernelprof.capture.lookout import Lookout
-from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
+from pytest_kernelprof.capture.meeting import SETTLE_S, Call, Left, Meeting, Process
 from pytest_kernelprof.capture.tries import first_missing, name_of_test, next_try
 from pytest_kernelprof.capture.world import World, taking_part, world_of_several
 from pytest_kernelprof.clock import now_s, sleep
@@ -37,9 +37,77 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_kernelprof.capture.agreement import Agreement
+    from pytest_kernelprof.capture.meeting import Meeting
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.whole_lock import WholeLock
+
+_LOOK_S = 1.5
+"""Rarely: it costs a timed call some microseconds. Long enough to look like a thread at rest."""
+_SYNCHRONIZE = "synchronize"  # how torch's functions and ours that wait begin
+
+
+class Lookout:
+    """Looks as long as it is entered, after the thread that has made it.
+
+    Args:
+        break_off: makes collectives end in which this process waits.
+        limit_s: how long it may wait for the device, whose kernels may wait for another rank.
+    """
+
+    def __init__(self, meeting: Meeting, break_off: Callable[[], None], limit_s: float) -> None:
+        self._meeting = meeting
+        self._break_off = break_off
+        self._limit_s = limit_s
+        self._measures = Real.this_thread()
+        self._waits_since: tuple[float, float] | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, name="kernelprof-ranks", daemon=True)
+
+    def __enter__(self) -> Lookout:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def _look_on(self) -> None:
+        while not self._ended.wait(min(_LOOK_S, self._limit_s)):
+            # The store may be gone, which the thread that measures will say.
+            with contextlib.suppress(Exception):
+                if self._is_left() or self._waits_too_long():
+                    self._break_off()
+                    return
+
+    def _is_left(self) -> bool:
+        """Whether another rank is lost, and this one does not come back."""
+        since = self._meeting.inside_since
+        if since is None or now_s() - since < SETTLE_S or self._meeting.look() is None:
+            return False
+        # Work that waits for nobody comes to its end.
+        self._ended.wait(SETTLE_S)
+        return self._meeting.inside_since == since and not self._ended.is_set()
+
+    def _waits_too_long(self) -> bool:
+        """Whether it has waited for the device, and for nothing else, for as long as a rank may be
+        waited for. Who compiles does not come back either, but does not wait."""
+        inside, now = self._meeting.inside_since, now_s()
+        if inside is None or not self._waits_for_device():
+            self._waits_since = None
+            return False
+        if self._waits_since is None or self._waits_since[0] != inside:
+            self._waits_since = inside, now
+        if now - self._waits_since[1] < self._limit_s:
+            return False
+        self._meeting.stuck()
+        return True
+
+    def _waits_for_device(self) -> bool:
+        frame = Real.frames_of_threads().get(self._measures)
+        return frame is not None and frame.f_code.co_name.startswith(_SYNCHRONIZE)
+
 
 T = TypeVar("T")
 

@@ -3,6 +3,11 @@
 The profiler takes a path and tells of no failure, so a place is tried before, and the file's end is
 looked at after. On Linux the path goes through the open folder (``/proc/self/fd/...``): whatever
 becomes of the temporary folder's name, or stands in it, the file lies where it was meant to.
+
+A process holds a lock on its folder, which the system lets go however the process ends. Of what
+killed processes have left only what is this user's own, an hour older than our own, of a process
+that is gone and locked by nobody is removed: another container may share the folder, where other
+numbers of processes hold.
 """
 
 from __future__ import annotations
@@ -10,18 +15,82 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import importlib
 import itertools
 import os
+import stat
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.capture import leftovers
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_fcntl: Any = None
+with contextlib.suppress(ImportError):  # not on Windows: nothing is swept there
+    _fcntl = importlib.import_module("fcntl")
+
+_OLD_S = 3600
+_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+def mark_as_used(handle: int) -> None:
+    """Keep others from taking an open folder for left over, as long as anybody has it open."""
+    if _fcntl is not None:
+        with contextlib.suppress(OSError):  # a file system that has no locks
+            _fcntl.flock(handle, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
+
+
+def sweep(place: str, prefix: str, ours: str) -> None:
+    """Remove the folders of killed processes; whatever hinders that is no concern of this run.
+
+    Args:
+        place: where they are. prefix: what their names begin with, before the process's number.
+        ours: the folder of this process, which was just made.
+    """
+    if sys.platform != "linux" or _fcntl is None:
+        return
+    with contextlib.suppress(OSError):
+        now = Real.lstat(ours).st_mtime
+        for name in Real.listdir(place):
+            if name.startswith(prefix) and _is_gone(name[len(prefix) :].partition("-")[0]):
+                with contextlib.suppress(OSError):
+                    _remove(os.path.join(place, name), now - _OLD_S)
+
+
+def _is_gone(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except (ValueError, OSError):
+        return False
+    return False
+
+
+def _remove(path: str, newest: float) -> None:
+    """Remove a folder of files, if nobody holds it.
+
+    Raises:
+        OSError: somebody does, it is a link, or it cannot be removed.
+    """
+    handle = Real.open_handle(path, _FLAGS)
+    try:
+        found = Real.fstat(handle)
+        if found.st_uid != os.geteuid() or found.st_mtime > newest:
+            return
+        _fcntl.flock(handle, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+        for name in Real.listdir(f"/proc/self/fd/{handle}"):
+            file = f"/proc/self/fd/{handle}/{name}"
+            if stat.S_ISREG(Real.lstat(file).st_mode):
+                Real.unlink(file)
+        Real.rmdir(path)
+    finally:
+        Real.close(handle)
+
 
 _PREFIX = "kernelprof-traces-"
 _MEMORY = "/dev/shm"
@@ -106,7 +175,7 @@ class Scratch:
         killed processes have left beside it is removed."""
         for place in self._places:
             with contextlib.suppress(OSError):
-                leftovers.sweep(place, _PREFIX, self._folder(place).path)
+                sweep(place, _PREFIX, self._folder(place).path)
                 return
 
     def save(self, write: Callable[[str], object]) -> Saved:
@@ -205,7 +274,7 @@ def _make_folder(place: str) -> Folder:
     if sys.platform != "linux":
         return Folder(path, Real.getpid())
     handle = Real.open_handle(path, _FOLDER_FLAGS)
-    leftovers.mark_as_used(handle)
+    mark_as_used(handle)
     held = Folder(path, Real.getpid(), handle, _identity(handle))
     try:
         _try_to_write(held)

@@ -145,9 +145,9 @@ def verdict_of(
     )
 
 
-def lost_words(found: ProfileComparison, baseline: str) -> str:
+def lost_words(lost: Sequence[str], baseline: str) -> str:
     """That metrics are missing which the baseline has."""
-    return f"{', '.join(found.lost)} is missing; {baseline} has it"
+    return f"{', '.join(lost)} is missing; {baseline} has it"
 
 
 def judge(
@@ -175,7 +175,6 @@ def judge(
         name=now.name,
         baselines=tuple(None if one is None else one.value for one in olds),
         current=now.value,
-        baseline_interval=interval_of(there[-1]),
         interval=interval_of(now),
         change=change,
         judged=judged,
@@ -242,7 +241,6 @@ def deltas(baseline: Profile, current: Profile) -> Iterator[MetricDelta]:
                 name=name,
                 baselines=(before,),
                 current=after,
-                baseline_interval=interval_of(one),
                 interval=interval_of(other),
                 why=next((m.why for m in (one, other) if m is not None and m.value is None), ""),
             )

@@ -95,7 +95,9 @@ def diff_sides(
     sides = Sides.of(keys.of(baseline), keys.of(current), keys)
     found = _diff(sides, ordered)
     moved = sides.elsewhere("moved", sides.moved() if ordered else [])
-    return replace(found, changes=(*found.changes, *moved)[:MOST_CHANGES])
+    changes = (*found.changes, *moved)
+    left_out = found.left_out + max(0, len(changes) - MOST_CHANGES)
+    return replace(found, changes=changes[:MOST_CHANGES], left_out=left_out)
 
 
 def side_by_side(baseline: Profile, current: Profile) -> tuple[Pair, ...]:

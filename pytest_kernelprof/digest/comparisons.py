@@ -62,7 +62,6 @@ class BaselineDigest:
     Attributes:
         baseline: what it is.
         profiles: all that were to be compared, in the order of the run.
-        what: what is counted: tests, by their worst profile, or profiles.
     """
 
     baseline: RunComparison
@@ -152,13 +151,13 @@ class BaselineDigest:
     def lacking(self) -> str:
         """What was to be compared and could not be, so that the run fails, in words; empty if all
         was."""
-        if not self.compared:
-            return "nothing could be compared"
         lost = Counter(name for one in self.profiles for name in one.lost)
         told = [
             f"{name} is missing in {count_words(n, 'profile')} that had it before"
             for name, n in lost.items()
         ]
+        if not self.compared and not told:
+            return "nothing could be compared"
         return ", ".join([*told, *(f"no profile has {name}" for name in self.baseline.nowhere)])
 
     @property
@@ -175,8 +174,8 @@ class BaselineDigest:
         return ", ".join(filter(None, [*worse, self.lacking]))
 
     def fails(self, *, warn_only: bool) -> bool:
-        """Whether a run fails by it; if it only warns, where nothing could be compared."""
-        return not self.compared or (bool(self.failure) and not warn_only)
+        """Whether a run fails by it; if it only warns, where something could not be compared."""
+        return bool(self.lacking) or (bool(self.failure) and not warn_only)
 
     @property
     def uncompared(self) -> dict[str, tuple[str, ...]]:

@@ -53,8 +53,11 @@ def new_kernels(profile: Profile) -> NewKernels | None:
         if one.changes and one.kernels is not None:
             positions = positions_in(one.kernels)
             gone = tuple(change for change in one.changes if change.baseline is not None)
-            if positions is None:
+            if positions is None or one.rank not in (None, profile.rank):
                 return None
+            places = (*positions, *(change.at - 1 for change in gone))
+            if max(places, default=0) > len(profile.kernels):
+                return None  # only some of the kernels are kept
             return NewKernels(BASELINE_WORDS[one.source], positions, gone)
     return None
 

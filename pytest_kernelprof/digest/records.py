@@ -239,7 +239,7 @@ class Counts:
     Attributes:
         tests: that the run has to account for.
         profiled: that have a profile.
-        limited: that have a limit, or a snapshot or an earlier run that they are held to.
+        limited: that have a limit, a snapshot, or a baseline that they are held to.
         held: of those how many were neither skipped nor expected to fail.
         told: how many are marked so.
         on_cpu: whether every profile is of the CPU's operators.

@@ -428,8 +428,7 @@ class _Run:
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
         """Which roof limits the call and why."""
-        from pytest_kernelprof.analysis.roofline.model import rates, roofline_of, work_of
-        from pytest_kernelprof.analysis.roofline.peaks import peaks_of
+        from pytest_kernelprof.analysis.roofline.model import peaks_of, rates, roofline_of, work_of
 
         shaped = sessions.profile_rounds(
             self._device,

@@ -9,8 +9,7 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.names.families import family_words
-from pytest_kernelprof.names.functors import functor_words
+from pytest_kernelprof.names.families import family_words, functor_words
 from pytest_kernelprof.names.parts import LONGEST, take_apart
 from pytest_kernelprof.units import printable
 

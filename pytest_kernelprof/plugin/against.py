@@ -35,11 +35,13 @@ from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.comparison.judge import LIMIT_OF, STATUS_OF, lost_words, verdict_of
 from pytest_kernelprof.device import inventory
+from pytest_kernelprof.digest.records import FAILED
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
 from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
 from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
 from pytest_kernelprof.plugin.portable import portable
+from pytest_kernelprof.plugin.properties import tell_properties
 from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, Snapshots, has_snapshot
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.baselines import failure_words
@@ -156,7 +158,7 @@ class AgainstRun(ComparedRun):
         failed = tuple(
             ProfileComparison(source="revision", test=test.id, change="not compared", reason=_FAILS)
             for test in self._collector.tests()
-            if test.outcome == "failed" and not test.profiles
+            if test.outcome in FAILED and not test.profiles
         )
         return RunComparison(
             source="revision", name=launch.name, notes=launch.notes, profiles=failed
@@ -308,21 +310,19 @@ class AgainstTests:
         found = self._judged(item, profiles)
         _put(item, found)
         name = self._launches["baseline"].name
-        lost = [one for one in found if one.lost]
+        lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
         worse = [one for one in found if one.change == "worse"]
-        if worse:
-            words = failure_words(worse, name)
-            if self._settings.warn_only:
-                item.warn(KernelprofWarning(words))
-                return
+        if worse and self._settings.warn_only:
+            item.warn(KernelprofWarning(failure_words(worse, name)))
+        elif worse:
             place = next(
                 profile.place
                 for profile, one in zip(profiles, found, strict=True)
                 if one.change == "worse"
             )
-            raise LimitExceeded(words, pytrace=False, place=place)
+            raise LimitExceeded(failure_words(worse, name), pytrace=False, place=place)
         if lost:
-            raise IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost[0], name)}")
+            raise IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
 
     def _judged(
         self, item: pytest.Item, profiles: Sequence[Profile]
@@ -411,16 +411,17 @@ def _profiles_of(item: pytest.Item) -> list[Profile]:
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
     """Add how each profile compares to what the test took."""
     left = iter(found)
-    item.stash[TAKEN] = [
+    item.stash[TAKEN] = taken = [
         replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
         for one in item.stash.get(TAKEN, [])
     ]
+    tell_properties(item, _profiles_of(item), [made for one in taken for made in one.comparisons])
 
 
 def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Profile:
     found = replace(found, test=item.nodeid)
     status = "incomplete" if found.lost and found.change != "worse" else STATUS_OF[found.change]
-    why = found.reason or (lost_words(found, "the revision") if found.lost else "")
+    why = lost_words(found.lost, "the revision") if status == "incomplete" else found.reason
     return replace(
         profile, verdicts=(*profile.verdicts, verdict_of(found, profile, status, why=why))
     )

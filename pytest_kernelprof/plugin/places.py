@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from _pytest.pathlib import bestrelpath
 
-from pytest_kernelprof.capture.attribution import library_folders
-from pytest_kernelprof.capture.source_files import file_of, own_file
+from pytest_kernelprof.capture.attribution import file_of, library_folders, own_file
 from pytest_kernelprof.schema.run import Place
 
 if TYPE_CHECKING:

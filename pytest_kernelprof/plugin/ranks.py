@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.capture.rank_group import hosted_store
+from pytest_kernelprof.capture.world import hosted_store
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.many import several_gpus
 from pytest_kernelprof.device.procfs import note_ours

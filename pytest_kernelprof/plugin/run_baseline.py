@@ -179,12 +179,12 @@ class Baseline:
         """Status, the reason of "undecided", and why of "incomplete" and "not judged"."""
         if not profile.integrity.complete:
             return "incomplete", "", "; ".join(profile.integrity.problems)
-        if found.change == "not compared":
-            return STATUS_OF[found.change], "", found.reason
         if found.worse:
             return "failed", "", ""
         if found.lost:
-            return "incomplete", "", lost_words(found, "the earlier run")
+            return "incomplete", "", lost_words(found.lost, "the earlier run")
+        if found.change == "not compared":
+            return STATUS_OF[found.change], "", found.reason
         undecided = [one for one in found.metrics if one.judged and one.change == "undecided"]
         if any(one.spec.kind == "exact" for one in undecided):
             return "not judged", "", f"{delta_words(found)}, but cold"
@@ -279,7 +279,16 @@ class RunBaseline(ComparedRun):
         if self._refused:
             return None
         tests = tuple(self._collector.tests())
-        found = comparison_of(self._keys, profiles_of(tests), self._allowed, self._unfinished)
+        compared = (
+            profile
+            for test in tests
+            for profile in test.profiles
+            if any(
+                one.limit == LIMIT_OF["run"] and not one.is_uncompared for one in profile.verdicts
+            )
+        )
+        now = profiles_of(tests)
+        found = comparison_of(self._keys, now, compared, self._allowed, self._unfinished)
         return replace(found, name=self._path, began=self._began)
 
 

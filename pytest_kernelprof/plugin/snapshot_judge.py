@@ -153,9 +153,12 @@ class SnapshotJudge:
         if found.change != "worse":
             if not integrity.complete:
                 return "incomplete", "; ".join(integrity.problems)
-            if found.lost:
-                return "incomplete", lost_words(found, "the snapshot")
-            return "passed", ""
+            if not found.lost:
+                return "passed", ""
+            why = lost_words(found.lost, "the snapshot")
+            if found.differences and not self._strict:
+                return "not judged", f"{why}, but {', '.join(found.differences)}"
+            return "incomplete", why
         if profile.one_shot and integrity.cold:
             return "not judged", "more, but cold"
         if found.differences and not self._strict:
@@ -192,7 +195,7 @@ def _badness(verdict: Verdict) -> tuple[int, bool]:
 
 
 def _state(verdict: Verdict) -> TestState:
-    if verdict.outcome == "not judged":
+    if verdict.outcome in ("not judged", "incomplete"):
         return "not compared"
-    found = verdict.comparison
-    return found.change if found is not None and found.change in ("worse", "changed") else "same"
+    change = verdict.comparison.change if verdict.comparison is not None else "same"
+    return change if change == "worse" or change == "changed" else "same"

@@ -16,9 +16,8 @@ from pytest_kernelprof.digest.comparisons import (
     why_of,
 )
 from pytest_kernelprof.digest.words import line_words, shortened, value_words
-from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import Numbers, lay_out, left, width_of, wrapped
+from pytest_kernelprof.report.tables import Numbers, lay_out, left, time_unit, width_of, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from pytest_kernelprof.digest.new_kernels import fusions_of
 from pytest_kernelprof.digest.words import chain_words, first_of, lines_words, value_words
 from pytest_kernelprof.names.apart import tell_apart
-from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import Numbers, Words, text_table
+from pytest_kernelprof.report.tables import Numbers, Words, text_table, time_unit
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.comparison.kernel_diff import Pair
     from pytest_kernelprof.comparison.kernel_keys import AnyKernel
-    from pytest_kernelprof.report.cells import Unit
     from pytest_kernelprof.report.style import Colour, Line, Style
+    from pytest_kernelprof.report.tables import Unit
     from pytest_kernelprof.schema.comparison import (
         KernelChange,
         KernelDiff,

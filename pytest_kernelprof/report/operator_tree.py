@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.kernel_groups import times_words
 from pytest_kernelprof.digest.words import count_words, first_of
-from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import Numbers, lay_out
+from pytest_kernelprof.report.tables import Numbers, lay_out, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

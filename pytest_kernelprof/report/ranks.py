@@ -16,9 +16,8 @@ from pytest_kernelprof.digest.ranks import (
     straggler_words,
 )
 from pytest_kernelprof.digest.words import count_words, line_words, place_words
-from pytest_kernelprof.report.cells import time_unit
 from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import left, right, width_of, wrapped
+from pytest_kernelprof.report.tables import left, right, time_unit, width_of, wrapped
 from pytest_kernelprof.report.words import completeness_words
 
 if TYPE_CHECKING:

@@ -15,9 +15,17 @@ from pytest_kernelprof.digest.kernel_groups import by_name, times_words, with_ch
 from pytest_kernelprof.digest.repeats import stretches, whole_repeats
 from pytest_kernelprof.digest.words import chain_words, count_words, place_words
 from pytest_kernelprof.names.apart import tell_apart
-from pytest_kernelprof.report.cells import Unit, time_unit
 from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import Numbers, Words, lay_out, right, text_table, wrapped
+from pytest_kernelprof.report.tables import (
+    Numbers,
+    Unit,
+    Words,
+    lay_out,
+    right,
+    text_table,
+    time_unit,
+    wrapped,
+)
 from pytest_kernelprof.report.totals import labelled
 from pytest_kernelprof.report.words import completeness_words, integrity_words, would_wait_words
 from pytest_kernelprof.units import format_bytes, format_time

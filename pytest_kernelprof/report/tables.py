@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
 
+_MILLI, _MANY_MS = 1_000.0, 100_000.0
 _STRONG = re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)")
 _WEAK = re.compile(r"(?<=[_\-/., ])")
 _INDENT = 2
@@ -327,3 +328,25 @@ def _fitting(text: str, width: int, cut: str) -> str:
     if bracket and kept > len(cut) + 4:
         return cut_end(stem, kept, cut) + bracket + what
     return cut_end(text, width, cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How the values of a column are written: scaled, with so many decimals."""
+
+    name: str
+    scale: float
+    decimals: int
+
+    def words(self, us: float, decimals: int | None = None) -> str:
+        """A value."""
+        return f"{us / self.scale:.{self.decimals if decimals is None else decimals}f}"
+
+
+def time_unit(values: Sequence[float]) -> Unit:
+    """Of microseconds: one decimal while the largest is below 1 ms, none above, and milliseconds
+    with two once it is above 100 ms."""
+    largest = max(values, default=0.0)
+    if largest < _MILLI:
+        return Unit("us", 1.0, 1)
+    return Unit("us", 1.0, 0) if largest <= _MANY_MS else Unit("ms", 1e3, 2)

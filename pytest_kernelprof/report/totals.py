@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.words import count_words, value_words
-from pytest_kernelprof.report.cells import alike_words
+from pytest_kernelprof.report.row_table import alike_words
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import cut_middle, left, right, width_of, wrapped
 from pytest_kernelprof.units import format_time

@@ -97,11 +97,15 @@ class KernelChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     positions: tuple[int, ...] = ()
     lines: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.times < 1 or (self.baseline or self.current) is None:
+            raise ValueError("a change needs a kernel on one side, once at least")
+
     @property
     def side(self) -> KernelSide:
         """The current kernel; of one that is gone that of the baseline."""
         found = self.current or self.baseline
-        assert found is not None  # one side has it
+        assert found is not None  # as made
         return found
 
     def us(self, side: KernelSide | None) -> float:
@@ -160,7 +164,7 @@ class MetricDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         baselines: its value in each baseline, the newest last; None where one has none that
             compares.
         current: its value now; None where it could not be had.
-        baseline_interval, interval: bounds at 99 % of the newest baseline and of the current value.
+        interval: bounds at 99 % of the current value.
         change: what follows; None where nothing was judged, as between two traces.
         judged: whether it fails something if it is worse.
         why: why there is no value, or why nothing follows, in words.
@@ -169,11 +173,14 @@ class MetricDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     name: str
     baselines: tuple[float | None, ...]
     current: float | None = None
-    baseline_interval: tuple[float, float] | None = None
     interval: tuple[float, float] | None = None
     change: Change | None = None
     judged: bool = False
     why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name not in METRICS:
+            raise ValueError(f"{self.name!r} is no metric")
 
     @property
     def spec(self) -> MetricSpec:

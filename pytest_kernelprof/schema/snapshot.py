@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from pytest_kernelprof.schema.comparison import Change, KernelChange, MetricDelta
+from pytest_kernelprof.schema.comparison import KernelChange, MetricDelta
 
 FORMAT: Literal["pytest-kernelprof snapshot"] = "pytest-kernelprof snapshot"
 VERSION = 1
@@ -54,7 +54,7 @@ class KeptTest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     made_with: dict[str, str] = {}
 
 
-TestState = Change | Literal["missing"]
+TestState = Literal["worse", "not compared", "missing", "changed", "same"]
 """How a test compares with its snapshots; "not compared" where there is more, and a failure would
 not be sure."""
 TEST_STATES: dict[TestState, str] = {

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.analysis.roofline.model import Rate, rates, work_of
-from pytest_kernelprof.analysis.roofline.peaks import peaks_of
+from pytest_kernelprof.analysis.roofline.model import Rate, peaks_of, rates, work_of
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure

@@ -293,3 +293,25 @@ def test_latency_that_is_not_judged_is_shown_in_every_format(
         assert re.search(r"latency \(not judged\): from \S+ % \(test_\w+\) to \S+ % \(", page)
     result = against("-k", "one")
     result.stdout.fnmatch_lines(["*; latency (not judged): *us -> *us, *[+-]*.? %"])
+
+
+NOTHING = """
+import pytest, torch
+from pkg import code
+def test_same(kernel_profile): kernel_profile(code.call, torch.ones(8, 4))
+def test_nothing(kernel_profile): pass
+"""
+
+
+def test_a_test_that_measures_nothing_is_told_as_not_compared(
+    against: Run, repository: Repository
+) -> None:
+    repository.write({"tests/test_it.py": NOTHING})
+    result = against()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "The only test is no worse than main; 1 unchanged, 1 not compared.",
+            "not compared  test_nothing: the test fails on your code",
+        ]
+    )

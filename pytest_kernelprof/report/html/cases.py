@@ -212,7 +212,11 @@ def _comparisons(profile: Profile) -> list[ProfileComparison]:
 
 def _diff_of(profile: Profile) -> KernelDiff | None:
     """How its kernels differ from a baseline, by the first that says so."""
-    diffs = (one.kernels for one in _comparisons(profile) if one.changes)
+    diffs = (
+        one.kernels
+        for one in _comparisons(profile)
+        if one.changes and one.rank in (None, profile.rank)
+    )
     return next(filter(None, diffs), None)
 
 

@@ -241,6 +241,13 @@ def test_with_other_software_a_difference_is_no_verdict_and_equal_counts_hold() 
     assert (told.change, len(told.notes)) == ("same", 1)
 
 
+def test_with_other_software_or_an_incomplete_profile_nothing_is_missing() -> None:
+    old, new = profile(MLP, [counted("syncs", 3)]), profile(MLP, [absent("syncs")])
+    assert found(new, old).lost == ("syncs",)
+    assert found(versions(new, torch="2.12.0"), old).lost == ()
+    assert found(replace(new, integrity=Integrity(problems=("lost",))), old).lost == ()
+
+
 def test_another_python_says_nothing_of_recompilations_alone() -> None:
     old, new = (
         versions(profile(kernels, [counted("recompiles", n, n)]), python=python)

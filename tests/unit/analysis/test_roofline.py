@@ -11,8 +11,15 @@ from corpus import reading, recorded
 from pytest_kernelprof.analysis.bound import bound_of
 from pytest_kernelprof.analysis.metrics import metric_of
 from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.analysis.roofline.model import Rate, Work, rates, roofline_of, work_of
-from pytest_kernelprof.analysis.roofline.peaks import Peaks, peaks_of
+from pytest_kernelprof.analysis.roofline.model import (
+    Peaks,
+    Rate,
+    Work,
+    peaks_of,
+    rates,
+    roofline_of,
+    work_of,
+)
 from pytest_kernelprof.schema.recording import HostTimings, Roofline
 from pytest_kernelprof.trace.reading import Reading
 

@@ -26,6 +26,7 @@ from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import Allowance, allowances
 from pytest_kernelprof.digest.comparisons import BaselineDigest
 from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, RunComparison
+from pytest_kernelprof.schema.document import pack, unpack
 from pytest_kernelprof.schema.run import (
     Conditions,
     Contestant,
@@ -37,6 +38,8 @@ from pytest_kernelprof.schema.run import (
     Test,
 )
 
+LOST_RUN = Integrity(problems=("1 of 2 launches has no kernel",))
+NEWER_TORCH = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130"})
 USUAL = allowances(())
 ON_TIME = allowances((Allowance("cuda_time", share=0.05),))
 
@@ -314,6 +317,43 @@ def test_a_metric_that_was_asked_for_and_that_no_profile_has_is_no_pass() -> Non
     assert (found.nowhere, failure(found)) == (("cuda_time",), "no profile has cuda_time")
 
 
+def test_a_metric_counts_as_there_only_where_it_was_compared() -> None:
+    one, other = timed("cuda_time", [5.0] * 12), LOST_RUN
+    x, y = calls_of(1, one, label="x"), calls_of(1, label="y")
+    found = compare_runs([run_of(replace(x, integrity=other), y)], run_of(x, y), ON_TIME)
+    assert found.nowhere == ("cuda_time",)
+    found = compare_runs([run_of(x), run_of(y)], run_of(x), allowances((Allowance("kernels"),)))
+    assert found.nowhere == ()
+
+
+def test_with_other_software_nothing_is_missing() -> None:
+    had, has = calls_of(1, counted("syncs", 0)), calls_of(1, environment=NEWER_TORCH)
+    assert only(compared(had, has)).lost == ()
+    assert only(compared(had, calls_of(1))).lost == ("syncs",)
+    assert (only(compared(had, calls_of(1))).change, only(compared(had, calls_of(1))).reason) == (
+        "not compared",
+        "syncs is missing; the earlier run has it",
+    )
+
+
+def test_another_python_forbids_compilations_alone() -> None:
+    def compiling(number: int, python: str) -> Profile:
+        more = (counted("recompiles", number), counted("syncs", number))
+        return calls_of(1, *more, environment=with_version("python", python))
+
+    found = compared(compiling(0, "3.12"), compiling(1, "3.13"))
+    assert {one.name: one.judged for one in only(found).metrics} == {
+        "syncs": True,
+        "recompiles": False,
+    }
+
+
+def test_a_profile_with_more_kernels_than_a_document_keeps_is_as_itself() -> None:
+    many = profile([kernel(f"k{i % 2_500}") for i in range(2_500)])
+    (kept,) = unpack(pack(run_of(many))).tests[0].profiles
+    assert only(compared(kept, many)).change == "same"
+
+
 def test_kernels_that_are_kept_no_more_are_no_difference() -> None:
     dropped = replace(calls_of(5), kernels=(), kernels_kept=False)
     assert different(compared(dropped, calls_of(5))) == []
@@ -356,9 +396,8 @@ def test_what_no_profile_says_is_the_same_of_a_run_that_was_compared_test_by_tes
     whole = compare_runs([old], new, ON_TIME)
     assert (whole.gone, whole.fresh) == (("test_it.py::test_it (b)",), ("test_it.py::test_it (c)",))
     assert (whole.nowhere, whole.unfinished) == (("cuda_time",), ("stopped",))
-    assert comparison_of(
-        profiles_of(old.tests), profiles_of(new.tests), ON_TIME, ["stopped"]
-    ) == replace(whole, profiles=())
+    before, now = profiles_of(old.tests), profiles_of(new.tests)
+    assert comparison_of(before, now, [a], ON_TIME, ["stopped"]) == replace(whole, profiles=())
 
 
 def comparing(kernels: int, us: float, *, environment: Environment = H200, **more: Any) -> Run:

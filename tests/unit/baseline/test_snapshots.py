@@ -207,6 +207,11 @@ def test_what_an_update_loosens() -> None:
     assert loosened(test(("", five)), test(("new", six))) == {}
 
 
+def test_an_operator_with_the_sign_that_parts_it_from_the_kernel_holds() -> None:
+    again = whole(kernel("own", "load | compute"))
+    assert compared(again, again).change == "same"
+
+
 def test_a_hostile_name_is_one_line() -> None:
     (line,) = kept_of(whole(kernel("a\nb\x1b[31m\udcff", "op\n"))).kernels
     assert line.isprintable()

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.capture import leftovers
-from pytest_kernelprof.capture.leftovers import mark_as_used
-from pytest_kernelprof.capture.scratch import Scratch
+from pytest_kernelprof.capture import scratch
+from pytest_kernelprof.capture.scratch import Scratch, mark_as_used
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="goes through /proc/self/fd")
 Make = Callable[..., Path]
@@ -45,9 +44,9 @@ def make(tmp_path: Path, gone: int) -> Make:
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Callable[[], None]]:
     """Hold our own folder there, which sweeps."""
-    scratch = Scratch((str(tmp_path),))
-    yield scratch.hold
-    scratch.clear()
+    ours = Scratch((str(tmp_path),))
+    yield ours.hold
+    ours.clear()
 
 
 def test_what_a_killed_process_left_is_removed(make: Make, held: Callable[[], None]) -> None:
@@ -57,14 +56,14 @@ def test_what_a_killed_process_left_is_removed(make: Make, held: Callable[[], No
 
 
 def test_our_own_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_OLD_S", -1)
-    monkeypatch.setattr(leftovers, "_is_gone", lambda process: True)
-    scratch = Scratch((str(tmp_path),))
-    scratch.hold()
+    monkeypatch.setattr(scratch, "_OLD_S", -1)
+    monkeypatch.setattr(scratch, "_is_gone", lambda process: True)
+    held = Scratch((str(tmp_path),))
+    held.hold()
     (ours,) = tmp_path.iterdir()
-    leftovers.sweep(str(tmp_path), "kernelprof-traces-", str(ours))
+    scratch.sweep(str(tmp_path), "kernelprof-traces-", str(ours))
     assert ours.exists()
-    scratch.clear()
+    held.clear()
     assert not ours.exists()
 
 

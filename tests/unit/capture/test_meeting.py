@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import board, lookout, meeting
+from pytest_kernelprof.capture import board, meeting
 from pytest_kernelprof.capture.board import note_back, note_left, note_left_run
-from pytest_kernelprof.capture.lookout import Lookout
 from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
+from pytest_kernelprof.capture.ranks import Lookout
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import plan as plans
@@ -114,7 +114,7 @@ class Ranks:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to settle for a second."""
     monkeypatch.setattr(meeting, "SETTLE_S", 0.05)
-    monkeypatch.setattr(lookout, "SETTLE_S", 0.05)
+    monkeypatch.setattr("pytest_kernelprof.capture.ranks.SETTLE_S", 0.05)
 
 
 @pytest.mark.parametrize("number", [2, 4])
@@ -383,7 +383,7 @@ def test_collectives_that_wait_for_each_other_are_told() -> None:
 
 def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lost: bool) -> bool:
     """Whether the call of a rank was broken off."""
-    monkeypatch.setattr(lookout, "_LOOK_S", 0.02)
+    monkeypatch.setattr("pytest_kernelprof.capture.ranks._LOOK_S", 0.02)
     ranks, broken = Ranks(limit_s=0.3), threading.Event()
     here = ranks.at(0)
     here.inside_since = 0.0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.cli import open as command
+from pytest_kernelprof.cli.loopback import HOST, READER, OneFile, plain_name
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.cli.open import HOST, READER, OneFile, plain_name
 
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = TRACES / "mlp.json.gz"

@@ -195,6 +195,12 @@ def test_what_both_ran_on_the_cpu_are_operators() -> None:
     assert diff_profiles(profile(MLP), on_cpu).what == "kernels"
 
 
+def test_moves_that_are_too_many_are_counted() -> None:
+    sides = [KernelSide(f"k{i}") for i in range(600)]
+    found = diff_sides(sides, sides[::-1], ordered=True)
+    assert (len(found.changes), found.left_out) == (200, 399)
+
+
 def test_those_that_are_too_many_are_counted() -> None:
     new = [kernel(f"my_{i}", f"mine::f{i}") for i in range(230)]
     found = diff([], new)

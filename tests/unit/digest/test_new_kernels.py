@@ -96,6 +96,15 @@ def test_the_first_that_is_worse_and_names_kernels_tells() -> None:
     assert (found.since, found.positions) == ("the revision", frozenset({5}))
 
 
+def test_of_another_rank_or_beyond_the_kernels_that_are_kept_none_is_told() -> None:
+    old, new = [kernel("a")], [kernel("a"), kernel("b")]
+    found = replace(compared(old, new), rank=1)
+    assert new_kernels(held_to(profile(new), found)) is None
+    assert new_kernels(held_to(profile(new, rank=1), found)) is not None
+    kept = replace(held_to(profile(new), compared(old, new)), kernels=())
+    assert new_kernels(kept) is None
+
+
 def test_without_a_baseline_there_is_nothing_to_tell() -> None:
     def of(taken: Profile) -> NewKernels | None:
         return new_kernels(held_to(taken, ProfileComparison(source="run", change="worse")))

@@ -6,8 +6,12 @@ import pytest
 from records import comparison, mlp
 
 from pytest_kernelprof.digest.words import doubt_words
-from pytest_kernelprof.limits.contention import beyond_contention, ratio_beyond_contention
-from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison
+from pytest_kernelprof.limits.evaluate import (
+    beyond_contention,
+    evaluate,
+    evaluate_comparison,
+    ratio_beyond_contention,
+)
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import Conditions, Contestant, Metric, Neighbour, Verdict

@@ -42,6 +42,7 @@ def judged(by: SnapshotJudge, found: Profile) -> tuple[str, str]:
     return verdicts[0].outcome, verdicts[0].why
 
 
+LACKING = ", ".join(COUNTS[1:-1])
 LOST = Integrity(problems=("1 of 6 launches has no kernel",))
 COLD = Integrity(cold=("lazy loading",))
 
@@ -52,7 +53,12 @@ COLD = Integrity(cold=("lazy loading",))
         (FIVE, "passed", "", "same"),
         (six(), "failed", "", "worse"),
         (six(integrity=LOST), "failed", "", "worse"),
-        (mlp(*COUNTED, integrity=LOST), "incomplete", "1 of 6 launches has no kernel", "same"),
+        (
+            mlp(*COUNTED, integrity=LOST),
+            "incomplete",
+            "1 of 6 launches has no kernel",
+            "not compared",
+        ),
         (six(integrity=COLD, one_shot=True), "not judged", "more, but cold", "not compared"),
         (six(integrity=COLD), "failed", "", "worse"),
         (
@@ -63,7 +69,13 @@ COLD = Integrity(cold=("lazy loading",))
         (profile(MLP[:4], COUNTED), "passed", "", "changed"),
         (
             mlp(),
-            *("incomplete", ", ".join(COUNTS[1:-1]) + " is missing; the snapshot has it", "same"),
+            *("incomplete", f"{LACKING} is missing; the snapshot has it", "not compared"),
+        ),
+        (
+            mlp(environment=NEWER),
+            "not judged",
+            f"{LACKING} is missing; the snapshot has it, but torch 2.11.0+cu130 -> 2.12.0+cu130",
+            "not compared",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from corpus import NAMES, record
 from records import comparison, counted, mlp, timed
 
 from pytest_kernelprof.schema import codec, run
+from pytest_kernelprof.schema.comparison import KernelChange, MetricDelta
 from pytest_kernelprof.schema.document import Document, pack
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Environment, Profile, Run, Verdict
@@ -37,6 +38,19 @@ def test_a_run_survives_its_bytes() -> None:
     data = codec.encode(RUN)
     assert codec.decode(data, Run) == RUN
     assert codec.encode(codec.decode(data, Run)) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ('{"name": "speed", "baselines": [1]}', MetricDelta, "'speed' is no metric"),
+        ('{"kind": "added"}', KernelChange, "a kernel on one side"),
+        ('{"kind": "slower", "current": {"name": "k"}, "times": 0}', KernelChange, "once at least"),
+    ],
+)
+def test_a_change_of_nothing_is_refused(text: str, kind: type, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        codec.decode(text.encode(), kind)
 
 
 def test_equal_records_are_equal_bytes_in_whatever_order_they_were_filled() -> None:
