@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.comparison.comparability import differences, known
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
+from pytest_kernelprof.schema.comparison import (
+    BASELINE_WORDS,
+    LIMIT_OF,
+    MetricDelta,
+    ProfileComparison,
+)
 from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
 from pytest_kernelprof.schema.run import Verdict
 from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
@@ -16,7 +21,7 @@ from pytest_kernelprof.units import parse_bytes, parse_percent, parse_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.comparison import Change, Source
+    from pytest_kernelprof.schema.comparison import Change
     from pytest_kernelprof.schema.run import Metric, Place, Profile, Reason, Status
 
 STATUS_OF: Mapping[Change, Status] = {
@@ -28,13 +33,6 @@ STATUS_OF: Mapping[Change, Status] = {
     "same": "passed",
 }
 """How the verdict fares by what became of a profile."""
-LIMIT_OF: Mapping[Source, str] = {
-    "snapshot": "snapshot",
-    "revision": "against",
-    "run": "earlier run",
-}
-"""The name that verdicts by a baseline have."""
-
 
 TIME_MARGIN = 0.10
 """By so much a median of another run may be larger: two runs of the same code differ by where
@@ -123,9 +121,9 @@ def verdict_of(
     found: ProfileComparison,
     profile: Profile,
     status: Status,
+    why: str = "",
     *,
     reason: Reason = "",
-    why: str = "",
     place: Place | None = None,
 ) -> Verdict:
     """The verdict of a profile by its baseline.
@@ -143,6 +141,33 @@ def verdict_of(
         comparison=found,
         ranks=() if found.rank is None else (found.rank,),
     )
+
+
+def status_of(
+    found: ProfileComparison, profile: Profile, *, strict: bool = False
+) -> tuple[Status, str]:
+    """How the verdict of a profile fares by its baseline; why, of "incomplete" and "not judged".
+
+    What differs by source: a snapshot says nothing of other software or of a cold block, and a
+    profile that is incomplete is not compared with a revision, which is no fault of the test.
+
+    Args:
+        strict: whether a snapshot that was made with other software counts all the same.
+    """
+    by_snapshot = found.source == "snapshot"
+    software = ", ".join(found.differences) if by_snapshot and not strict else ""
+    if found.fails:
+        if by_snapshot and profile.one_shot and profile.integrity.cold:
+            return "not judged", "more, but cold"
+        return ("not judged", f"more, but {software}") if software else ("failed", "")
+    if found.source != "revision" and not profile.integrity.complete:
+        return "incomplete", "; ".join(profile.integrity.problems)
+    if found.lost:
+        why = lost_words(found.lost, BASELINE_WORDS[found.source])
+        return ("not judged", f"{why}, but {software}") if software else ("incomplete", why)
+    if found.change == "worse":  # in what fails nothing
+        return "passed", ""
+    return STATUS_OF[found.change], found.reason if found.change == "not compared" else ""
 
 
 def lost_words(lost: Sequence[str], baseline: str) -> str:

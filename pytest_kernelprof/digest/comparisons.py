@@ -301,11 +301,7 @@ def name_of(one: ProfileComparison) -> str:
 
 def result_of(one: ProfileComparison) -> Result:
     """How a profile compares, as it is told."""
-    if (
-        one.change == "worse"
-        and not one.worse
-        and not (one.paired and one.paired.change == "worse")
-    ):
+    if one.change == "worse" and not one.fails:
         return "not judged"
     return "accepted" if one.accepted and one.change == "changed" else one.change
 

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.schema.comparison import BASELINE_WORDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -18,10 +20,6 @@ if TYPE_CHECKING:
         ProfileComparison,
     )
     from pytest_kernelprof.schema.run import Profile
-
-
-BASELINE_WORDS = {"snapshot": "the snapshot", "run": "the earlier run", "revision": "the revision"}
-"""What a baseline is called in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
 from pytest_kernelprof.against.timing import Further
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.seeds import seed_by
-from pytest_kernelprof.comparison.judge import LIMIT_OF, STATUS_OF, lost_words, verdict_of
+from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.digest.records import FAILED
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
@@ -46,6 +46,7 @@ from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, Snapshots, has_sn
 from pytest_kernelprof.plugin.turns import Turns
 from pytest_kernelprof.report.baselines import failure_words
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
 
 if TYPE_CHECKING:
@@ -420,11 +421,8 @@ def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
 
 def _with(item: pytest.Item, profile: Profile, found: ProfileComparison) -> Profile:
     found = replace(found, test=item.nodeid)
-    status = "incomplete" if found.lost and found.change != "worse" else STATUS_OF[found.change]
-    why = lost_words(found.lost, "the revision") if status == "incomplete" else found.reason
-    return replace(
-        profile, verdicts=(*profile.verdicts, verdict_of(found, profile, status, why=why))
-    )
+    status, why = status_of(found, profile)
+    return replace(profile, verdicts=(*profile.verdicts, verdict_of(found, profile, status, why)))
 
 
 def _worker_number(config: pytest.Config) -> int:

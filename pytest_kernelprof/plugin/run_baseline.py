@@ -23,14 +23,7 @@ from pytest_kernelprof.baseline.run_documents import (
     profiles_of,
 )
 from pytest_kernelprof.comparison.comparability import DISTURBED
-from pytest_kernelprof.comparison.judge import (
-    LIMIT_OF,
-    STATUS_OF,
-    allowances,
-    lost_words,
-    parse_allowance,
-    verdict_of,
-)
+from pytest_kernelprof.comparison.judge import allowances, parse_allowance, status_of, verdict_of
 from pytest_kernelprof.device.filelocks import can_share
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
@@ -38,6 +31,7 @@ from pytest_kernelprof.measure.plan import TIMED_ROUNDS
 from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.report.baselines import delta_words
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Run, RunComparison, Test, Verdict
@@ -154,7 +148,7 @@ class Baseline:
         if found is None:
             return ()
         status, reason, why = self._judgement(found, profile)
-        return (verdict_of(found, profile, status, reason=reason, why=why, place=place),)
+        return (verdict_of(found, profile, status, why, reason=reason, place=place),)
 
     def note(self, profile: Profile) -> None:
         """The next profile is the one after this."""
@@ -177,14 +171,9 @@ class Baseline:
 
     def _judgement(self, found: ProfileComparison, profile: Profile) -> tuple[Status, Reason, str]:
         """Status, the reason of "undecided", and why of "incomplete" and "not judged"."""
-        if not profile.integrity.complete:
-            return "incomplete", "", "; ".join(profile.integrity.problems)
-        if found.worse:
-            return "failed", "", ""
-        if found.lost:
-            return "incomplete", "", lost_words(found.lost, "the earlier run")
-        if found.change == "not compared":
-            return STATUS_OF[found.change], "", found.reason
+        status, why = status_of(found, profile)
+        if status in ("failed", "incomplete", "not judged"):
+            return status, "", why
         undecided = [one for one in found.metrics if one.judged and one.change == "undecided"]
         if any(one.spec.kind == "exact" for one in undecided):
             return "not judged", "", f"{delta_words(found)}, but cold"

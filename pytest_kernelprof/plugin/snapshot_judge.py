@@ -15,7 +15,7 @@ from pytest_kernelprof.baseline.snapshots import (
     why_not_kept,
 )
 from pytest_kernelprof.comparison.comparability import made_with
-from pytest_kernelprof.comparison.judge import lost_words, verdict_of
+from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT
 from pytest_kernelprof.schema.run import STATUSES
 from pytest_kernelprof.schema.snapshot import TEST_STATES, KeptTest
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_kernelprof.baseline.snapshots import KeptKey
-    from pytest_kernelprof.schema.comparison import KernelChange, ProfileComparison
-    from pytest_kernelprof.schema.run import Place, Profile, Status, Verdict
+    from pytest_kernelprof.schema.comparison import KernelChange
+    from pytest_kernelprof.schema.run import Place, Profile, Verdict
     from pytest_kernelprof.schema.snapshot import KeptProfile, SnapshotReport, TestState
 
 _MOST_CHANGES = 10
@@ -100,8 +100,8 @@ class SnapshotJudge:
 
     def _verdict(self, kept: KeptProfile, profile: Profile, place: Place | None) -> Verdict:
         found = compare(kept, self._made, profile)
-        status, why = self._judged(found, profile)
-        return verdict_of(found, profile, status, why=why, place=place)
+        status, why = status_of(found, profile, strict=self._strict)
+        return verdict_of(found, profile, status, why, place=place)
 
     def note(self, profile: Profile) -> None:
         """Take note of the test's next profile, with its verdicts."""
@@ -147,23 +147,6 @@ class SnapshotJudge:
             elsewhere=self.entry.elsewhere if bare else (),
             changes=() if state == "worse" else self._changes,
         )
-
-    def _judged(self, found: ProfileComparison, profile: Profile) -> tuple[Status, str]:
-        integrity = profile.integrity
-        if found.change != "worse":
-            if not integrity.complete:
-                return "incomplete", "; ".join(integrity.problems)
-            if not found.lost:
-                return "passed", ""
-            why = lost_words(found.lost, "the snapshot")
-            if found.differences and not self._strict:
-                return "not judged", f"{why}, but {', '.join(found.differences)}"
-            return "incomplete", why
-        if profile.one_shot and integrity.cold:
-            return "not judged", "more, but cold"
-        if found.differences and not self._strict:
-            return "not judged", f"more, but {', '.join(found.differences)}"
-        return "failed", ""
 
     def _gather(self, profile: Profile) -> None:
         environment = profile.environment

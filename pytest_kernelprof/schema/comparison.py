@@ -16,6 +16,18 @@ from pytest_kernelprof.schema.paired import Paired
 
 Source = Literal["snapshot", "revision", "run", "trace"]
 """What a baseline is."""
+LIMIT_OF: dict[Source, str] = {
+    "snapshot": "snapshot",
+    "revision": "against",
+    "run": "earlier run",
+}
+"""The name that verdicts by a baseline have."""
+BASELINE_WORDS: dict[Source, str] = {
+    "snapshot": "the snapshot",
+    "revision": "the revision",
+    "run": "the earlier run",
+}
+"""What a baseline is called in a sentence."""
 
 Change = Literal["worse", "undecided", "not compared", "better", "changed", "same"]
 """How something compares. "worse": more of an exact metric than is allowed, or slower; perhaps so
@@ -237,6 +249,12 @@ class ProfileComparison(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     def worse(self) -> tuple[MetricDelta, ...]:
         """The metrics that are judged, and worse."""
         return tuple(one for one in self.metrics if one.judged and one.change == "worse")
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is worse in something that is judged."""
+        slower = self.paired is not None and self.paired.change == "worse"
+        return self.change == "worse" and (slower or bool(self.worse))
 
     @property
     def changes(self) -> tuple[KernelChange, ...]:

@@ -9,8 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.ranks import gathered
-from pytest_kernelprof.comparison.judge import STATUS_OF
-from pytest_kernelprof.schema.comparison import Source
+from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import (
@@ -184,15 +183,9 @@ def comparison(
 
 
 def held_to(taken: Profile, *found: ProfileComparison) -> Profile:
-    """The profile with a verdict by each of these baselines."""
-    names: dict[Source, str] = {"snapshot": "snapshot", "run": "earlier run"}
-    verdicts = (
-        Verdict(
-            limit=names.get(one.source, "against"),
-            outcome="incomplete" if one.lost and one.change != "worse" else STATUS_OF[one.change],
-            why=one.reason or f"{', '.join(one.lost)} is missing",
-            comparison=one,
-        )
+    """The profile with a verdict by each of these baselines; whatever is worse fails."""
+    verdicts = [
+        verdict_of(one, taken, *(("failed",) if one.change == "worse" else status_of(one, taken)))
         for one in found
-    )
+    ]
     return replace(taken, verdicts=(*taken.verdicts, *verdicts))

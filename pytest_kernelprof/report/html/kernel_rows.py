@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.digest.kernel_groups import groups_of
-from pytest_kernelprof.digest.new_kernels import BASELINE_WORDS
 from pytest_kernelprof.digest.words import callers_of, lines_words
 from pytest_kernelprof.names.short import short_name
 from pytest_kernelprof.report.html.kernel_names import cut, family_of
-from pytest_kernelprof.schema.comparison import CAME_OR_WENT
+from pytest_kernelprof.schema.comparison import BASELINE_WORDS, CAME_OR_WENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -213,7 +213,7 @@ def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
 def test_what_a_baseline_has_and_the_profile_lacks_is_incomplete_and_says_so() -> None:
     lost = ProfileComparison(source="revision", change="same", lost=("syncs",))
     (cause,) = causes_of(held_to(mlp(), lost), "incomplete")
-    assert cause.text == "against: syncs is missing"
+    assert cause.text == "against: syncs is missing; the revision has it"
 
 
 @pytest.mark.parametrize("name", NAMES)
