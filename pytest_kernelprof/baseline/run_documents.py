@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
 
+    Baselines = Sequence[Profile | None]
+
 _NOWHERE = "in no earlier run"
 
 
@@ -42,21 +44,21 @@ class Key(NamedTuple):
 
 
 def compare_runs(
-    olds: Sequence[Run], new: Run, allowed: Mapping[str, Allowance], *, name: str = ""
+    baselines: Sequence[Run], current: Run, allowed: Mapping[str, Allowance], *, name: str = ""
 ) -> RunComparison:
     """A run and earlier ones, profile by profile, and the callables of comparisons.
 
     Args:
-        olds: earlier runs, the oldest first.
+        baselines: earlier runs, the oldest first.
         allowed: what each metric may grow by.
         name: how the baseline is told.
     """
-    before, now = [_all_of(run) for run in olds], _all_of(new)
+    before, now = [_all_of(run) for run in baselines], _all_of(current)
     there = [key for key in now if any(key in run for run in before)]
     profiles = tuple(
         compare_profile(key, [run.get(key) for run in before], now[key], allowed) for key in there
     )
-    unfinished = (why for run in (*olds, new) for why in run.unfinished)
+    unfinished = (why for run in (*baselines, current) for why in run.unfinished)
     pairs = zip(there, profiles, strict=True)
     compared = (now[key] for key, one in pairs if one.change != "not compared")
     found = comparison_of(before[-1], now, compared, allowed, unfinished)
@@ -133,28 +135,29 @@ def _callables_of(test: Test) -> Iterator[Profile]:
 
 
 def compare_profile(
-    key: Key, olds: Sequence[Profile | None], new: Profile, allowed: Mapping[str, Allowance]
+    key: Key, baselines: Baselines, current: Profile, allowed: Mapping[str, Allowance]
 ) -> ProfileComparison:
-    """What is another in ``new``.
+    """What is another in ``current``.
 
     Counts and bytes are compared with the last of the earlier profiles that is complete. They fail
     nothing where that ran on another device or with other software, as kernels are others there.
     Of times only profiles of the same device with the same power limit and software are asked.
 
     Args:
-        olds: the oldest first; None of a run without it.
+        baselines: the oldest first; None of a run without it.
         allowed: what each metric may grow by.
 
     Of a call on several ranks each is compared with the same one before; what is told is the first
     that is worse, with its number in the label, else the first of all.
     """
-    found = _compare_rank(key, [_same_rank(old, new) or old for old in olds], new, allowed)
+    same = [_same_rank(one, current) or one for one in baselines]
+    found = _compare_rank(key, same, current, allowed)
     others = [
         _compare_rank(
             key._replace(label=f"{key.label} rank {one.rank}".lstrip()),
-            *([_same_rank(old, one) for old in olds], one, allowed),
+            *([_same_rank(earlier, one) for earlier in baselines], one, allowed),
         )
-        for one in new.other_ranks
+        for one in current.other_ranks
     ]
     of_all = [found, *(one for one in others if one.reason != _NOWHERE)]
     worse = (one for one in of_all if one.worse)
@@ -162,39 +165,39 @@ def compare_profile(
     return next(worse, next(lost, found))
 
 
-def _same_rank(old: Profile | None, new: Profile) -> Profile | None:
-    ranks = old.ranks if old is not None else ()
-    return next((one for one in ranks if one.rank == new.rank), None)
+def _same_rank(baseline: Profile | None, current: Profile) -> Profile | None:
+    ranks = baseline.ranks if baseline is not None else ()
+    return next((one for one in ranks if one.rank == current.rank), None)
 
 
 def _compare_rank(
-    key: Key, olds: Sequence[Profile | None], new: Profile, allowed: Mapping[str, Allowance]
+    key: Key, baselines: Baselines, current: Profile, allowed: Mapping[str, Allowance]
 ) -> ProfileComparison:
-    whys = [why_uncompared(old, new) if old else "" for old in olds]
-    earlier = [None if why else old for old, why in zip(olds, whys, strict=True)]
+    whys = [why_uncompared(baseline, current) if baseline else "" for baseline in baselines]
+    earlier = [None if why else baseline for baseline, why in zip(baselines, whys, strict=True)]
     there = [one for one in earlier if one is not None]
-    found = ProfileComparison(source="run", test=key.test, label=key.label, rank=new.rank)
+    found = ProfileComparison(source="run", test=key.test, label=key.label, rank=current.rank)
     if not there:
         why = next(filter(None, reversed(whys)), _NOWHERE)
         return replace(found, change="not compared", reason=why)
     last = there[-1]
-    timed = [one if one and not why_untimed(one, new) else None for one in earlier]
-    of_last = why_untimed(last, new)
+    timed = [one if one and not why_untimed(one, current) else None for one in earlier]
+    of_last = why_untimed(last, current)
     untimed = "" if any(timed) else of_last
-    other = differences(last.environment, new.environment)
+    other = differences(last.environment, current.environment)
     # Kernels are others there, so nothing fails by any metric.
     unjudged = ", ".join(forbidding(other, METRICS["kernels"]))
     judged = (
         judge(
             allowance,
             [_metric(one, name) for one in (timed if METRICS[name].kind == "timed" else earlier)],
-            new,
+            current,
             judged=allowance.judged and not forbidding(other, METRICS[name]),
         )
         for name, allowance in allowed.items()
     )
     metrics = tuple(one for one in judged if one is not None)
-    kernels = _diff(last, new, timed=not of_last)
+    kernels = _diff(last, current, timed=not of_last)
     if kernels and not (kernels.came_or_went or any(one.change == "worse" for one in metrics)):
         kernels = replace(kernels, changes=())
     lost = tuple(
@@ -203,7 +206,7 @@ def _compare_rank(
         if allowance.judged
         and not forbidding(other, METRICS[name])
         and any(_metric(one, name) for one in there)
-        and not _metric(new, name)
+        and not _metric(current, name)
     )
     change = _change(metrics, kernels)
     if lost and change != "worse":
@@ -233,11 +236,11 @@ def _change(metrics: Sequence[MetricDelta], kernels: KernelDiff | None) -> Chang
     return next((change for change, holds in order if holds), "same")
 
 
-def _diff(last: Profile, new: Profile, *, timed: bool) -> KernelDiff | None:
-    if not (last.kernels_kept and new.kernels_kept):
+def _diff(last: Profile, current: Profile, *, timed: bool) -> KernelDiff | None:
+    if not (last.kernels_kept and current.kernels_kept):
         return None
-    new = bounded(new) if last.more_kernels else new  # as a document has it
-    return diff_profiles(last, new, noticed=(SLOWER_BY, SLOWER_US) if timed else None)
+    current = bounded(current) if last.more_kernels else current  # as a document has it
+    return diff_profiles(last, current, noticed=(SLOWER_BY, SLOWER_US) if timed else None)
 
 
 def _metric(profile: Profile | None, name: str) -> Metric | None:

@@ -57,9 +57,9 @@ class Allowance:
     judged: bool = True
     asked: bool = True
 
-    def most(self, old: float) -> float:
-        """The largest value that is allowed where it was ``old``."""
-        return old * (1 + self.share) + self.amount
+    def most(self, baseline: float) -> float:
+        """The largest value that is allowed where it was ``baseline``."""
+        return baseline * (1 + self.share) + self.amount
 
 
 def parse_allowance(text: str) -> Allowance:
@@ -176,7 +176,7 @@ def lost_words(lost: Sequence[str], baseline: str) -> str:
 
 
 def judge(
-    allowance: Allowance, olds: Sequence[Metric | None], new: Profile, *, judged: bool
+    allowance: Allowance, baselines: Sequence[Metric | None], current: Profile, *, judged: bool
 ) -> MetricDelta | None:
     """How a metric compares; None where it is as before, or nothing to compare it with.
 
@@ -185,20 +185,20 @@ def judge(
     below the smallest.
 
     Args:
-        olds: of each earlier run, the oldest first; None where it has none that compares.
+        baselines: of each earlier run, the oldest first; None where it has none that compares.
         judged: whether the comparison fails where it is worse.
     """
-    there = [one for one in olds if one is not None]
-    now = new.metrics.get(allowance.metric)
+    there = [one for one in baselines if one is not None]
+    now = current.metrics.get(allowance.metric)
     if not there or now is None or now.value is None:
         return None
     of_kind = _change_of_count if now.kind == "exact" else _change_of_time
-    change = of_kind(allowance, there, new, now, now.value)
+    change = of_kind(allowance, there, current, now, now.value)
     if change is None:
         return None
     return MetricDelta(
         name=now.name,
-        baselines=tuple(None if one is None else one.value for one in olds),
+        baselines=tuple(None if one is None else one.value for one in baselines),
         current=now.value,
         interval=interval_of(now),
         change=change,
@@ -207,33 +207,33 @@ def judge(
 
 
 def _change_of_count(
-    allowance: Allowance, olds: Sequence[Metric], new: Profile, now: Metric, value: float
+    allowance: Allowance, baselines: Sequence[Metric], current: Profile, now: Metric, value: float
 ) -> Change | None:
-    before = olds[-1].value or 0.0
+    before = baselines[-1].value or 0.0
     if value > allowance.most(before):
         # What loads or compiles when it first runs depends on what ran before.
-        return "undecided" if new.one_shot and new.integrity.cold else "worse"
+        return "undecided" if current.one_shot and current.integrity.cold else "worse"
     return "better" if value < before else None
 
 
 def _change_of_time(
-    allowance: Allowance, olds: Sequence[Metric], new: Profile, now: Metric, value: float
+    allowance: Allowance, baselines: Sequence[Metric], current: Profile, now: Metric, value: float
 ) -> Change | None:
-    medians = [one.value or 0.0 for one in olds]
+    medians = [one.value or 0.0 for one in baselines]
     most = allowance.most(max(medians))
-    beyond = max(most, *(one.high or 0.0 for one in olds))
-    if now.low is not None and now.low > beyond and _confirmed(new, now.name, beyond):
+    beyond = max(most, *(one.high or 0.0 for one in baselines))
+    if now.low is not None and now.low > beyond and _confirmed(current, now.name, beyond):
         return "worse"
     if value > most:
         return "undecided"
     high = value if now.high is None else now.high
-    lows = [one.value or 0.0 if one.low is None else one.low for one in olds]
+    lows = [one.value or 0.0 if one.low is None else one.low for one in baselines]
     return "better" if allowance.most(high) < min(medians) and high < min(lows) else None
 
 
-def _confirmed(new: Profile, name: str, beyond: float) -> bool:
+def _confirmed(current: Profile, name: str, beyond: float) -> bool:
     """Whether a second, separate measurement says the same, where there was one."""
-    second = new.second_look.get(name)
+    second = current.second_look.get(name)
     if second is None or second.value is None:
         return True
     return (second.value if second.low is None else second.low) > beyond
