@@ -118,9 +118,9 @@ def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _other_software(old: Profile, new: Profile) -> tuple[Difference, ...]:
+def _other_software(baseline: Profile, current: Profile) -> tuple[Difference, ...]:
     """What is another; both are on one GPU at one time, whose power limit one may not have read."""
-    found = differences(old.environment, new.environment)
+    found = differences(baseline.environment, current.environment)
     return tuple(one for one in found if one.what != "power limit")
 
 
@@ -161,25 +161,25 @@ def _pairs(
 
 
 def _compare(
-    old: Profile, new: Profile, timed: Timed | None, another_work: str
+    baseline: Profile, current: Profile, timed: Timed | None, another_work: str
 ) -> ProfileComparison:
     """Args: another_work: of a call of the test how the baseline's differs."""
-    other = _other_software(old, new)
+    other = _other_software(baseline, current)
     if any(one.what != "python" for one in other):
         timed = None  # what differs may be the software's
-    exact = [one for one in deltas(old, new) if one.spec.kind == "exact"]
-    doubts = [*_doubts(old, "there"), *_doubts(new, "here")]
-    metrics = exact if doubts else [_judged_delta(one, old, new, other) for one in exact]
+    exact = [one for one in deltas(baseline, current) if one.spec.kind == "exact"]
+    doubts = [*_doubts(baseline, "there"), *_doubts(current, "here")]
+    metrics = exact if doubts else [_judged_delta(one, baseline, current, other) for one in exact]
     unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
     paired = timed.paired if timed is not None else None
     if timed is None or paired is None or not paired.pairs:
         # Measured one after the other, by processes that differ.
-        kernels = diff_profiles(old, new, noticed=None)
+        kernels = diff_profiles(baseline, current, noticed=None)
     else:
-        kernels, paired = _timed_diff(old, new, timed)
+        kernels, paired = _timed_diff(baseline, current, timed)
     found = ProfileComparison(
         source="revision",
-        label=new.label,
+        label=current.label,
         kernels=kernels,
         metrics=tuple(metrics),
         paired=paired,
@@ -192,7 +192,7 @@ def _compare(
             and not (doubts or forbidding(other, one.spec))
         ),
         accepted=tuple(one.name for one in metrics if one.change == "changed"),
-        incomplete=(*old.integrity.problems, *new.integrity.problems),
+        incomplete=(*baseline.integrity.problems, *current.integrity.problems),
     )
     reason = f"different work: {another_work}" if another_work else next(iter(unknown), "")
     change, why = _follows(found, reason)
@@ -223,14 +223,14 @@ def _is_lost(one: MetricDelta, other: Sequence[Difference]) -> bool:
 
 
 def _judged_delta(
-    delta: MetricDelta, old: Profile, new: Profile, other: Sequence[Difference]
+    delta: MetricDelta, baseline: Profile, current: Profile, other: Sequence[Difference]
 ) -> MetricDelta:
     """The delta of a count with what follows of it."""
     before, now = delta.baseline, delta.current
     if not delta.spec.judged or before is None or now is None:
         return delta
     less, more = sorted((before, now))
-    larger = new if now == more else old
+    larger = current if now == more else baseline
     if min(larger.metrics[delta.name].rounds, default=more) <= less:
         why = f"{delta.name} differ from round to round"
         return replace(delta, change="not compared", why=why)
@@ -239,20 +239,20 @@ def _judged_delta(
         return replace(delta, change="not compared", why=why)
     if now < before:
         return replace(delta, change="better", judged=True)
-    accepted = delta.name in _allowed(new)
+    accepted = delta.name in _allowed(current)
     return replace(delta, change="changed" if accepted else "worse", judged=True)
 
 
-def _timed_diff(old: Profile, new: Profile, timed: Timed) -> tuple[KernelDiff, Paired]:
+def _timed_diff(baseline: Profile, current: Profile, timed: Timed) -> tuple[KernelDiff, Paired]:
     """The diff with what kernels took in turn, and what follows of times once it is known how the
     kernels were launched."""
     paired = timed.paired
-    old = _taking(old, timed.baseline_kernels_us)
-    new = _taking(new, timed.current_kernels_us)
-    diff = diff_profiles(old, new, noticed=(paired.margin, _NOTICED_US))
+    baseline = _taking(baseline, timed.baseline_kernels_us)
+    current = _taking(current, timed.current_kernels_us)
+    diff = diff_profiles(baseline, current, noticed=(paired.margin, _NOTICED_US))
     if diff.of("reconfigured"):
         paired = unless_reconfigured(paired)
-    latencies = [_value(profile, "latency") for profile in (old, new)]
+    latencies = [_value(profile, "latency") for profile in (baseline, current)]
     if all(latencies):
         paired = replace(paired, baseline_latency_us=latencies[0], current_latency_us=latencies[1])
     return replace(diff, baseline_us=paired.baseline_us, current_us=paired.current_us), paired
