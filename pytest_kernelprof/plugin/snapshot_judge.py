@@ -99,7 +99,8 @@ class SnapshotJudge:
         return (replace(worst, ranks=tuple(alike)),)
 
     def _verdict(self, kept: KeptProfile, profile: Profile, place: Place | None) -> Verdict:
-        found = compare(kept, self._made, profile)
+        test = f"{self.entry.file}::{self.entry.key}"
+        found = replace(compare(kept, self._made, profile), test=test)
         status, why = status_of(found, profile, strict=self._strict)
         return verdict_of(found, profile, status, why, place=place)
 

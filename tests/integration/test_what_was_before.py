@@ -74,6 +74,7 @@ def test_it_holds_what_each_comparison_found(
     assert found.baselines[2].name == "old.json"
     for source in SOURCES:
         grows, stays = comparisons_of(found, source)
+        assert grows.test == "tests/test_it.py::test_grows"
         assert (grows.change, stays.worse) == ("worse", ())  # its latency may scatter
         assert grows.kernels is not None
         assert [
