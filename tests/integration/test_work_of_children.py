@@ -20,7 +20,7 @@ on_linux = pytest.mark.skipif(not procfs.TELLS_CHILDREN, reason="this system tel
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 HEAD = """
-import functools, multiprocessing, subprocess, sys
+import functools, multiprocessing, signal, subprocess, sys
 from concurrent.futures import ProcessPoolExecutor
 
 forking = multiprocessing.get_context("fork")
@@ -36,7 +36,8 @@ def start_and_wait(context, target=work):
 
 @pytest.fixture(scope="module")
 def pool():
-    with forking.Pool(1) as pool:
+    # What a library has set for SIGTERM in the process of the tests would keep the child alive.
+    with forking.Pool(1, signal.signal, (signal.SIGTERM, signal.SIG_DFL)) as pool:
         pool.map(work, [0])
         yield pool
 
