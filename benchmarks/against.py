@@ -236,9 +236,9 @@ def told_of(seen: Seen) -> str:
         low, high = ((value - 1) * 100 for value in (min(ratios), max(ratios)))
         words.insert(0, f"ratios {low:+.1f} .. {middle:+.1f} .. {high:+.1f} %")
     for one in seen.tests:
-        if one.get("change") == "undecided":
-            pairs = " ".join(f"{pair['ratio'] - 1:+.1%}" for pair in one["paired"]["pairs"])
-            took = f"{one['paired']['baseline_us']:.2f} us"
+        if one.get("change") == "undecided" and one.get("paired"):
+            pairs = " ".join(f"{pair['ratio'] - 1:+.1%}" for pair in one["paired"].get("pairs", ()))
+            took = f"{one['paired'].get('baseline_us', 0.0):.2f} us"
             words.append(f"undecided {one['test'].rpartition('::')[2]}, {took}: {pairs}")
     return "\n  ".join(words)
 

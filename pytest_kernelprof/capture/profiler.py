@@ -38,8 +38,8 @@ def dispatch_recorded() -> None:
     """Send operators through the dispatcher, where they are recorded, from now on, from any thread,
     where torch has another way at all.
 
-    Since torch 2.15 what ``torch.library.custom_op`` makes is dispatched in Python ("PyObject
-    dispatch", pytorch #187949), past the place where profilers note an operator. Of a custom
+    Since torch 2.15 what ``custom_op`` makes is dispatched in Python ("PyObject dispatch", pytorch
+    #187949), past the place where profilers note an operator. Of a custom
     operator there is no event then: the operators that it calls would count for it, and no kernel
     below it would have it in its chain.
     """

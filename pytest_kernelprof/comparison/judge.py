@@ -32,7 +32,7 @@ STATUS_OF: Mapping[Change, Status] = {
     "changed": "passed",
     "same": "passed",
 }
-"""How the verdict fares by what became of a profile."""
+"""How a verdict fares by what became of a profile; of what is worse, where that is judged."""
 
 TIME_MARGIN = 0.10
 """By so much a median of another run may be larger: two runs of the same code differ by where

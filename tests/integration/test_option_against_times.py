@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
 from pytest_kernelprof.against import keeper
 from pytest_kernelprof.digest.comparisons import BaselineDigest
+from pytest_kernelprof.plugin import against as against_plugin
 from pytest_kernelprof.plugin import compared_run
 from pytest_kernelprof.report.baselines import baseline_lines
 from pytest_kernelprof.report.style import Line, Style
 from pytest_kernelprof.schema.paired import Paired
-from pytest_kernelprof.schema.run import ProfileComparison
+from pytest_kernelprof.schema.run import Profile, ProfileComparison
 
 Run = Callable[..., pytest.RunResult]
 Found = dict[str, list[ProfileComparison]]
@@ -315,3 +317,32 @@ def test_a_test_that_measures_nothing_is_told_as_not_compared(
             "not compared  test_nothing: the test fails on your code",
         ]
     )
+
+
+MISSING = """
+import pytest, torch
+from pkg import code
+x = torch.ones(8, 4)
+def test_both(kernel_profile):
+    kernel_profile(code.more, x)
+    kernel_profile(code.call, x)
+"""
+
+
+def test_what_is_missing_is_an_error_also_where_what_is_worse_only_warns(
+    against: Run, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second profile is as the revision's, but for a metric that could not be had."""
+    repository.write({"tests/test_it.py": MISSING})
+    judge = against_plugin.judge
+
+    def judge_without(current: list[Profile], *more: Any) -> tuple[ProfileComparison, ...]:
+        kept = {k: v for k, v in current[1].metrics.items() if k != "would_wait"}
+        return judge([current[0], replace(current[1], metrics=kept)], *more)
+
+    monkeypatch.setattr(against_plugin, "judge", judge_without)
+    result = against("--kernelprof-warn-only", "--kernelprof-against-exact")
+    result.assert_outcomes(errors=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*against: would_wait is missing; main (*) has it"])
+    result.stdout.fnmatch_lines(["*KernelprofWarning: kernels: 2 > 1 of main (*)"])
