@@ -17,7 +17,7 @@ from pytest_kernelprof.against.keeper import make_folder
 from pytest_kernelprof.plugin import run_baseline
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, pack, unpack
-from pytest_kernelprof.schema.run import Metric, Profile, Run, Test
+from pytest_kernelprof.schema.run import Integrity, Metric, Profile, Run, Test
 
 RunIt = Callable[..., pytest.RunResult]
 Once = Callable[[str, Callable[[Path], None]], Path]
@@ -212,6 +212,26 @@ def test_a_metric_that_is_to_be_judged_and_is_nowhere_is_no_pass(run: RunIt) -> 
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["the run fails: no profile has cuda_time"])
+
+
+def test_a_metric_counts_as_there_only_where_it_was_compared(
+    run: RunIt, pytester: pytest.Pytester, old: Run
+) -> None:
+    """Calls have a latency, and were incomplete; a block is compared, and has none."""
+    lost = Integrity(problems=("a kernel is lost",))
+    tests = (
+        replace(
+            test,
+            profiles=tuple(
+                one if one.one_shot else replace(one, integrity=lost) for one in test.profiles
+            ),
+        )
+        for test in old.tests
+    )
+    write(pytester, replace(old, tests=tuple(tests)))
+    result = run(OLD, AGAINST, "-o", "kernelprof_fail_on=latency:5%")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["the run fails: no profile has latency"])
 
 
 @pytest.mark.usefixtures("old")

@@ -119,6 +119,17 @@ def test_comparisons_with_what_was_before_are_of_all_tests_together() -> None:
     assert merge_runs({"x": part("1")})[0].baselines == ()
 
 
+def test_a_test_that_failed_in_one_part_is_told_as_the_last_part_has_it() -> None:
+    failed = ProfileComparison(source="revision", test="a", change="not compared", reason="why")
+    revision = RunComparison(source="revision", name="main", profiles=(failed,))
+    first, last = Run((Test("a"), Test("b")), baselines=(revision,)), judged("a", gone=())
+    for parts, told in (((first, last), ()), ((last, first), (failed,))):
+        merged, _ = merge_runs({str(number): part for number, part in enumerate(parts)})
+        found = merged.baseline("revision")
+        assert found is not None
+        assert [one for one in found.profiles if one.test == "a"] == list(told)
+
+
 def test_parts_that_were_compared_with_different_runs_are_no_one_comparison() -> None:
     other = judged("b", before="2026-11-20T08:00:00Z", gone=())
     merged, _ = merge_runs({"a": judged("a", gone=()), "b": other})
