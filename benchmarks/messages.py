@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.words import shortened
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.schema.run import Run
+from pytest_kernelprof.summary.words import shortened
 
 
 def messages(run: Run) -> Iterator[str]:

@@ -228,7 +228,7 @@ class Profile:
             ) from None
 
     def __repr__(self) -> str:
-        from pytest_kernelprof.digest.words import place_words
+        from pytest_kernelprof.summary.words import place_words
 
         state = "complete" if self.integrity.complete else "INCOMPLETE"
         place = place_words(self.environment)

@@ -41,10 +41,10 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.baseline.run_documents import compare_runs
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.comparison.judge import allowances, parse_allowance
-    from pytest_kernelprof.digest.comparisons import BaselineDigest
     from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.baselines import baseline_lines, markdown_lines
     from pytest_kernelprof.schema.codec import encode
+    from pytest_kernelprof.summary.comparisons import BaselineDigest
 
     if len(chosen.runs) < 2:
         raise RunFileError(f"compare: got one run, {chosen.runs[0]}; give an earlier one before it")

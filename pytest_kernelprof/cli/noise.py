@@ -80,7 +80,7 @@ def _measure_here(chosen: argparse.Namespace) -> dict[str, Any]:
     """The rounds of every workload in this process, with the place that they were measured at."""
     from pytest_kernelprof.api import profile
     from pytest_kernelprof.device.inventory import current_device, usual_kind
-    from pytest_kernelprof.digest.words import doubt_words, place_words
+    from pytest_kernelprof.summary.words import doubt_words, place_words
 
     kind: DeviceKind = usual_kind() if chosen.device == "auto" else chosen.device
     current_device(kind)  # an error where there is none, before anything is made on it

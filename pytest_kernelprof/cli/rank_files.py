@@ -12,9 +12,9 @@ from msgspec.structs import replace as with_fields
 
 from pytest_kernelprof.analysis.profile import profile_of, session_facts
 from pytest_kernelprof.analysis.ranks import with_waiting
-from pytest_kernelprof.digest.ranks import Rank
-from pytest_kernelprof.digest.words import natural
 from pytest_kernelprof.errors import TraceError
+from pytest_kernelprof.summary.ranks import Rank
+from pytest_kernelprof.summary.words import natural
 from pytest_kernelprof.trace.processes import of_each_process
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.reading import reading_of

@@ -129,14 +129,14 @@ def _tell_github(found: Run) -> None:
 
 
 def _print_text(found: Run, *, every_row: bool) -> None:
-    from pytest_kernelprof.digest.whole import digest_of
     from pytest_kernelprof.report.comparison import comparison_lines
     from pytest_kernelprof.report.style import Style, plain
     from pytest_kernelprof.report.terminal import report_lines
+    from pytest_kernelprof.summary.whole import summary_of
 
     width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((100, 24)).columns))
     style = Style(width, sys.stdout.encoding or "utf-8", every_row=every_row)
-    for line in report_lines(digest_of(found), style):
+    for line in report_lines(summary_of(found), style):
         print(plain(line).rstrip())
     for words in comparison_lines(found.tests, style):
         print(words.rstrip())
@@ -146,8 +146,8 @@ def _print_text(found: Run, *, every_row: bool) -> None:
 
 def _last_lines(found: Run) -> Iterator[str]:
     """What else the run was compared with."""
-    from pytest_kernelprof.digest.comparisons import digests_of
     from pytest_kernelprof.report.snapshots import line_of_run
+    from pytest_kernelprof.summary.comparisons import digests_of
 
     for one in digests_of(found):
         yield f"against {one.base}: {one.told}"

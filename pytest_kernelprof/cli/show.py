@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.analysis.profile import SessionFacts
-    from pytest_kernelprof.digest.ranks import Rank
     from pytest_kernelprof.report.style import Line, Style
     from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.summary.ranks import Rank
     from pytest_kernelprof.trace.model import Trace
     from pytest_kernelprof.trace.reading import Reading
 
@@ -127,8 +127,8 @@ def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-    from pytest_kernelprof.digest.ranks import odd_ones
     from pytest_kernelprof.report.ranks import rank_lines
+    from pytest_kernelprof.summary.ranks import odd_ones
 
     diffs: dict[str, KernelDiff] = {
         one.rank.name: diff_profiles(one.like.profile, one.rank.profile) for one in odd_ones(ranks)

@@ -35,7 +35,6 @@ from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
-from pytest_kernelprof.digest.records import FAILED
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
 from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
@@ -48,6 +47,7 @@ from pytest_kernelprof.report.baselines import failure_words
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
+from pytest_kernelprof.summary.records import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence

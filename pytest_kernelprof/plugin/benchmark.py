@@ -209,9 +209,9 @@ class KernelBenchmark:
         """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,
         which would decide on another number each, so many."""
         from pytest_kernelprof.capture.ranks import number_of_rank
-        from pytest_kernelprof.digest.words import line_words
         from pytest_kernelprof.measure.arguments import preparer
         from pytest_kernelprof.plugin.places import place_of_call
+        from pytest_kernelprof.summary.words import line_words
 
         if arguments.setup is None and number_of_rank() is None:
             return self._benchmark(  # type: ignore[no-any-return]
@@ -289,8 +289,8 @@ def facts_of(profile: Profile, timer: Timer) -> dict[str, Any]:
     could not be had here. ``cupti_ratio`` is what an attached CUPTI costs the host's launches, as a
     ratio: host times hold that share, those of timer "wall" too.
     """
-    from pytest_kernelprof.digest.words import place_words
     from pytest_kernelprof.report.benchmark_json import named_with_unit
+    from pytest_kernelprof.summary.words import place_words
 
     return {
         "timer": timer,

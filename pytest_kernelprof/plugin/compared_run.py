@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelprof.digest.comparisons import BaselineDigest, digest_against
 from pytest_kernelprof.report.baselines import baseline_lines
 from pytest_kernelprof.report.style import style_of, write_lines
 from pytest_kernelprof.schema.run import Run
+from pytest_kernelprof.summary.comparisons import BaselineDigest, digest_against
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:

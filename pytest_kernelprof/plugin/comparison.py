@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import held_by
-from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion
@@ -32,6 +31,7 @@ from pytest_kernelprof.report.comparison import (
     headline,
 )
 from pytest_kernelprof.schema import run
+from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import name_of
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.snapshots import why_not_kept
-from pytest_kernelprof.digest.words import doubt_words
 from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.snapshots import accept_words
 from pytest_kernelprof.report.words import integrity_words, verdict_line
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.summary.words import doubt_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

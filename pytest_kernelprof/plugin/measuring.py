@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from pytest_kernelprof.capture.holder import held_by
 from pytest_kernelprof.capture.ranks import agreeing, number_of_rank
 from pytest_kernelprof.capture.tries import name_of_test
-from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
@@ -25,6 +24,7 @@ from pytest_kernelprof.measure.runner import (
 from pytest_kernelprof.plugin.ledger import Asked, Ledger
 from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import run
+from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.trace.writer import write_trace
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from pytest_kernelprof.capture.world import hosted_store
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.many import several_gpus
 from pytest_kernelprof.device.procfs import note_ours
-from pytest_kernelprof.digest.words import line_words
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import nothing_to_look_at
@@ -25,6 +24,7 @@ from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.rank_process import Ended, Job, run_rank
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.run import Place, Profile
+from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:

@@ -179,19 +179,19 @@ def tell_open(config: pytest.Config) -> None:
     if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
         tests = tuple(config.stash[COLLECTOR].tests())
         if tests:  # else nothing of ours is loaded
-            from pytest_kernelprof.digest.whole import digest_of
             from pytest_kernelprof.schema.run import Run
+            from pytest_kernelprof.summary.whole import summary_of
 
-            tell_suite(config, digest_of(Run(tests)).open)
+            tell_suite(config, summary_of(Run(tests)).open)
 
 
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     """Write at the end what tests took, as far as that was asked for; in any case what was not
     judged, or not decided."""
-    from pytest_kernelprof.digest.whole import digest_of
     from pytest_kernelprof.report.comparison import open_lines, write_comparisons
     from pytest_kernelprof.report.terminal import write_report
     from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.summary.whole import summary_of
 
     config = terminal.config
     if QUIET in config.stash or SERVES in config.stash:
@@ -206,5 +206,5 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     if any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
         write_report(terminal, Run(tuple(taken)), only=shown)
     elif terminal.verbosity > -2:
-        for line in open_lines(digest_of(Run(tuple(taken)))):
+        for line in open_lines(summary_of(Run(tuple(taken)))):
             terminal.write_line(line, yellow=True)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.causes import explained
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.document import grouped
+from pytest_kernelprof.summary.causes import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable

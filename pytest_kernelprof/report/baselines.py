@@ -6,7 +6,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.comparisons import (
+from pytest_kernelprof.report.changed_rows import changed_lines
+from pytest_kernelprof.report.diff_text import diff_lines, kernel_lines
+from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import left, wrapped
+from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     fails_nothing_words,
     name_of,
@@ -15,21 +20,16 @@ from pytest_kernelprof.digest.comparisons import (
     reasons_of,
     result_of,
 )
-from pytest_kernelprof.digest.words import pair_words, paired_words, value_words
-from pytest_kernelprof.report.changed_rows import changed_lines
-from pytest_kernelprof.report.diff_text import diff_lines, kernel_lines
-from pytest_kernelprof.report.gfm import details, fence, row, tag_text, text
-from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import left, wrapped
+from pytest_kernelprof.summary.words import pair_words, paired_words, value_words
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.digest.comparisons import BaselineDigest
     from pytest_kernelprof.report.style import Colour, Line, Style
     from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.schema.paired import Paired
+    from pytest_kernelprof.summary.comparisons import BaselineDigest
 
 _LABEL = 14
 _MOST_DIFFS = 10

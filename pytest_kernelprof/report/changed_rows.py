@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.comparisons import (
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import Numbers, lay_out, left, time_unit, width_of, wrapped
+from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     causes_in,
     name_of,
@@ -15,17 +17,15 @@ from pytest_kernelprof.digest.comparisons import (
     values_of,
     why_of,
 )
-from pytest_kernelprof.digest.words import line_words, shortened, value_words
-from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import Numbers, lay_out, left, time_unit, width_of, wrapped
+from pytest_kernelprof.summary.words import line_words, shortened, value_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
 
-    from pytest_kernelprof.digest.comparisons import Result
     from pytest_kernelprof.report.style import Line, Style
     from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.schema.run import Cause
+    from pytest_kernelprof.summary.comparisons import Result
 
 _COUNTS = {"kernels": "kernels", "syncs": "waits", "would_wait": "would wait", "memcpys": "copies"}
 # Of what follows from a column beside it nothing is said.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import count_words, doubt_words, first_of, shortened, title
 from pytest_kernelprof.report.style import style_of
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.report.words import (
@@ -15,6 +14,7 @@ from pytest_kernelprof.report.words import (
     undecided_words,
     verdict_line,
 )
+from pytest_kernelprof.summary.words import count_words, doubt_words, first_of, shortened, title
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.digest.records import Digest, Ending
     from pytest_kernelprof.report.style import Style
     from pytest_kernelprof.schema.run import Comparison, Contestant, Test, Verdict
+    from pytest_kernelprof.summary.records import Ending, Summary
 
 WIDTH = 98
 _MOST_UNDECIDED = 10
@@ -84,7 +84,7 @@ def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
     return [*render(columns, rows, width), *check_lines(comparison), *_unstable(comparison)]
 
 
-def open_lines(digest: Digest) -> list[str]:
+def open_lines(digest: Summary) -> list[str]:
     """What a run without a report has to say all the same: what was not judged, and what is
     undecided; nothing if all was judged."""
     counts, lines = digest.counts, []

@@ -7,11 +7,11 @@ import os
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.new_kernels import fusions_of
-from pytest_kernelprof.digest.words import chain_words, first_of, lines_words, value_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import Numbers, Words, text_table, time_unit
+from pytest_kernelprof.summary.new_kernels import fusions_of
+from pytest_kernelprof.summary.words import chain_words, first_of, lines_words, value_words
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.findings import broken_cells
-from pytest_kernelprof.digest.new_kernels import new_kernels
-from pytest_kernelprof.digest.words import doubt_words, judged_rank, limits_of, line_words
 from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.ranks import ranks_told, texts_of
 from pytest_kernelprof.report.snapshots import changed_lines_of
 from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
+from pytest_kernelprof.summary.findings import broken_cells
+from pytest_kernelprof.summary.new_kernels import new_kernels
+from pytest_kernelprof.summary.words import doubt_words, judged_rank, limits_of, line_words
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.digest.new_kernels import NewKernels
     from pytest_kernelprof.schema.run import Profile, Verdict
+    from pytest_kernelprof.summary.new_kernels import NewKernels
 
 _INDENT = "  "
 

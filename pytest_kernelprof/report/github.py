@@ -7,22 +7,22 @@ import os
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.digest.findings import findings_of
-from pytest_kernelprof.digest.records import NEEDS_A_LOOK, severity
-from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import first_of, parts_of
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.gfm import line
 from pytest_kernelprof.report.markdown import LIMIT, markdown_of
 from pytest_kernelprof.report.snapshots import accept_words, line_changes
+from pytest_kernelprof.summary.findings import findings_of
+from pytest_kernelprof.summary.records import NEEDS_A_LOOK, severity
+from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.words import first_of, parts_of
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.records import Ending, Row
     from pytest_kernelprof.schema.run import Place, Run, Test
+    from pytest_kernelprof.summary.records import Ending, Row
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -113,7 +113,7 @@ class Annotation(NamedTuple):
 def annotations_of(run: Run) -> list[Annotation]:
     """One for each test that somebody should look at, worst first; rows that are told as one have
     one together."""
-    tests, digest = {test.id: test for test in run.tests}, digest_of(run)
+    tests, digest = {test.id: test for test in run.tests}, summary_of(run)
     rows = [row for row in digest.folded if row.told in NEEDS_A_LOOK]
     worst: dict[str, Row] = {}
     for row in sorted(rows, key=lambda one: severity(one.told)):
@@ -129,7 +129,7 @@ def annotations_of(run: Run) -> list[Annotation]:
 
 def notice_of(run: Run) -> str:
     """The command that tells GitHub what was not judged; empty if all was."""
-    digest = digest_of(run)
+    digest = summary_of(run)
     if not digest.open:
         return ""
     title = _property("kernelprof: not judged")

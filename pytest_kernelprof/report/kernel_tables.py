@@ -6,19 +6,19 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.kernel_groups import times_words
-from pytest_kernelprof.digest.words import callers_of, chain_words, line_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.tables import Column, render, time_unit
+from pytest_kernelprof.summary.kernel_groups import times_words
+from pytest_kernelprof.summary.words import callers_of, chain_words, line_words
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.digest.new_kernels import NewKernels
     from pytest_kernelprof.report.tables import Unit
     from pytest_kernelprof.schema.comparison import KernelChange
     from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.summary.new_kernels import NewKernels
 
 WIDTH = 100
 

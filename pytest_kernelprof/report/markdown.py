@@ -7,23 +7,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.digest.comparisons import (
-    RESULTS,
-    digests_of,
-    name_of,
-    percent_words,
-    range_words,
-    reasons_of,
-    result_of,
-    share_of,
-    values_of,
-)
-from pytest_kernelprof.digest.findings import findings_of
-from pytest_kernelprof.digest.new_kernels import new_kernels
-from pytest_kernelprof.digest.records import FAILED_OTHERWISE, NEEDS_A_LOOK, severity
-from pytest_kernelprof.digest.totals import integrity_line
-from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, judged_rank, line_words, parts_of
 from pytest_kernelprof.report.baselines import turns_words
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
@@ -36,16 +19,33 @@ from pytest_kernelprof.report.snapshots import (
     line_of_run,
 )
 from pytest_kernelprof.schema.snapshot import TEST_STATES
+from pytest_kernelprof.summary.comparisons import (
+    RESULTS,
+    digests_of,
+    name_of,
+    percent_words,
+    range_words,
+    reasons_of,
+    result_of,
+    share_of,
+    values_of,
+)
+from pytest_kernelprof.summary.findings import findings_of
+from pytest_kernelprof.summary.new_kernels import new_kernels
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, severity
+from pytest_kernelprof.summary.totals import integrity_line
+from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.words import count_words, judged_rank, line_words, parts_of
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.comparisons import BaselineDigest
-    from pytest_kernelprof.digest.records import Digest, Ending, Found, Overall, Row, Told
     from pytest_kernelprof.schema.comparison import ProfileComparison
     from pytest_kernelprof.schema.run import Cause, Profile, Run, Verdict
     from pytest_kernelprof.schema.snapshot import SnapshotReport
+    from pytest_kernelprof.summary.comparisons import BaselineDigest
+    from pytest_kernelprof.summary.records import Ending, Found, Overall, Row, Summary, Told
 
 LIMIT = 200_000
 """So many bytes: a step's summary on GitHub has room for 1 MiB, and several may share it."""
@@ -91,7 +91,7 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
         limit: so many bytes at most. What matters least is cut: of what changed, what did not get
             worse, then details and rows from the least bad upward. A line says how much.
     """
-    digest, compared = digest_of(run), digests_of(run)
+    digest, compared = summary_of(run), digests_of(run)
     marked = _marked(digest)
     endings = list(map(_ending_row, digest.endings))
     foot = f"<sub>{' · '.join(map(text, (*digest.places, integrity_line(digest.trust))))}</sub>"
@@ -120,14 +120,14 @@ def markdown_of(run: Run, limit: int = LIMIT) -> str:
     return "\n".join([*head, *_fitted(body, compared, room), foot, ""])
 
 
-def _marked(digest: Digest) -> list[Row]:
+def _marked(digest: Summary) -> list[Row]:
     """The rows that somebody should look at, in the order of the terminal, but worst first over
     all files."""
     rows = [one for one in digest.folded if one.told in _MARKS]
     return sorted(rows, key=lambda one: severity(one.told))
 
 
-def _sentences(run: Run, digest: Digest, compared: Sequence[BaselineDigest]) -> Iterator[str]:
+def _sentences(run: Run, digest: Summary, compared: Sequence[BaselineDigest]) -> Iterator[str]:
     """What there is in all, what changed, and what is not as it should be."""
     totals = digest.totals
     told = []

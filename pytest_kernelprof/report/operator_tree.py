@@ -6,10 +6,10 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.kernel_groups import times_words
-from pytest_kernelprof.digest.words import count_words, first_of
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import Numbers, lay_out, time_unit
+from pytest_kernelprof.summary.kernel_groups import times_words
+from pytest_kernelprof.summary.words import count_words, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

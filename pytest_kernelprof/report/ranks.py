@@ -6,27 +6,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.causes import causes_of_diff
-from pytest_kernelprof.digest.findings import value_of
-from pytest_kernelprof.digest.ranks import (
+from pytest_kernelprof.report.style import Span
+from pytest_kernelprof.report.tables import left, right, time_unit, width_of, wrapped
+from pytest_kernelprof.report.words import completeness_words
+from pytest_kernelprof.summary.causes import causes_of_diff
+from pytest_kernelprof.summary.findings import value_of
+from pytest_kernelprof.summary.ranks import (
     alike_neighbours,
     odd_ones,
     ranks_of,
     spread_of,
     straggler_words,
 )
-from pytest_kernelprof.digest.words import count_words, line_words, place_words
-from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import left, right, time_unit, width_of, wrapped
-from pytest_kernelprof.report.words import completeness_words
+from pytest_kernelprof.summary.words import count_words, line_words, place_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.ranks import Odd, Rank
     from pytest_kernelprof.report.style import Line, Style
     from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
+    from pytest_kernelprof.summary.ranks import Odd, Rank
 
     Value = Callable[[Rank], float | None]
 

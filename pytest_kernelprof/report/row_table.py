@@ -7,10 +7,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.findings import value_of
-from pytest_kernelprof.digest.kernel_groups import alike
-from pytest_kernelprof.digest.rows import name_from
-from pytest_kernelprof.digest.words import line_words, pair_words
 from pytest_kernelprof.report.ranks import lines_of_ranks
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import (
@@ -24,14 +20,18 @@ from pytest_kernelprof.report.tables import (
     wrapped,
 )
 from pytest_kernelprof.schema.run import Cause
+from pytest_kernelprof.summary.findings import value_of
+from pytest_kernelprof.summary.kernel_groups import alike
+from pytest_kernelprof.summary.rows import name_from
+from pytest_kernelprof.summary.words import line_words, pair_words
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.digest.kernel_groups import Alike
-    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.report.style import Colour, Line, Style
+    from pytest_kernelprof.summary.kernel_groups import Alike
+    from pytest_kernelprof.summary.records import Row
 
 _FEWEST_ALIKE = 3
 _BROKEN = 10

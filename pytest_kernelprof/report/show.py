@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.findings import value_of
-from pytest_kernelprof.digest.kernel_groups import by_name, times_words, with_chain
-from pytest_kernelprof.digest.repeats import stretches, whole_repeats
-from pytest_kernelprof.digest.words import chain_words, count_words, place_words
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import (
@@ -28,15 +24,19 @@ from pytest_kernelprof.report.tables import (
 )
 from pytest_kernelprof.report.totals import labelled
 from pytest_kernelprof.report.words import completeness_words, integrity_words, would_wait_words
+from pytest_kernelprof.summary.findings import value_of
+from pytest_kernelprof.summary.kernel_groups import by_name, times_words, with_chain
+from pytest_kernelprof.summary.repeats import stretches, whole_repeats
+from pytest_kernelprof.summary.words import chain_words, count_words, place_words
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.digest.kernel_groups import Named, Order
-    from pytest_kernelprof.digest.repeats import Stretch
     from pytest_kernelprof.report.style import Line, Style
     from pytest_kernelprof.schema.run import Kernel, Origin, Profile
+    from pytest_kernelprof.summary.kernel_groups import Named, Order
+    from pytest_kernelprof.summary.repeats import Stretch
 
 
 FEW = 50

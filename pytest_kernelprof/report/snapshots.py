@@ -7,10 +7,10 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import first_of, lines_words, pair_words
 from pytest_kernelprof.report.diff_text import kernel_lines
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT
 from pytest_kernelprof.schema.snapshot import TEST_STATES
+from pytest_kernelprof.summary.words import first_of, lines_words, pair_words
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:

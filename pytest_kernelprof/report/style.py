@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.digest.records import MARKS
 from pytest_kernelprof.report.tables import wrapped
+from pytest_kernelprof.summary.records import MARKS
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.digest.records import Mark, Told, Tone
+    from pytest_kernelprof.summary.records import Mark, Told, Tone
 
 
 Colour = Literal["", "red", "yellow", "green", "bold", "dim"]

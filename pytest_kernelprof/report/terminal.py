@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.records import NEEDS_A_LOOK
-from pytest_kernelprof.digest.rows import COSTLIEST, all_of, by_file, folded, listed
-from pytest_kernelprof.digest.totals import integrity_line
-from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, shortened
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.row_table import tables
 from pytest_kernelprof.report.style import Span, style_of, write_lines
 from pytest_kernelprof.report.tables import wrapped
 from pytest_kernelprof.report.totals import labelled, short_name_of, totals_lines
+from pytest_kernelprof.summary.records import NEEDS_A_LOOK
+from pytest_kernelprof.summary.rows import COSTLIEST, all_of, by_file, folded, listed
+from pytest_kernelprof.summary.totals import integrity_line
+from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.words import count_words, shortened
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.digest.records import Digest, Told
-    from pytest_kernelprof.digest.rows import Listed
     from pytest_kernelprof.report.style import Colour, Line, Style
     from pytest_kernelprof.schema.run import Run, Test
+    from pytest_kernelprof.summary.records import Summary, Told
+    from pytest_kernelprof.summary.rows import Listed
 
 _ALL = "--kernelprof-report-all"
 
@@ -43,7 +43,7 @@ def write_report(
         every_row: list each profile.
         only: the tests whose rows are listed, beside those that need a look; None for all.
     """
-    digest = digest_of(run)
+    digest = summary_of(run)
     if only is not None:
         rows = [row for row in digest.rows if row.test in only or row.told in NEEDS_A_LOOK]
         digest = replace(digest, rows=tuple(rows), folded=by_file(folded(rows)))
@@ -53,7 +53,7 @@ def write_report(
         write_lines(terminal, report_lines(digest, style))
 
 
-def report_lines(digest: Digest, style: Style) -> list[Line]:
+def report_lines(digest: Summary, style: Style) -> list[Line]:
     """The verdict, the rows that ask for a look or cost most, totals and advice, and how far all
     of it can be trusted."""
     if style.verbosity < 0:
@@ -79,13 +79,13 @@ def report_lines(digest: Digest, style: Style) -> list[Line]:
     ]
 
 
-def _asking(digest: Digest, style: Style) -> list[Line]:
+def _asking(digest: Summary, style: Style) -> list[Line]:
     """The rows that ask for a look."""
     rows = [row for row in digest.folded if row.told in NEEDS_A_LOOK]
     return tables(by_file(rows), style, marked=digest.counts.marked)
 
 
-def _verdict(digest: Digest, style: Style, more: str = "") -> list[Line]:
+def _verdict(digest: Summary, style: Style, more: str = "") -> list[Line]:
     colour: Colour = "green" if digest.overall == "passed" else "bold"
     sentence = f"{digest.sentence} {more}".rstrip()
     return style.sentence(sentence, colour)
@@ -116,7 +116,7 @@ def _rest(found: Listed, style: Style) -> Iterator[Line]:
         yield from style.sentence(f"{told}: {_ALL}")
 
 
-def _endings(digest: Digest, style: Style) -> list[Line]:
+def _endings(digest: Summary, style: Style) -> list[Line]:
     """The tests that failed without a profile, each with what ended it."""
     lines: list[Line] = []
     for one in digest.endings:
@@ -126,7 +126,7 @@ def _endings(digest: Digest, style: Style) -> list[Line]:
     return lines
 
 
-def _left_out(digest: Digest, style: Style) -> Iterator[Line]:
+def _left_out(digest: Summary, style: Style) -> Iterator[Line]:
     """The tests none of whose limits was judged, each with the reason."""
     for test in digest.left_out:
         yield from _test_lines(test, "not judged", f"not judged: {test.not_judged}", style)
@@ -141,13 +141,13 @@ def _test_lines(test: Test, told: Told, why: str, style: Style) -> Iterator[Line
         yield (Span(f"  {line}"),)
 
 
-def _not_judged(digest: Digest) -> str:
+def _not_judged(digest: Summary) -> str:
     """The option that makes a missing GPU a failure."""
     missing = "no CUDA device" in digest.counts.unjudged
     return "to fail where there is no CUDA device: --kernelprof-require-gpu" if missing else ""
 
 
-def _next(digest: Digest) -> str:
+def _next(digest: Summary) -> str:
     """How to hold what was seen, while nothing is held."""
     row = max(digest.rows, key=lambda row: row.profile.kernel_count, default=None)
     if digest.counts.marked or row is None or not row.profile.kernel_count:
@@ -159,13 +159,13 @@ def _next(digest: Digest) -> str:
     )
 
 
-def _again(digest: Digest) -> str:
+def _again(digest: Summary) -> str:
     failed = any(row.failed and row.told in ("failed", "failed otherwise") for row in digest.rows)
     words = "pytest --lf --kernelprof-report -vv shows the kernels of what failed"
     return words if failed and digest.counts.marked else ""
 
 
-def _trust(digest: Digest, style: Style) -> list[Line]:
+def _trust(digest: Summary, style: Style) -> list[Line]:
     """Devices and versions, and how complete the profiles are."""
     missing = [
         line

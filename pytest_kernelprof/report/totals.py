@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import count_words, value_words
 from pytest_kernelprof.report.row_table import alike_words
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import cut_middle, left, right, width_of, wrapped
+from pytest_kernelprof.summary.words import count_words, value_words
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.digest.records import Digest, HotKernel, Row, Tighten
     from pytest_kernelprof.report.style import Line, Style
+    from pytest_kernelprof.summary.records import HotKernel, Row, Summary, Tighten
 
 _LABEL = 11
 _MOST = 3
@@ -22,7 +22,7 @@ _ENOUGH = 0.6
 _LONGEST_NAME = 60
 
 
-def totals_lines(digest: Digest, style: Style) -> list[Line]:
+def totals_lines(digest: Summary, style: Style) -> list[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
     whole = not digest.counts.marked or style.verbosity > 0
     lines = [*labelled("suite", _suite(digest), style), *_hottest(digest, style)]
@@ -59,7 +59,7 @@ def _several(label: str, texts: Sequence[str], style: Style) -> Iterator[Line]:
         yield from labelled("" if at else label, text, style)
 
 
-def _suite(digest: Digest) -> str:
+def _suite(digest: Summary) -> str:
     totals = digest.totals
     if not totals.kernels:
         return ""
@@ -76,7 +76,7 @@ def _suite(digest: Digest) -> str:
     return "; ".join([words, *alike_words(rows)])
 
 
-def _hottest(digest: Digest, style: Style) -> list[Line]:
+def _hottest(digest: Summary, style: Style) -> list[Line]:
     """The kernels that take the most: three, or as many as make up 60 %; ten in a verbose run."""
     shown = digest.hottest[:10] if style.verbosity > 0 else _leading(digest.hottest)
     if not shown or not digest.totals.gpu_us:
@@ -107,7 +107,7 @@ def _leading(hottest: Sequence[HotKernel]) -> Sequence[HotKernel]:
     return hottest[:_MOST]
 
 
-def _overhead(digest: Digest) -> str:
+def _overhead(digest: Summary) -> str:
     short = digest.short
     if short is None:
         return ""
@@ -120,7 +120,7 @@ def _overhead(digest: Digest) -> str:
     )
 
 
-def _waits(digest: Digest) -> str:
+def _waits(digest: Summary) -> str:
     totals = digest.totals
     if not totals.waits or totals.most_waits is None:
         return ""
@@ -130,7 +130,7 @@ def _waits(digest: Digest) -> str:
     return f"{totals.waits:,} in {tests}; most in {most}"
 
 
-def _copies(digest: Digest) -> str:
+def _copies(digest: Summary) -> str:
     totals = digest.totals
     if not totals.copies:
         return ""
@@ -139,7 +139,7 @@ def _copies(digest: Digest) -> str:
     return f"{totals.copies:,}{waits if pageable else ''}"
 
 
-def _idle(digest: Digest) -> str:
+def _idle(digest: Summary) -> str:
     """Under the profiler, and of code that ran once cold, the GPU waits longer than without."""
     idle, span = digest.totals.idle_us, digest.totals.span_us
     if not idle or not span:

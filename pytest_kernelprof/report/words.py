@@ -5,8 +5,12 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.findings import value_of
-from pytest_kernelprof.digest.words import (
+from pytest_kernelprof.report.baselines import delta_words
+from pytest_kernelprof.report.snapshots import snapshot_words
+from pytest_kernelprof.schema.metrics import SHARE_OF
+from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
+from pytest_kernelprof.summary.findings import value_of
+from pytest_kernelprof.summary.words import (
     REASONS,
     chain_words,
     conditions_words,
@@ -17,10 +21,6 @@ from pytest_kernelprof.digest.words import (
     rank_words,
     title,
 )
-from pytest_kernelprof.report.baselines import delta_words
-from pytest_kernelprof.report.snapshots import snapshot_words
-from pytest_kernelprof.schema.metrics import SHARE_OF
-from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:

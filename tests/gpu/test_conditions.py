@@ -16,8 +16,8 @@ from pytest_kernelprof.device.lock import gpu_lock
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of, gpu_uuids
 from pytest_kernelprof.device.seats import PARTNER_OF
 from pytest_kernelprof.device.telemetry import watch
-from pytest_kernelprof.digest.words import conditions_words
 from pytest_kernelprof.schema.run import Conditions
+from pytest_kernelprof.summary.words import conditions_words
 
 NEIGHBOUR = """
 import sys, time, torch

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.documents import read_run
+from pytest_kernelprof.summary.whole import summary_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -60,7 +60,7 @@ def test_tests_without_a_profile_are_counted_in_each_format(run: Run, workers: s
         ("test_measures_nothing", "error"),
         ("test_passes", "passed"),
     ]
-    assert digest_of(found).overall == "failed"
+    assert summary_of(found).overall == "failed"
 
 
 def test_tests_without_a_profile_say_what_ended_them(run: Run) -> None:
@@ -141,7 +141,7 @@ def test_tests_that_no_gpu_judged_are_in_the_first_line_of_each_format(
     assert suite is not None
     assert suite.attrib["name"] == "kernelprof.not_judged"
     assert suite.attrib["value"] == "4 not judged (no CUDA device)"
-    assert digest_of(read_run("run.json")).overall == "not judged"
+    assert summary_of(read_run("run.json")).overall == "not judged"
 
 
 @pytest.mark.parametrize(

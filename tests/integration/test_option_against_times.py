@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
 from pytest_kernelprof.against import keeper
-from pytest_kernelprof.digest.comparisons import BaselineDigest
 from pytest_kernelprof.plugin import against as against_plugin
 from pytest_kernelprof.plugin import compared_run
 from pytest_kernelprof.report.baselines import baseline_lines
 from pytest_kernelprof.report.style import Line, Style
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Profile, ProfileComparison
+from pytest_kernelprof.summary.comparisons import BaselineDigest
 
 Run = Callable[..., pytest.RunResult]
 Found = dict[str, list[ProfileComparison]]

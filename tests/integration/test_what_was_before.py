@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from jsonschema import Draft202012Validator
 from msgspec.json import decode
 
-from pytest_kernelprof.digest.comparisons import comparisons_of
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import Source
 from pytest_kernelprof.schema.document import Document, unpack
 from pytest_kernelprof.schema.run import Run
+from pytest_kernelprof.summary.comparisons import comparisons_of
 
 SOURCES: tuple[Source, ...] = ("revision", "snapshot", "run")
 SCHEMA = Path(__file__).parents[2] / "docs" / "run.schema.json"

@@ -36,8 +36,8 @@ STANDS_ON: dict[str, set[str]] = {
     "limits": {"schema", "stats"},
     "comparison": {"schema", "stats", "names"},
     "baseline": {"schema", "stats", "names", "comparison"},
-    "digest": {"schema", "stats", "names"},
-    "report": {"schema", "stats", "names", "digest"},
+    "summary": {"schema", "stats", "names"},
+    "report": {"schema", "stats", "names", "summary"},
     "against": {"schema", "stats", "device", "measure", "comparison", "baseline"},
 }
 BELOW = set(STANDS_ON)

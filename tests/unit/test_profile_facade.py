@@ -9,8 +9,8 @@ from corpus import FOLDER, NAMES, record, recorded
 
 from pytest_kernelprof.analysis.profile import with_lines
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.digest.words import place_words
 from pytest_kernelprof.errors import IncompleteProfile
+from pytest_kernelprof.summary.words import place_words
 
 
 def test_a_profile_says_what_it_is() -> None:

@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.advice import Remedy, remedies_of
-from pytest_kernelprof.digest.new_kernels import positions_in
-from pytest_kernelprof.digest.records import MARKS, Mark
-from pytest_kernelprof.digest.words import (
-    chain_words,
-    count_words,
-    doubt_words,
-    line_words,
-    measured_words,
-    pair_words,
-    title,
-)
 from pytest_kernelprof.report.html.drawing import Drawing, Scene, drawn
 from pytest_kernelprof.report.html.kernel_names import WORDS, FullNames, cut
 from pytest_kernelprof.report.html.kernel_rows import (
@@ -36,16 +24,28 @@ from pytest_kernelprof.report.html.plots import Plot, Scale, plots_of, scale_of
 from pytest_kernelprof.report.html.timeline import scene_of
 from pytest_kernelprof.report.ranks import ranks_told
 from pytest_kernelprof.report.words import footing, verdict_line
+from pytest_kernelprof.summary.advice import Remedy, remedies_of
+from pytest_kernelprof.summary.new_kernels import positions_in
+from pytest_kernelprof.summary.records import MARKS, Mark
+from pytest_kernelprof.summary.words import (
+    chain_words,
+    count_words,
+    doubt_words,
+    line_words,
+    measured_words,
+    pair_words,
+    title,
+)
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.report.html.drawing import ScriptData
     from pytest_kernelprof.report.ranks import RankTable
     from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison
     from pytest_kernelprof.schema.run import Profile, Verdict
+    from pytest_kernelprof.summary.records import Row
 
 _LONGEST = 1_000
 _MOST_LINES = 50

@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.kernel_groups import groups_of
-from pytest_kernelprof.digest.words import callers_of, lines_words
 from pytest_kernelprof.names.short import short_name
 from pytest_kernelprof.report.html.kernel_names import cut, family_of
 from pytest_kernelprof.schema.comparison import BASELINE_WORDS, CAME_OR_WENT
+from pytest_kernelprof.summary.kernel_groups import groups_of
+from pytest_kernelprof.summary.words import callers_of, lines_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

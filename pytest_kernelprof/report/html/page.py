@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.digest.comparisons import (
+from pytest_kernelprof.errors import KernelprofError
+from pytest_kernelprof.report.html.cases import ALL, LESS, case_of
+from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
+from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
+from pytest_kernelprof.schema.snapshot import TEST_STATES
+from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     digests_of,
     percent_words,
@@ -20,16 +25,17 @@ from pytest_kernelprof.digest.comparisons import (
     share_of,
     values_of,
 )
-from pytest_kernelprof.digest.records import MARKS, NEEDS_A_LOOK
-from pytest_kernelprof.digest.rows import worst_first
-from pytest_kernelprof.digest.totals import integrity_line
-from pytest_kernelprof.digest.whole import digest_of
-from pytest_kernelprof.digest.words import count_words, is_judged, parts_of, value_words, with_label
-from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.report.html.cases import ALL, LESS, case_of
-from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
-from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
-from pytest_kernelprof.schema.snapshot import TEST_STATES
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK
+from pytest_kernelprof.summary.rows import worst_first
+from pytest_kernelprof.summary.totals import integrity_line
+from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.words import (
+    count_words,
+    is_judged,
+    parts_of,
+    value_words,
+    with_label,
+)
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
@@ -37,11 +43,11 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.digest.comparisons import BaselineDigest
-    from pytest_kernelprof.digest.records import Digest, Row
     from pytest_kernelprof.report.html.drawing import ScriptData
     from pytest_kernelprof.report.html.tests_table import Look
     from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.summary.comparisons import BaselineDigest
+    from pytest_kernelprof.summary.records import Row, Summary
 
 MOST_BYTES_OF_DETAILS = 12_000_000
 """Details of so much text are on a page, the worst first; the others are rows of its table."""
@@ -67,7 +73,7 @@ def html_of(run: Run) -> str:
     templates = _templates()
     from pytest_kernelprof.report.html.drawing import ScriptData
 
-    digest = digest_of(run)
+    digest = summary_of(run)
     rows = sorted(digest.rows, key=worst_first)
     names, data = FullNames(), ScriptData()
     details = _details(rows, templates, names, data)
@@ -205,7 +211,7 @@ class _Part:
     width: float
 
 
-def _bar(digest: Digest) -> list[_Part]:
+def _bar(digest: Summary) -> list[_Part]:
     """The tests by how they fared, worst first."""
     told = {mark: digest.counts.told.get(mark, 0) for mark in MARKS if mark is not None}
     numbers = {MARKS[mark]: number for mark, number in told.items()}
@@ -219,7 +225,7 @@ def _bar(digest: Digest) -> list[_Part]:
     return parts
 
 
-def _looks(digest: Digest, rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], int]:
+def _looks(digest: Summary, rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], int]:
     """What needs a look, folded, and how many more there are.
 
     Args:
@@ -240,7 +246,7 @@ def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
     ]
 
 
-def _facts(digest: Digest, run: Run) -> Iterator[tuple[str, str]]:
+def _facts(digest: Summary, run: Run) -> Iterator[tuple[str, str]]:
     totals, trust = digest.totals, digest.trust
     again = f", {trust.retaken} taken again" if trust.retaken else ""
     yield "Profiles", f"{trust.profiles:,}{again}"
@@ -298,7 +304,7 @@ def _changed(
     ]
 
 
-def _hottest(digest: Digest, names: FullNames) -> Iterator[dict[str, Any]]:
+def _hottest(digest: Summary, names: FullNames) -> Iterator[dict[str, Any]]:
     most = digest.hottest[0].us if digest.hottest else 0.0
     for one in digest.hottest[:_MOST_HOT]:
         yield {
@@ -309,7 +315,7 @@ def _hottest(digest: Digest, names: FullNames) -> Iterator[dict[str, Any]]:
         }
 
 
-def _advised(digest: Digest) -> Iterator[tuple[str, str, str]]:
+def _advised(digest: Summary) -> Iterator[tuple[str, str, str]]:
     """Limits worth a look: test, limit, what of it."""
     for near in digest.near[:_MOST_ADVISED]:
         limit, value = near.verdict, near.verdict.measured or 0.0

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.words import count_words
 from pytest_kernelprof.report.html.kernel_names import cut
+from pytest_kernelprof.summary.words import count_words
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.findings import gpu_us, value_of
-from pytest_kernelprof.digest.records import MARKS, NEEDS_A_LOOK, Mark, severity
-from pytest_kernelprof.digest.words import line_words, pair_words, title, value_words
 from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.html.kernel_names import cut
+from pytest_kernelprof.summary.findings import gpu_us, value_of
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Mark, severity
+from pytest_kernelprof.summary.words import line_words, pair_words, title, value_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.digest.records import Broken, Ending, Row
     from pytest_kernelprof.schema.run import Verdict
+    from pytest_kernelprof.summary.records import Broken, Ending, Row
 
 _BAR = 64
 _LONGEST = 400

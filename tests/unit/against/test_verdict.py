@@ -12,7 +12,6 @@ from pytest_kernelprof.against.messages import Done
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.comparison.judge import STATUS_OF
-from pytest_kernelprof.digest.comparisons import BaselineDigest, result_of
 from pytest_kernelprof.report.baselines import baseline_lines, failure_words
 from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.schema import codec
@@ -26,6 +25,7 @@ from pytest_kernelprof.schema.run import (
     Test,
     Verdict,
 )
+from pytest_kernelprof.summary.comparisons import BaselineDigest, result_of
 
 NAME = "main (abc1234)"
 BUSY = Conditions(contenders=(Neighbour(7, 50),))

@@ -24,7 +24,6 @@ from records import (
 from pytest_kernelprof.baseline.run_documents import compare_runs, comparison_of, profiles_of
 from pytest_kernelprof.comparison.comparability import DISTURBED
 from pytest_kernelprof.comparison.judge import Allowance, allowances
-from pytest_kernelprof.digest.comparisons import BaselineDigest
 from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, RunComparison
 from pytest_kernelprof.schema.document import pack, unpack
 from pytest_kernelprof.schema.run import (
@@ -37,6 +36,7 @@ from pytest_kernelprof.schema.run import (
     Run,
     Test,
 )
+from pytest_kernelprof.summary.comparisons import BaselineDigest
 
 LOST_RUN = Integrity(problems=("1 of 2 launches has no kernel",))
 NEWER_TORCH = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130"})

@@ -14,9 +14,9 @@ from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.telemetry import Company, Watch
 from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
-from pytest_kernelprof.digest.words import doubt_words
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.schema.run import Conditions
+from pytest_kernelprof.summary.words import doubt_words
 
 
 @pytest.fixture

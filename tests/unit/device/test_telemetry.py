@@ -12,8 +12,8 @@ from pytest_kernelprof.device import nvml, telemetry
 from pytest_kernelprof.device.inventory import why_no_gpu
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of
 from pytest_kernelprof.device.telemetry import watch
-from pytest_kernelprof.digest.words import conditions_words
 from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.summary.words import conditions_words
 
 
 def watched(*, rounds: int = 12, seconds: float = 0.03) -> Conditions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from records import comparison, mlp
 
-from pytest_kernelprof.digest.words import doubt_words
 from pytest_kernelprof.limits.evaluate import (
     beyond_contention,
     evaluate,
@@ -17,6 +16,7 @@ from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import Conditions, Contestant, Metric, Neighbour, Verdict
 from pytest_kernelprof.stats.confidence import median_interval
 from pytest_kernelprof.stats.pairs import paired_rounds
+from pytest_kernelprof.summary.words import doubt_words
 
 QUIET = Conditions(blocks=1)
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))

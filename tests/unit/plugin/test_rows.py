@@ -12,8 +12,6 @@ from corpus import NAMES, record
 from msgspec.structs import replace
 from records import LINEAR, kernel, mlp, profile, timed
 
-from pytest_kernelprof.digest.causes import causes_of
-from pytest_kernelprof.digest.kernel_groups import groups_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
@@ -21,6 +19,8 @@ from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
 from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES, for_tables, row_of
 from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import Place, Profile, Status, Test
+from pytest_kernelprof.summary.causes import causes_of
+from pytest_kernelprof.summary.kernel_groups import groups_of
 
 
 def judged(profile: Profile, **limits: Any) -> Profile:

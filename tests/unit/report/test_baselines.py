@@ -11,7 +11,6 @@ from records import MLP, MUL, held_to, kernel, mlp, profile
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.digest.comparisons import BaselineDigest
 from pytest_kernelprof.report.baselines import (
     baseline_lines,
     delta_words,
@@ -32,6 +31,7 @@ from pytest_kernelprof.schema.run import (
     ProfileComparison,
     RunComparison,
 )
+from pytest_kernelprof.summary.comparisons import BaselineDigest
 
 MAIN = "main (abc1234)"
 PAIR = TimedPair(None, 1.08, 12, 233.1, 251.0)

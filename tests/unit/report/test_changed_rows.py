@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.digest.comparisons import BaselineDigest
 from pytest_kernelprof.report.changed_rows import changed_lines
 from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.schema.comparison import (
@@ -17,6 +16,7 @@ from pytest_kernelprof.schema.comparison import (
     RunComparison,
 )
 from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.summary.comparisons import BaselineDigest
 
 COPIED = KernelSide("elementwise [copy]", ("aten::copy_",), "src/train.py:31")
 COPY = KernelChange("added", current=COPIED, times=2)

@@ -8,10 +8,10 @@ import pytest
 from records import CPU, MLP, comparison, mlp, profile
 from terminal_double import Terminal
 
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.report.comparison import open_lines, write_comparisons
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import Profile, Verdict
+from pytest_kernelprof.summary.whole import summary_of
 
 
 def limits(*outcomes: Any) -> Profile:
@@ -44,7 +44,7 @@ def test_limits_that_need_a_gpu_are_told_beside_those_that_were_judged(
     of = tuple(run.Test(f"a/t.py::t{i}", (one, one)) for i, one in enumerate(tests))
     number = "1 test" if len(of) == 1 else f"{len(of)} tests"
     told = [f"kernelprof: {number}: {line}"] if line else []
-    assert open_lines(digest_of(run.Run(of))) == told
+    assert open_lines(summary_of(run.Run(of))) == told
 
 
 def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:

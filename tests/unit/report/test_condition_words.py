@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.digest.words import conditions_words, doubt_words
 from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.summary.words import conditions_words, doubt_words
 
 ROUGH = Conditions(
     blocks=4,

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from records import CPU, MLP, MUL, kernel, mlp, profile
 
-from pytest_kernelprof.digest.new_kernels import NewKernels
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.schema.comparison import KernelChange, KernelSide
 from pytest_kernelprof.schema.run import Copy, Place, Profile, Wait
+from pytest_kernelprof.summary.new_kernels import NewKernels
 
 COPY = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_194_304, 80.0, ("aten::copy_", "aten::to"))
 WAIT = Wait("cudaStreamSynchronize", ("aten::_local_scalar_dense", "aten::item"), "a/b.py:2")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from records import CPU, H200, MLP, counted, mlp, profile, timed
 
-from pytest_kernelprof.digest.words import line_words, place_words
 from pytest_kernelprof.report.words import footing, integrity_words, overhead_words
 from pytest_kernelprof.schema.run import (
     Bound,
@@ -19,6 +18,7 @@ from pytest_kernelprof.schema.run import (
     Profile,
     RoundGaps,
 )
+from pytest_kernelprof.summary.words import line_words, place_words
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, SLOW, mlp, of_ranks, talking
 
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message
@@ -21,6 +20,7 @@ from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.run import Profile, Run, Test
+from pytest_kernelprof.summary.whole import summary_of
 
 TABLE = [
     "rank  kernels  GPU us  comm us  exposed us  comm wait us",
@@ -66,7 +66,7 @@ def test_a_failure_names_all_ranks_the_worst_first() -> None:
 
 
 def test_the_terminal_has_the_table_below_the_row() -> None:
-    digest = digest_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
+    digest = summary_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
     told = [plain(line) for line in report_lines(digest, Style(100))]
     assert [one.strip() for one in told if one.strip() in TABLE] == TABLE
     assert any("on rank 1: " in one for one in told)
@@ -91,7 +91,7 @@ def test_the_page_has_a_section_for_it() -> None:
 
 
 def test_the_tables_have_the_count_of_the_rank_that_is_over() -> None:
-    rows = digest_of(run_of(judged(of_ranks(*SLOW), max_kernels=2))).rows
+    rows = summary_of(run_of(judged(of_ranks(*SLOW), max_kernels=2))).rows
     (row,) = table_rows(rows, ["p"])
     assert (row.kernels, row.more) == (3, 1)
 
@@ -111,7 +111,7 @@ def test_what_makes_no_sense_in_a_file_is_told_without_it(wrong: dict[str, Any])
     first, other = of_ranks(*SLOW).ranks
     (met,) = first.collectives
     odd = replace(first, collectives=(replace(met, **wrong),), other_ranks=(other,))
-    told = report_lines(digest_of(run_of(judged(odd, max_exposed_comm="1us"))), Style(100))
+    told = report_lines(summary_of(run_of(judged(odd, max_exposed_comm="1us"))), Style(100))
     assert any("max_exposed_comm: " in plain(line) for line in told)
 
 

@@ -8,13 +8,13 @@ import re
 import pytest
 from records import comparison, counted, kernel, profile, timed
 
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.report.comparison import comparison_lines
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema.run import Profile, Run, Test, TestOutcome, Verdict
+from pytest_kernelprof.summary.whole import summary_of
 
 pytest.importorskip("jinja2")
 
@@ -55,7 +55,7 @@ KERNELS, TIME = "84 kernels", "1.20ms on the GPU"  # 37 + 11 + 17 + 19, 407 + 14
 
 def terminal(run: Run) -> str:
     style = Style(140, "utf-8")
-    lines = [plain(line) for line in report_lines(digest_of(run), style)]
+    lines = [plain(line) for line in report_lines(summary_of(run), style)]
     return "\n".join([*lines, *comparison_lines(run.tests, style)])
 
 
@@ -105,7 +105,7 @@ def test_a_comparison_alone_that_failed_is_not_nothing_to_look_at() -> None:
 def test_what_was_skipped_with_its_limits_is_no_success() -> None:
     skipped = Run((Test("t.py::t", (taken(11, 143.0, 13),), outcome="skipped"),))
     assert markdown_of(skipped).startswith("### No limit applied; 1 skipped\n")
-    (first, *_) = report_lines(digest_of(skipped), Style(100, "utf-8"))
+    (first, *_) = report_lines(summary_of(skipped), Style(100, "utf-8"))
     assert [span.colour for span in first] == ["bold"]
 
 

@@ -9,7 +9,6 @@ import pytest
 from records import CPU, GELU, MLP, MUL, counted, kernel, mlp, profile, timed
 from terminal_double import Terminal
 
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.report.tables import width_of
 from pytest_kernelprof.report.terminal import report_lines, write_report
@@ -25,10 +24,11 @@ from pytest_kernelprof.schema.run import (
     Test,
     Verdict,
 )
+from pytest_kernelprof.summary.whole import summary_of
 
 
 def told(*tests: Test, width: int = 80, **style: Any) -> list[str]:
-    lines = report_lines(digest_of(Run(tests)), Style(width, **style))
+    lines = report_lines(summary_of(Run(tests)), Style(width, **style))
     return [plain(line) for line in lines]
 
 
@@ -515,7 +515,7 @@ def test_of_many_pieces_of_advice_three_are_told() -> None:
 
 def test_why_tests_may_be_missing_is_told() -> None:
     found = Run((of("a.py::t", kept()),), unfinished=("interrupted",))
-    lines = [plain(line) for line in report_lines(digest_of(found), Style())]
+    lines = [plain(line) for line in report_lines(summary_of(found), Style())]
     assert "unfinished tests may be missing: interrupted" in lines
 
 
@@ -529,7 +529,7 @@ def test_kernels_beyond_those_one_by_one_count_among_the_hottest() -> None:
 
 def colours(*tests: Test) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for line in report_lines(digest_of(Run(tests)), Style()):
+    for line in report_lines(summary_of(Run(tests)), Style()):
         for span in line:
             if span.colour and span.text.strip():
                 found.setdefault(span.colour, set()).add(span.text)

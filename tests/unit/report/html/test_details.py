@@ -8,8 +8,6 @@ from records import GELU, GEMM, held_to, kernel
 from rounds import Recording, kept, kernels_of, profile_of, run_of
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.digest.new_kernels import positions_in
-from pytest_kernelprof.digest.rows import rows_of
 from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
 from pytest_kernelprof.report.html.kernel_rows import MOST_ROWS, side_by_side_of, table_of
 from pytest_kernelprof.report.html.operator_tree import tree_of
@@ -24,6 +22,8 @@ from pytest_kernelprof.schema.comparison import (
     Source,
 )
 from pytest_kernelprof.schema.run import KernelGroup, Test, Timeline
+from pytest_kernelprof.summary.new_kernels import positions_in
+from pytest_kernelprof.summary.rows import rows_of
 
 
 def test_kernels_stand_in_launch_order_with_who_launched_them_and_where() -> None:

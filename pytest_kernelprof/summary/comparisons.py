@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.digest.causes import causes_of_diff
-from pytest_kernelprof.digest.records import Mark
-from pytest_kernelprof.digest.words import (
+from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
+from pytest_kernelprof.summary.causes import causes_of_diff
+from pytest_kernelprof.summary.records import Mark
+from pytest_kernelprof.summary.words import (
     count_words,
     doubt_words,
     first_of,
@@ -20,7 +21,6 @@ from pytest_kernelprof.digest.words import (
     shortened,
     with_label,
 )
-from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:

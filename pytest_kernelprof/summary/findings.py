@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.records import (
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.summary.records import (
     FAILED_OTHERWISE,
     SLOWER,
     Broken,
@@ -14,14 +15,13 @@ from pytest_kernelprof.digest.records import (
     severity,
     told_of_test,
 )
-from pytest_kernelprof.digest.words import measured_words, pair_words, parts_of, rank_words, title
-from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.summary.words import measured_words, pair_words, parts_of, rank_words, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.schema.run import Profile, Test, Verdict
+    from pytest_kernelprof.summary.records import Row
 
 
 CELLS = ("kernels", "launches", "cuda_time", "latency", "launch_overhead", "syncs", "memcpys")

@@ -8,13 +8,13 @@ from records import CPU, GELU, MLP, MUL, held_to, kernel, profile
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_profiles
-from pytest_kernelprof.digest.new_kernels import (
+from pytest_kernelprof.schema.run import Kernel, Profile, ProfileComparison, Source
+from pytest_kernelprof.summary.new_kernels import (
     NewKernels,
     broken_comparisons,
     new_kernels,
     positions_in,
 )
-from pytest_kernelprof.schema.run import Kernel, Profile, ProfileComparison, Source
 
 
 def against_snapshot(old: list[Kernel], new: list[Kernel]) -> NewKernels | None:

@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.advice import loose_limits, near_limits, short_kernels
-from pytest_kernelprof.digest.comparisons import digests_of
-from pytest_kernelprof.digest.findings import endings_of, left_out
-from pytest_kernelprof.digest.kernel_groups import hottest_kernels
-from pytest_kernelprof.digest.records import FAILED, Counts, Digest, severity, told_of_test
-from pytest_kernelprof.digest.rows import by_file, folded, rows_of
-from pytest_kernelprof.digest.totals import places_of, totals_of, trust_of, unjudged_limits
-from pytest_kernelprof.digest.words import count_words, first_of
+from pytest_kernelprof.summary.advice import loose_limits, near_limits, short_kernels
+from pytest_kernelprof.summary.comparisons import digests_of
+from pytest_kernelprof.summary.findings import endings_of, left_out
+from pytest_kernelprof.summary.kernel_groups import hottest_kernels
+from pytest_kernelprof.summary.records import FAILED, Counts, Summary, severity, told_of_test
+from pytest_kernelprof.summary.rows import by_file, folded, rows_of
+from pytest_kernelprof.summary.totals import places_of, totals_of, trust_of, unjudged_limits
+from pytest_kernelprof.summary.words import count_words, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.digest.comparisons import BaselineDigest
-    from pytest_kernelprof.digest.records import Overall, Row, Told, Unjudged
     from pytest_kernelprof.schema.run import Run, Test, Verdict
+    from pytest_kernelprof.summary.comparisons import BaselineDigest
+    from pytest_kernelprof.summary.records import Overall, Row, Told, Unjudged
 
 
 _MOST_REASONS = 2
@@ -157,7 +157,7 @@ def _number(number: int, one: str, several: str = "") -> str:
     return count_words(number, one, several or one) if number else ""
 
 
-def digest_of(run: Run) -> Digest:
+def summary_of(run: Run) -> Summary:
     """What a run says. Takes time in proportion to its profiles and their kernels."""
     rows = rows_of(run)
     profiles = [row.profile for row in rows]
@@ -166,7 +166,7 @@ def digest_of(run: Run) -> Digest:
     unjudged = unjudged_limits(run.tests)
     compared = digests_of(run)
     left = open_words(counts, unjudged)
-    return Digest(
+    return Summary(
         counts=counts,
         overall=overall_of(run, counts, unjudged, compared),
         sentence=sentence_of(counts, left, compared),

@@ -393,7 +393,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Digest:
+class Summary:
     """All that a run says.
 
     Attributes:

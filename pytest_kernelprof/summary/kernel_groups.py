@@ -7,15 +7,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.digest.records import HotKernel
-from pytest_kernelprof.digest.words import chain_words, natural, source_place
 from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.summary.records import HotKernel
+from pytest_kernelprof.summary.words import chain_words, natural, source_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.schema.run import Kernel, Place, Profile
+    from pytest_kernelprof.summary.records import Row
 
 
 @dataclass(frozen=True, slots=True)

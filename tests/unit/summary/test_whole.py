@@ -8,8 +8,6 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, GEMM, MLP, MUL, around, counted, kernel, mlp, profile, timed
 
-from pytest_kernelprof.digest.records import Row
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.schema.run import (
     Bound,
     Integrity,
@@ -21,6 +19,8 @@ from pytest_kernelprof.schema.run import (
     TestOutcome,
     Verdict,
 )
+from pytest_kernelprof.summary.records import Row
+from pytest_kernelprof.summary.whole import summary_of
 
 
 def limit(outcome: Status = "passed", allowed: float = 5, measured: float = 5) -> Verdict:
@@ -36,11 +36,11 @@ def judged(outcome: Status, us: float = 100.0) -> Profile:
 
 def told(*tests: Test) -> list[tuple[str, str]]:
     """File and name of each row, folded, in their order."""
-    return [(row.file, row.name) for row in digest_of(Run(tests)).folded]
+    return [(row.file, row.name) for row in summary_of(Run(tests)).folded]
 
 
 def row_of(test: Test) -> Row:
-    (row,) = digest_of(Run((test,))).rows
+    (row,) = summary_of(Run((test,))).rows
     return row
 
 
@@ -136,9 +136,9 @@ def test_what_the_parameters_share_stays() -> None:
 
 def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differs() -> None:
     tests = [Test(f"t.py::t[{us}]", (judged("passed", us),)) for us in (100, 104, 50)]
-    (row,) = digest_of(Run(tuple(tests[:2]))).folded[:1]
+    (row,) = summary_of(Run(tuple(tests[:2]))).folded[:1]
     assert row.least_us is None
-    row = digest_of(Run(tuple(tests))).folded[0]
+    row = summary_of(Run(tuple(tests))).folded[0]
     largest, smallest = row.profile.metrics["cuda_time"].value, row.least_us
     assert (largest, smallest, row.count) == (109.5, 55.5, 3)
 
@@ -156,19 +156,19 @@ def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differ
 )
 def test_the_verdict_is_a_sentence_of_what_is_not_zero(tests: list[Any], sentence: str) -> None:
     of = [Test(f"t.py::t{i}", (judged(one),)) for i, one in enumerate(tests)]
-    assert digest_of(Run(tuple(of))).sentence == sentence
+    assert summary_of(Run(tuple(of))).sentence == sentence
 
 
 def test_without_limits_the_verdict_says_so_and_on_the_cpu_what_is_counted() -> None:
     plain = Test("t.py::t", (profile(MLP, environment=CPU),))
-    assert digest_of(Run((plain,))).sentence == (
+    assert summary_of(Run((plain,))).sentence == (
         "No test has a limit. 1 test has a profile; CPU operators counted, not GPU kernels."
     )
 
 
 def test_the_hottest_kernels_are_of_all_tests() -> None:
     tests = [Test(f"t.py::t{i}", (mlp(timed("cuda_time", [50.0])),)) for i in range(2)]
-    hottest = digest_of(Run(tuple(tests))).hottest
+    hottest = summary_of(Run(tuple(tests))).hottest
     assert [(one.full, one.calls, one.us, one.tests) for one in hottest][:1] == [(GEMM, 6, 60.0, 2)]
     assert hottest[0].share == pytest.approx(0.6)
 
@@ -179,7 +179,7 @@ def test_short_kernels_are_told_with_the_overhead_that_was_measured() -> None:
         [timed("launch_overhead", [80.0]), timed("latency", [96.0])],
         bound=Bound("overhead", ""),
     )
-    found = digest_of(Run((Test("t.py::t", (short,)),))).short
+    found = summary_of(Run((Test("t.py::t", (short,)),))).short
     assert found is not None
     assert (found.kernels, found.tests, found.overhead_us, found.latency_us) == (4, 1, 80.0, 96.0)
 
@@ -202,7 +202,7 @@ def timed_limit(measured: float, allowed: float) -> Profile:
 def test_times_near_their_limit_and_limits_that_are_loose(
     measured: float, near: bool, loose: bool
 ) -> None:
-    found = digest_of(Run((Test("t.py::t", (timed_limit(measured, 200.0),)),)))
+    found = summary_of(Run((Test("t.py::t", (timed_limit(measured, 200.0),)),)))
     assert (bool(found.near), bool(found.tighten)) == (near, loose)
 
 
@@ -211,5 +211,5 @@ def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> 
         Test(f"t.py::t[{n}]", (mlp(counted("kernels", n), verdicts=(limit("passed", 12, n),)),))
         for n in (7, 9)
     ]
-    (found,) = digest_of(Run(tuple(of))).tighten
+    (found,) = summary_of(Run(tuple(of))).tighten
     assert (found.limit, found.allowed, found.seen) == ("max_kernels", 12, 9)

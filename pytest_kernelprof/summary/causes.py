@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.digest.findings import CELLS, gpu_us, value_of
-from pytest_kernelprof.digest.kernel_groups import alike, times_words, with_chain
-from pytest_kernelprof.digest.new_kernels import fusions_of
-from pytest_kernelprof.digest.words import (
+from pytest_kernelprof.schema.run import Cause
+from pytest_kernelprof.summary.findings import CELLS, gpu_us, value_of
+from pytest_kernelprof.summary.kernel_groups import alike, times_words, with_chain
+from pytest_kernelprof.summary.new_kernels import fusions_of
+from pytest_kernelprof.summary.words import (
     REASONS,
     chain_words,
     count_words,
@@ -27,16 +28,15 @@ from pytest_kernelprof.digest.words import (
     source_place,
     title,
 )
-from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.digest.records import Told
     from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff
     from pytest_kernelprof.schema.paired import Paired
     from pytest_kernelprof.schema.run import Kernel, Profile, Verdict
+    from pytest_kernelprof.summary.records import Told
 
 _MOST_KINDS = 3
 _LONGEST = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import calls_of, timed
 
-from pytest_kernelprof.digest.ranks import Rank, alike_neighbours, odd_ones, spread_of
+from pytest_kernelprof.summary.ranks import Rank, alike_neighbours, odd_ones, spread_of
 
 
 def rank(name: str, kernels: int = 5, us: float = 100, comm_us: float = 0) -> Rank:

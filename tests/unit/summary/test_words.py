@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.digest.words import callers_of, chain_words
+from pytest_kernelprof.summary.words import callers_of, chain_words
 
 ENGINE, GRAPH = "autograd::engine::evaluate_function: Mm", "## Call CompiledFxGraph f1 ##"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.findings import value_of
-from pytest_kernelprof.digest.records import Totals, Trust, Unjudged
-from pytest_kernelprof.digest.words import count_words, is_judged, limits_of, place_words, title
+from pytest_kernelprof.summary.findings import value_of
+from pytest_kernelprof.summary.records import Totals, Trust, Unjudged
+from pytest_kernelprof.summary.words import count_words, is_judged, limits_of, place_words, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.schema.run import Profile, Test
+    from pytest_kernelprof.summary.records import Row
 
 
 def totals_of(rows: Sequence[Row]) -> Totals:

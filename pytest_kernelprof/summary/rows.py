@@ -7,9 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.digest.causes import beside_of, causes_of
-from pytest_kernelprof.digest.findings import broken_cells, gpu_us, value_of
-from pytest_kernelprof.digest.records import (
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.run import Cause
+from pytest_kernelprof.summary.causes import beside_of, causes_of
+from pytest_kernelprof.summary.findings import broken_cells, gpu_us, value_of
+from pytest_kernelprof.summary.records import (
     FAILED,
     FAILED_OTHERWISE,
     NEEDS_A_LOOK,
@@ -17,15 +19,13 @@ from pytest_kernelprof.digest.records import (
     severity,
     told_of,
 )
-from pytest_kernelprof.digest.words import natural, parameters_of, parts_of, with_label
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Cause
+from pytest_kernelprof.summary.words import natural, parameters_of, parts_of, with_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.digest.records import Digest, Told
     from pytest_kernelprof.schema.run import Run, Test
+    from pytest_kernelprof.summary.records import Summary, Told
 
 
 Key = tuple[float | int | str | tuple[tuple[str, int], ...], ...]
@@ -203,12 +203,12 @@ class Listed:
     costliest: bool = False
 
 
-def all_of(digest: Digest) -> Listed:
+def all_of(digest: Summary) -> Listed:
     """Each row, unfolded."""
     return Listed(by_file(digest.rows), {}, _rest(()), _rest(()))
 
 
-def listed(digest: Digest, *, unfolded: bool = False) -> Listed:
+def listed(digest: Summary, *, unfolded: bool = False) -> Listed:
     """Rows that ask for a look; if there are none, those that are kept, of very many the costliest.
     Where nothing has a limit, those that cost the most.
 

@@ -9,7 +9,6 @@ from records import CPU, MLP, around, calls_of, counted, kernel, mlp, profile, t
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.digest.advice import remedies_of
 from pytest_kernelprof.schema.run import (
     Bound,
     Copy,
@@ -20,6 +19,7 @@ from pytest_kernelprof.schema.run import (
     Verdict,
     Wait,
 )
+from pytest_kernelprof.summary.advice import remedies_of
 
 OVERHEAD = Bound("overhead", "")
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pytest_kernelprof.digest.repeats import Stretch, stretches, whole_repeats
+from pytest_kernelprof.summary.repeats import Stretch, stretches, whole_repeats
 
 
 @pytest.mark.parametrize(

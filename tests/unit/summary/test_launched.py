@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import kernel
 
-from pytest_kernelprof.digest.kernel_groups import MOST_NAMES, Order, by_name
+from pytest_kernelprof.summary.kernel_groups import MOST_NAMES, Order, by_name
 
 KERNELS = [
     kernel("gemm", "aten::mm", us=60),

@@ -7,9 +7,9 @@ from corpus import record
 from records import kernel, profile
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.digest.causes import causes_of_diff
-from pytest_kernelprof.digest.new_kernels import fusions_of
 from pytest_kernelprof.schema.comparison import KernelDiff
+from pytest_kernelprof.summary.causes import causes_of_diff
+from pytest_kernelprof.summary.new_kernels import fusions_of
 
 
 def pointwise(functor: str) -> str:

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from records import CPU, MLP, comparison, counted, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.digest.findings import findings_of
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.schema.comparison import Change, MetricDelta
 from pytest_kernelprof.schema.run import (
     Bound,
@@ -22,6 +20,8 @@ from pytest_kernelprof.schema.run import (
     TestOutcome,
     Verdict,
 )
+from pytest_kernelprof.summary.findings import findings_of
+from pytest_kernelprof.summary.whole import summary_of
 
 
 def kernels(outcome: Status = "passed", allowed: float = 9) -> Verdict:
@@ -44,7 +44,7 @@ def one(*verdicts: Verdict) -> Profile:
 
 def test_a_try_that_was_repeated_is_in_no_total_and_not_among_the_hottest() -> None:
     tries = [Test("t.py::t", (one(),), outcome="rerun"), Test("t.py::t", (one(),))]
-    found = digest_of(Run(tuple(tries)))
+    found = summary_of(Run(tuple(tries)))
     assert found.totals.kernels == 5
     assert found.totals.launches == 5
     assert found.totals.gpu_us == 50.0
@@ -54,16 +54,16 @@ def test_a_try_that_was_repeated_is_in_no_total_and_not_among_the_hottest() -> N
 
 def test_what_a_later_attempt_judged_was_judged() -> None:
     again = Test("t.py::t", (one(kernels()),), outcome="rerun")
-    found = digest_of(Run((again, Test("t.py::t", (one(kernels()),)))))
+    found = summary_of(Run((again, Test("t.py::t", (one(kernels()),)))))
     assert (found.sentence, found.overall) == ("1 of 1 test is within its limits.", "passed")
 
 
 @pytest.mark.parametrize("ended", ["failed", "error", "skipped", "xfailed"])
 def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome) -> None:
     well = Test("t.py::t[1]", (one(kernels()),))
-    assert digest_of(Run((well,))).tighten
+    assert summary_of(Run((well,))).tighten
     other = Test("t.py::t[2]", (one(kernels()),), outcome=ended)
-    assert not digest_of(Run((well, other))).tighten
+    assert not summary_of(Run((well, other))).tighten
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
     ],
 )  # fmt: skip
 def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentence: str) -> None:
-    assert digest_of(Run(tuple(tests))).sentence == sentence
+    assert summary_of(Run(tuple(tests))).sentence == sentence
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentenc
 def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(
     outcome: Status, ended: TestOutcome, sentence: str, overall: str
 ) -> None:
-    found = digest_of(Run((Test("t.py::t", (one(kernels(outcome)),), outcome=ended),)))
+    found = summary_of(Run((Test("t.py::t", (one(kernels(outcome)),), outcome=ended),)))
     assert (found.sentence, found.overall) == (sentence, overall)
 
 
@@ -129,7 +129,7 @@ def test_a_baseline_is_judged_as_limits_are(
     found = ProfileComparison(source="revision", test="t.py::t", change=change, **more)
     base = RunComparison(source="revision", name="main (abc1234)")
     run = Run((Test("t.py::t", (held_to(mlp(), found),)),), baselines=(base,))
-    assert (digest_of(run).sentence, digest_of(run).overall) == (sentence, overall)
+    assert (summary_of(run).sentence, summary_of(run).overall) == (sentence, overall)
 
 
 def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() -> None:
@@ -141,7 +141,7 @@ def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() 
     names = {"revision": "main (abc1234)", "run": "old.json"}
     bases = tuple(RunComparison(source=one, name=name) for one, name in names.items())  # type: ignore[arg-type]
     test = Test("t.py::t", (held_to(mlp(), *worse),), outcome="failed")
-    found = digest_of(Run((test,), baselines=bases))
+    found = summary_of(Run((test,), baselines=bases))
     assert found.sentence == ("1 test exceeds its snapshot, 1 test is worse than main or old.json.")
     (row,) = found.rows
     assert [(one.metric, one.by) for one in row.broken.values()] == [("kernels", "snapshot")]
@@ -154,14 +154,14 @@ def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() 
 
 def test_a_test_that_was_not_judged_beside_one_that_was_leaves_a_run_not_judged() -> None:
     left = Test("t.py::u", outcome="skipped", limits=("max_kernels",), not_judged="no CUDA device")
-    found = digest_of(Run((Test("t.py::t", (one(kernels()),)), left)))
+    found = summary_of(Run((Test("t.py::t", (one(kernels()),)), left)))
     assert found.sentence == "1 of 2 tests is within its limits; 1 not judged (no CUDA device)."
     assert found.overall == "not judged"
 
 
 def test_shares_of_the_hottest_are_of_all_kernels_those_of_incomplete_profiles_too() -> None:
     lost = mlp(integrity=Integrity(problems=("lost a kernel",)))
-    found = digest_of(Run((Test("t.py::t", (one(),)), Test("t.py::u", (lost,)))))
+    found = summary_of(Run((Test("t.py::t", (one(),)), Test("t.py::u", (lost,)))))
     assert sum(kernel.share for kernel in found.hottest) == pytest.approx(1)
 
 
@@ -172,4 +172,4 @@ def test_on_the_cpu_nothing_is_too_short_for_its_launch() -> None:
         environment=CPU,
         bound=Bound("overhead", ""),
     )
-    assert digest_of(Run((Test("t.py::t", (short,)),))).short is None
+    assert summary_of(Run((Test("t.py::t", (short,)),))).short is None

@@ -12,8 +12,6 @@ from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.digest.causes import causes_of, causes_of_diff
-from pytest_kernelprof.digest.whole import digest_of
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.style import Style, plain
@@ -35,6 +33,8 @@ from pytest_kernelprof.schema.run import (
     Test,
     Wait,
 )
+from pytest_kernelprof.summary.causes import causes_of, causes_of_diff
+from pytest_kernelprof.summary.whole import summary_of
 
 
 def broken(of: Profile, **limits: object) -> list[Cause]:
@@ -141,7 +141,7 @@ def test_a_revision_says_what_came_and_its_numbers_stand_in_the_cells() -> None:
     new = profile([*MLP, kernel(MUL, "aten::mul", source="mlp.py:43")])
     done = Done("t.py::t", Test("t.py::t", (mlp(),)), reached=("mlp.py",))
     worse = held_to(new, *judge([new], done))
-    (row,) = digest_of(Run((Test("t.py::t", (worse,), outcome="failed"),), baselines=(MAIN,))).rows
+    (row,) = summary_of(Run((Test("t.py::t", (worse,), outcome="failed"),), baselines=(MAIN,))).rows
     assert [(one.metric, one.measured, one.allowed, one.by) for one in row.broken.values()] == [
         ("kernels", 6, 5, "against"),
         ("launches", 6, 5, "against"),
@@ -188,7 +188,7 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
         source="revision", change="worse", kernels=diff_profiles(mlp(), mlp()), paired=worse
     )
     tests = (Test("t.py::t", (held_to(mlp(), slower),), outcome="failed"),)
-    digest = digest_of(Run(tests, baselines=(MAIN,)))
+    digest = summary_of(Run(tests, baselines=(MAIN,)))
     (row,) = digest.rows
     assert row.told == "failed"
     assert [one.text for one in row.causes] == [
@@ -223,7 +223,7 @@ def test_every_recorded_trace_is_told_at_every_width(name: str) -> None:
     limits = {"max_kernels": 0, "max_syncs": 0, "max_cuda_time": "1us", "forbid_kernels": "a"}
     verdicts = evaluate(of, [parse_keyword(key, value) for key, value in limits.items()])
     over = Test("t.py::t", (replace(of, verdicts=verdicts),), outcome="failed")
-    digest = digest_of(Run((over, Test("t.py::u", (of,)))))
+    digest = summary_of(Run((over, Test("t.py::u", (of,)))))
     for width in (60, 100, 160):
         for every_row in (False, True):
             style = Style(width, verbosity=2, every_row=every_row)

@@ -12,18 +12,6 @@ from pytest_kernelprof.against.messages import Done
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.baseline.run_documents import compare_runs
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
-from pytest_kernelprof.digest.comparisons import (
-    BaselineDigest,
-    causes_in,
-    digests_of,
-    name_of,
-    range_words,
-    reasons_of,
-    result_of,
-    share_of,
-    values_of,
-    why_of,
-)
 from pytest_kernelprof.schema.comparison import KernelDiff, MetricDelta, RunComparison
 from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.schema.run import (
@@ -34,6 +22,18 @@ from pytest_kernelprof.schema.run import (
     ProfileComparison,
     Run,
     Test,
+)
+from pytest_kernelprof.summary.comparisons import (
+    BaselineDigest,
+    causes_in,
+    digests_of,
+    name_of,
+    range_words,
+    reasons_of,
+    result_of,
+    share_of,
+    values_of,
+    why_of,
 )
 
 EXTRA = (*MLP, kernel(MUL, "aten::mul", source="pkg/mlp.py:31"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from records import CPU, mlp, profile
 
-from pytest_kernelprof.digest.totals import integrity_line, trust_of
 from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour, Profile
+from pytest_kernelprof.summary.totals import integrity_line, trust_of
 
 
 @pytest.mark.parametrize(

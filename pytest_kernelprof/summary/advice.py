@@ -6,10 +6,11 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.digest.findings import gpu_us, value_of
-from pytest_kernelprof.digest.kernel_groups import groups_of
-from pytest_kernelprof.digest.records import Near, ShortKernels, Tighten
-from pytest_kernelprof.digest.words import (
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.summary.findings import gpu_us, value_of
+from pytest_kernelprof.summary.kernel_groups import groups_of
+from pytest_kernelprof.summary.records import Near, ShortKernels, Tighten
+from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
     line_words,
@@ -17,16 +18,15 @@ from pytest_kernelprof.digest.words import (
     source_place,
     title,
 )
-from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.digest.records import Row
     from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.metrics import Unit
     from pytest_kernelprof.schema.run import Profile, Verdict
+    from pytest_kernelprof.summary.records import Row
 
 
 SHORT_US = 3.0
