@@ -14,7 +14,7 @@ from pytest_kernelprof.comparison.comparability import (
     why_uncompared,
     why_untimed,
 )
-from pytest_kernelprof.comparison.judge import judge, lost_words
+from pytest_kernelprof.comparison.judge import judge, lost_words, status_of, verdict_of
 from pytest_kernelprof.comparison.kernel_diff import SLOWER_BY, SLOWER_US, diff_profiles
 from pytest_kernelprof.schema.comparison import ProfileComparison, RunComparison
 from pytest_kernelprof.schema.document import bounded
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.comparison.judge import Allowance
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
+    from pytest_kernelprof.schema.run import TestOutcome
 
     Baselines = Sequence[Profile | None]
 
@@ -68,6 +69,35 @@ def compare_runs(
         fresh=tuple(str(key) for key in now if key not in there),
         profiles=profiles,
     )
+
+
+def compared_run(current: Run, found: RunComparison) -> Run:
+    """The profiles that were compared, each with its verdict, as a run that says so.
+
+    Args:
+        found: of ``compare_runs``.
+    """
+    waiting: dict[tuple[str, str], list[ProfileComparison]] = {}
+    for one in found.profiles:
+        waiting.setdefault((one.test, one.label), []).append(one)
+    tests: dict[str, list[Profile]] = {}
+    for key, profile in _all_of(current).items():
+        if several := waiting.get((key.test, key.label)):
+            one = several.pop(0)
+            verdict = verdict_of(one, profile, *status_of(one, profile))
+            tests.setdefault(key.test, []).append(replace(profile, verdicts=(verdict,)))
+    return replace(
+        current,
+        tests=tuple(
+            Test(test, tuple(several), outcome=_outcome(several)) for test, several in tests.items()
+        ),
+        baselines=(replace(found, profiles=()),),
+    )
+
+
+def _outcome(profiles: Iterable[Profile]) -> TestOutcome:
+    failed = any(one.outcome == "failed" for profile in profiles for one in profile.verdicts)
+    return "failed" if failed else "passed"
 
 
 def comparison_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import RunFileError
@@ -11,7 +10,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.run import Run
 
 HELP = "what a run has more of than earlier ones"
 
@@ -38,13 +36,16 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         RunFileError: a file is no run document, there are too few, or a margin is none.
     """
-    from pytest_kernelprof.baseline.run_documents import compare_runs
+    from msgspec.structs import replace
+
+    from pytest_kernelprof.baseline.run_documents import compare_runs, compared_run
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.comparison.judge import allowances, parse_allowance
     from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.baselines import baseline_lines, markdown_lines
+    from pytest_kernelprof.report.markdown import markdown_of
+    from pytest_kernelprof.report.terminal import report_lines
     from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.summary.comparisons import BaselineDigest
+    from pytest_kernelprof.summary.run import summary_of
 
     if len(chosen.runs) < 2:
         raise RunFileError(f"compare: got one run, {chosen.runs[0]}; give an earlier one before it")
@@ -54,19 +55,23 @@ def run(chosen: argparse.Namespace) -> int:
     except ValueError as error:
         raise RunFileError(f"--fail-on: {error}") from None
     *olds, new = map(read_run, chosen.runs)
-    found = compare_runs(olds, new, allowed, name=_than(chosen.runs, olds))
-    compared = BaselineDigest(found, found.profiles)
+    found = replace(
+        compare_runs(olds, new, allowed, name=chosen.runs[-2]),
+        began=olds[-1].began.partition("T")[0],
+        notes=_more_words(chosen.runs),
+    )
+    run = compared_run(new, found)
+    summary = summary_of(run)
     if chosen.format == "json":
         print(encode(found).decode())
     elif chosen.format == "markdown":
-        print("\n".join(markdown_lines(compared)))
+        print(markdown_of(run))
     else:
-        print_lines(baseline_lines(compared, style_here(), ends="exit status 1"))
-    return 1 if compared.failure else 0
+        print_lines(report_lines(summary, style_here(), brief=True, ends="exit status 1"))
+    return 1 if summary.compared[0].failure else 0
 
 
-def _than(paths: Sequence[str], olds: Sequence[Run]) -> str:
-    """What the last run is compared with: the newest of the others by its name and day."""
-    day = olds[-1].began.partition("T")[0]
-    named = f"{Path(paths[-2]).name} of {day}" if day else Path(paths[-2]).name
-    return f"{named} and {len(olds) - 1} before it" if len(olds) > 1 else named
+def _more_words(paths: Sequence[str]) -> tuple[str, ...]:
+    """Which documents the metrics are held against beside the newest."""
+    older = paths[:-2]
+    return (f"also compared with {', '.join(older)}",) if older else ()

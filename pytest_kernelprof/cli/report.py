@@ -11,7 +11,7 @@ from pytest_kernelprof.errors import RunFileError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pytest_kernelprof.schema.run import Run
 
@@ -129,27 +129,11 @@ def _tell_github(found: Run) -> None:
 
 
 def _print_text(found: Run, *, every_row: bool) -> None:
-    from pytest_kernelprof.report.comparison import comparison_lines
     from pytest_kernelprof.report.style import Style, plain
     from pytest_kernelprof.report.terminal import report_lines
-    from pytest_kernelprof.summary.whole import summary_of
+    from pytest_kernelprof.summary.run import summary_of
 
     width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((100, 24)).columns))
-    style = Style(width, sys.stdout.encoding or "utf-8", every_row=every_row)
+    style = Style(width, sys.stdout.encoding or "utf-8", verbosity=int(every_row))
     for line in report_lines(summary_of(found), style):
         print(plain(line).rstrip())
-    for words in comparison_lines(found.tests, style):
-        print(words.rstrip())
-    for words in _last_lines(found):
-        print(style.say(words))
-
-
-def _last_lines(found: Run) -> Iterator[str]:
-    """What else the run was compared with."""
-    from pytest_kernelprof.report.snapshots import line_of_run
-    from pytest_kernelprof.summary.comparisons import digests_of
-
-    for one in digests_of(found):
-        yield f"against {one.base}: {one.told}"
-    if snapshots := line_of_run(found):
-        yield snapshots

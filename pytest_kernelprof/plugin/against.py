@@ -43,7 +43,7 @@ from pytest_kernelprof.plugin.portable import portable
 from pytest_kernelprof.plugin.properties import tell_properties
 from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, Snapshots, has_snapshot
 from pytest_kernelprof.plugin.turns import Turns
-from pytest_kernelprof.report.baselines import failure_words
+from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
@@ -140,7 +140,7 @@ class AgainstRun(ComparedRun):
             *(reference.name, root, tree, str(folder.path), files, (*notes, *told)),
             *(arguments_for(config, mapping), mapping.path(started_in), python),
         )
-        super().__init__(collector, f"against {reference.name}", warn_only=settings.warn_only)
+        super().__init__(collector, warn_only=settings.warn_only)
         given_here = arguments_for(config, mapping_of(root, root))
         own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
         self.launches: Launches = {"baseline": launch, "current": own}
@@ -314,14 +314,14 @@ class AgainstTests:
         lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
         worse = [one for one in found if one.change == "worse"]
         if worse and self._settings.warn_only:
-            item.warn(KernelprofWarning(failure_words(worse, name)))
+            item.warn(KernelprofWarning(worse_message(worse, name)))
         elif worse:
             place = next(
                 profile.place
                 for profile, one in zip(profiles, found, strict=True)
                 if one.change == "worse"
             )
-            raise LimitExceeded(failure_words(worse, name), pytrace=False, place=place)
+            raise LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
         if lost:
             raise IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
 

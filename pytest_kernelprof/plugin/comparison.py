@@ -25,12 +25,11 @@ from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.comparison import (
     WIDTH,
-    comparison_line,
     comparison_message,
     comparison_table,
-    headline,
 )
 from pytest_kernelprof.schema import run
+from pytest_kernelprof.summary.verdicts import comparison_line, headline
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import name_of
 

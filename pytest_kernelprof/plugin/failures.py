@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import _pytest
@@ -126,13 +126,28 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
         return
     says_all = isinstance(error, LimitExceeded) or type(error) is IncompleteProfile
     words = str(error) if says_all else f"{type(error).__name__}: {error}"
-    if _by_a_hook(error):
+    if _by_a_hook(error) or isinstance(report.longrepr, str):  # raised without a traceback
         path, line = _place(item, error)
-        crash = ReprFileLocation(path, line, words)
-        entry = ReprEntry(words.splitlines(), None, None, None, "value")
-        report.longrepr = ReprExceptionInfo(ReprTraceback([entry], None, "value"), crash)
+        crash = ReprFileLocation(path, line, _first_line(words))
+        report.longrepr = ReprExceptionInfo(ReprTraceback(_entries_of(words), None, "value"), crash)
     elif getattr(report.longrepr, "reprcrash", None) is not None:
-        report.longrepr.reprcrash.message = words  # type: ignore[union-attr]
+        report.longrepr.reprcrash.message = _first_line(words)  # type: ignore[union-attr]
+
+
+def _first_line(words: str) -> str:
+    """What pytest's short summary has, which on CI and with -vv repeats all that it is given."""
+    return next(iter(words.splitlines()), "")
+
+
+def _entries_of(words: str) -> list[ReprEntry]:
+    """What is wrong as pytest's own failures tell it, in red; the rest as it is."""
+    from pytest_kernelprof.report.failure import INDENT
+
+    entries = []
+    for wrong, lines in groupby(words.splitlines(), lambda line: not line.startswith(INDENT)):
+        told = [f"E   {line}" if wrong else line for line in lines]
+        entries.append(ReprEntry(told, None, None, None, "short" if wrong else "value"))
+    return entries
 
 
 def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str) -> None:
@@ -169,6 +184,9 @@ def _by_a_hook(error: BaseException) -> bool:
 
 def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
     """The line that made the call, as far as the error knows it, else the test's first."""
+    frames = _entries(error)
+    if frames and not _by_a_hook(error):
+        return frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
     place = error.place if isinstance(error, LimitExceeded) else None
     place = place or place_of_test(item)
     return place.file, place.line

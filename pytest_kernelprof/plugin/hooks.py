@@ -231,6 +231,7 @@ def pytest_terminal_summary(
     try:
         yield
     finally:  # after pytest-benchmark's table, also where its comparison fails the run
-        taken = list(terminalreporter.config.stash[COLLECTOR].tests())
-        if taken:
+        config = terminalreporter.config
+        taken = list(config.stash[COLLECTOR].tests())
+        if taken or config.stash[SETTINGS].against:
             show(terminalreporter, taken)

@@ -180,31 +180,31 @@ def tell_open(config: pytest.Config) -> None:
         tests = tuple(config.stash[COLLECTOR].tests())
         if tests:  # else nothing of ours is loaded
             from pytest_kernelprof.schema.run import Run
-            from pytest_kernelprof.summary.whole import summary_of
+            from pytest_kernelprof.summary.run import summary_of
 
             tell_suite(config, summary_of(Run(tests)).open)
 
 
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
-    """Write at the end what tests took, as far as that was asked for; in any case what was not
-    judged, or not decided."""
-    from pytest_kernelprof.report.comparison import open_lines, write_comparisons
-    from pytest_kernelprof.report.terminal import write_report
+    """Write at the end what tests took, as far as that was asked for; how the run compares with a
+    baseline; in any case what was not judged, or not decided."""
+    from pytest_kernelprof.report.terminal import open_lines, write_report
     from pytest_kernelprof.schema.run import Run
-    from pytest_kernelprof.summary.whole import summary_of
+    from pytest_kernelprof.summary.run import summary_of
 
     config = terminal.config
     if QUIET in config.stash or SERVES in config.stash:
         return
     record, bridge = map(config.pluginmanager.getplugin, (RUN_RECORD, BRIDGE))
-    if is_shown(config) and record is not None:
-        run = record.run_of(taken)
-        write_report(terminal, run, every_row=config.stash[SETTINGS].report_all)
-        write_comparisons(terminal, run.tests)
+    run = record.run_of(taken) if record is not None else Run(tuple(taken))
+    asked, warn_only = is_shown(config) and record is not None, config.stash[SETTINGS].warn_only
+    if asked or any(one.source != "snapshot" for one in run.baselines):
+        every_row = config.stash[SETTINGS].report_all
+        write_report(terminal, run, every_row=every_row, brief=not asked, warn_only=warn_only)
         return
     shown = bridge.shown if bridge is not None else ()
     if any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
-        write_report(terminal, Run(tuple(taken)), only=shown)
+        write_report(terminal, run, only=shown)
     elif terminal.verbosity > -2:
-        for line in open_lines(summary_of(Run(tuple(taken)))):
+        for line in open_lines(summary_of(run)):
             terminal.write_line(line, yellow=True)

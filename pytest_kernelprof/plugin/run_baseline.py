@@ -29,12 +29,12 @@ from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS
 from pytest_kernelprof.plugin.compared_run import ComparedRun
-from pytest_kernelprof.report.baselines import delta_words
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Run, RunComparison, Test, Verdict
+from pytest_kernelprof.summary.verdicts import delta_words
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
 try:  # bound here: tests replace it
@@ -221,7 +221,7 @@ class RunBaseline(ComparedRun):
     ) -> None:
         self._name = name
         self._path = settings.run_document or ""
-        super().__init__(collector, f"against {self._path}", warn_only=settings.warn_only)
+        super().__init__(collector, warn_only=settings.warn_only)
         self._allowed = allowed
         self._refused = bool(config.getoption("collectonly", False))
         try:

@@ -192,7 +192,7 @@ def _register_readers_of_the_run(config: pytest.Config, collector: Collector) ->
         from pytest_kernelprof.plugin.github import GitHub
 
         config.pluginmanager.register(GitHub(config), "kernelprof-github")
-    if is_hooked(config) or is_shown(config):
+    if is_hooked(config) or is_shown(config) or config.stash[SETTINGS].against:
         config.pluginmanager.register(RunRecord(config, collector), RUN_RECORD)
 
 

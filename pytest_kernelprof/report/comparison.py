@@ -5,58 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.style import style_of
+from pytest_kernelprof.report.failure import INDENT
 from pytest_kernelprof.report.tables import Column, render
-from pytest_kernelprof.report.words import (
-    beyond_words,
-    ratio_spread,
-    spread_of_ratio,
-    undecided_words,
-    verdict_line,
-)
-from pytest_kernelprof.summary.words import count_words, doubt_words, first_of, shortened, title
+from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
+from pytest_kernelprof.summary.words import shortened
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pytest
-
     from pytest_kernelprof.report.style import Style
-    from pytest_kernelprof.schema.run import Comparison, Contestant, Test, Verdict
-    from pytest_kernelprof.summary.records import Ending, Summary
+    from pytest_kernelprof.schema.run import Comparison, Contestant, Test
 
 WIDTH = 98
-_MOST_UNDECIDED = 10
-
-_METRICS = {"cuda_time": "GPU time", "latency": "latency", "peak_memory": "peak memory"}
-
-
-def headline(comparison: Comparison, candidate: str = "") -> str:
-    """How a candidate, by default the first, does against the reference, in one line."""
-    one = _candidate(comparison, candidate)
-    assert one.paired is not None, "it is no reference"
-    low, high = one.paired.speedup_interval or (None, None)
-    spread = ratio_spread(low, high, comparison.pairs, one.paired.block)
-    return _told(comparison, one, one.paired.speedup, spread)
-
-
-def comparison_line(comparison: Comparison, verdict: Verdict) -> str:
-    """A limit of a comparison and how it fared, with the names of both."""
-    if verdict.measured is None:
-        return printable(f"{title(verdict)}: {verdict.why}")
-    one = _candidate(comparison, verdict.candidate)
-    told = _told(comparison, one, verdict.measured, spread_of_ratio(verdict))
-    doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
-    after = f"{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
-    return printable(f"{title(verdict)}: {told}{after}")
-
-
-def ending_words(ending: Ending) -> str:
-    """Why somebody should look at a test that no row of a profile tells of."""
-    if ending.comparison is None or ending.verdict is None:
-        return ending.test.why
-    return comparison_line(ending.comparison, ending.verdict)
 
 
 def comparison_message(comparison: Comparison) -> str:
@@ -67,7 +28,7 @@ def comparison_message(comparison: Comparison) -> str:
         for verdict in comparison.verdicts
         if verdict.outcome == outcome
     ]
-    return "\n".join([*told, *comparison_table(comparison)])
+    return "\n".join([*told, *(INDENT + line for line in comparison_table(comparison))])
 
 
 def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
@@ -76,43 +37,16 @@ def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
     columns = (
         Column("callable", shrinks=True),
         Column("kernels", number=True),
-        Column(_words(comparison), number=True),
+        Column(compared_metric(comparison), number=True),
         Column("speedup", number=True),
         Column("99 % CI", number=True),
     )
     rows = [_cells(comparison, one) for one in comparison.contestants]
-    return [*render(columns, rows, width), *check_lines(comparison), *_unstable(comparison)]
-
-
-def open_lines(digest: Summary) -> list[str]:
-    """What a run without a report has to say all the same: what was not judged, and what is
-    undecided; nothing if all was judged."""
-    counts, lines = digest.counts, []
-    if digest.open:
-        lines.append(f"kernelprof: {count_words(counts.tests, 'test')}: {digest.open}")
-    undecided = [
-        f"kernelprof: {shortened(row.test)}: "
-        f"{verdict_line(one, doubt_words(row.profile.conditions))}"
-        for row in digest.rows
-        for one in row.profile.verdicts
-        if one.outcome == "undecided" and row.told != "rerun"
+    return [
+        *render(columns, rows, width),
+        *check_lines(comparison),
+        *unstable_words(comparison),
     ]
-    undecided += [
-        f"kernelprof: {shortened(one.test.id)}: {comparison_line(one.comparison, one.verdict)}"
-        for one in digest.endings
-        if one.comparison is not None and one.verdict is not None and one.found.told == "undecided"
-    ]
-    lines += first_of(undecided, _MOST_UNDECIDED, "kernelprof: {} more undecided")
-    return list(map(printable, lines))
-
-
-def write_comparisons(terminal: pytest.TerminalReporter, tests: Sequence[Test]) -> None:
-    """Write the tables of comparisons, each under the test that made it; nothing without."""
-    lines = comparison_lines(tests, style_of(terminal))
-    if lines:
-        terminal.section("comparisons")
-        for line in lines:
-            terminal.write_line(line)
 
 
 def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
@@ -141,29 +75,6 @@ def check_lines(comparison: Comparison) -> list[str]:
     return list(map(printable, told))
 
 
-def _words(comparison: Comparison) -> str:
-    return _METRICS.get(comparison.metric, comparison.metric)
-
-
-def _told(comparison: Comparison, one: Contestant, speedup: float, spread: str) -> str:
-    unstable = "".join(f"; {note}" for note in _unstable(comparison))
-    versus = f"{one.name} over {comparison.reference}, {_words(comparison)}"
-    return f"{versus}: {speedup:.3f} times as good ({spread}{unstable})"
-
-
-def _candidate(comparison: Comparison, name: str) -> Contestant:
-    """The contestant of that name; without one, the first that is not the reference."""
-    wanted = [
-        one
-        for one in comparison.contestants
-        if (one.name == name if name else one.name != comparison.reference)
-    ]
-    if not wanted:
-        names = ", ".join(repr(one.name) for one in comparison.contestants)
-        raise ValueError(f"{name!r} is none of the compared callables: {names}")
-    return wanted[0]
-
-
 def _cells(comparison: Comparison, one: Contestant) -> list[str]:
     values = [one.name, str(one.kernels), _value(comparison, one)]
     if one.paired is None:
@@ -179,12 +90,3 @@ def _value(comparison: Comparison, one: Contestant) -> str:
     if one.low is None or one.high is None or not one.value:
         return format_time(one.value)
     return f"{format_time(one.value)} ±{(one.high - one.low) / 2 / one.value * 100:.1f}%"
-
-
-def _unstable(comparison: Comparison) -> list[str]:
-    """What to know of callables that launch another number of kernels now and then."""
-    return [
-        f"UNSTABLE: {one.name} launched {min(one.unstable)} to {max(one.unstable)} kernels a call"
-        for one in comparison.contestants
-        if one.unstable
-    ]

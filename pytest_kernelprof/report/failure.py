@@ -1,26 +1,42 @@
-"""The message of a failed limit: verdict first, then the kernels, then where and how complete."""
+"""The message of a failed test: the verdicts, the line that made the call, the kernels."""
 
 from __future__ import annotations
 
+import linecache
+import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.kernel_tables import WIDTH, copy_table, kernel_table, wait_table
+from pytest_kernelprof.report.diff_text import diff_lines
+from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
 from pytest_kernelprof.report.ranks import ranks_told, texts_of
 from pytest_kernelprof.report.snapshots import changed_lines_of
-from pytest_kernelprof.report.words import footing, judged_words, overhead_words, verdict_line
-from pytest_kernelprof.summary.findings import broken_cells
+from pytest_kernelprof.report.tables import wrapped
+from pytest_kernelprof.summary.causes import broken_cells
 from pytest_kernelprof.summary.new_kernels import new_kernels
-from pytest_kernelprof.summary.words import doubt_words, judged_rank, limits_of, line_words
+from pytest_kernelprof.summary.verdicts import footing, judged_words, turns_words, verdict_line
+from pytest_kernelprof.summary.words import (
+    doubt_words,
+    judged_rank,
+    limits_of,
+    line_words,
+    pair_words,
+)
+from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.schema.run import Profile, Verdict
+    from collections.abc import Iterable, Sequence
+
+    from pytest_kernelprof.schema.comparison import ProfileComparison
+    from pytest_kernelprof.schema.run import Place, Profile, Verdict
     from pytest_kernelprof.summary.new_kernels import NewKernels
 
-_INDENT = "  "
+INDENT = "  "
+"""Before each line that is no verdict."""
+_WIDTH = 78 - len(INDENT)
 
 
 def failure_message(profile: Profile) -> str:
-    """All violations of one profile, its kernel table, device, versions and completeness.
+    """All violations of one profile, the line that made the call, and its kernels.
 
     The first line is a verdict, since that is what a summary shows.
     """
@@ -34,59 +50,100 @@ def failure_message(profile: Profile) -> str:
     below = [
         *_origin(profile, told),
         *([] if new else _changes(told)),
-        *filter(None, [unjudged]),
+        *(wrapped(unjudged, _WIDTH) if unjudged else ()),
         *([f"+ and - against {new.since}"] if new else []),
         *_tables(profile, new),
+        *wrapped(footing(profile), _WIDTH),
     ]
-    below.append(footing(profile))
     verdicts = [verdict_line(verdict, doubt) for verdict in told]
     over = sum(one.outcome == "failed" for one in told)
     if over > 1:  # a summary shows this line alone
-        are = "is" if over == 2 else "are"
-        verdicts[0] += f" ({over - 1} more {are} broken)"
-    return "\n".join([*verdicts, *(_INDENT + line for line in below)])
+        verdicts[0] += f" (+{over - 1} more {'limit' if over == 2 else 'limits'} exceeded)"
+    return "\n".join([*verdicts, *(INDENT + line for line in below)])
 
 
-def _changes(told: list[Verdict]) -> list[str]:
+def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
+    """What of a test is worse than a revision, by how much, and through which kernels.
+
+    Args:
+        name: the baseline's.
+    """
+    verdicts, below = [], []
+    for one in found:
+        of = f" [{one.label}]" if one.label else ""
+        for delta in one.worse:
+            if delta.current is not None and delta.baseline is not None:
+                values = pair_words(delta.spec.unit, delta.current, delta.baseline)
+                verdicts.append(f"{delta.name}: {' > '.join(values)} of {name}{of}")
+        if one.paired is not None and one.paired.change == "worse":
+            margin = f"margin {one.paired.margin * 100:.3g} %"
+            verdicts.append(f"{turns_words(one)}, {margin}, against {name}{of}")
+        below += [f"{INDENT}{line}" for line in diff_lines(one)]
+    return "\n".join(map(printable, (*verdicts, *below)))
+
+
+def _changes(told: Sequence[Verdict]) -> list[str]:
     """What came and went, where it cannot be told in the table which of its kernels came."""
     found = [one.comparison for one in told if one.comparison is not None]
     return [line for one in found for line in changed_lines_of(one)]
 
 
-def _origin(profile: Profile, told: list[Verdict]) -> list[str]:
-    """Which profile of the test it is, and the line that took it, as far as known."""
-    parts = []
+def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
+    """Which profile of the test it is, and the line that took it with its code, where known."""
+    what = ""
     if profile.label:
-        parts.append(f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}")
-    places = [verdict.place or profile.place for verdict in told]
-    lines = dict.fromkeys(line_words(place) for place in places if place is not None)
-    if lines:
-        parts.append(f"at {', '.join(lines)}")
-    return [", ".join(parts)] if parts else []
+        what = f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"
+    places = dict.fromkeys(one.place or profile.place for one in told)
+    lines = [line for place in places if place is not None for line in _code(place)]
+    return [*([what] if what else []), *lines]
+
+
+def _code(place: Place) -> list[str]:
+    code = linecache.getline(place.file, place.line).strip()
+    return [f"at {line_words(place)}", *([f"> {printable(code)}"] if code else [])]
 
 
 def _tables(profile: Profile, new: NewKernels | None) -> list[str]:
     """What ran, and what the violated limits are about: on the rank that the first is of."""
-    width = WIDTH - len(_INDENT)
     broken = [verdict for verdict in profile.verdicts if verdict.outcome == "failed"]
     judged = judged_rank(profile, broken[0]) if broken else profile
     over = {verdict.limit for verdict in broken}
     lines = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     lines += (
-        kernel_table(judged, width, new=new if judged is profile else None)
+        kernel_table(judged, _WIDTH, new=new if judged is profile else None)
         if judged.kernels
         else ["no kernels were launched"]
     )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(judged, width)
+        lines += copy_table(judged, _WIDTH)
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += wait_table(judged, width)
+        lines += wait_table(judged, _WIDTH)
     if "max_launch_overhead" in over:
-        lines += overhead_words(judged)
-    return lines + _ranks(profile)
-
-
-def _ranks(profile: Profile) -> list[str]:
-    """A row a rank, and who waits for whom; nothing of one rank."""
+        lines += overhead_lines(judged)
     told = ranks_told(profile)
-    return [] if told is None else [*texts_of(told[0]), *told[1]]
+    if told is not None:
+        lines += [*texts_of(told[0]), *(line for one in told[1] for line in wrapped(one, _WIDTH))]
+    return lines
+
+
+def overhead_lines(profile: Profile) -> list[str]:
+    """Where the overhead lies, as far as the trace tells: the host's time, the device's gaps."""
+    lines, shares = [], profile.host_shares
+    one = profile.metrics.get("overhead_per_launch")
+    if one is not None and one.value is not None:
+        lines.append(f"overhead of each launch: {format_time(one.value)}")
+    if shares is not None:
+        lines.append(
+            f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
+            f"launch calls, {shares.waiting:.0%} waiting"
+        )
+    rounds = profile.gaps.rounds
+    if rounds:
+        classes = {
+            "waits for the host": [one.host_wait for one in rounds],
+            "between queued kernels": [one.kernel_wait for one in rounds],
+            "other": [one.other for one in rounds],
+        }
+        told = [f"{format_time(statistics.median(us))} {name}" for name, us in classes.items()]
+        lines.append(f"device idle between activities, profiled: {', '.join(told)}")
+    return lines

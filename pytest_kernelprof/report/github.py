@@ -4,25 +4,19 @@ repository."""
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.report.comparison import ending_words
-from pytest_kernelprof.report.gfm import line
-from pytest_kernelprof.report.markdown import LIMIT, markdown_of
-from pytest_kernelprof.report.snapshots import accept_words, line_changes
-from pytest_kernelprof.summary.findings import findings_of
-from pytest_kernelprof.summary.records import NEEDS_A_LOOK, severity
-from pytest_kernelprof.summary.whole import summary_of
-from pytest_kernelprof.summary.words import first_of, parts_of
+from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
+from pytest_kernelprof.summary.run import summary_of
+from pytest_kernelprof.summary.words import count_words, first_of
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.schema.run import Place, Run, Test
-    from pytest_kernelprof.summary.records import Ending, Row
+    from pytest_kernelprof.schema.run import Place, Run
+    from pytest_kernelprof.summary.records import Problem
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -88,16 +82,15 @@ def _repository_of(folder: str) -> str:
 
 MOST = 10
 """GitHub shows so many errors, and as many warnings, of a step."""
-_MOST_CAUSES = 5
+_MOST_LINES = 5
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
-_FAILED = {"failed", "error"}
 
 
 class Annotation(NamedTuple):
-    """What is told at one line.
+    """What is told at one line of code.
 
     Attributes:
-        failed: whether its test has failed: an error, else a warning.
+        failed: whether a test has failed by it: an error, else a warning.
         warned: whether pytest has warned of it.
         places: where it may stand, the best first.
         title, lines: in words.
@@ -111,29 +104,45 @@ class Annotation(NamedTuple):
 
 
 def annotations_of(run: Run) -> list[Annotation]:
-    """One for each test that somebody should look at, worst first; rows that are told as one have
-    one together."""
-    tests, digest = {test.id: test for test in run.tests}, summary_of(run)
-    rows = [row for row in digest.folded if row.told in NEEDS_A_LOOK]
-    worst: dict[str, Row] = {}
-    for row in sorted(rows, key=lambda one: severity(one.told)):
-        worst.setdefault(row.test, row)
-    endings = {one.test.id: one for one in reversed(digest.endings)}
-    found = [
-        *(_of_row(row, tests[id]) for id, row in worst.items()),
-        *(_of_ending(one) for id, one in endings.items() if id not in worst),
-        *(one for test in run.tests if test.id not in worst for one in _of_stale(test)),
-    ]
+    """One for each line of code that somebody should look at, worst first: tests with one cause,
+    and causes at one line, are told together."""
+    at_place: dict[tuple[Place | None, bool], list[Problem]] = {}
+    for problem in summary_of(run).problems:
+        failed = any(one.failed for one in problem.rows)
+        at_place.setdefault((problem.place, failed), []).append(problem)
+    found = [_annotation(several, failed) for (_, failed), several in at_place.items()]
     return sorted(found, key=lambda one: not one.failed)
+
+
+def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
+    """Of problems at one line."""
+    rows = [row for problem in problems for row in problem.rows]
+    first = rows[0]
+    title = "; ".join(first.found[:2]) or "snapshot: outdated"
+    tests = len({one.test.id for row in rows for one in row.each})
+    if tests > 1:
+        over = dict.fromkeys(one.partition(": ")[0] for row in rows for one in row.found)
+        title = f"{count_words(tests, 'test')}: {', '.join(over) or title}"
+    lines = []
+    for problem in problems:
+        causes = [f"{one.sign}{one.text}" for one in problem.rows[0].causes]
+        names = first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
+        head, *more = first_of(causes or [title], _MOST_LINES, "and {} more")
+        lines += [f"{', '.join(names)}: {head}", *more]
+        lines += [problem.remedy.words] if problem.remedy is not None else []
+    places = (first.place, first.test.place)
+    known = tuple(dict.fromkeys(one for one in places if one is not None))
+    warned = not failed and first.told != "passed"
+    return Annotation(failed, warned, known, title, tuple(lines))
 
 
 def notice_of(run: Run) -> str:
     """The command that tells GitHub what was not judged; empty if all was."""
-    digest = summary_of(run)
-    if not digest.open:
+    summary = summary_of(run)
+    if not summary.open:
         return ""
     title = _property("kernelprof: not judged")
-    return f"::notice title={title}::{_data(line(digest.sentence, _LONGEST_LINE))}"
+    return f"::notice title={title}::{_data(line(summary.sentence, _LONGEST_LINE))}"
 
 
 def commands(
@@ -149,45 +158,8 @@ def commands(
     told = list(found[:most])
     left = len(found) - len(told)
     if left > 0:
-        told[-1] = told[-1]._replace(lines=(*told[-1].lines, f"and {left} more tests"))
+        told[-1] = told[-1]._replace(lines=(*told[-1].lines, f"and {left} more lines of code"))
     return [_command(one, file_of) for one in told]
-
-
-def _of_row(row: Row, test: Test) -> Annotation:
-    places = [cause.place for cause in row.causes if cause.place and cause.sign != "-"]
-    title = "; ".join(one.words for one in findings_of(row)[:2])
-    causes = [f"{cause.sign}{cause.text}" for cause in row.causes] or [title]
-    first, *more = first_of(causes, _MOST_CAUSES, "and {} more")
-    lines = [f"{row.name}: {first}", *more]
-    if test.snapshot is not None and test.snapshot.accepts:
-        lines.append(accept_words(test.id, test.snapshot.device))
-    verdicts = row.profile.verdicts
-    over = [one for one in verdicts if one.outcome == "failed"]
-    has_baseline = not all(one.of_limit for one in verdicts)
-    if not has_baseline and any(one.metric == "kernels" and one.allowed for one in over):
-        command = f"pytest {shlex.quote(test.id)} --kernelprof-against=HEAD~1"
-        lines.append(f"to see which kernels the last commit added: {command}")
-    known = [place for place in (*places, row.profile.place, test.place) if place is not None]
-    failed = test.outcome in _FAILED
-    return Annotation(failed, not failed, tuple(known), title, tuple(lines))
-
-
-def _of_ending(one: Ending) -> Annotation:
-    known = (one.verdict.place if one.verdict is not None else None, one.test.place)
-    places = tuple(place for place in known if place is not None)
-    words = f"{one.name}: {ending_words(one)}"
-    return Annotation(one.failed, not one.failed, places, one.found.words, (words,))
-
-
-def _of_stale(test: Test) -> Iterator[Annotation]:
-    if test.snapshot is not None and test.snapshot.state == "changed":
-        lines = (
-            f"{parts_of(test.id)[1]}: its kernels differ from the snapshot, with no more of them",
-            *line_changes(test.snapshot.changes),
-            accept_words(test.id, test.snapshot.device),
-        )
-        known = (test.place,) if test.place is not None else ()
-        yield Annotation(False, False, known, "snapshot: changed (stale)", lines)
 
 
 def _command(one: Annotation, file_of: Callable[[Place], str]) -> str:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.style import Span
 from pytest_kernelprof.report.tables import left, right, time_unit, width_of, wrapped
-from pytest_kernelprof.report.words import completeness_words
 from pytest_kernelprof.summary.causes import causes_of_diff
-from pytest_kernelprof.summary.findings import value_of
 from pytest_kernelprof.summary.ranks import (
     alike_neighbours,
     odd_ones,
@@ -18,7 +16,8 @@ from pytest_kernelprof.summary.ranks import (
     spread_of,
     straggler_words,
 )
-from pytest_kernelprof.summary.words import count_words, line_words, place_words
+from pytest_kernelprof.summary.verdicts import completeness_words
+from pytest_kernelprof.summary.words import count_words, line_words, place_words, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

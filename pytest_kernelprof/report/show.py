@@ -22,12 +22,11 @@ from pytest_kernelprof.report.tables import (
     time_unit,
     wrapped,
 )
-from pytest_kernelprof.report.totals import labelled
-from pytest_kernelprof.report.words import completeness_words, integrity_words, would_wait_words
-from pytest_kernelprof.summary.findings import value_of
+from pytest_kernelprof.report.terminal import labelled
 from pytest_kernelprof.summary.kernel_groups import by_name, times_words, with_chain
 from pytest_kernelprof.summary.repeats import stretches, whole_repeats
-from pytest_kernelprof.summary.words import chain_words, count_words, place_words
+from pytest_kernelprof.summary.verdicts import completeness_words, integrity_words, would_wait_words
+from pytest_kernelprof.summary.words import chain_words, count_words, place_words, value_of
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 FEW = 50
 """So many kernels are told one by one, in launch order, where nothing else is asked for."""
 _MOST_CALLS = 3
+_LABEL = 11
 _SHORT_US = 10.0
 _SHORT_SHARE = 0.3
 _OPTIONS = "--all --operators --sort=name|calls|each|total|order --top=N --json"
@@ -49,24 +49,26 @@ _OPTIONS = "--all --operators --sort=name|calls|each|total|order --top=N --json"
 
 def about_lines(profile: Profile, kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
     """What is not zero, each in a line or two."""
-    yield from labelled("devices", _devices(profile), style)
-    yield from labelled("idle", _idle(profile), style)
-    yield from labelled("comm", _communication(profile), style)
-    yield from labelled("short", _short(profile, kernels), style)
-    yield from labelled("also", ", ".join(_also(profile)), style)
-    yield from labelled("host", _host(profile), style)
+    yield from labelled("devices", _devices(profile), style, _LABEL)
+    yield from labelled("idle", _idle(profile), style, _LABEL)
+    yield from labelled("comm", _communication(profile), style, _LABEL)
+    yield from labelled("short", _short(profile, kernels), style, _LABEL)
+    yield from labelled("also", ", ".join(_also(profile)), style, _LABEL)
+    yield from labelled("host", _host(profile), style, _LABEL)
     if profile.bound.verdict != "unknown":
-        yield from labelled("bound", f"{profile.bound.verdict}: {profile.bound.reason}", style)
+        yield from labelled(
+            "bound", f"{profile.bound.verdict}: {profile.bound.reason}", style, _LABEL
+        )
     if len(kernels) > FEW or profile.environment.kind == "cpu":
-        yield from labelled("more", _OPTIONS, style)
+        yield from labelled("more", _OPTIONS, style, _LABEL)
     if profile.integrity.complete:
-        yield from labelled("checked", _checked(profile), style)
+        yield from labelled("checked", _checked(profile), style, _LABEL)
 
 
 def _checked(profile: Profile) -> str:
     """What is known of its completeness, that it is apart."""
     words = integrity_words(profile).removeprefix("complete: ")
-    return words.removeprefix("compute operators of the CPU, no kernels").removeprefix(", ")
+    return words.removeprefix("CPU operators counted, not GPU kernels").removeprefix(", ")
 
 
 def _devices(profile: Profile) -> str:

@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.report.diff_text import kernel_lines
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT
 from pytest_kernelprof.schema.snapshot import TEST_STATES
-from pytest_kernelprof.summary.words import first_of, lines_words, pair_words
+from pytest_kernelprof.summary.verdicts import count_change
+from pytest_kernelprof.summary.words import first_of, lines_words
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.comparison import KernelChange, MetricDelta, ProfileComparison
-    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.schema.comparison import KernelChange, ProfileComparison
     from pytest_kernelprof.schema.snapshot import Edited, SnapshotReport, TestState
 
 MOST_LINES = 40
 _FEW_LINES = 12
 _COMMAND = "pytest --kernelprof-update"
 _TOLD: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
-
-
-def accept_words(test: str, device: str) -> str:
-    """The command that makes a snapshot of what a test launches now.
-
-    Args:
-        test: how pytest is told to run it. device: "cpu", or a GPU's kind or folder.
-    """
-    on_cpu = " --kernelprof-device=cpu" if device == "cpu" else ""
-    return printable(f"to accept this as the new snapshot: {_COMMAND} {shlex.quote(test)}{on_cpu}")
-
-
-def snapshot_words(found: ProfileComparison) -> str:
-    """What is another, for example ``kernels 5 > 4, syncs 1 > 0``."""
-    kernels = found.kernels
-    if found.change == "same":
-        number = kernels.current_kernels if kernels is not None else 0
-        return f"{number} kernels, as they are kept"
-    deltas = sorted(found.metrics, key=lambda one: one.change != "worse")
-    told = [_count_words(one, ">" if one.change == "worse" else "<") for one in deltas]
-    if not told:
-        operators = kernels is not None and kernels.of("operator")
-        changed = "other operators" if operators else "another order"
-        told = ["other kernels" if found.changes else changed]
-    return ", ".join(told)
 
 
 def changed_lines_of(found: ProfileComparison) -> list[str]:
@@ -84,7 +58,7 @@ def last_line(taken: Sequence[SnapshotReport], unused: int) -> str:
     whys = dict.fromkeys(one.why for one in taken if one.state == "not compared" and one.why)
     bare = {one.device: ", ".join(one.elsewhere) for one in taken if one.elsewhere}
     more = {
-        "changed": "stale",
+        "changed": "outdated, not failing",
         "not compared": "; ".join(list(whys)[:2]),
         "missing": ", ".join(f"none for {d}, some for {others}" for d, others in bare.items()),
     }
@@ -98,13 +72,6 @@ def last_line(taken: Sequence[SnapshotReport], unused: int) -> str:
     return printable(f"snapshots: {', '.join(parts)}: {_COMMAND}")
 
 
-def line_of_run(run: Run) -> str:
-    """The same of a run that has ended, by its record."""
-    found = run.baseline("snapshot")
-    unused = len(found.gone) if found is not None else 0
-    return last_line([one.snapshot for one in run.tests if one.snapshot], unused)
-
-
 def update_lines(
     edited: Sequence[tuple[str, Edited]], refused: Sequence[tuple[str, str]]
 ) -> list[str]:
@@ -115,14 +82,14 @@ def update_lines(
     """
     counts = {
         "written": sum(one.written for _, one in edited),
-        "as they were": sum(one.same for _, one in edited),
+        "unchanged": sum(one.same for _, one in edited),
         "removed": sum(one.removed for _, one in edited),
         "not kept": len(refused),
     }
     told = [f"{count} {what}" for what, count in counts.items() if count]
     looser = [
         f"looser: {file}::{key}{f' [{label}]' if label else ''}: "
-        + ", ".join(_count_words(change, "->") for change in changes)
+        + ", ".join(count_change(change, "->") for change in changes)
         for file, one in edited
         for key, label, changes in one.looser
     ]
@@ -148,8 +115,3 @@ def detail_lines(told: Iterable[tuple[str, SnapshotReport]], *, verbose: bool) -
             lines += [f"    {line}" for line in line_changes(one.changes)]
     most = len(lines) if verbose else _FEW_LINES
     return list(map(printable, first_of(lines, most, "  ... and {} more lines with -v")))
-
-
-def _count_words(one: MetricDelta, sign: str) -> str:
-    old, new = pair_words(one.spec.unit, one.baseline or 0.0, one.current or 0.0)
-    return f"{one.name} {old} -> {new}" if sign == "->" else f"{one.name} {new} {sign} {old}"

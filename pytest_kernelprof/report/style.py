@@ -72,13 +72,11 @@ class Style:
         width: columns of the terminal that text has.
         encoding: what the terminal can say.
         verbosity: as pytest counts it: -1 with ``-q``, 1 with ``-v``.
-        every_row: whether each row is listed, unfolded.
     """
 
     width: int = _PIPED
     encoding: str = "utf-8"
     verbosity: int = 0
-    every_row: bool = False
 
     @property
     def ascii(self) -> bool:
@@ -107,13 +105,13 @@ class Style:
         return [(Span(one, colour),) for one in wrapped(self.say(text), self.width)]
 
 
-def style_of(terminal: pytest.TerminalReporter, *, every_row: bool = False) -> Style:
+def style_of(terminal: pytest.TerminalReporter) -> Style:
     """The style of pytest's terminal; of a pipe, which has no width, one of 100 columns."""
     writer = terminal._tw
     piped = not getattr(terminal, "isatty", False) and not os.environ.get("COLUMNS")
     width = text_width(None if piped else writer.fullwidth)
     encoding = getattr(getattr(writer, "_file", None), "encoding", None) or "utf-8"
-    return Style(width, encoding, terminal.verbosity, every_row)
+    return Style(width, encoding, terminal.verbosity)
 
 
 def text_width(columns: int | None) -> int:

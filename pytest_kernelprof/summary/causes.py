@@ -1,4 +1,5 @@
-"""Why a row is marked: from what was before, if there is something, else from what ran."""
+"""What is wrong with a row, limit by limit, and why: by its baseline if it has one, else by what
+ran."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Cause
-from pytest_kernelprof.summary.findings import CELLS, gpu_us, value_of
 from pytest_kernelprof.summary.kernel_groups import alike, times_words, with_chain
 from pytest_kernelprof.summary.new_kernels import fusions_of
+from pytest_kernelprof.summary.records import MARKS, Broken
+from pytest_kernelprof.summary.verdicts import REASONS, mismatch_words
 from pytest_kernelprof.summary.words import (
-    REASONS,
     chain_words,
     count_words,
     doubt_words,
+    gpu_us,
     is_judged,
     judged_rank,
     limits_of,
@@ -27,11 +30,12 @@ from pytest_kernelprof.summary.words import (
     rank_words,
     source_place,
     title,
+    value_of,
 )
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff
     from pytest_kernelprof.schema.paired import Paired
@@ -41,6 +45,90 @@ if TYPE_CHECKING:
 _MOST_KINDS = 3
 _LONGEST = 2_000
 _BY_WHAT_LAUNCHED = {"kernels", "launches"}
+
+
+CELLS = ("kernels", "launches", "cuda_time", "latency", "launch_overhead", "syncs", "memcpys")
+"""The metrics that have a cell in a table; a limit on another is told in the line of its cause."""
+_WRONG = ("failed", "incomplete", "undecided")
+
+
+def broken_cells(profile: Profile) -> dict[str, Broken]:
+    """The values that are beyond what is allowed, by metric: of several on one metric that of a
+    limit, and of several limits the strictest; else a baseline's."""
+    found: dict[str, Broken] = {}
+    for verdict in profile.verdicts:
+        # Of kernels that match a pattern a limit is not about the value of a metric.
+        counts_some = verdict.limit == "max_kernels" and bool(verdict.qualifier)
+        known = verdict.measured is not None and verdict.allowed is not None
+        if verdict.metric not in METRICS or counts_some or not known:
+            continue
+        if verdict.outcome in ("failed", "expected failure"):
+            unit = METRICS[verdict.metric].unit
+            measured, allowed = verdict.measured or 0.0, verdict.allowed or 0.0
+            rank = next(iter(verdict.ranks), None)
+            one = Broken(verdict.metric, unit, measured, allowed, title(verdict), rank)
+            if one.metric not in found or one.allowed < found[one.metric].allowed:
+                found[one.metric] = one
+    for one in _more_than_baselines(profile):
+        found.setdefault(one.metric, one)
+    return found
+
+
+def _more_than_baselines(profile: Profile) -> Iterator[Broken]:
+    """What there is more of than in a baseline that it is held to."""
+    for verdict in profile.verdicts:
+        if verdict.outcome == "failed" and verdict.comparison is not None:
+            for one in verdict.comparison.worse:
+                if one.current is not None and one.baseline is not None:
+                    unit = one.spec.unit
+                    rank = verdict.comparison.rank
+                    yield Broken(one.name, unit, one.current, one.baseline, verdict.limit, rank)
+
+
+def found_in(profile: Profile, told: Told | None, *, failed: bool) -> tuple[str, ...]:
+    """All that is wrong with a profile, limits first; of one that is marked at least one.
+
+    Args:
+        failed: whether its test did.
+    """
+    found = [*found_by(profile.verdicts), *_found_by_baselines(profile)]
+    # A cell has the value of a limit: a baseline that is exceeded by the same metric has none.
+    for one in _more_than_baselines(profile) if failed else ():
+        if not any(other.startswith(f"{one.by}: ") for other in found):
+            found.append(_broken_words(one))
+    if not found and told is not None:  # over, but of no count: of times in turn
+        found = ["against: slower" if told == "failed" else MARKS[told].word]
+    return tuple(found)
+
+
+def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """What is wrong by limits, and what baselines leave open."""
+    for one in verdicts:
+        if one.outcome in _WRONG and (one.of_limit or one.outcome != "failed"):
+            told: str = one.outcome
+            if one.outcome == "failed":
+                sign = " < " if one.limit.startswith("min_") else " > "
+                told = sign.join(filter(None, measured_words(one))) or "exceeded"
+            yield f"{title(one)}: {told}{rank_words(one)}"
+
+
+def _found_by_baselines(profile: Profile) -> Iterator[str]:
+    """A launch more for each kernel more is nothing else that is wrong."""
+    broken = broken_cells(profile)
+    baselines = {one.limit for one in profile.verdicts if not one.of_limit}
+    kernels, launches = broken.get("kernels"), broken.get("launches")
+    alike = (
+        kernels
+        and launches
+        and launches.measured - kernels.measured == (launches.allowed - kernels.allowed)
+    )
+    for one in broken.values():
+        if one.by in baselines and not (alike and one.metric == "launches"):
+            yield _broken_words(one)
+
+
+def _broken_words(one: Broken) -> str:
+    return f"{one.by}: {one.metric} {' > '.join(pair_words(one.unit, one.measured, one.allowed))}"
 
 
 def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
@@ -84,13 +172,14 @@ def explained(profile: Profile) -> Profile:
 
 def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     """Kernels that do what others did; then one line a change, in launch order; then what takes
-    longer."""
+    longer; of the same kernels, which are launched at another place or by another operator."""
     fusions = fusions_of(diff)
     fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
     return (
         *(Cause(one.words, source_place(one.after.source)) for one in fusions),
         *(_change_cause(one) for one in diff.came_or_went if id(one) not in fused),
         *map(_slower_cause, diff.of("slower")),
+        *([] if diff.came_or_went else map(_elsewhere_cause, diff.of("moved", "operator"))),
     )
 
 
@@ -104,6 +193,17 @@ def _change_cause(change: KernelChange) -> Cause:
     words = with_chain(words, chain_words(kernel.operators, kernel.name))
     words += lines_words(change.lines)
     return Cause(words, place, "-" if change.current is None else "+")
+
+
+def _elsewhere_cause(change: KernelChange) -> Cause:
+    kernel, name = change.side, times_words(change.side.short_name, change.times)
+    place = source_place(kernel.source)
+    if change.kind == "moved":
+        positions = ", ".join(map(str, change.positions))
+        return Cause(f"moved: {name}{f', now kernel {positions}' if positions else ''}", place)
+    sides = [one.operators[:1] if one else () for one in (change.baseline, change.current)]
+    before, now = (next(iter(one), "no operator") for one in sides)
+    return Cause(f"{name}: launched by {now}, was {before}", place)
 
 
 def _slower_cause(change: KernelChange) -> Cause:
@@ -124,7 +224,7 @@ def _over(profile: Profile) -> tuple[Cause, ...]:
     if changes:  # they say which kernels, so the limits on kernels need not
         named = {one.limit for one in over if one.metric in (*_BY_WHAT_LAUNCHED, "cuda_time")}
     limits = (one for one in over if one.of_limit and one.limit not in named)
-    return (*changes, *(_limit_cause(one, profile) for one in limits))
+    return tuple(dict.fromkeys((*changes, *(_limit_cause(one, profile) for one in limits))))
 
 
 def _slower(paired: Paired | None) -> tuple[Cause, ...]:
@@ -231,7 +331,7 @@ def _where_the_overhead_is(verdict: Verdict, profile: Profile) -> Cause:
     launches, each = value_of(profile, "launches"), value_of(profile, "overhead_per_launch")
     parts = []
     if overhead is not None and latency:
-        parts.append(f"{overhead / latency * 100:.0f} % of a call the GPU has nothing to do")
+        parts.append(f"{overhead / latency * 100:.0f} % of a call the GPU is idle")
     if launches and each is not None:
         kernels_us = gpu_us(profile) + (value_of(profile, "comm_time") or 0.0)
         each_us = kernels_us / max(1, profile.kernel_count)
@@ -260,12 +360,7 @@ def _what_matches(verdict: Verdict, profile: Profile) -> Cause:
     if found is not None:
         at = found.position
         place = source_place(kernels[at - 1].source) if 0 < at <= len(kernels) else None
-        wanted = " or ".join(map(repr, found.wanted))
-        if not at:
-            return Cause(f"{found.kernels} kernels, and none is left for {wanted}")
-        words = with_chain(found.kernel, chain_words(found.operators, found.kernel))
-        is_to_be = f"is to be {wanted}, not" if wanted else "is one too many:"
-        return Cause(f"kernel {at} {is_to_be} {words}", place)
+        return Cause(mismatch_words(found), place)
     hits = verdict.hits
     if not hits:
         return Cause("")
@@ -273,9 +368,9 @@ def _what_matches(verdict: Verdict, profile: Profile) -> Cause:
     known = kernels[first - 1] if 0 < first <= len(kernels) else None
     place = source_place(known.source) if known else None
     names = Counter(one.kernel for one in hits)
-    told = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
+    ran = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
     chain = chain_words(known.operators, known.name) if known and len(names) == 1 else ""
-    return Cause(with_chain(told, chain), place)
+    return Cause(with_chain(f"forbidden kernel ran: {ran}", chain), place)
 
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
@@ -316,5 +411,5 @@ def _undecided(verdict: Verdict, profile: Profile) -> Cause:
         low, high = format_time(verdict.low), format_time(verdict.high)
         return Cause(f"{title(verdict)} {limit} lies inside {low}..{high} after {rounds}")
     why = doubt_words(profile.conditions) if verdict.reason == "disturbed" else ""
-    why = why or REASONS.get(verdict.reason, "not told why")
+    why = why or REASONS.get(verdict.reason, "reason unknown")
     return Cause(f"{title(verdict)} {limit}, measured {value} in {rounds}: {why}")

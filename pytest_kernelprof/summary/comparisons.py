@@ -3,21 +3,20 @@ baseline and for each format."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
-from pytest_kernelprof.summary.causes import causes_of_diff
 from pytest_kernelprof.summary.records import Mark
 from pytest_kernelprof.summary.words import (
     count_words,
     doubt_words,
     first_of,
-    line_words,
     natural,
-    parts_of,
+    percent_words,
     shortened,
     with_label,
 )
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_kernelprof.schema.comparison import ProfileComparison, Source
-    from pytest_kernelprof.schema.paired import Paired
-    from pytest_kernelprof.schema.run import Cause, Run
+    from pytest_kernelprof.schema.run import Run
 
 Result = Literal[
     "worse", "not judged", "not compared", "undecided", "accepted", "better", "changed", "same"
@@ -51,12 +49,11 @@ _COUNTED: tuple[Result, ...] = (
 )
 """The order in which they are counted."""
 _ORDER = list(RESULTS)
-_MOST_CAUSES = 3
-_MOST_NAMED = 5
+_FEW, _MOST_NAMED = 3, 5
 
 
 @dataclass(frozen=True)
-class BaselineDigest:
+class BaselineSummary:
     """All that was compared with one baseline.
 
     Attributes:
@@ -75,20 +72,20 @@ class BaselineDigest:
     @property
     def base(self) -> str:
         """The baseline's name in full, for example ``main (abc1234)``."""
-        one = self.baseline
-        return f"{one.name} ({one.began})" if one.began else one.name
+        began = self.baseline.began
+        return f"{self.short} ({began})" if began else self._name
 
     @property
     def short(self) -> str:
-        """The same in a sentence."""
-        return self.baseline.name.partition(" (")[0]
+        """The same without its commit or time."""
+        return self._name.partition(" (")[0]
 
-    @cached_property
-    def rows(self) -> tuple[ProfileComparison, ...]:
-        """Those that are not the same, worst first; of one result the largest changes of times
-        first, then of the number of kernels, then by name."""
-        changed = (one for one in self.profiles if result_of(one) != "same")
-        return tuple(sorted(changed, key=_weight))
+    @property
+    def _name(self) -> str:
+        """Of a document or a folder without the folders around it."""
+        one = self.baseline
+        is_path = one.source == "run" or os.path.isabs(one.name)
+        return os.path.basename(one.name) if is_path else one.name
 
     @cached_property
     def counts(self) -> Counter[Result]:
@@ -113,39 +110,26 @@ class BaselineDigest:
         return found.pop() if len(found) == 1 else "kernels"
 
     @property
-    def words(self) -> str:
-        """The counts that are not zero: ``3 worse, 1 better, 26 unchanged``."""
-        return self._counted(*_COUNTED) or "nothing was compared"
-
-    @property
-    def told(self) -> str:
-        """The same with sums: ``3 worse, 26 unchanged, 3 more kernels in total``."""
-        if not self.compared:
-            return self.words
-        told = f"{self.words}, {self._kernels()}"
-        paired = [one.paired for one in self.profiles if one.paired is not None]
-        timed = [one for one in paired if one.pairs]
-        before, now = sum(one.baseline_us for one in timed), sum(one.current_us for one in timed)
-        if before:
-            told += f", GPU time {percent_words(now / before - 1)}"
-        latency = self._latency()
-        return f"{told}; {latency}" if latency else told
-
-    @property
     def sentence(self) -> str:
-        """``3 of 31 tests are worse than main; 1 undecided, 1 better, 26 unchanged.``"""
-        worse = self.counts["worse"]
-        rest = self._counted(*(one for one in _COUNTED if one != "worse"))
+        """``3 of 31 tests are worse than main (abc1234)``."""
+        worse, number = self.counts["worse"], self.compared
         if self.what == "test" and not self.profiles:
-            return "No test of this run is measured (--kernelprof-all measures each)."
+            hint = "--kernelprof-all measures each"
+            return f"no test is measured, so nothing is compared with {self.base} ({hint})"
+        if not number:
+            return f"no {self.what} could be compared with {self.base}"
+        are = "are" if worse > 1 else "is"
+        return f"{worse or 'none'} of {count_words(number, self.what)} {are} worse than {self.base}"
+
+    @property
+    def words(self) -> str:
+        """The counts that are not zero, with sums: ``3 worse, 26 unchanged; 3 more kernels in
+        total; 31 calls timed in turn, margin 5 %, 3 of them in 4 pairs, GPU time +1.0 %; 41s``."""
+        told = (one for one in _COUNTED if self.counts[one])
+        counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in told)
         if not self.compared:
-            head = f"No {self.what} could be compared with {self.short}"
-            return f"{head}: {rest}." if rest else f"{head}."
-        of_all = f"{worse or 'None'} of {count_words(self.compared, self.what)}"
-        head = f"{of_all} {'are' if worse > 1 else 'is'} worse than {self.short}"
-        if self.compared == 1 and not worse:
-            head = f"The only {self.what} is no worse than {self.short}"
-        return f"{head}; {rest}." if rest else f"{head}."
+            return counted or "nothing was compared"
+        return "; ".join(filter(None, [counted, self._kernels(), self._turns(), self._latency()]))
 
     @property
     def lacking(self) -> str:
@@ -165,9 +149,8 @@ class BaselineDigest:
         """What of it fails a run, in words; empty if nothing does."""
         if self.what == "test":
             n = self.counts["worse"]
-            worse = (
-                [f"{count_words(n, 'test is', 'tests are')} worse than {self.short}"] if n else []
-            )
+            is_worse = count_words(n, "test is", "tests are")
+            worse = [f"{is_worse} worse than {self.short}"] if n else []
         else:
             judged = Counter(delta.name for one in self.profiles for delta in one.worse)
             worse = [f"{name} rose in {count_words(n, 'profile')}" for name, n in judged.items()]
@@ -178,27 +161,26 @@ class BaselineDigest:
         return bool(self.lacking) or (bool(self.failure) and not warn_only)
 
     @property
-    def uncompared(self) -> dict[str, tuple[str, ...]]:
+    def uncompared(self) -> list[str]:
         """Each reason why something was not compared, with the names; the most frequent first."""
-        return _by_words(
-            (one.reason, self._name(one))
+        reasons = _by_words(
+            (one.reason, self._name_of(one))
             for one in self.profiles
             if one.change == "not compared" and one.reason
         )
+        return [f"{_named(names)}: {words}" for words, names in reasons.items()]
 
     @property
     def notes(self) -> list[str]:
         """What else there is to know: of some tests, and of the run."""
+        noted = _by_words((note, one.test) for one in self.profiles for note in one.notes)
         told = [
-            f"{named(list(map(_short_name, tests)))}: {words}"
-            for words, tests in _by_words(
-                (note, one.test) for one in self.profiles for note in one.notes
-            ).items()
+            f"{_named(list(map(_short_name, tests)))}: {words}" for words, tests in noted.items()
         ]
         compared = [one for one in self.profiles if one.change != "not compared"]
         if self.baseline.source == "run":
             told += _reasons("times not compared for", (one.untimed for one in compared))
-            different = (_forbidden_words(one) for one in compared)
+            different = (forbidden_words(one) for one in compared)
             told += _reasons("differences fail nothing in", different)
         one = self.baseline
         lists = {
@@ -213,47 +195,41 @@ class BaselineDigest:
         ]
         return [*told, *one.notes]
 
-    @property
-    def turns(self) -> str:
-        """How much was timed in turn: ``31 calls timed in turn, margin 5 %, 3 of them in 4 pairs;
-        41s``; empty where nothing was."""
-        timed = [one.paired for one in self.profiles if one.paired and one.paired.pairs]
-        if not timed:
-            return ""
-        margins = sorted({one.margin * 100 for one in timed})
-        margin = f"{margins[0]:.3g}"
-        margin += f" to {margins[-1]:.3g}" if len(margins) > 1 else ""
-        told = f"{count_words(len(timed), 'call')} timed in turn, margin {margin} %"
-        several = [len(one.pairs) for one in timed if len(one.pairs) > 1]
-        if several:
-            told += f", {len(several)} of them in {max(several)} pairs"
-        if latency := self._latency():
-            told += f"; {latency}"
-        took = sum(one.took_s for one in timed)
-        return f"{told}; {took:.0f}s" if took >= 1 else told
-
-    def _name(self, one: ProfileComparison) -> str:
+    def _name_of(self, one: ProfileComparison) -> str:
         """What is counted by its name."""
         test = _short_name(one.test)
         return test if self.what == "test" else with_label(test, one.label)
-
-    def _counted(self, *results: Result) -> str:
-        counted = (one for one in results if self.counts[one])
-        return ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in counted)
 
     def _kernels(self) -> str:
         diffs = [one.kernels for one in self.profiles if one.kernels is not None]
         more = sum(one.current_kernels - one.baseline_kernels for one in diffs)
         if not more:
-            return f"same number of {self.counted}"
+            return f"same number of {self.counted}" if diffs else ""
         words = f"{'more' if more > 0 else 'fewer'} {self.counted[:-1]}"
         return f"{count_words(abs(more), words)} in total"
 
+    def _turns(self) -> str:
+        """How much was timed in turn; empty where nothing was."""
+        timed = [one.paired for one in self.profiles if one.paired and one.paired.pairs]
+        if not timed:
+            return ""
+        margins = sorted({one.margin * 100 for one in timed})
+        margin = " to ".join(dict.fromkeys(f"{one:.3g}" for one in (margins[0], margins[-1])))
+        told = f"{count_words(len(timed), 'call')} timed in turn, margin {margin} %"
+        several = [len(one.pairs) for one in timed if len(one.pairs) > 1]
+        if several:
+            told += f", {len(several)} of them in {max(several)} pairs"
+        before = sum(one.baseline_us for one in timed)
+        now = sum(one.baseline_us * one.ratio for one in timed)
+        told += f", GPU time {percent_words(now / before - 1)}" if before else ""
+        took = sum(one.took_s for one in timed)
+        return f"{told}; {took:.0f}s" if took >= 1 else told
+
     def _latency(self) -> str:
-        """The latencies of calls that were timed, changed or not: of one call both, of more calls
-        the smallest and the largest change; empty without any."""
+        """The latencies of calls that were timed: of one call both, of more calls the smallest and
+        the largest change; empty without any."""
         found = [
-            (one.paired.current_latency_us / one.paired.baseline_latency_us - 1, one)
+            (one.paired.current_latency_us / one.paired.baseline_latency_us - 1, one.paired, one)
             for one in self.profiles
             if one.paired is not None and one.paired.baseline_latency_us
         ]
@@ -261,28 +237,27 @@ class BaselineDigest:
             return ""
         ordered = sorted(found, key=lambda one: one[0])
         if len(found) == 1:
-            share, paired = found[0][0], found[0][1].paired
-            assert paired is not None  # it has a latency
+            ((share, paired, _),) = found
             times = (paired.baseline_latency_us, paired.current_latency_us)
             told = f"{' -> '.join(map(format_time, times))}, {percent_words(share)}"
         else:
             ends = (
-                f"{percent_words(share)} ({with_label(parts_of(one.test)[1], one.label)})"
-                for share, one in ordered[:: len(ordered) - 1]
+                f"{percent_words(share)} ({with_label(_short_name(one.test), one.label)})"
+                for share, _, one in ordered[:: len(ordered) - 1]
             )
             told = f"from {' to '.join(ends)}"
         return f"latency (not judged): {told}"
 
 
-def digest_against(run: Run, baseline: RunComparison) -> BaselineDigest:
+def baseline_summary(run: Run, baseline: RunComparison) -> BaselineSummary:
     """How the run compares with a baseline, as far as it has come."""
-    return BaselineDigest(baseline, (*comparisons_of(run, baseline.source), *baseline.profiles))
+    return BaselineSummary(baseline, (*comparisons_of(run, baseline.source), *baseline.profiles))
 
 
-def digests_of(run: Run) -> tuple[BaselineDigest, ...]:
+def baseline_summaries(run: Run) -> tuple[BaselineSummary, ...]:
     """How the run compares with a revision and with an earlier run, as far as it was asked."""
     found = (run.baseline("revision"), run.baseline("run"))
-    return tuple(digest_against(run, one) for one in found if one is not None)
+    return tuple(baseline_summary(run, one) for one in found if one is not None)
 
 
 def comparisons_of(run: Run, source: Source) -> Iterator[ProfileComparison]:
@@ -294,11 +269,6 @@ def comparisons_of(run: Run, source: Source) -> Iterator[ProfileComparison]:
                     yield verdict.comparison
 
 
-def name_of(one: ProfileComparison) -> str:
-    """The test's node id with the profile's label."""
-    return with_label(one.test, one.label)
-
-
 def result_of(one: ProfileComparison) -> Result:
     """How a profile compares, as it is told."""
     if one.change == "worse" and not one.fails:
@@ -306,9 +276,18 @@ def result_of(one: ProfileComparison) -> Result:
     return "accepted" if one.accepted and one.change == "changed" else one.change
 
 
-def values_of(one: ProfileComparison) -> dict[str, MetricDelta]:
-    """The values that are told, by metric: ``kernels`` also where that is the same, times where
-    they were compared."""
+def weight_of(one: ProfileComparison) -> tuple[int, float, float, tuple[tuple[str, int], ...]]:
+    """A key for rows that changed: worst first; of one result the largest changes of times first,
+    then of the number of kernels, then by name."""
+    diff = one.kernels
+    more = diff.current_kernels - diff.baseline_kernels if diff is not None else 0
+    name = natural(with_label(one.test, one.label))
+    return _ORDER.index(result_of(one)), -abs(share_of(one) or 0.0), -abs(more), name
+
+
+def deltas_of(one: ProfileComparison) -> dict[str, MetricDelta]:
+    """The values of both sides that are told, by metric: ``kernels`` also where they are the same;
+    times where they were compared; of those that were taken in turn the latency alone."""
     found = {}
     if one.kernels is not None:
         numbers = one.kernels.baseline_kernels, one.kernels.current_kernels
@@ -317,25 +296,24 @@ def values_of(one: ProfileComparison) -> dict[str, MetricDelta]:
         if delta.change is not None and delta.change != "not compared":
             found[delta.name] = delta
     paired = one.paired
-    if paired is not None and paired.pairs:
-        times = {"cuda_time": (paired.baseline_us, paired.current_us)}
-        if paired.baseline_latency_us:
-            times["latency"] = (paired.baseline_latency_us, paired.current_latency_us)
-        for name, (before, now) in times.items():
-            found[name] = MetricDelta(name=name, baselines=(before,), current=now)
+    if paired is not None and paired.pairs and paired.baseline_latency_us:
+        sides = (paired.baseline_latency_us,), paired.current_latency_us
+        found["latency"] = MetricDelta(name="latency", baselines=sides[0], current=sides[1])
     return found
 
 
-def causes_in(one: ProfileComparison) -> tuple[Cause, ...]:
-    """Which kernels differ, and where."""
-    return causes_of_diff(one.kernels) if one.kernels is not None else ()
+def differs(delta: MetricDelta | None) -> bool:
+    """Whether a baseline has another value."""
+    return delta is not None and any(one not in (None, delta.current) for one in delta.baselines)
 
 
 def share_of(one: ProfileComparison) -> float | None:
-    """By which fraction it takes longer on the GPU; None where times were not compared."""
+    """By which fraction it takes longer on the GPU, without a GPU by its latency; None where times
+    were not compared."""
     if one.paired is not None and one.paired.pairs:
         return one.paired.ratio - 1
-    delta = values_of(one).get("cuda_time")
+    deltas = deltas_of(one)
+    delta = deltas.get("cuda_time") or deltas.get("latency")
     return delta.share if delta is not None else None
 
 
@@ -344,63 +322,26 @@ def range_words(one: ProfileComparison) -> str:
     ratios = [pair.ratio for pair in one.paired.pairs] if one.paired is not None else []
     if len(ratios) < 2:
         return ""
-    low, high = min(ratios) - 1, max(ratios) - 1
-    return f"{low * 100:+.1f}..{high * 100:+.1f} %"
+    return f"{(min(ratios) - 1) * 100:+.1f}..{percent_words(max(ratios) - 1)}"
 
 
 def why_of(one: ProfileComparison) -> str:
     """How many pairs agree; why nothing fails by it, or why there is no verdict."""
     if one.change == "not compared":
         return one.reason
-    if one.paired is not None:
-        return _why_paired(one.paired)
-    if one.source == "run" and (different := _forbidden_words(one)):
+    paired = one.paired
+    if paired is not None:
+        if paired.change in ("worse", "better") and len(paired.pairs) > 1:
+            slower = "slower" if paired.change == "worse" else "faster"
+            return f"{slower} in {paired.agreeing} of {len(paired.pairs)} pairs"
+        doubt = doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
+        return doubt if paired.change == "undecided" else ""
+    if one.source == "run" and (different := forbidden_words(one)):
         return f"not judged: {different}"
     undecided = [delta for delta in one.metrics if delta.change == "undecided"]
     if any(delta.spec.kind == "exact" for delta in undecided):
-        return "a block that ran once, and was cold"
+        return "not judged: a block ran only once, and was cold"
     return "; ".join(_how_sure(delta) for delta in undecided if delta.judged)
-
-
-def reasons_of(one: ProfileComparison) -> str:
-    """Which kernels changed, the first of them, and what else there is to say: one line."""
-    told = first_of(list(map(_cause_words, causes_in(one))), _MOST_CAUSES)
-    return "; ".join(filter(None, [*told, why_of(one)]))
-
-
-def percent_words(share: float) -> str:
-    """``+3.9 %``."""
-    return f"{share * 100:+.1f} %"
-
-
-def fails_nothing_words(*, run_fails: bool) -> str:
-    """The last line of a comparison that fails nothing.
-
-    Args:
-        run_fails: whether the run fails all the same.
-    """
-    other = "; the run fails for another reason" if run_fails else ""
-    return f"this comparison fails nothing{other}"
-
-
-def _weight(one: ProfileComparison) -> tuple[int, float, float, tuple[tuple[str, int], ...]]:
-    diff = one.kernels
-    more = diff.current_kernels - diff.baseline_kernels if diff is not None else 0
-    return (
-        _ORDER.index(result_of(one)),
-        -abs(share_of(one) or 0.0),
-        -abs(more),
-        natural(name_of(one)),
-    )
-
-
-def _why_paired(paired: Paired) -> str:
-    if paired.change in ("worse", "better") and len(paired.pairs) > 1:
-        slower = "slower" if paired.change == "worse" else "faster"
-        return f"{slower} in {paired.agreeing} of {len(paired.pairs)} pairs"
-    if paired.change != "undecided":
-        return ""
-    return doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
 
 
 def _how_sure(delta: MetricDelta) -> str:
@@ -410,12 +351,7 @@ def _how_sure(delta: MetricDelta) -> str:
     return f"{delta.name} undecided: {low} to {high} at 99 %"
 
 
-def _cause_words(cause: Cause) -> str:
-    words = f"{cause.sign} {cause.text}".lstrip()
-    return ", ".join(filter(None, [words, line_words(cause.place)]))
-
-
-def _forbidden_words(one: ProfileComparison) -> str:
+def forbidden_words(one: ProfileComparison) -> str:
     """The differences for which not even counts are judged."""
     return one.reason if one.differences else ""
 
@@ -433,9 +369,9 @@ def _by_words(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     return {words: tuple(names) for words, names in several}
 
 
-def named(tests: Sequence[str]) -> str:
+def _named(tests: Sequence[str]) -> str:
     """A few tests by name, more as a number."""
-    return count_words(len(tests), "test") if len(tests) > _MOST_CAUSES else ", ".join(tests)
+    return count_words(len(tests), "test") if len(tests) > _FEW else ", ".join(tests)
 
 
 def _short_name(test: str) -> str:

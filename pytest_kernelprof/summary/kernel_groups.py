@@ -193,7 +193,7 @@ def hottest_kernels(
         if row.profile.environment.kind == "cuda":
             for name, (number, us) in groups_of(row.profile).items():
                 calls, total, tests = found.get(name, (0, 0.0, set()))
-                tests.add(row.test)
+                tests.add(row.test.id)
                 found[name] = calls + number, total + us, tests
     found.pop("", None)
     whole = max(gpu_us or 0.0, sum(us for _, us, _ in found.values()))

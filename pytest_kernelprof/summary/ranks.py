@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.names.short import short_name
-from pytest_kernelprof.summary.findings import value_of
-from pytest_kernelprof.summary.words import chain_words, line_words, source_place
+from pytest_kernelprof.summary.words import chain_words, line_words, source_place, value_of
 from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:

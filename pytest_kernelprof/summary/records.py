@@ -1,4 +1,4 @@
-"""What a run says, as records: rows with their marks and causes, counts, totals and advice."""
+"""What a run says, as records: marks, rows, problems with their tests and remedies, facts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.metrics import Unit
     from pytest_kernelprof.schema.run import (
         Cause,
-        Comparison,
+        Place,
         Profile,
+        ProfileComparison,
         Test,
         TestOutcome,
-        Verdict,
     )
 
 
@@ -43,13 +43,13 @@ class Mark(NamedTuple):
 MARKS: dict[Told | None, Mark] = {
     "failed": Mark("✗", "F", "over a limit", "bad"),
     "incomplete": Mark("!", "E", "incomplete", "lost"),
-    "failed otherwise": Mark("✗", "F", "failed otherwise", "bad"),
+    "failed otherwise": Mark("✗", "F", "failed for another reason", "bad"),
     "error": Mark("!", "E", "error", "lost"),
     "undecided": Mark("?", "?", "undecided", "unsure"),
-    "passed": Mark("✓", ".", "kept", "kept"),
-    "expected failure": Mark("x", "x", "over as expected", "none"),
+    "passed": Mark("✓", ".", "passed", "kept"),
+    "expected failure": Mark("x", "x", "expected failure", "none"),
     "xfailed": Mark("x", "x", "xfailed", "none"),
-    "rerun": Mark("–", "s", "tried again", "none"),
+    "rerun": Mark("–", "s", "retried", "none"),
     "skipped": Mark("–", "s", "skipped", "none"),
     "not judged": Mark("–", "s", "not judged", "none"),
     "not run": Mark("–", "s", "did not run", "none"),
@@ -114,8 +114,6 @@ def severity(told: Told | None) -> int:
     return list(MARKS).index(told)
 
 
-SLOWER = "against: cuda_time"
-"""What a row is called that takes longer than in a revision, and breaks no count."""
 Overall = Literal["failed", "undecided", "passed", "not judged"]
 """The verdict of a run. "failed": a test failed, or a comparison that fails the run. "undecided":
 something needs a look and fails nothing. "passed": each test that ran was judged and passed, and
@@ -131,6 +129,7 @@ class Broken:
         measured, allowed: the two values.
         by: what allows it: a limit as it was written (``max_kernels``), or the name of a verdict by
             a baseline ("snapshot", "against").
+        rank: of which rank it is; None of a call on one.
     """
 
     metric: str
@@ -138,97 +137,118 @@ class Broken:
     measured: float
     allowed: float
     by: str
+    rank: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One profile of a test, or several that are told as one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A test of which no profile tells what is wrong: it failed without one, or a comparison of
+    callables is not as asserted.
 
     Attributes:
-        test: the node id. file: its file, as in the id. name: what follows it, with the parameters
+        test: the record. file: its file, as in the id. name: what follows it, with the parameters
             in brackets and the profile's label, if it has one, in brackets after a space.
-        number: which of its test's profiles it is, from 0.
         told: how it is marked; None where it has no limit and its test passed.
-        profile: the record.
-        broken: the cells that are beyond what is allowed, by metric.
-        causes: why it is marked, the most telling first; none where it is well.
-        others: the further rows that it stands for, where rows were folded.
-        least_us: of folded rows the smallest GPU time in microseconds, where it is less than the
-            largest by more than 5 %; the row's own profile is the one with the largest.
-        failed: whether its test did, which one over its limit need not, as with warnings alone.
-    """
-
-    test: str
-    file: str
-    name: str
-    number: int
-    told: Told | None
-    profile: Profile
-    broken: dict[str, Broken] = field(default_factory=dict)
-    causes: tuple[Cause, ...] = ()
-    others: tuple[Row, ...] = ()
-    least_us: float | None = None
-    failed: bool = False
-
-    @property
-    def count(self) -> int:
-        """How many profiles it stands for."""
-        return 1 + len(self.others)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One thing that is wrong.
-
-    Attributes:
-        told: "failed", "incomplete", "undecided"; else how the test ended.
-        limit: as it was written; of what was before ``snapshot: kernels``; empty of a test that
-            ended badly by itself.
-        measured, allowed: in words; empty where there are none.
-        where: on which ranks, in words; empty where there is one.
-    """
-
-    told: Told
-    limit: str = ""
-    measured: str = ""
-    allowed: str = ""
-    where: str = ""
-
-    @property
-    def words(self) -> str:
-        """``max_kernels: 16 > 14``, for titles."""
-        if not self.limit:
-            return f"test {self.told.removesuffix(' otherwise')}"
-        if self.told != "failed":
-            return f"{self.limit}: {self.told}{self.where}"
-        if not self.measured:
-            return f"{self.limit}: {'worse' if self.limit == SLOWER else 'broken'}{self.where}"
-        sign = "<" if self.limit.startswith("min_") else ">"
-        return f"{self.limit}: {self.measured} {sign} {self.allowed}{self.where}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """What no row of a profile says of a test, and somebody should look at: that it failed without
-    a profile, or that a comparison of callables is not as asserted.
-
-    Attributes:
-        file, name: of the test, as in ``Row``.
-        found: what is wrong, in words.
-        comparison, verdict: those that are not as asserted; None of a test without a profile.
+        found: what is wrong, limit by limit, in words: ``max_kernels: 16 > 14``.
+        causes: why it is marked, or what changed, the most telling first.
     """
 
     test: Test
     file: str
     name: str
-    found: Found
-    comparison: Comparison | None = None
-    verdict: Verdict | None = None
+    told: Told | None
+    found: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def each(self) -> tuple[Entry, ...]:
+        """All entries that it stands for, itself first."""
+        return (self,)
 
     @property
     def failed(self) -> bool:
-        """Whether the test failed, or ended in an error."""
+        """Whether its test did, which one over its limit need not, as with warnings alone."""
         return self.test.outcome in FAILED
+
+    @property
+    def place(self) -> Place | None:
+        """The line to look at: of its first cause that has one, else of the test."""
+        known = (one.place for one in self.causes if one.place is not None and one.sign != "-")
+        return next(known, self.test.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Entry):
+    """One profile of a test, or several that are told as one.
+
+    Attributes:
+        number: which of its test's profiles it is, from 0. profile: the record.
+        broken: the cells that are beyond what is allowed, by metric.
+        comparison: how it compares with a revision or an earlier run, else with its snapshot.
+        others: the further rows that it stands for, where rows were folded.
+        least_us: of folded rows the smallest GPU time in microseconds, where it is less than the
+            largest by more than 5 %; the row's own profile is the one with the largest.
+    """
+
+    number: int
+    profile: Profile
+    broken: dict[str, Broken] = field(default_factory=dict)
+    comparison: ProfileComparison | None = None
+    others: tuple[Row, ...] = ()
+    least_us: float | None = None
+
+    @property
+    def each(self) -> tuple[Row, ...]:
+        """All rows that it stands for, itself first."""
+        return (self, *self.others)
+
+    @property
+    def place(self) -> Place | None:
+        """The line to look at: of its first cause that has one, else of the call."""
+        known = [one.place for one in self.causes if one.place is not None and one.sign != "-"]
+        return next(iter(known), None) or self.profile.place or self.test.place
+
+
+class Remedy(NamedTuple):
+    """What to do: in words, and as a command that can be pasted."""
+
+    what: str
+    command: str
+
+    @property
+    def words(self) -> str:
+        """``to take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``."""
+        return f"to {self.what}: {self.command}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One cause, with the tests that it breaks; or one test, with its causes.
+
+    Attributes:
+        cause: what the tests have in common; None of one without a cause.
+        rows: those that it marks, the worst first.
+        remedy: what to do about it; None where nothing helps but to look.
+    """
+
+    cause: Cause | None
+    rows: tuple[Entry, ...]
+    remedy: Remedy | None
+
+    @property
+    def told(self) -> Told | None:
+        """The mark of the worst."""
+        return self.rows[0].told
+
+    @property
+    def place(self) -> Place | None:
+        """The line to look at."""
+        return self.rows[0].place
+
+    @property
+    def tests(self) -> int:
+        """How many tests it breaks."""
+        return len({one.test.id for row in self.rows for one in row.each})
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +259,13 @@ class Counts:
     Attributes:
         tests: that the run has to account for.
         profiled: that have a profile.
-        limited: that have a limit, a snapshot, or a baseline that they are held to.
-        held: of those how many were neither skipped nor expected to fail.
+        limited: that have a limit or a snapshot.
+        held: of those how many were neither skipped nor expected to fail. passed: and passed.
         told: how many are marked so.
         on_cpu: whether every profile is of the CPU's operators.
-        breaking: that break a limit. exceeding: that exceed their snapshot. worse: that are worse
-            than the run or revision they are compared with.
+        breaking: that break a limit. exceeding: that exceed their snapshot. outdated: whose
+            snapshot has other kernels, and which do not fail. worse: that are worse than the run or
+            revision they are compared with.
         failed: that failed, or ended in an error, for whatever reason.
         unjudged: of how many no limit was judged, by the reason.
     """
@@ -252,11 +273,13 @@ class Counts:
     tests: int
     limited: int
     held: int
+    passed: int
     told: dict[Told, int]
     on_cpu: bool
     profiled: int
     breaking: int
     exceeding: int
+    outdated: int
     worse: int
     failed: int
     unjudged: dict[str, int]
@@ -264,38 +287,8 @@ class Counts:
     @property
     def marked(self) -> bool:
         """Whether rows are told apart by marks: some test is held to something."""
-        return bool(self.limited or self.worse)
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Of all profiles of a run together, one call of each, but for those of tries that were
-    repeated; None where no profile could have it.
-
-    Attributes:
-        profiles: how many. kernels: of the GPU. operators: of the CPU.
-        gpu_us: what the kernels take, in microseconds. comm_us: what those of communication take
-            beside them.
-        launches, waits, copies, pageable: counts; pageable are the copies for which the host waits.
-        waiting_tests: in how many tests there are waits. most_waits: the row with most of them.
-        idle_us, span_us: from first to last kernel, the time without work, and all of it.
-        extra_kernels: how many kernels there are more than the snapshots have.
-    """
-
-    profiles: int
-    kernels: int = 0
-    operators: int = 0
-    gpu_us: float | None = None
-    comm_us: float | None = None
-    launches: int | None = None
-    waits: int | None = None
-    waiting_tests: int = 0
-    most_waits: Row | None = None
-    copies: int | None = None
-    pageable: int | None = None
-    idle_us: float | None = None
-    span_us: float | None = None
-    extra_kernels: int = 0
+        judged = {"failed", "undecided", "passed", "expected failure", "not judged"}
+        return bool(self.limited or self.worse or judged & set(self.told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,112 +309,10 @@ class HotKernel:
     tests: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShortKernels:
-    """Kernels that are so short that launching them costs more than they do.
+class Hint(NamedTuple):
+    """A limit worth a look: "near" its value, one to "tighten", or "not judged"."""
 
-    Attributes:
-        kernels: how many. tests: in how many tests. below_us: what counts as short.
-        worst: the row that would gain most. overhead_us, latency_us: of a call of it.
-    """
-
-    kernels: int
-    tests: int
-    below_us: float
-    worst: Row
-    overhead_us: float
-    latency_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A time that is kept, but within 3 % or one interval of its limit.
-
-    Attributes:
-        share: how much of the limit is left, 0 to 1.
-    """
-
-    row: Row
-    verdict: Verdict
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Tighten:
-    """A limit that allows more than any profile of its test needs.
-
-    Attributes:
-        file, name: of the test, without parameters, since its marker holds for all of them.
-        limit: as it was written, without its value.
-        allowed, seen: the limit, and the largest value that was seen.
-    """
-
-    file: str
-    name: str
+    kind: Literal["near", "tighten", "not judged"]
+    test: str
     limit: str
-    unit: Unit
-    allowed: float
-    seen: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unjudged:
-    """Limits that were not judged, for one reason.
-
-    Attributes:
-        limits: their names. tests: of which tests.
-        why: in words.
-    """
-
-    limits: tuple[str, ...]
-    tests: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trust:
-    """How far the profiles of a run can be trusted: how many there are of each kind.
-
-    Attributes:
-        noted: what else there is to know, by its words.
-    """
-
-    profiles: int
-    retaken: int
-    incomplete: int
-    noted: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """All that a run says.
-
-    Attributes:
-        overall: the verdict.
-        sentence: the same in words, with the counts that are not zero.
-        open: the tests and limits that were not judged, in words; empty if all were.
-        rows: each profile, in the order in which they are told.
-        endings: what no row says and somebody should look at.
-        left_out: the tests without a row none of whose limits was judged.
-        folded: the same, those that agree as one.
-        places: devices with their versions, in words.
-        unfinished: why tests may be missing.
-    """
-
-    counts: Counts
-    overall: Overall
-    sentence: str
-    open: str
-    rows: tuple[Row, ...]
-    endings: tuple[Ending, ...]
-    left_out: tuple[Test, ...]
-    folded: tuple[Row, ...]
-    totals: Totals
-    hottest: tuple[HotKernel, ...]
-    short: ShortKernels | None
-    near: tuple[Near, ...]
-    tighten: tuple[Tighten, ...]
-    unjudged: tuple[Unjudged, ...]
-    trust: Trust
-    places: tuple[str, ...]
-    unfinished: tuple[str, ...]
+    words: str

@@ -23,6 +23,17 @@ _NO_CALLERS = (
 )
 
 
+def value_of(profile: Profile, metric: str) -> float | None:
+    """The value of a metric; None if it is not available."""
+    found = profile.metrics.get(metric)
+    return None if found is None else found.value
+
+
+def gpu_us(profile: Profile) -> float:
+    """The GPU time of a profile, in microseconds; 0 where it has none."""
+    return value_of(profile, "cuda_time") or 0.0
+
+
 def title(verdict: Verdict) -> str:
     """A limit as it was written, for example ``max_memcpys(d2h)``."""
     if not verdict.qualifier or verdict.limit == "forbid_kernels":
@@ -125,13 +136,27 @@ def measured_words(verdict: Verdict) -> tuple[str, str]:
 
 
 def paired_words(paired: Paired) -> str:
-    """``GPU time 40.0us -> 43.3us, +8.4 % in 4 of 4 pairs``, and why nothing follows of it."""
-    times = f"{format_time(paired.baseline_us)} -> {format_time(paired.current_us)}"
+    """``GPU time +8.4 % in 4 of 4 pairs timed in turn (40.0us -> 43.3us)``, with the latencies if
+    they are known, and why nothing follows of it. A profile of its own has another GPU time."""
     told = count_words(len(paired.pairs), "pair")
     told = f"{paired.agreeing} of {told}" if paired.change in ("worse", "better") else told
+    share = percent_words(paired.ratio - 1)
+    times = _sides(paired.baseline_us, paired.current_us)
+    words = f"GPU time {share} in {told} timed in turn ({times})"
+    if paired.baseline_latency_us:
+        latency = _sides(paired.baseline_latency_us, paired.current_latency_us)
+        words += f"; latency {latency}, not judged"
     doubt = doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
-    words = f"GPU time {times}, {(paired.ratio - 1) * 100:+.1f} % in {told}"
     return f"{words}; {doubt}" if doubt else words
+
+
+def _sides(before: float, now: float) -> str:
+    return f"{format_time(before)} -> {format_time(now)}"
+
+
+def percent_words(share: float) -> str:
+    """``+3.9 %``."""
+    return f"{share * 100:+.1f} %"
 
 
 def value_words(unit: str, value: float) -> str:
@@ -185,16 +210,6 @@ def natural(text: str) -> tuple[tuple[str, int], ...]:
     pieces = _DIGITS.split(text)
     numbers = [int(one) for one in pieces[1::2]]
     return tuple(zip(pieces[::2], [*numbers, -1], strict=True))
-
-
-REASONS = {
-    "interval": "the interval holds the limit",
-    "alike": "neighbouring rounds are too alike",
-    "few": "too few rounds for an interval",
-    "second look": "the second look does not confirm it",
-    "disturbed": "the GPU was disturbed",
-}
-"""Of an undecided time, by the verdict's reason."""
 
 
 def conditions_words(conditions: Conditions) -> str:

@@ -104,7 +104,7 @@ def of_terminal(text: str) -> Facts:
     return Facts(
         failed=dict.fromkeys(_marked(ours), _NO_REASON),
         has_reasons=False,
-        changes=_changes([*sentences, *_snapshot_words(text)]),
+        changes=_changes("\n".join(ours)),
         not_judged=_not_judged(text),
         verdict=_verdict(sentences, ours),
         exit=int(status[1]) if status else None,
@@ -119,7 +119,7 @@ def of_report(text: str) -> Facts:
     return Facts(
         failed=dict.fromkeys(_marked(lines), _NO_REASON),
         has_reasons=False,
-        changes=_changes([" ".join(lines)]),
+        changes=_changes("\n".join(lines)),
         not_judged=_not_judged(text),
         verdict=_verdict(_sentences(lines), lines),
         causes=_causes(lines),
@@ -133,7 +133,7 @@ def of_compare(text: str) -> Facts:
     return Facts(
         failed=dict.fromkeys(_marked(lines), _NO_REASON),
         has_reasons=False,
-        changes=_changes(sentences),
+        changes=_changes("\n".join(lines)),
         verdict=_verdict(sentences, lines),
         exit=int(text.split()[-1]),
     )
@@ -144,7 +144,7 @@ def of_quiet(text: str) -> Facts:
     found = of_terminal(text)
     ours = [line for name, lines in _sections(text).items() if _is_ours(name) for line in lines]
     summary = re.findall(r"^(?:FAILED|ERROR) \S+?::(.*)$", text, re.M)
-    changes = _changes([*_sentences(ours), *_snapshot_words(text)])
+    changes = _changes("\n".join([*ours, *_snapshot_words(text)]))
     undecided = re.findall("^kernelprof: .* UNDECIDED", text, re.M)
     changes["undecided"] = max(changes["undecided"], len(undecided))
     return Facts(
@@ -176,11 +176,12 @@ def of_markdown(text: str) -> Facts:
         if row[-1].startswith("no number"):
             failed[_name(row[1])] = {"incomplete"}
         elif row[0] == "❌":
-            failed.setdefault(_name(row[1]), set()).update(_reasons([row[2], row[-1]]))
+            over = re.split("; ", row[-1])
+            failed.setdefault(_name(row[1]), set()).update(_reasons([row[2], *over]))
     mark = {"❌": "failed", "✅": "passed"}.get(heading.split()[1], "neutral")
     return Facts(
         failed={name: frozenset(why) for name, why in failed.items()},
-        changes=_changes([heading, *rest[:3]]),
+        changes=_changes(plain),
         not_judged=_not_judged(plain),
         verdict=mark,
         causes=_causes([" ".join(row) for row in rows]),
@@ -196,8 +197,14 @@ def of_annotations(text: str) -> Facts:
     for file, line, title, data in found:
         places[_name(data)] = f"{file}:{line}"
         title = title.replace("%3A", ":").replace("%2C", ",")
-        _, _, cause = data.partition(": ")
-        failed[_name(data)] = _reasons(re.split("; |: ", title)) or _reasons([cause])
+        for told in data.split("%0A"):
+            names, _, cause = told.partition(": ")
+            if not re.fullmatch(r"test_\S+( \[.*?\])?(, (test_\S+|\d+ more))*", names):
+                continue
+            reasons = _reasons(re.split("; |: |, ", title))
+            if re.match(r"\d+ tests: ", title) and _reasons([cause]):
+                reasons = _reasons([cause])
+            failed |= {_name(one): reasons or _reasons([cause]) for one in names.split(", ")}
     return Facts(
         failed=failed,
         not_judged=_not_judged(text),
@@ -214,13 +221,16 @@ def of_page(text: str) -> Facts:
     looks = lines[lines.index("What needs a look") : lines.index("This run")]
     told = " ".join(head[:2])
     below = list(itertools.pairwise(lines))
-    changes = [words for heading, words in below if heading.startswith("What changed")]
-    changes += [f"snapshots: {words}" for heading, words in below if heading == "Snapshots"]
-    names = [_name(line) for line in looks if _LOOK.match(line) and "undecided" not in line]
+    changes = [f"{head}: {words}" for head, words in below if head.startswith("What changed")]
+    names = [
+        _name(line)
+        for line in looks
+        if _LOOK.match(line) and not re.match("undecided|passed", line)
+    ]
     return Facts(
         failed=dict.fromkeys(names, _NO_REASON),
         has_reasons=False,
-        changes=_changes([told, *changes]),
+        changes=_changes(". ".join([told, *changes])),
         not_judged=_not_judged(text),
         verdict=_verdict([told], []),
         causes=_causes(looks),
@@ -317,7 +327,7 @@ def _reasons(lines: Iterable[str]) -> frozenset[str]:
     found = set()
     for line in lines:
         for pattern, reason in _REASONS:
-            match = re.match(pattern, line)
+            match = re.match(pattern, re.sub(r"^E   (?=\S)(?!\w+Error: )", "", line))
             if match:
                 found.add(reason or re.split(r"[(: ]", match[0])[0])
                 break
@@ -372,23 +382,26 @@ def _sentences(lines: Iterable[str]) -> Iterable[str]:
             yield sentence
 
 
+def _changes(text: str) -> dict[str, int]:
+    """Of the first sentence and of the line on each baseline, where these agree; of snapshots those
+    that are outdated."""
+    words = re.sub(r"\s+", " ", re.sub(r"\\([^\w\s])", r"\1", text))
+    found = dict.fromkeys(CHANGES, 0)
+    for told in re.findall(r"\b[Aa]gainst +`?[\w./-]+(?: \([^)]*\))?`?: (\d[^;.]*)", words):
+        for number, word in re.findall(r"(\d+) (worse|better|undecided|changed)", told):
+            found[word] += int(number)
+    outdated = re.search(r"(\d+) (?:snapshots? (?:is|are) outdated|changed \(outdated)", words)
+    found["changed"] += int(outdated[1]) if outdated else 0
+    open_ones = re.search(r"(\d+) undecided", words)
+    found["undecided"] = max(found["undecided"], int(open_ones[1]) if open_ones else 0)
+    worse = re.search(r"(\d+) of \d+ \w+ (?:is|are) worse", words)
+    unchecked = re.search(r"[,:] (\d+) worse \(not checked\)", words)
+    wanted = sum(int(one[1]) for one in (worse, unchecked) if one)
+    return found if found["worse"] == wanted else {**found, "worse": -1}
+
+
 def _snapshot_words(text: str) -> list[str]:
     return re.findall(r"^snapshots: .*$", text, re.M)
-
-
-def _changes(sentences: Iterable[str]) -> dict[str, int]:
-    found = dict.fromkeys(CHANGES, 0)
-    for sentence in sentences:
-        for number, word in re.findall(r"(\d+) (better|undecided|changed)", sentence):
-            if word == "undecided":  # the headline and a section count the same tests
-                found[word] = max(found[word], int(number))
-            else:
-                found[word] += int(number)
-        for number in re.findall(r"(\d+) of \d+ \w+ (?:is|are) worse", sentence):
-            found["worse"] += int(number)
-        for number in re.findall(r"(\d+) worse", sentence):
-            found["worse"] += int(number)
-    return found
 
 
 def _not_judged(text: str) -> int:

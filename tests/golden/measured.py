@@ -37,6 +37,7 @@ _SCRUBBED = (
     (re.compile(r" ±[\d.]+%"), ""),
     (re.compile(r"\b\d+(\.\d+)?(us|ms|s)\b"), "0us"),
     (re.compile(r"\b\d+\.\d+\b"), "0.0"),
+    (re.compile(r"\b\d+x slo"), "0x slo"),
     (re.compile(r"\b\d+ pairs\b( in blocks of \d+)?"), "0 pairs"),
     (re.compile(r"(run\.(?:html|md)): \S+ [KM]?B"), r"\1: 0 kB"),
     (re.compile(r"HEAD \([0-9a-f]{7}\)"), "HEAD (abc1234)"),

@@ -166,7 +166,8 @@ def test_work_of_children_on_the_gpu_is_no_pass(printed: str) -> None:
         "no_pass_subprocess",
     }, printed
     told = (
-        r"ERROR at call of test_no_pass_(\w+) _+\nprofile incomplete .*: process \d+ \((.*)\) uses"
+        r"ERROR at call of test_no_pass_(\w+) _+\nE   profile incomplete .*: process \d+ "
+        r"\((.*)\) uses"
     )
     programs = dict(re.findall(rf"{told} the GPU; its kernels are not counted", printed))
     assert programs.pop("pool_that_was_forked_before_cuda") == "forked from this one", printed

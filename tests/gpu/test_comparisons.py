@@ -101,7 +101,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "*= comparisons =*",
+            "*= kernel profiles *=*",
             "  callable  kernels  *GPU time *",
             "  once *1.*..*",
             "  twice *reference",

@@ -82,7 +82,7 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     result.assert_outcomes(failed=2, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "earlier run: kernels 4 > 3",
+            "E   earlier run: kernels 4 > 3",
             "  at test_it.py:*",
             "  + and - against the earlier run",
             "  + * aten::mul *",
@@ -90,15 +90,14 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
     )
     result.stdout.fnmatch_lines(
         [
-            "*= against old.json =*",
-            "2 of 3 profiles are worse than old.json; 1 better.",
+            "*= kernel profiles against old.json (*) =*",
+            "2 of 3 profiles are worse than old.json (*); CPU operators counted, not GPU*",
             "*operators *test",
-            "worse",
-            "✗ *3 -> 4 *test_it.py::test_a",
+            "✗ *3 -> 4 *test_a",
             "    + aten::mul*test_it.py:*",
-            "✗ *3 -> 4 *test_it.py::test_b [[]r]",
+            "✗ *3 -> 4 *test_b [[]r]",
             "better",
-            "  *3 -> 1 *test_it.py::test_b",
+            "✓ *3 -> 1 *test_b",
             "*times not compared for 1 profile: it ran only once",
             "*only in the earlier run: test_it.py::test_gone",
             "*only in this run: test_it.py::test_new",
@@ -114,9 +113,8 @@ def test_one_test_alone_is_compared_and_warned_of_where_that_is_asked(run: RunIt
     result.stdout.fnmatch_lines(
         [
             "*KernelprofWarning: earlier run: kernels 4 > 3",
-            "*only in the earlier run: test_it.py::test_b, test_it.py::test_b (r),",
-            "*::test_gone",
-            "warned of only: kernels rose in 1 profile",
+            "*only in the earlier run: test_it.py::test_b, *",
+            "only a warning: kernels rose in 1 profile",
         ]
     )
     assert result.ret == 0
@@ -128,14 +126,14 @@ def test_a_time_that_was_far_less_fails_after_a_second_look_and_an_improvement_n
     code, options = OLD[: OLD.index("def test_b")], ("-o", "kernelprof_fail_on=latency:5%")
     write(pytester, scaled(old, 0.001))
     result = run(code, AGAINST, *options, "--kernelprof-json=new.json")
-    result.stdout.fnmatch_lines(["earlier run: latency * > * (+*, 99 % CI *)"])
+    result.stdout.fnmatch_lines(["E   earlier run: latency * > * (+*, 99 % CI *)"])
     result.assert_outcomes(failed=1)
     new = unpack(codec.decode((pytester.path / "new.json").read_bytes(), Document))
     assert "latency" in new.tests[0].profiles[0].second_look
     write(pytester, scaled(old, 1e6))  # far more than a busy machine holds rounds up
     result = run(code, AGAINST, *options)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*latency *change *test", "better", "*-100.0 % *test_a"])
+    result.stdout.fnmatch_lines(["*change *latency * test", "better", "*-100.0 % *test_a"])
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ def test_a_run_of_which_nothing_was_compared_has_failed(run: RunIt) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "No profile could be compared with old.json.",
+            "No profile could be compared with old.json (*).",
             "the run fails: nothing could be compared",
         ]
     )
@@ -239,11 +237,10 @@ def test_a_comparison_that_fails_nothing_does_not_say_that_the_run_passes(run: R
     code = OLD.replace("def test_a(", "@pytest.mark.max_kernels(1)\ndef test_a(")
     run(code, AGAINST).stdout.fnmatch_lines(
         [
-            "None of 4 profiles is worse than old.json; *",
-            "this comparison fails nothing; the run fails for another reason",
+            "1 of 1 test breaks a limit, none of 4 profiles is worse than old.json (*",
         ]
     )
-    run(OLD, AGAINST).stdout.fnmatch_lines(["this comparison fails nothing"])
+    run(OLD, AGAINST).stdout.no_fnmatch_line("the run fails*")
 
 
 def test_a_name_of_a_file_and_of_a_revision(
@@ -254,13 +251,19 @@ def test_a_name_of_a_file_and_of_a_revision(
     made.commit({"pytest.ini": "[pytest]\n"})
     made.git("tag", "old.json")
     code = OLD[: OLD.index("def test_gone")]
-    run(code, AGAINST).stdout.fnmatch_lines(["None of 3 profiles is worse than old.json*"])
+    run(code, AGAINST).stdout.fnmatch_lines(["*one of 3 profiles is worse than old.json*"])
     write(pytester, old)
     (pytester.path / "old.json").rename(pytester.path / "main")
-    run(code, "--kernelprof-against=main").stdout.fnmatch_lines(["*= against main (*"])
-    run(code, "--kernelprof-against=./main").stdout.fnmatch_lines(["*= against ./main =*"])
+    run(code, "--kernelprof-against=main").stdout.fnmatch_lines(
+        ["*= kernel profiles against main (*"]
+    )
+    run(code, "--kernelprof-against=./main").stdout.fnmatch_lines(
+        ["*= kernel profiles against main (*) =*"]
+    )
     (pytester.path / "main").rename(pytester.path / "last-night")
-    run(code, "--kernelprof-against=last-night").stdout.fnmatch_lines(["*= against last-night =*"])
+    run(code, "--kernelprof-against=last-night").stdout.fnmatch_lines(
+        ["*= kernel profiles against last-night (*"]
+    )
 
 
 @pytest.mark.usefixtures("old")
@@ -291,7 +294,7 @@ def test_a_worker_on_a_machine_without_the_controllers_files_says_so(
     pytester.makeconftest("import pytest" + NOT_THERE.replace("TMPDIR", repr(str(tmp_path))))
     result = run(OLD[: OLD.index("def test_b")], AGAINST, "-n2")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["--kernelprof-against: * cannot be read here (*"])
+    result.stdout.fnmatch_lines(["E   --kernelprof-against: * cannot be read here (*"])
     assert "start workers of pytest-xdist there, too (-n)" in result.stdout.str()
 
 
@@ -344,24 +347,25 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
     counts = "2 changed (other kernels, same counts), 1 unchanged"
     result.stdout.fnmatch_lines(
         [
-            f"None of 3 profiles is worse than old.json; {counts}.",
+            "None of 3 profiles is worse than old.json (*",
             "changed (other kernels, same counts)",
-            "*test_it.py::test_a [[]r]",
-            "    - aten::tanh",
-            "    + aten::sigmoid",
-            "this comparison fails nothing",
+            "*test_a [[]r]",
+            "    - aten::tanh*",
+            "    + aten::sigmoid*",
+            f"against *old.json: {counts[:40]}*",
         ]
     )
     for name in ("run.md", "run.html"):
         page = (pytester.path / name).read_text().replace("\u200c", "").replace("\\", "")
-        assert f"{counts}, same number of operators." in page
-        assert page.count("- aten::tanh; + aten::sigmoid") == 2
+        assert f"{counts}; same number of operators." in page
+        assert page.count("aten::sigmoid") >= 2
     command = (sys.executable, "-m", "pytest_kernelprof.cli.main", "compare")
     found = pytester.run(*command, "old.json", "new.json", "--format=markdown")
     assert found.ret == 0
     found.stdout.fnmatch_lines(
         [
-            f"*None of 3 profiles is worse than old.json *; {counts}.*",
-            "| changed * | test_it.py::test_a *r* | kernels | * | - aten::tanh; + aten::sigmoid |",
+            "### *None of 3 profiles is worse than old.json*",
+            f"Against *: {counts}; *",
+            "|  | `test_it.py` **test_a *r*** | -aten::tanh*+aten::sigmoid* | changed *",
         ]
     )

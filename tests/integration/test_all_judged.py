@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_kernelprof.documents import read_run
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.run import summary_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -46,7 +46,7 @@ def headline(result: pytest.RunResult) -> str:
 def test_tests_without_a_profile_are_counted_in_each_format(run: Run, workers: str) -> None:
     result = run(FIVE, workers, *REPORTS)
     result.assert_outcomes(passed=1, failed=2, errors=2)
-    sentence = "1 of 5 tests is within its limits; 2 failed, 2 errors"
+    sentence = "1 of 5 tests is within its limits; 2 failed for another reason, 2 errors"
     assert headline(result).startswith(sentence)
     assert Path("run.md").read_text().startswith(f"### ❌ {sentence}")
     html = Path("run.html").read_text().replace("<wbr>", "")
@@ -157,7 +157,7 @@ def test_each_run_says_how_many_tests_were_not_judged(
 def test_tests_that_a_run_never_reached_are_not_judged(run: Run) -> None:
     result = run(FIVE, "-x", "--kernelprof-report")
     assert headline(result).startswith(
-        "1 of 5 tests is within its limits; 1 failed, 3 not judged (did not run)"
+        "1 of 5 tests is within its limits; 1 failed for another reason, 3 not judged (did not run)"
     )
 
 

@@ -85,7 +85,7 @@ def test_asyncio_timeout_and_randomly_together(run: Run) -> None:
     )
     result.assert_outcomes(passed=4, failed=3)
     result.stdout.fnmatch_lines_random(
-        ["Using --randomly-seed=*", "max_kernels: 3 > 2", "E *Failed: Timeout*0.2*"]
+        ["Using --randomly-seed=*", "E   max_kernels: 3 > 2", "E *Failed: Timeout*0.2*"]
     )
     assert sorted(row for row in rows_of(result) if "too_slow" not in row) == [
         "3 test_async_nobody_limits",
@@ -286,7 +286,7 @@ def test_a_killed(kernel_profile):
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*worker 'gw?' crashed while running *test_a_killed*"])
-    result.stdout.fnmatch_lines(["✓*3  test_z_next"])
+    result.stdout.fnmatch_lines(["1 more test passes*"])
 
 
 def test_without_autoloading_it_is_loaded_by_name(
@@ -296,7 +296,7 @@ def test_without_autoloading_it_is_loaded_by_name(
     code = "@pytest.mark.max_kernels(2)\ndef test_it():\n    three()\n"
     result = run(code, "-p", "kernelprof")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
 
 
 def test_running_out_of_memory_in_measured_code_is_the_tests_own_failure(run: Run) -> None:
@@ -331,4 +331,4 @@ class TestIt(unittest.IsolatedAsyncioTestCase):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])

@@ -41,10 +41,10 @@ def test_slower(kernel_profile, kernelprof_device):
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         [
-            "*min_speedup(1.5): slow over quick, latency: 0.* times as good (99 % CI 0.*, * pairs*",
-            "callable  kernels*latency *speedup *99 % CI",
-            "slow            0 *ms*0.*..0.*",
-            "quick           0 *ms*reference",
+            "*min_speedup(1.5): slow over quick, latency: * (99 % CI 0.*, * pairs*",
+            "*callable  kernels*latency *speedup *99 % CI",
+            "*slow            0 *ms*0.*..0.*",
+            "*quick           0 *ms*reference",
             '*not_slower(by="5%"): slow over quick, *',
         ]
     )
@@ -104,7 +104,7 @@ def test_several_at_once_give_a_table_and_go_into_the_report(result: pytest.RunR
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "*= comparisons =*",
+            "*= kernel profiles =*",
             "test_it.py::test_it",
             "  callable *",
             "  quick *",

@@ -85,10 +85,10 @@ def test_a_pytestmark_that_pytest_does_not_read_is_an_error_of_the_tests_below(
     result.assert_outcomes(errors=2, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "MarkerError: pytestmark in *a/conftest.py: max_kernels limits nothing, since pytest "
+            "*MarkerError: pytestmark in *a/conftest.py: max_kernels limits nothing, since pytest "
             "reads no pytestmark there; a default for all tests of a folder is, in its "
             "conftest.py: def pytest_itemcollected(item): *",
-            "MarkerError: pytestmark in *c/__init__.py: max_kernels limits nothing, *",
+            "E   MarkerError: pytestmark in *c/__init__.py: max_kernels limits nothing, *",
         ]
     )
 

@@ -23,8 +23,8 @@ def test_kept_it_passes_and_broken_it_fails_with_the_first_misfit(result: pytest
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
-            "kernel 2 is aten::gelu, not 'relu'",
+            "E   expect_kernels: 3 kernels, expected 'mm', 'relu', 'add'; "
+            "kernel 2: expected 'relu', got aten::gelu",
             "  #  CPU us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
         ]
@@ -57,11 +57,11 @@ def test_it(kernel_profile):
 @pytest.mark.parametrize(
     ("patterns", "misfit"),
     [
-        ('"mm", "add", "gelu"', "kernel 2 is aten::gelu, not 'add'"),
-        ('"mm", "gelu"', "kernel 3 is aten::add, *"),
-        ('"mm", "gelu", "add", "mul"', "nothing is left for 'mul'"),
-        ('..., "softmax", ...', "nothing is left for 'softmax'"),
-        ('"gelu", ...', "kernel 1 is aten::mm (aten::matmul), not 'gelu'"),
+        ('"mm", "add", "gelu"', "kernel 2: expected 'add', got aten::gelu"),
+        ('"mm", "gelu"', "unexpected kernel 3: aten::add*"),
+        ('"mm", "gelu", "add", "mul"', "no kernel for 'mul'"),
+        ('..., "softmax", ...', "no kernel for 'softmax'"),
+        ('"gelu", ...', "kernel 1: expected 'gelu', got aten::mm (aten::matmul)"),
     ],
 )
 def test_the_order_and_the_number_count(run: Run, patterns: str, misfit: str) -> None:
@@ -73,7 +73,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"expect_kernels: 3 kernels, expected {'?'}*; {misfit}"])
+    result.stdout.fnmatch_lines([f"E   expect_kernels: 3 kernels, expected {'?'}*; {misfit}"])
 
 
 def test_without_patterns_it_expects_no_kernels(run: Run) -> None:
@@ -88,7 +88,7 @@ def test_broken(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["expect_kernels: 3 kernels, expected no kernels; kernel 1 is*"])
+    result.stdout.fnmatch_lines(["E   expect_kernels: 3 kernels, expected no kernels; unexpected*"])
 
 
 @pytest.mark.parametrize("which", [0, 1])

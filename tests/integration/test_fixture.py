@@ -112,10 +112,12 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines(
         [
-            "max_kernels: 1 > 0",
-            "  in profile 2, at test_it.py:10",
-            "max_kernels: 3 > 0",
-            "  in region 'backward', at test_it.py:11",
+            "E   max_kernels: 1 > 0",
+            "  in profile 2",
+            "  at test_it.py:10",
+            "E   max_kernels: 3 > 0",
+            "  in region 'backward'",
+            "  at test_it.py:11",
         ]
     )
 
@@ -155,8 +157,8 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "max_kernels(match='gelu'): 1 > 0 (1 more is broken)",
-            "forbid_kernels: 1 forbidden: #3 aten::add ('add')",
+            "E   max_kernels(match='gelu'): 1 > 0 (+1 more limit exceeded)",
+            "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('add')",
         ]
     )
 

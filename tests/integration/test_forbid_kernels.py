@@ -25,7 +25,7 @@ def test_kept_it_passes_and_broken_it_fails_with_what_is_forbidden(
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "forbid_kernels: 1 forbidden: #2 aten::gelu ('GELU')",
+            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('GELU')",
             "  #  CPU us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
         ]
@@ -41,7 +41,7 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["forbid_kernels: 2 forbidden: #2 aten::gelu ('gelu'), #3 aten::add ('add')"]
+        ["E   forbid_kernels: 2 forbidden kernels ran: #2 aten::gelu ('gelu'), #3 aten::add ('a*"]
     )
 
 
@@ -53,7 +53,9 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["forbid_kernels: 1 forbidden: #1 aten::mm ('aten::matmul')"])
+    result.stdout.fnmatch_lines(
+        ["E   forbid_kernels: 1 forbidden kernel ran: #1 aten::mm ('aten::matmul')"]
+    )
 
 
 def test_two_markers_compose(run: Run) -> None:
@@ -67,8 +69,8 @@ def test_it(kernel_profile):
     )
     result.stdout.fnmatch_lines_random(
         [
-            "forbid_kernels: 1 forbidden: #2 aten::gelu ('gelu')*",
-            "forbid_kernels: 1 forbidden: #3 aten::add ('aten::add')*",
+            "E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu')*",
+            "E   forbid_kernels: 1 forbidden kernel ran: #3 aten::add ('aten::add')*",
         ]
     )
 
@@ -81,7 +83,9 @@ def test_it(kernel_profile):
     kernel_profile(lambda: [x + 1 for _ in range(9)])
 """
     )
-    result.stdout.fnmatch_lines(["forbid_kernels: 9 forbidden: #1 *, #2 *, #3 *, #4 * and 5 more"])
+    result.stdout.fnmatch_lines(
+        ["E   forbid_kernels: 9 forbidden kernels ran: #1 *, #2 *, #3 *, #4 * and 5 more"]
+    )
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -163,7 +167,9 @@ def test_forbidden(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["forbid_kernels: 1 forbidden: #2 aten::gelu ('gelu')"])
+    result.stdout.fnmatch_lines(
+        ["E   forbid_kernels: 1 forbidden kernel ran: #2 aten::gelu ('gelu')"]
+    )
 
 
 def test_operators_of_the_users_own_compiled_kernels_and_autograd_are_judged(run: Run) -> None:

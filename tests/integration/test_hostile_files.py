@@ -129,9 +129,9 @@ def test_after(kernel_profile):
     result.assert_outcomes(errors=3, passed=1)
     result.stdout.fnmatch_lines(
         [
-            *("*ERROR at call of test_hidden *", "the profiler cannot be started*torch*"),
+            *("*ERROR at call of test_hidden *", "E   the profiler cannot be started*torch*"),
             "*ERROR at call of test_hidden_by_the_test *",
-            "a round cannot be annotated: import of torch halted*",
+            "E   a round cannot be annotated: import of torch halted*",
         ]
     )
 

@@ -83,7 +83,7 @@ def test_a_row_says_how_its_test_ended_where_limits_did_not_end_it(
 def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> None:
     result.stdout.fnmatch_lines(
         [
-            "*= comparisons =*",
+            "*= kernel profiles =*",
             "test_it.py::TestEnds::test_compares (failed)",
             "  ✗ failed: min_speedup(1000): three (candidate) over three (reference), latency: *",
             "test_it.py::TestEnds::test_promise (failed)",
@@ -130,7 +130,7 @@ def test_they_are_told_in_the_reason_of_a_failure_and_once_for_all_tests(run: Ru
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_kernels: 3 > 2",
+            "E   max_kernels: 3 > 2",
             "  1 of 2 limits judged: max_syncs needs a GPU",
             f"kernelprof: 2 tests: {WORDS} 2 tests (not applicable on the CPU)",
         ]

@@ -70,7 +70,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "snapshot: kernels 4 > 3",
+            "E   snapshot: kernels 4 > 3",
             "  at test_it.py:9",
             "  + and - against the snapshot",
             "  + * aten::mul * test_it.py:9 *",
@@ -83,7 +83,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
     result = run(MORE, UPDATE)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 1 written, 2 as they were",
+        "snapshots: 1 written, 2 unchanged",
         "looser: test_it::test_a: kernels 3 -> 4",
     ]
     run(MORE).assert_outcomes(passed=3)
@@ -98,7 +98,9 @@ def test_fewer_or_other_kernels_are_stale_which_is_told_and_passes(run: RunIt) -
     run(TWO, UPDATE)
     result = run(FEWER)
     result.assert_outcomes(passed=3)
-    assert snapshot_lines(result) == ["snapshots: 3 changed (stale): pytest --kernelprof-update"]
+    assert snapshot_lines(result) == [
+        "snapshots: 3 changed (outdated, not failing): pytest --kernelprof-update"
+    ]
     told = run(FEWER, "-v").outlines
     assert "  changed: test_it.py::test_a" in told
 
@@ -111,7 +113,7 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     result = run(other, "--kernelprof-markdown=summary.md")
     result.assert_outcomes(passed=3)
     named = [
-        "snapshots: 2 held, 1 changed (stale): pytest --kernelprof-update",
+        "snapshots: 2 held, 1 changed (outdated, not failing): pytest --kernelprof-update",
         "  changed: test_it.py::test_a",
         "    - aten::gelu",
         "    + aten::relu",
@@ -134,7 +136,7 @@ def test_a_snapshot_has_a_test_checked_that_asks_for_nothing(
     run(PLAIN).assert_outcomes(passed=2)
     result = run(PLAIN.replace("x + 1", "three()").replace(": three()", ": three() * 2", 1))
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*_ test_plain _*", "snapshot: kernels 4 > 3"])
+    result.stdout.fnmatch_lines(["*_ test_plain _*", "E   snapshot: kernels 4 > 3"])
     only = run(PLAIN, "--kernelprof-only")
     only.assert_outcomes(passed=1, deselected=1)
 
@@ -151,7 +153,7 @@ def test_without_a_gpu_it_is_the_cpus_snapshot(
 def test_an_update_touches_only_what_ran(run: RunIt, pytester: pytest.Pytester) -> None:
     run(TWO, UPDATE)
     result = run(MORE, UPDATE, "-k", "test_b")
-    assert snapshot_lines(result) == ["snapshots: 2 as they were"]
+    assert snapshot_lines(result) == ["snapshots: 2 unchanged"]
     assert [len(one.profiles[0].kernels) for one in kept(pytester).values()] == [3, 3, 3]
     # Of a file that is not collected whole nothing is known.
     run("def test_new(): pass\n", UPDATE, "test_it.py::test_new")
@@ -165,7 +167,7 @@ def test_workers_check_and_their_controller_writes(run: RunIt, pytester: pytest.
     result.assert_outcomes(passed=1, failed=1)
     assert snapshot_lines(result) == ["snapshots: 1 held, 1 unused: pytest --kernelprof-update"]
     assert snapshot_lines(run(one_less, "-n2", UPDATE)) == [
-        "snapshots: 1 written, 1 as they were, 1 removed",
+        "snapshots: 1 written, 1 unchanged, 1 removed",
         "looser: test_it::test_a: kernels 3 -> 4",
     ]
     assert len(kept(pytester)["test_a"].profiles[0].kernels) == 4
@@ -182,7 +184,7 @@ def test_snapshots_that_no_test_has_are_told_and_removed(
         assert line.endswith("held, 1 unused: pytest --kernelprof-update")
     assert snapshot_lines(run(fewer, "test_it.py::test_a")) == []
     assert len(kept(pytester)) == 3
-    assert snapshot_lines(run(fewer, UPDATE)) == ["snapshots: 2 as they were, 1 removed"]
+    assert snapshot_lines(run(fewer, UPDATE)) == ["snapshots: 2 unchanged, 1 removed"]
     assert sorted(kept(pytester)) == ["TestIt::test_b[1]", "test_a"]
 
 
@@ -257,7 +259,7 @@ def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pyt
     result.stdout.fnmatch_lines(
         [
             "*_ test_a _*",
-            "snapshot: there is none of this test for cpu",
+            "E   snapshot: there is none of this test for cpu",
             "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
             "--kernelprof-device=cpu",
         ]
@@ -278,8 +280,10 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     second = PROFILES.replace("x + 1", "[x + 1 for _ in range(n)]")
     result = run(second)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["snapshot: kernels 2 > 1", "  in region 'r', at test_it.py:9"])
-    held = "changed (stale)", "missing"
+    result.stdout.fnmatch_lines(
+        ["E   snapshot: kernels 2 > 1", "  in region 'r'", "  at test_it.py:9"]
+    )
+    held = "changed (outdated, not failing)", "missing"
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
         lines = snapshot_lines(run(PROFILES.replace("(1, 2)", profiles)))
         assert lines == [f"snapshots: 1 {told}: pytest --kernelprof-update"]
@@ -300,7 +304,7 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     ]
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*_ test_a _*", "snapshot: kernels 4 > 3"])
+    result.stdout.fnmatch_lines(["*_ test_a _*", "E   snapshot: kernels 4 > 3"])
 
 
 @pytest.mark.parametrize("option", [(), (UPDATE,)])
@@ -313,7 +317,9 @@ def test_a_file_that_cannot_be_read_is_an_error_of_its_tests(
     before = path(pytester).read_bytes()
     result = run(TWO + PLAIN, *option)
     result.assert_outcomes(errors=5, passed=1)
-    result.stdout.fnmatch_lines(["SnapshotError: *__kernelprof__/cpu/test_it.json:*: a merge *"])
+    result.stdout.fnmatch_lines(
+        ["E   SnapshotError: *__kernelprof__/cpu/test_it.json:*: a merge *"]
+    )
     assert path(pytester).read_bytes() == before
 
 
@@ -468,12 +474,12 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         f"test_it.py::test_{x}" for x in ("alone", "missing")
     ]
     markdown = (pytester.path / "run.md").read_text()
-    assert markdown.count("to accept this as the new snapshot: ") == 1
+    assert markdown.count("accept this as the new snapshot: ") == 2
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told == [
-        "snapshots: 2 written, 1 as they were, 5 not kept",
+        "snapshots: 2 written, 1 unchanged, 5 not kept",
         "looser: test_it.py::test_alone: kernels 3 -> 4",
         "not kept: test_it.py::test_limit: limit exceeded: max_kernels",
         "not kept: test_it.py::test_fails: the test failed for another reason",

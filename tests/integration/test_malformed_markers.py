@@ -42,7 +42,7 @@ def assert_each_says(result: pytest.RunResult, words: Iterable[str]) -> None:
     """Each error under the name of its test, so that none stands in for another's."""
     lines = []
     for number, said in enumerate(words):
-        lines += [f"* ERROR at * test_{number}_bad *", f"MarkerError: {said}"]
+        lines += [f"* ERROR at * test_{number}_bad *", f"E   MarkerError: {said}"]
     result.assert_outcomes(passed=len(lines) // 2, errors=len(lines) // 2)
     result.stdout.fnmatch_lines(lines)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
@@ -66,7 +66,7 @@ def test_good():
 def test_with_workers_it_is_the_same(result_of_workers: pytest.RunResult) -> None:
     result_of_workers.assert_outcomes(passed=1, errors=1)
     result_of_workers.stdout.fnmatch_lines(
-        ["MarkerError: max_kernels: 'many' is not a whole number*"]
+        ["E   MarkerError: max_kernels: 'many' is not a whole number*"]
     )
 
 
@@ -175,7 +175,7 @@ def test_a_misspelt_marker_is_an_error_of_its_test_without_strict_markers(
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "MarkerError: @pytest.mark.forbid_kernel is no marker; forbid_kernels was probably "
+            "E   MarkerError: @pytest.mark.forbid_kernel is no marker; forbid_kernels was probably "
             'meant. The form is: forbid_kernels("elementwise"). (If forbid_kernel is a marker of '
             "your own, register it.)"
         ]

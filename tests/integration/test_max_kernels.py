@@ -31,13 +31,14 @@ def test_kept_it_passes_and_broken_it_fails_with_the_kernels(result: pytest.RunR
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_kernels: 3 > 2",
+            "E   max_kernels: 3 > 2",
             "  at test_it.py:*",
+            "  > kernel_profile(three)",
             "  #  CPU us  operator    line * called by",
             "  1 * aten::mm    test_it.py:5 * aten::matmul",
             "  2 * aten::gelu  test_it.py:5 * -",
             "  3 * aten::add   test_it.py:5 * -",
-            "  CPU (*), torch *; complete: compute operators of the CPU, no kernels",
+            "  complete: CPU operators counted, not GPU kernels",
         ],
         consecutive=True,
     )
@@ -80,7 +81,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
 
 
 def test_work_of_the_backward_pass_counts(run: Run) -> None:
@@ -97,7 +98,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: * > 3", "*aten::gelu_backward*"])
+    result.stdout.fnmatch_lines(["E   max_kernels: * > 3", "*aten::gelu_backward*"])
 
 
 def test_match_counts_only_the_kernels_that_match(run: Run) -> None:
@@ -112,7 +113,7 @@ def test_broken(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["max_kernels(match='gelu|mm'): 2 > 1"])
+    result.stdout.fnmatch_lines(["E   max_kernels(match='gelu|mm'): 2 > 1"])
 
 
 def test_match_ignores_case(run: Run) -> None:
@@ -123,7 +124,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["max_kernels(match='GeLU'): 1 > 0"])
+    result.stdout.fnmatch_lines(["E   max_kernels(match='GeLU'): 1 > 0"])
 
 
 def test_match_looks_at_the_operators_above_a_kernel_too(run: Run) -> None:
@@ -134,7 +135,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["max_kernels(match='aten::matmul'): 1 > 0"])
+    result.stdout.fnmatch_lines(["E   max_kernels(match='aten::matmul'): 1 > 0"])
 
 
 def test_counts_that_differ_between_rounds_are_unstable_and_the_largest_counts(run: Run) -> None:
@@ -148,7 +149,9 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: 2 > 1 (UNSTABLE: ?, ? in 2 rounds, the largest*"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 2 > 1 (UNSTABLE: ?, ? in 2 rounds, the largest*"]
+    )
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -172,6 +175,8 @@ def test_it(kernel_profile):
     kernel_profile(lambda: [x + 1 if i % 2 else x * 2 for i in range(60)])
 """
     )
-    result.stdout.fnmatch_lines(["max_kernels: 60 > 9", "*... * more ...*", "  60 * aten::add *"])
+    result.stdout.fnmatch_lines(
+        ["E   max_kernels: 60 > 9", "*... * more ...*", "  60 * aten::add *"]
+    )
     left = re.findall(r"[.]{3} (\d+) more [.]{3}", str(result.stdout))
     assert sum(map(int, left)) == 20

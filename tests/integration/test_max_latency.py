@@ -24,7 +24,7 @@ def test_kept_it_passes_and_broken_it_fails_with_the_interval(result: pytest.Run
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_latency: *s > 1.00ms (*, 99 % CI *..*us, * rounds*; a second look: *s)",
+            "E   max_latency: *s > 1.00ms (*, 99 % CI *..*us, * rounds*; a second look: *s)",
             "  #  CPU us  operator    line * called by",
             "  1 * aten::mm    test_it.py:* aten::matmul",
         ]
@@ -40,7 +40,7 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["max_latency: *s > 0.5us (*)"])
+    result.stdout.fnmatch_lines(["E   max_latency: *s > 0.5us (*)"])
 
 
 def test_the_time_of_setup_does_not_count(run: Run) -> None:
@@ -68,7 +68,7 @@ def test_code_that_runs_once_has_no_latency_which_is_an_error(run: Run, code: st
     result = run(code)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["max_latency: not measured: it needs calls that are not profiled; use kernel_profile(fn)*"]
+        ["E   max_latency: not measured: it needs calls that are not profiled; use kernel_profi*"]
     )
 
 
@@ -81,4 +81,4 @@ def test_it(kernel_profile):
     kernel_profile(three)
 """
     )
-    result.stdout.fnmatch_lines(["max_latency: *3 rounds, too few for an interval)"])
+    result.stdout.fnmatch_lines(["E   max_latency: *3 rounds, too few for an interval)"])

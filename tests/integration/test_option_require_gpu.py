@@ -30,7 +30,9 @@ def test_a_gpu_test_fails_and_names_what_is_missing(run: Run, no_gpu: None, code
     result = run(code, REQUIRE, device=None)
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"])
+    result.stdout.fnmatch_lines(
+        ["E   ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"]
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--kernelprof-all",)], ids=["plain", "all"])
@@ -88,4 +90,6 @@ def test_with_workers_a_gpu_test_fails_too(
         *("-p", "no:cacheprovider", REQUIRE), *two_workers(python)
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"])
+    result.stdout.fnmatch_lines(
+        ["E   ProfilerUnavailable: --kernelprof-require-gpu: no CUDA device*"]
+    )

@@ -42,7 +42,7 @@ def test_a_number_that_could_not_be_had_is_an_error_under_xfail_too(
 ) -> None:
     result.assert_outcomes(errors=1)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["*ERROR at call of test_it*", "max_latency*"])
+    result.stdout.fnmatch_lines(["*ERROR at call of test_it*", "E   max_latency*"])
 
 
 WRONG_CALLS = """
@@ -211,7 +211,7 @@ class TestIt(unittest.TestCase):
 def test_subtests_do_not_make_a_limit_forgotten(run, test: str) -> None:
     result = run(test)
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
 
 
 @SUBTESTS
@@ -296,7 +296,7 @@ def test_it():
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
 
 
 def test_a_limit_is_a_failure_that_users_can_name(run) -> None:
@@ -320,7 +320,7 @@ def test_it(kernel_profile):
 """,
         "--tb=long",
     )
-    result.stdout.fnmatch_lines(["max_kernels: 3 > 2"])
+    result.stdout.fnmatch_lines(["E   max_kernels: 3 > 2"])
     result.stdout.no_fnmatch_line("*plugin.py*")
 
 

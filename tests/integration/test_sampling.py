@@ -43,7 +43,7 @@ def test_the_policy_says_what_becomes_of_it(
     result = run(UNDECIDED, f"--kernelprof-undecided={policy}")
     result.assert_outcomes(**outcomes)
     if policy == "fail":
-        result.stdout.fnmatch_lines(["max_latency: *96 rounds*UNDECIDED*"])
+        result.stdout.fnmatch_lines(["E   max_latency: *96 rounds*UNDECIDED*"])
 
 
 def test_an_undecided_time_is_told_at_the_end_also_without_warnings(run: Run) -> None:

@@ -48,9 +48,9 @@ def test_a_failure_tells_it_and_max_syncs_stays_not_judged(run: Run) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "max_kernels: 2 > 1",
+            "E   max_kernels: 2 > 1",
             "  1 of 2 limits judged: max_syncs needs a GPU",
-            "  CPU (*), torch *; *; would wait on a GPU 1 time (.item(), if tensor)",
+            "  *; would wait on a*",
         ]
     )
 
@@ -69,7 +69,7 @@ def test_a_snapshot_fails_by_it(run: Run, pytester: pytest.Pytester) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "snapshot: would_wait 1 > 0",
+            "E   snapshot: would_wait 1 > 0",
             "  #  would wait in              called by   line",
             "  1  aten::_local_scalar_dense  aten::item  test_it.py:9",
         ]
@@ -82,7 +82,7 @@ def test_a_run_document_as_baseline_fails_by_it(run: Run) -> None:
     run(CLEAN, "--kernelprof-against=run.json").assert_outcomes(passed=1)
     result = run(PLANTED, "--kernelprof-against=run.json")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["earlier run: would_wait 1 > 0"])
+    result.stdout.fnmatch_lines(["E   earlier run: would_wait 1 > 0"])
 
 
 @pytest.mark.usefixtures("quick_references")

@@ -23,6 +23,9 @@ from pytest_kernelprof.schema.run import (
     Metric,
     Profile,
     ProfileComparison,
+    Run,
+    RunComparison,
+    Test,
     Verdict,
 )
 from pytest_kernelprof.stats.confidence import median_interval
@@ -189,3 +192,17 @@ def held_to(taken: Profile, *found: ProfileComparison) -> Profile:
         for one in found
     ]
     return replace(taken, verdicts=(*taken.verdicts, *verdicts))
+
+
+def run_compared(*found: ProfileComparison, name: str = "old.json", **base: Any) -> Run:
+    """A run of a profile for each of these comparisons; those that are worse fail."""
+    source = found[0].source if found else "run"
+    tests = [
+        Test(
+            one.test,
+            (replace(held_to(mlp(), one), label=one.label),),
+            outcome="failed" if one.fails else "passed",
+        )
+        for one in found
+    ]
+    return Run(tuple(tests), baselines=(RunComparison(source=source, name=name, **base),))

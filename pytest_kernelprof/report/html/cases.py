@@ -23,10 +23,10 @@ from pytest_kernelprof.report.html.operator_tree import Tree, longest_of, tree_o
 from pytest_kernelprof.report.html.plots import Plot, Scale, plots_of, scale_of
 from pytest_kernelprof.report.html.timeline import scene_of
 from pytest_kernelprof.report.ranks import ranks_told
-from pytest_kernelprof.report.words import footing, verdict_line
-from pytest_kernelprof.summary.advice import Remedy, remedies_of
+from pytest_kernelprof.summary.advice import Advice, advice_on
 from pytest_kernelprof.summary.new_kernels import positions_in
 from pytest_kernelprof.summary.records import MARKS, Mark
+from pytest_kernelprof.summary.verdicts import footing, verdict_line
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
@@ -130,7 +130,7 @@ class Case:
     kernels: KernelTable
     plots: tuple[Plot, ...]
     tree: Tree | None
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[Advice, ...]
     copies: tuple[Line, ...]
     waits: tuple[Line, ...]
     notes: tuple[str, ...]
@@ -166,7 +166,7 @@ def case_of(row: Row, place: str, amount: Amount, names: FullNames, data: Script
         kernels=table_of(profile, names, fresh, amount.kernels, amount.kinds),
         plots=tuple(plots_of(profile, amount.plots)),
         tree=tree_of(profile.timeline, amount.operators),
-        remedies=remedies_of(profile, diff),
+        remedies=advice_on(profile, diff),
         copies=tuple(_copies(profile)),
         waits=tuple(_waits(profile)),
         notes=tuple(_notes(profile)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -14,27 +13,21 @@ from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.report.html.cases import ALL, LESS, case_of
 from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
 from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
-from pytest_kernelprof.schema.snapshot import TEST_STATES
 from pytest_kernelprof.summary.comparisons import (
     RESULTS,
-    digests_of,
-    percent_words,
+    deltas_of,
     range_words,
-    reasons_of,
     result_of,
     share_of,
-    values_of,
+    why_of,
 )
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK
-from pytest_kernelprof.summary.rows import worst_first
-from pytest_kernelprof.summary.totals import integrity_line
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.words import (
     count_words,
     is_judged,
     parts_of,
-    value_words,
-    with_label,
+    percent_words,
 )
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
@@ -46,8 +39,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.report.html.drawing import ScriptData
     from pytest_kernelprof.report.html.tests_table import Look
     from pytest_kernelprof.schema.run import Run
-    from pytest_kernelprof.summary.comparisons import BaselineDigest
-    from pytest_kernelprof.summary.records import Row, Summary
+    from pytest_kernelprof.summary.records import Row
+    from pytest_kernelprof.summary.run import Summary
 
 MOST_BYTES_OF_DETAILS = 12_000_000
 """Details of so much text are on a page, the worst first; the others are rows of its table."""
@@ -74,7 +67,7 @@ def html_of(run: Run) -> str:
     from pytest_kernelprof.report.html.drawing import ScriptData
 
     digest = summary_of(run)
-    rows = sorted(digest.rows, key=worst_first)
+    rows = digest.rows
     names, data = FullNames(), ScriptData()
     details = _details(rows, templates, names, data)
     places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
@@ -92,7 +85,7 @@ def html_of(run: Run) -> str:
         looks=looks,
         more_looks=more_looks,
         facts=list(_facts(digest, run)),
-        compared=[(one, _changed(one, rows, places)) for one in digests_of(run)],
+        compared=[(one, _changed(digest, rows, places)) for one in digest.compared],
         most_changed=_MOST_CHANGED,
         rows=table_rows(rows, places),
         chips=_chips(rows),
@@ -102,7 +95,7 @@ def html_of(run: Run) -> str:
         more_hot=max(0, len(digest.hottest) - _MOST_HOT),
         advised=list(_advised(digest)),
         comparisons=list(_comparisons(run)),
-        integrity=integrity_line(digest.trust),
+        integrity=digest.integrity,
         full_names=names.all(),
         data=data.block(),
     )
@@ -226,15 +219,9 @@ def _bar(digest: Summary) -> list[_Part]:
 
 
 def _looks(digest: Summary, rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], int]:
-    """What needs a look, folded, and how many more there are.
-
-    Args:
-        rows, places: all profiles, and where each stands on the page.
-    """
-    # A folded row is another than the one it begins with; tries of a test have its names.
     place_of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
-    folded = sorted(digest.folded, key=worst_first)
-    return to_look_at(folded, [place_of[id(row.profile)] for row in folded], digest.endings)
+    found = [row for problem in digest.problems for row in problem.rows]
+    return to_look_at(found, [place_of.get(id(getattr(r, "profile", None)), "") for r in found])
 
 
 def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
@@ -247,60 +234,29 @@ def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
 
 
 def _facts(digest: Summary, run: Run) -> Iterator[tuple[str, str]]:
-    totals, trust = digest.totals, digest.trust
-    again = f", {trust.retaken} taken again" if trust.retaken else ""
-    yield "Profiles", f"{trust.profiles:,}{again}"
-    if totals.kernels:
-        more = f", {totals.extra_kernels} more than the snapshots" if totals.extra_kernels else ""
-        yield "Kernels", f"{totals.kernels:,}{more}"
-    if totals.operators:
-        yield "CPU operators", f"{totals.operators:,}"
-    if totals.gpu_us is not None:
-        yield "GPU time", format_time(totals.gpu_us)
-    if totals.comm_us:
-        yield "Communication", format_time(totals.comm_us)
-    if totals.waits:
-        tests = count_words(totals.waiting_tests, "test")
-        yield "Waits for the GPU", f"{totals.waits:,} in {tests}"
-    if totals.pageable:
-        yield "Copies from pageable memory", f"{totals.pageable:,}"
-    if totals.idle_us is not None and totals.span_us:
-        yield "GPU idle inside calls", f"{totals.idle_us / totals.span_us:.0%}, profiled"
-    if digest.short is not None:
-        tests = count_words(digest.short.tests, "test")
-        what = f"Kernels shorter than {digest.short.below_us:g}us"
-        yield what, f"{digest.short.kernels:,} in {tests}"
-    if trust.incomplete:
-        yield "Incomplete", str(trust.incomplete)
-    for what, number in trust.noted.items():
-        yield what[:1].upper() + what[1:], f"{number:,}"
-    states = Counter(one.snapshot.state for one in run.tests if one.snapshot)
-    told = [f"{number} {TEST_STATES[state]}" for state, number in states.items() if state]
-    if told and run.baseline("snapshot") is not None:
-        yield "Snapshots", ", ".join(told)
+    yield from digest.facts.items()
 
 
-def _changed(
-    found: BaselineDigest, rows: Sequence[Row], places: Sequence[str]
-) -> list[dict[str, Any]]:
+def _changed(found: Summary, rows: Sequence[Row], places: Sequence[str]) -> list[dict[str, Any]]:
     """What is not as it was, and where its profile stands on the page."""
-    of = {
-        (row.test, row.profile.label): place
-        for row, place in zip(rows, places, strict=True)
-        if row.told != "rerun"
-    }
+    of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
+    changed: list[Any] = [
+        one
+        for one in (*(r for p in found.problems for r in p.rows), *listed(found).changed)
+        if getattr(one, "comparison", None) is not None
+    ]
     return [
         {
-            "name": cut(with_label(parts_of(one.test)[1], one.label), _LONGEST),
-            "place": of.get((one.test, one.label), ""),
-            "mark": RESULTS[result_of(one)],
-            "kernels": values_of(one).get("kernels"),
-            "gpu_time": values_of(one).get("cuda_time"),
-            "share": share_of(one),
-            "range": range_words(one),
-            "reasons": reasons_of(one),
+            "name": cut(one.name, _LONGEST),
+            "place": of.get(id(one.profile), ""),
+            "mark": RESULTS[result_of(one.comparison)],
+            "kernels": deltas_of(one.comparison).get("kernels"),
+            "gpu_time": deltas_of(one.comparison).get("cuda_time"),
+            "share": share_of(one.comparison),
+            "range": range_words(one.comparison),
+            "reasons": why_of(one.comparison),
         }
-        for one in found.rows[:_MOST_CHANGED]
+        for one in changed[:_MOST_CHANGED]
     ]
 
 
@@ -316,27 +272,14 @@ def _hottest(digest: Summary, names: FullNames) -> Iterator[dict[str, Any]]:
 
 
 def _advised(digest: Summary) -> Iterator[tuple[str, str, str]]:
-    """Limits worth a look: test, limit, what of it."""
-    for near in digest.near[:_MOST_ADVISED]:
-        limit, value = near.verdict, near.verdict.measured or 0.0
-        words = f"{format_time(value)}, {near.share:.1%} left of {format_time(limit.allowed or 0)}"
-        yield cut(near.row.name, _LONGEST), limit.limit, words
-    for loose in digest.tighten[:_MOST_ADVISED]:
-        seen, allowed = (value_words(loose.unit, one) for one in (loose.seen, loose.allowed))
-        yield (
-            cut(loose.name, _LONGEST),
-            cut(loose.limit, _LONGEST),
-            f"allows {allowed}, needs {seen}",
-        )
-    for unjudged in digest.unjudged[:_MOST_ADVISED]:
-        tests = count_words(len(unjudged.tests), "test")
-        limits = cut(", ".join(unjudged.limits), _LONGEST)
-        yield tests, limits, f"not judged: {cut(unjudged.why, _LONGEST)}"
+    for one in digest.hints[:_MOST_ADVISED]:
+        yield cut(one.test, _LONGEST), cut(one.limit, _LONGEST), f"{one.kind}: {one.words}"
 
 
 def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
     """Callables that tests measured in turn, each with its interval on one scale."""
-    from pytest_kernelprof.report.comparison import check_lines, comparison_line
+    from pytest_kernelprof.report.comparison import check_lines
+    from pytest_kernelprof.summary.verdicts import comparison_line
 
     for test in run.tests:
         for one in test.comparisons:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.report.comparison import ending_words
 from pytest_kernelprof.report.html.kernel_names import cut
-from pytest_kernelprof.summary.findings import gpu_us, value_of
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Mark, severity
-from pytest_kernelprof.summary.words import line_words, pair_words, title, value_words
+from pytest_kernelprof.summary.records import MARKS, Mark, severity
+from pytest_kernelprof.summary.words import (
+    gpu_us,
+    line_words,
+    pair_words,
+    title,
+    value_of,
+    value_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import Verdict
-    from pytest_kernelprof.summary.records import Broken, Ending, Row
+    from pytest_kernelprof.summary.records import Broken, Row
 
 _BAR = 64
 _LONGEST = 400
@@ -143,13 +148,8 @@ def _room(verdict: Verdict, used: float) -> str:
     return f"+{used - 1:.1%}" if used > 1 else f"{1 - used:.1%} left"
 
 
-def to_look_at(
-    rows: Sequence[Row], places: Sequence[str], endings: Sequence[Ending]
-) -> tuple[list[Look], int]:
-    """Those that need a look, the worst, and how many more there are."""
-    found = [
-        (row, place) for row, place in zip(rows, places, strict=True) if row.told in NEEDS_A_LOOK
-    ]
+def to_look_at(found: Sequence[Any], places: Sequence[str]) -> tuple[list[Look], int]:
+    """Those that need a look."""
     looks = [
         Look(
             place,
@@ -162,23 +162,14 @@ def to_look_at(
                 if one.text
             ),
         )
-        for row, place in found[:_MOST_TO_LOOK_AT]
+        for row, place in list(zip(found, places, strict=True))[:_MOST_TO_LOOK_AT]
     ]
-    looks += [_look_of(one) for one in endings[: _MOST_TO_LOOK_AT - len(looks)]]
-    return looks, max(0, len(found) + len(endings) - _MOST_TO_LOOK_AT)
+    return looks, max(0, len(found) - _MOST_TO_LOOK_AT)
 
 
-def _look_of(one: Ending) -> Look:
-    place = one.verdict.place if one.verdict is not None else one.test.place
-    cause = (cut(ending_words(one), _LONGEST), line_words(place))
-    anchor = "" if one.comparison is None else "comparisons"
-    mark = MARKS[one.found.told]
-    return Look(anchor, mark.word, mark.tone, cut(one.name, _LONGEST), (cause,))
-
-
-def _figure(row: Row) -> str:
+def _figure(row: Any) -> str:
     """By how much: ``+2 kernels``, ``+38.6us``; else the mark in a word."""
-    if row.told in ("failed", "failed otherwise") and row.broken:
+    if row.told in ("failed", "failed otherwise") and getattr(row, "broken", None):
         return more_words(next(iter(row.broken.values())))
     return MARKS[row.told].word
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profile
+from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profile, run_compared
 
 from pytest_kernelprof.against.messages import Done
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.comparison.judge import STATUS_OF
-from pytest_kernelprof.report.baselines import baseline_lines, failure_words
+from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import Change, ProfileComparison, RunComparison
 from pytest_kernelprof.schema.paired import Paired, PairedChange, TimedPair
@@ -25,7 +26,8 @@ from pytest_kernelprof.schema.run import (
     Test,
     Verdict,
 )
-from pytest_kernelprof.summary.comparisons import BaselineDigest, result_of
+from pytest_kernelprof.summary.comparisons import BaselineSummary, result_of
+from pytest_kernelprof.summary.run import summary_of
 
 NAME = "main (abc1234)"
 BUSY = Conditions(contenders=(Neighbour(7, 50),))
@@ -54,7 +56,7 @@ def test_more_kernels_are_worse_and_named() -> None:
     told = found(profile(EXTRA), profile(MLP))
     assert (told.source, told.change) == ("revision", "worse")
     assert worse(told) == ("kernels", "launches")
-    lines = failure_words([told], NAME).splitlines()
+    lines = worse_message([told], NAME).splitlines()
     assert lines[:3] == [
         "kernels: 6 > 5 of main (abc1234)",
         "launches: 6 > 5 of main (abc1234)",
@@ -136,7 +138,7 @@ def test_profiles_are_paired_by_label_and_order() -> None:
     assert [each.change for each in judged([one, two], [one, two])] == ["same", "same"]
     told = judged([two, one], [one, two])
     assert [(each.label, each.change) for each in told] == [("f", "worse"), ("f", "better")]
-    assert "[f]" in failure_words(told, "main")
+    assert "[f]" in worse_message(told, "main")
 
 
 @pytest.mark.parametrize(
@@ -197,8 +199,8 @@ def test_more_is_accepted_where_the_snapshot_allows_it() -> None:
     assert (told.change, told.reason, result_of(told)) == ("changed", "", "accepted")
     assert (told.accepted, told.worse) == (("kernels", "launches"), ())
     assert digest(told).failure == ""
-    assert digest(told).sentence == ("The only test is no worse than main; 1 accepted by snapshot.")
-    assert lines_of(told)[3:5] == ["accepted by snapshot", "   5 -> 6  t.py::a"]
+    assert digest(told).sentence == ("none of 1 test is worse than main (abc1234)")
+    assert lines_of(told)[3:6] == ["accepted by snapshot", "t.py", "✓  5 -> 6  a"]
 
 
 @pytest.mark.parametrize(
@@ -270,12 +272,13 @@ def test_files_of_the_users_and_code_among_the_tests_are_told() -> None:
     )
 
 
-def digest(*told: ProfileComparison) -> BaselineDigest:
-    return BaselineDigest(RunComparison(source="revision", name=NAME), told)
+def digest(*told: ProfileComparison) -> BaselineSummary:
+    return BaselineSummary(RunComparison(source="revision", name=NAME), told)
 
 
 def lines_of(*told: ProfileComparison, width: int = 160) -> list[str]:
-    return [plain(line) for line in baseline_lines(digest(*told), Style(width))]
+    summary = summary_of(run_compared(*told, name=NAME))
+    return [plain(line) for line in report_lines(summary, Style(width), brief=True)]
 
 
 def row_of(told: ProfileComparison) -> str:
@@ -299,9 +302,10 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     call = Timed(paired("worse"), "", us, (*us[:-1], us[-1] * 1.3))
     told = timed(call)
     assert told.change == "worse"
-    lines = failure_words([told], NAME).splitlines()
+    lines = worse_message([told], NAME).splitlines()
     assert lines[0] == (
-        "GPU time 233.1us -> 251.7us, +8.0 % in 4 of 4 pairs (margin 5 %), against main (abc1234)"
+        "GPU time +8.0 % in 4 of 4 pairs timed in turn (233.1us -> 251.7us), margin 5 %, "
+        "against main (abc1234)"
     )
     assert lines[1] == "  5 kernels, the same; 233.1us -> 251.7us (+8.0 %)"
     assert len(lines) == 3
@@ -313,8 +317,8 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
     [
         (paired("same", 1.0), "same", ""),
         (paired("better", 0.8), "better", "faster in 4 of 4 pairs"),
-        (paired("undecided", 1.03), "undecided", "? 5 +3.0 % +3.0..+3.0 % t.py::a"),
-        (paired("undecided", why="no room"), "undecided", "t.py::a no room"),
+        (paired("undecided", 1.03), "undecided", "? 5 +3.0 % +3.0..+3.0 % a "),
+        (paired("undecided", why="no room"), "undecided", "(233.1us -> 251.7us); no room"),
         (
             paired("undecided", disturbed=BUSY),
             "undecided",
@@ -360,8 +364,11 @@ def test_a_power_limit_that_one_side_could_not_read_is_no_other_software() -> No
 def test_latency_is_shown_and_not_judged() -> None:
     old, new = (profile(MLP, [around("latency", us)]) for us in (40.0, 90.0))
     told = timed(Timed(paired("undecided", 1.03)), new, old)
-    assert "45.5 -> 95.5 +109.9 % t.py::a" in row_of(told)
-    assert "in 4 pairs; latency (not judged): 45.5us -> 95.5us, +109.9 %" in row_of(told)
+    assert "45.5 -> 95.5 a " in row_of(told)
+    assert (
+        "in 4 pairs, GPU time +3.0 %; latency (not judged): 45.5us -> 95.5us, +109.9 %"
+        in row_of(told)
+    )
 
 
 def test_a_block_has_no_times() -> None:
@@ -371,7 +378,7 @@ def test_a_block_has_no_times() -> None:
 
 def test_the_line_counts_what_is_undecided_and_the_record_is_json() -> None:
     told = timed(Timed(paired("undecided", 1.03, disturbed=BUSY)))
-    assert digest(told).sentence == "The only test is no worse than main; 1 undecided."
+    assert digest(told).sentence == "none of 1 test is worse than main (abc1234)"
     assert digest(told).failure == ""
     assert codec.decode(codec.encode(told), ProfileComparison) == told
 
@@ -383,12 +390,9 @@ def test_the_line_at_the_end() -> None:
         for i, one in enumerate(changes)
     ]
     all_of_them = digest(*told, found(profile(EXTRA), profile(MLP)))
-    assert all_of_them.sentence == (
-        "1 of 5 tests is worse than main; 1 better, 3 unchanged, 3 not compared."
-    )
+    assert all_of_them.sentence == ("1 of 5 tests is worse than main (abc1234)")
     assert all_of_them.failure == "1 test is worse than main"
-    assert digest(*told[-3:]).sentence == "No test could be compared with main: 3 not compared."
+    assert digest(*told[-3:]).sentence == "no test could be compared with main (abc1234)"
     assert digest(*told[:4]).failure == ""
     assert digest(*told[-3:]).failure == "nothing could be compared"
     assert digest().failure == "nothing could be compared"
-    assert lines_of()[0].startswith("No test of this run is measured (")

@@ -36,7 +36,7 @@ from pytest_kernelprof.schema.run import (
     Run,
     Test,
 )
-from pytest_kernelprof.summary.comparisons import BaselineDigest
+from pytest_kernelprof.summary.comparisons import BaselineSummary
 
 LOST_RUN = Integrity(problems=("1 of 2 launches has no kernel",))
 NEWER_TORCH = replace(H200, versions={**H200.versions, "torch": "2.12.0+cu130"})
@@ -85,7 +85,7 @@ def regressed(found: RunComparison) -> bool:
 
 def failure(found: RunComparison) -> str:
     """What fails by it, in words."""
-    return BaselineDigest(found, found.profiles).failure
+    return BaselineSummary(found, found.profiles).failure
 
 
 def test_a_run_is_as_itself() -> None:

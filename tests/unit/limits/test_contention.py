@@ -12,10 +12,10 @@ from pytest_kernelprof.limits.evaluate import (
     ratio_beyond_contention,
 )
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import Conditions, Contestant, Metric, Neighbour, Verdict
 from pytest_kernelprof.stats.confidence import median_interval
 from pytest_kernelprof.stats.pairs import paired_rounds
+from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import doubt_words
 
 QUIET = Conditions(blocks=1)
@@ -123,8 +123,8 @@ def test_a_time_far_over_its_limit_fails_though_contended_and_says_why(
     far = judged(CONTENDED, limit, *spread(470.0), metric=metric)
     assert (far.outcome, far.reason, far.fastest) == ("failed", "beyond", 470.0)
     assert verdict_line(far, doubt_words(CONTENDED)).endswith(
-        "; BROKEN THOUGH CONTENDED: the fastest round took 470.0us, more than twice the limit, "
-        "which other work does not explain"
+        "; EXCEEDED THOUGH CONTENDED: the fastest round took 470.0us, more than twice the limit; "
+        "other work does not explain that"
     )
     near = judged(CONTENDED, limit, *spread(170.0), metric=metric)
     assert (near.outcome, near.reason, near.fastest) == ("undecided", "disturbed", None)
@@ -152,7 +152,7 @@ def test_a_comparison_fails_though_contended_and_says_why(
     assert (verdict.outcome, verdict.reason, verdict.fastest) == expected
     if verdict.reason == "beyond":
         assert (
-            "BROKEN THOUGH CONTENDED: by the fastest rounds it is 0.300 times, less than half of "
+            "EXCEEDED THOUGH CONTENDED: the fastest rounds give 0.300 times, less than half of "
             "1.000"
         ) in verdict_line(verdict)
 

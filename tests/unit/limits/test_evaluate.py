@@ -22,7 +22,6 @@ from records import (
 
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_names_exist
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import (
     Conditions,
@@ -34,6 +33,7 @@ from pytest_kernelprof.schema.run import (
     Profile,
     Verdict,
 )
+from pytest_kernelprof.summary.verdicts import verdict_line
 
 LOST = Integrity(("the profiler stopped collecting", "2 launches have no kernel"))
 

@@ -40,7 +40,7 @@ def test_kept_limits_are_nothing_to_tell() -> None:
 def test_all_violations_of_all_profiles_stand_in_one_failure() -> None:
     found = of(judged(mlp(), max_kernels=4, max_launches=3), judged(mlp(), max_kernels=1))
     lines = found.failure.splitlines()
-    assert lines[:2] == ["max_kernels: 5 > 4 (1 more is broken)", "max_launches: 5 > 3"]
+    assert lines[:2] == ["max_kernels: 5 > 4 (+1 more limit exceeded)", "max_launches: 5 > 3"]
     assert "max_kernels: 5 > 1" in lines[2:]
 
 

@@ -15,9 +15,9 @@ from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
 from pytest_kernelprof.measure.policy import Shown, next_step
 from pytest_kernelprof.plugin.run_baseline import Baseline, Baselines
 from pytest_kernelprof.report.failure import failure_message
-from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import Conditions, Integrity, Profile, Test, Verdict
 from pytest_kernelprof.schema.steps import Judge, ProfileRounds, WarmUp
+from pytest_kernelprof.summary.verdicts import verdict_line
 
 ID = "test_it.py::test_it"
 COUNTS = allowances(())

@@ -53,8 +53,8 @@ def told(*tests: Test, most: int = 10) -> list[tuple[str, ...]]:
     return [one.groups("") for one in matched if one]
 
 
-def failing(name: str = "test_it", *verdicts: Verdict, **more: object) -> Test:
-    taken = mlp(timed("cuda_time", [234.9]), verdicts=verdicts or (OVER,), place=CALL, **more)
+def failing(name: str = "test_it", *verdicts: Verdict, place: Place = CALL, **more: object) -> Test:
+    taken = mlp(timed("cuda_time", [234.9]), verdicts=verdicts or (OVER,), place=place, **more)
     return Test(f"tests/test_mlp.py::{name}", (taken,), outcome="failed", place=Place("t.py", 3))
 
 
@@ -84,32 +84,47 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
 
 
 def test_what_does_not_fail_its_test_is_a_warning_after_all_errors() -> None:
-    doubted = Test("t.py::doubted", (mlp(verdicts=(UNDECIDED,), place=CALL),))
+    lines = [replace(CALL, line=line) for line in (1, 2)]
+    doubted = Test("t.py::doubted", (mlp(verdicts=(UNDECIDED,), place=lines[0]),))
     only_warned = Test("t.py::warned", (mlp(verdicts=(OVER,), place=CALL),))
-    lost = calls_of(1, integrity=Integrity(problems=("17 of 18",)), place=CALL)
+    lost = calls_of(1, integrity=Integrity(problems=("17 of 18",)), place=lines[1])
     taken = SnapshotReport(file="t.py", device="H", key="k", state="changed")
     stale = Test("t.py::stale", (mlp(),), place=Place("t.py", 9), snapshot=taken)
     well = Test("t.py::well", (mlp(),))
     found = told(doubted, only_warned, Test("t.py::lost", (lost,)), stale, well, failing())
     assert [(one[0], one[4].partition(":")[0]) for one in found] == [
-        ("error", "test_it"),
-        ("warning", "warned"),
+        ("error", "test_it, warned"),
         ("warning", "lost"),
         ("warning", "doubted"),
         ("warning", "stale"),
     ]
 
 
-def test_a_stale_snapshot_is_told_with_the_kernels_that_differ() -> None:
+def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     gelu, relu = (KernelSide(one, (f"aten::{one}",)) for one in ("gelu", "relu"))
-    changes = (KernelChange("replaced", gelu, relu),)
-    report = SnapshotReport(file="t.py", device="H", key="k", state="changed", changes=changes)
-    ((*_, data),) = told(Test("t.py::stale", (mlp(),), snapshot=report))
-    assert data.split("%0A")[1:] == [
-        "- gelu | aten::gelu",
-        "+ relu | aten::relu",
-        "to accept this as the new snapshot: pytest --kernelprof-update t.py::stale",
+    kernels = KernelDiff(
+        baseline_kernels=5, current_kernels=5, changes=(KernelChange("replaced", gelu, relu, at=5),)
+    )
+    found = ProfileComparison(source="snapshot", change="changed", kernels=kernels)
+    report = SnapshotReport(
+        file="t.py", device="H", key="k", state="changed", changes=kernels.changes
+    )
+    ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
+    assert title == "snapshot%3A outdated"
+    assert data.split("%0A") == [
+        "t: relu: was gelu",
+        "to accept this as the new snapshot: pytest --kernelprof-update t.py::t",
     ]
+
+
+def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> None:
+    alike = [failing(f"test_{i}") for i in range(12)]
+    slow = Test("t.py::slow", (mlp(verdicts=(TIME,), place=CALL),), outcome="failed")
+    ((_, file, line, title, data),) = told(*alike, slow)
+    assert (file, line, title) == (CALL.file, "31", "13 tests%3A max_kernels%2C max_cuda_time")
+    first, *rest = data.split("%0A")
+    assert first.startswith("test_0, test_1, test_2, test_3, test_4, 7 more: nvjet")
+    assert any(one.startswith("slow: ") for one in rest)
 
 
 def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
@@ -130,10 +145,10 @@ def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
 
 
 def test_there_are_ten_at_most_and_the_last_says_how_many_more() -> None:
-    found = told(*(failing(f"test_{i}") for i in range(17)))
+    found = told(*(failing(f"test_{i}", place=Place("t.py", i)) for i in range(17)))
     assert len(found) == 10
-    assert found[-1][4].endswith("%0Aand 7 more tests")
-    assert not any("more tests" in one[4] for one in found[:-1])
+    assert found[-1][4].endswith("%0Aand 7 more lines of code")
+    assert not any("more lines" in one[4] for one in found[:-1])
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000, "a%0Ab", "::error::x", "a,b:c=d"])

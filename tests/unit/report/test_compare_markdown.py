@@ -9,13 +9,13 @@ from gfm_pages import HOSTILE, rendered
 from records import calls_of
 
 from pytest_kernelprof.cli.main import main
-from pytest_kernelprof.report.gfm import line
+from pytest_kernelprof.report.markdown import line
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import pack
 from pytest_kernelprof.schema.run import Run, Test
 
-TAGS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "span"}
-DETAILS = {"details", "summary", "pre", "code"}
+TAGS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "span", "h3", "sub"}
+DETAILS = {"details", "summary", "pre", "code", "b"}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -31,7 +31,7 @@ def test_hostile_names_are_seen_as_they_are_and_notify_nobody(
     main(["compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format=markdown"])
     page = rendered(capsys.readouterr().out)
     told = codec.text(id)
-    assert page.tables[0][1][1] == line(told)
+    assert page.tables[0][1][1] == line(f"t.py {told.removeprefix('t.py::')}")
     assert page.tags <= TAGS | DETAILS
     assert page.unclosed == []
     assert not page.notified

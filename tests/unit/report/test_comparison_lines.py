@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from records import CPU, MLP, comparison, mlp, profile
-from terminal_double import Terminal
 
-from pytest_kernelprof.report.comparison import open_lines, write_comparisons
+from pytest_kernelprof.report.comparison import comparison_lines
+from pytest_kernelprof.report.style import Style
+from pytest_kernelprof.report.terminal import open_lines
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import Profile, Verdict
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.run import summary_of
 
 
 def limits(*outcomes: Any) -> Profile:
@@ -52,27 +53,22 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
         limit="min_speedup", qualifier="2", outcome="failed", unit="times", metric="cuda_time",
         measured=1.2, low=1.1, high=1.3, rounds=12, candidate="fused",
     )  # fmt: skip
-    terminal: Any = Terminal()
     test = run.Test("t", (), (comparison(verdicts=(broken,)),), outcome="failed")
-    write_comparisons(terminal, [test])
-    assert terminal.lines[0] == "t (failed)"
-    assert terminal.lines[-1] == (
+    lines = comparison_lines([test], Style())
+    assert lines[0] == "t (failed)"
+    assert lines[-1] == (
         "  ✗ failed: min_speedup(2): fused over eager, GPU time: 1.200 times as good "
         "(99 % CI 1.100..1.300, 12 pairs)"
     )
 
 
 def test_comparisons_stand_under_the_tests_that_made_them() -> None:
-    terminal: Any = Terminal()
     tests = [run.Test("a/test_it.py::test_b[c/d]", comparisons=(comparison(),)), run.Test("x")]
-    write_comparisons(terminal, tests)
-    assert terminal.sections == ["comparisons"]
-    assert terminal.lines[0] == "test_it.py::test_b[c/d]"
-    assert terminal.lines[1].startswith("  callable")
-    assert len(terminal.lines) == 4
+    lines = comparison_lines(tests, Style())
+    assert lines[0] == "test_it.py::test_b[c/d]"
+    assert lines[1].startswith("  callable")
+    assert len(lines) == 4
 
 
-def test_where_nothing_was_compared_nothing_is_written() -> None:
-    terminal: Any = Terminal()
-    write_comparisons(terminal, [run.Test("x", (mlp(),))])
-    assert (terminal.sections, terminal.lines) == ([], [])
+def test_where_nothing_was_compared_there_is_no_line() -> None:
+    assert comparison_lines([run.Test("x", (mlp(),))], Style()) == []

@@ -9,14 +9,10 @@ import msgspec
 import pytest
 from records import comparison
 
-from pytest_kernelprof.report.comparison import (
-    comparison_line,
-    comparison_message,
-    comparison_table,
-    headline,
-)
+from pytest_kernelprof.report.comparison import comparison_message, comparison_table
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Conditions, Contestant, Neighbour, Verdict
+from pytest_kernelprof.summary.verdicts import comparison_line, headline
 
 CONTENDED = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
 
@@ -152,5 +148,5 @@ def test_a_message_says_what_is_over_then_what_is_undecided_then_all() -> None:
     lines = comparison_message(comparison(verdicts=verdicts)).splitlines()
     assert lines[0] == f"min_speedup(1.5): {HEADLINE}"
     assert lines[1].endswith("UNDECIDED, the interval holds the limit")
-    assert lines[2].startswith("callable")
+    assert lines[2].startswith("  callable")
     assert len(lines) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,19 +32,18 @@ def message(of: Profile, place: Place | None = None, **limits: Any) -> list[str]
 def test_verdicts_come_first_then_kernels_then_where_and_how_complete() -> None:
     kernels = [msgspec.structs.replace(one, source="src/mlp.py:31") for one in MLP]
     lines = message(profile(kernels), max_kernels=1, max_launches=4)
-    assert lines[0] == "max_kernels: 5 > 1 (1 more is broken)"
+    assert lines[0] == "max_kernels: 5 > 1 (+1 more limit exceeded)"
     assert lines[1] == "max_launches: 5 > 4"
     assert lines[2].split() == ["#", "GPU", "us", "kernel", "line", "launched", "by"]
     assert all("mlp.py:31" in line for line in lines[3:8])
-    place = "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0"
-    assert lines[8] == f"  {place}; complete: 10/10 launches matched in 2 rounds"
+    assert lines[8] == "  complete: 10/10 launches matched in 2 rounds"
     assert len(lines) == 9
 
 
 def test_the_first_line_says_how_many_more_are_broken_since_a_summary_shows_it_alone() -> None:
     assert message(mlp(), max_kernels=1)[0] == "max_kernels: 5 > 1"
     lines = message(mlp(), max_kernels=1, max_launches=4, forbid_kernels="gelu")
-    assert lines[0] == "max_kernels: 5 > 1 (2 more are broken)"
+    assert lines[0] == "max_kernels: 5 > 1 (+2 more limits exceeded)"
 
 
 def test_a_kept_limit_is_not_told() -> None:
@@ -65,25 +65,32 @@ def test_a_disturbed_time_says_by_what() -> None:
     )
 
 
-TEST = Place("tests/test_mlp.py", 31)
+TEST = Place(
+    "tests/test_mlp.py", 31
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("more", "place", "origin"),
     [
-        ({}, TEST, "  at test_mlp.py:31"),
-        ({"place": TEST}, None, "  at test_mlp.py:31"),
-        ({"label": "profile 2"}, None, "  in profile 2"),
-        ({"label": "profile 2"}, TEST, "  in profile 2, at test_mlp.py:31"),
-        ({"label": "mine", "one_shot": True}, TEST, "  in region 'mine', at test_mlp.py:31"),
+        ({}, TEST, ["  at test_mlp.py:31"]),
+        ({"place": TEST}, None, ["  at test_mlp.py:31"]),
+        ({"label": "profile 2"}, None, ["  in profile 2"]),
+        ({"label": "profile 2"}, TEST, ["  in profile 2", "  at test_mlp.py:31"]),
+        ({"label": "mine", "one_shot": True}, TEST, ["  in region 'mine'", "  at test_mlp.py:31"]),
     ],
     ids=["limit's place", "profile's place", "one of several", "both", "region"],
 )
 def test_which_profile_it_is_and_where_it_was_taken_stands_below_the_verdicts(
-    more: dict[str, Any], place: Place | None, origin: str
+    more: dict[str, Any], place: Place | None, origin: list[str]
 ) -> None:
     lines = message(mlp(**more), place, max_kernels=1)
-    assert lines[:2] == ["max_kernels: 5 > 1", origin]
+    assert lines[: 1 + len(origin)] == ["max_kernels: 5 > 1", *origin]
+
+
+def test_the_source_line_that_made_the_call_is_shown() -> None:
+    here = Place(__file__, Path(__file__).read_text().splitlines().index("TEST = Place(") + 1)
+    assert message(mlp(), here, max_kernels=1)[2] == "  > TEST = Place("
 
 
 def test_a_violated_limit_of_an_incomplete_profile_says_so() -> None:
@@ -125,7 +132,7 @@ def test_where_the_overhead_lies_is_shown_where_it_is_the_violation() -> None:
     assert any(line.startswith("  host, profiled: 60% operator dispatch") for line in lines)
 
 
-def test_tables_fit_a_hundred_columns() -> None:
+def test_tables_fit_78_columns() -> None:
     long = [kernel("k" * 200, "o" * 200, "p" * 200, source="s" * 200)] * 3
     lines = message(profile(long), max_kernels=0)
-    assert max(len(line) for line in lines[:-1]) == 100
+    assert max(len(line) for line in lines[:-1]) == 78

@@ -8,7 +8,7 @@ import re
 import pytest
 from gfm_pages import HOSTILE, Page, rendered
 
-from pytest_kernelprof.report.gfm import code, details, fence, line, row, tag_text, text
+from pytest_kernelprof.report.markdown import code, details, fence, line, row, tag_text, text
 
 
 def seen(words: str) -> str:

@@ -23,8 +23,7 @@ from records import (
 )
 
 from pytest_kernelprof.names.apart import kept_name
-from pytest_kernelprof.report.gfm import line
-from pytest_kernelprof.report.markdown import LIMIT, markdown_of
+from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
 from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.schema.run import (
@@ -130,15 +129,15 @@ def against_main(found: ProfileComparison, *verdicts: Verdict, **more: Any) -> T
     return Test(found.test, (held_to(mlp(verdicts=verdicts), found),), **more)
 
 
-def test_all_well_is_two_lines() -> None:
+def test_all_well_is_three_lines() -> None:
     well = mlp(timed("cuda_time", [100]), verdicts=(KEPT,))
     found = markdown_of(Run((Test("t.py::test_it", (well,)),)))
-    heading, empty, _, end = found.split("\n")
+    heading, *_ = found.split("\n")
     assert heading == "### ✅ 1 of 1 test is within its limits"
-    assert (empty, end) == ("", "")
     page = rendered(found)
     assert page.texts("p") == [
-        "5 kernels, 100.0us on the GPU. NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 1 profile"
+        "5 kernels, 100.0us on the GPU.",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0 · 1 profile",
     ]
     assert page.tables == []
 
@@ -149,7 +148,7 @@ def test_a_run_without_profiles_is_no_success() -> None:
 
 def test_where_nothing_was_judged_nothing_is_well() -> None:
     tests = (Test("t.py::test_it", (mlp(),)),)
-    assert markdown_of(Run(tests)).startswith("### No test has a limit. 1 test has a profile\n")
+    assert markdown_of(Run(tests)).startswith("### No test has a limit, 1 test has a profile\n")
     same = against_main(compared("t.py::test_it", 5, 5))
     assert markdown_of(Run((same,), baselines=(MAIN,))).startswith("### ✅ ")
 
@@ -161,7 +160,7 @@ def test_a_run_that_was_ended_says_so() -> None:
     assert "Unfinished: tests may be missing: interrupted: @\u200cme <b>." in page.text
 
 
-def test_one_row_for_each_limit_worst_first() -> None:
+def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
     page = page_of(
         Test("b/test_b.py::test_undecided", (mlp(verdicts=(KEPT, UNDECIDED)),)),
         Test(
@@ -174,18 +173,35 @@ def test_one_row_for_each_limit_worst_first() -> None:
         Test("a/test_a.py::test_fails", (mlp(),), outcome="failed"),
     )
     (table,) = page.tables
-    assert table[0] == ["", "test", "limit", "measured", "allowed", "cause"]
-    assert [cells[:5] for cells in table[1:]] == [
-        ["❌", "test_a.py TestIt::test_broken[a-1]", "max_kernels", "5", "4"],
-        ["⚠️", "test_b.py test_lost", "max_kernels", "", ""],
-        ["❌", "test_a.py test_fails", "", "", ""],
-        ["⚠️", "test_b.py test_undecided", "max_cuda_time", "199.4us", "200.0us"],
+    assert table[0] == ["", "test", "cause", "exceeded or changed"]
+    assert [(cells[0], cells[1], cells[3]) for cells in table[1:]] == [
+        ("❌", "test_a.py TestIt::test_broken[a-1]", "max_kernels: 5 > 4"),
+        ("❌", "test_b.py test_lost", "max_kernels: incomplete"),
+        ("❌", "test_a.py test_fails", "failed for another reason"),
+        ("⚠️", "test_b.py test_undecided", "max_cuda_time: undecided"),
     ]
-    assert all(cells[5] for cells in table[1:])
+    assert all(cells[2] for cells in table[1:])
     assert page.texts("h3")[0].startswith("❌ 1 of ")
 
 
-def test_each_limit_has_its_causes_beside_it_once() -> None:
+def test_where_and_what_to_do_stand_below_the_verdict() -> None:
+    lines = markdown_of(Run((broken("a/test_a.py::test_broken[a|1]"),))).split("\n")
+    assert lines[2] == "**Where:** a/test\\_a.py (test\\_broken\\[a\\|1\\])".replace("\\_", "_")
+    page = page_of(broken("a/test_a.py::test_broken[a|1]"))
+    command = "pytest 'a/test_a.py::test_broken[a|1]' --kernelprof-against=HEAD~1"
+    assert page.texts("p")[1] == f"To do: see what the last commit changed: {command}"
+
+
+def test_one_cause_in_many_tests_is_told_once() -> None:
+    tests = [broken(f"t.py::test_{i}") for i in range(12)]
+    (table,) = page_of(*tests).tables
+    assert [cells[1] for cells in table[1:3]] == ["t.py test_0", "t.py test_1"]
+    assert table[1][2].startswith("12 tests: nvjet 256x128x64 TNT x3")
+    assert {cells[2] for cells in table[2:]} == {"as above"}
+    assert table[-1][1] == "and 4 more profiles"
+
+
+def test_each_cause_of_a_test_is_told_once() -> None:
     names = Verdict(
         limit="expect_kernels",
         outcome="failed",
@@ -195,19 +211,21 @@ def test_each_limit_has_its_causes_beside_it_once() -> None:
     asked_anew = over(1, 0)
     asked_anew = msgspec.structs.replace(asked_anew, limit="max_allocations", metric="allocations")
     page = page_of(broken(also=(names, asked_anew)))
-    (table,) = page.tables
-    assert [cells[2] for cells in table[1:]] == ["max_kernels", "expect_kernels", "max_allocations"]
-    assert "kernel 5 is to be 'gelu', not mul, from aten::mul" in table[2][5]
-    assert "expect_kernels" not in table[2][5] + table[1][5]
-    assert table[3][3:] == ["1", "0", ""]
+    ((_, _, cause, exceeded),) = page.tables[0][1:]
+    assert exceeded == "max_kernels: 5 > 4; expect_kernels: exceeded; max_allocations: 1 > 0"
+    assert cause.count("expect_kernels: kernel 5: expected 'gelu', got mul (aten::mul)") == 1
+    assert cause.endswith("; max_allocations: 1 > 0")
 
 
-def test_a_launch_more_for_each_kernel_more_is_no_row_of_its_own() -> None:
-    for launches, rows in ((5, 1), (6, 2)):
+def test_a_launch_more_for_each_kernel_more_is_nothing_else_that_is_exceeded() -> None:
+    for launches, told in (
+        (5, "snapshot: kernels 5 > 4"),
+        (6, "snapshot: kernels 5 > 4; snapshot: launches 6 > 4"),
+    ):
         metrics = (*SNAPSHOT.metrics, delta("launches", 4, launches))
         more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
         page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
-        assert len(page.tables[0]) == 1 + rows
+        assert page.tables[0][1][3] == told
 
 
 def test_details_unfold_with_the_kernels() -> None:
@@ -222,7 +240,7 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     kernels = [kernel(GEMM, *LINEAR), kernel(MUL, "aten::mul", source="mlp.py:42")]
     test = Test("t.py::test_it", (held_to(profile(kernels), SNAPSHOT),))
     page = page_of(test)
-    assert page.tables[0][1][2:5] == ["snapshot: kernels", "5", "4"]
+    assert page.tables[0][1][3] == "snapshot: kernels 5 > 4"
     (block,) = page.raw_texts("pre")
     assert block.splitlines()[0] == "  against the snapshot"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
@@ -251,17 +269,20 @@ def test_what_changed_against_a_revision() -> None:
     )
     page = page_of(*tests, baselines=(msgspec.structs.replace(MAIN, profiles=(new,)),))
     assert (
-        "Against main (abc1234): 1 worse, 1 better, 1 unchanged, 1 not compared, "
-        "1 fewer kernel in total, GPU time -2.4 %." in page.text
+        "Against main (abc1234): 1 worse, 1 better, 1 unchanged, 1 not compared; "
+        "1 fewer kernel in total; 3 calls timed in turn, margin 0 %, 3 of them in 4 pairs, "
+        "GPU time -2.4 %." in page.text
     )
-    plus = "+ vectorized_elementwise [mul], from aten::mul, mlp.py:42"
-    assert page.tables[1] == [
-        ["result", "test", "kernels", "GPU time", "range", "cause"],
-        ["worse", "t.py test_broken", "4 → 5", "+3.9 %", "+3.9..+4.2 %", plus],
-        ["not compared", "t.py test_new", "", "", "", why],
-        ["better", "t.py test_better", "5 → 3", "-11.0 %", "-11.0..-10.7 %", ""],
+    assert f"not compared: test_new: {why.replace('@', '@' + chr(0x200C))}" in page.text
+    plus = "+vectorized_elementwise [mul], from aten::mul, mlp.py:42"
+    worse, better = page.tables
+    assert worse[1:] == [
+        ["❌", "t.py test_broken", plus, "max_kernels: 5 > 4; against: kernels 5 > 4"]
     ]
-    assert page.texts("summary")[1].startswith("What changed against main (abc1234): 1 worse")
+    assert better[1:] == [
+        ["", "t.py test_better", "", "better; kernels 5 → 3; GPU time -11.0..-10.7 %"]
+    ]
+    assert page.texts("summary")[1] == "1 more profile changed"
     (table,) = page.raw_texts("pre")
     assert table.startswith("  against the revision\n")
     assert any(line.startswith("+  1 ") for line in table.splitlines())
@@ -272,9 +293,9 @@ def test_what_is_only_slower_than_a_revision_is_told_by_its_times() -> None:
     slower = Paired("worse", "", 1.1, pairs=pairs, agreeing=4, baseline_us=100.0, current_us=110.0)
     found = compared("t.py::test_it", 5, 5, change="worse", paired=slower)
     page = page_of(against_main(found, outcome="failed"), baselines=(MAIN,))
-    assert page.tables[0][1][2] == "against: cuda_time"
-    assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][5]
-    assert page.texts("summary")[0] == "test_it: against: cuda_time: worse"
+    assert page.tables[0][1][3] == "against: slower"
+    assert "+10.0 % in 4 of 4 pairs" in page.tables[0][1][2]
+    assert page.texts("summary")[0] == "test_it: against: slower"
 
 
 def test_where_only_something_got_better_the_change_is_told() -> None:
@@ -301,10 +322,9 @@ def test_hostile_names_are_seen_as_they_are_and_do_nothing(name: str) -> None:
     assert page.tags <= ALLOWED_TAGS
     assert page.unclosed == []
     assert not page.notified
-    first, second = page.tables
-    assert [len(cells) for cells in first] == [6] * len(first)
-    assert [len(cells) for cells in second] == [6, 6]
-    assert line(f"test_it[{name}]") in first[1][1] or len(name) > 20
+    (table,) = page.tables
+    assert [len(cells) for cells in table] == [4] * len(table)
+    assert line(f"test_it[{name}]") in table[1][1] or len(name) > 20
 
 
 @pytest.mark.bulk
@@ -333,7 +353,14 @@ class Many:
         return Run(held, baselines=(MAIN,))
 
     def found(self, i: int, test: Test) -> ProfileComparison:
-        return compared(test.id, *((4, 5) if i < 50 else (5, 4)))
+        """Each has another cause."""
+        side = KernelSide(MUL, ("aten::mul",), f"src/mlp.py:{i}", 9.2)
+        diff = KernelDiff(
+            baseline_kernels=4,
+            current_kernels=5,
+            changes=(KernelChange("added", current=side, at=1, positions=(1,)),),
+        )
+        return compared(test.id, 4, 5, kernels=diff)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +375,6 @@ def test_it_is_cut_where_it_matters_least(tests: int, limit: int) -> None:
     (told,) = [text for text in page.texts("p") if text.startswith("and ")]
     assert told.endswith("left out for their size.")
     if " row" in told:  # then nothing that matters less is there
-        assert len(page.tables) == 1
         assert page.texts("summary") == []
     shown = [cells[1] for cells in page.tables[0][1:]]
     assert shown == sorted(shown)

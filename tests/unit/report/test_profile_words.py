@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import CPU, H200, MLP, counted, mlp, profile, timed
 
-from pytest_kernelprof.report.words import footing, integrity_words, overhead_words
+from pytest_kernelprof.report.failure import overhead_lines
 from pytest_kernelprof.schema.run import (
     Bound,
     Conditions,
@@ -18,6 +18,7 @@ from pytest_kernelprof.schema.run import (
     Profile,
     RoundGaps,
 )
+from pytest_kernelprof.summary.verdicts import footing, integrity_words
 from pytest_kernelprof.summary.words import line_words, place_words
 
 
@@ -69,7 +70,7 @@ def test_a_compiler_that_gave_up_is_told() -> None:
 
 def test_on_the_cpu_it_is_said_what_is_counted() -> None:
     words = integrity_words(profile(environment=CPU))
-    assert words == "complete: compute operators of the CPU, no kernels"
+    assert words == "complete: CPU operators counted, not GPU kernels"
 
 
 BUSY = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
@@ -80,14 +81,13 @@ BUSY = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
     [
         (
             mlp(),
-            "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0; complete: 10/10 launches matched in 2 "
-            "rounds",
+            "complete: 10/10 launches matched in 2 rounds",
         ),
         (
             mlp(bound=Bound("overhead", "300us a call")),
-            "rounds; overhead-bound: yes (300us a call)",
+            "rounds; launch-bound (300us a call)",
         ),
-        (mlp(bound=Bound("memory", "busy")), "rounds; overhead-bound: no (busy)"),
+        (mlp(bound=Bound("memory", "busy")), "rounds; not launch-bound (busy)"),
         (
             mlp(conditions=BUSY),
             "; CONTENDED: other processes worked on this GPU (pid 7 up to 60 %)",
@@ -99,7 +99,7 @@ BUSY = Conditions(blocks=1, contenders=(Neighbour(7, 60),))
         ),
         (
             profile(environment=CPU, integrity=Integrity(("a round is missing",))),
-            "INCOMPLETE: a round is missing; counts are of compute operators of the CPU",
+            "INCOMPLETE: a round is missing",
         ),
     ],
     ids=["usual", "overhead", "no overhead", "contended", "quiet", "throttled", "CPU"],
@@ -114,7 +114,7 @@ def test_an_overhead_is_told_by_launch_host_and_gaps() -> None:
         host_shares=HostShares(0.6, 0.3, 0.1),
         gaps=Gaps((RoundGaps(1.0, 2.0, 3.0), RoundGaps(3.0, 4.0, 5.0))),
     )
-    assert overhead_words(found) == [
+    assert overhead_lines(found) == [
         "overhead of each launch: 12.0us",
         "host, profiled: 60% operator dispatch, 30% launch calls, 10% waiting",
         "device idle between activities, profiled: 2.0us waits for the host, 3.0us between queued "
@@ -123,4 +123,4 @@ def test_an_overhead_is_told_by_launch_host_and_gaps() -> None:
 
 
 def test_an_overhead_of_which_nothing_is_known_has_no_words() -> None:
-    assert overhead_words(profile(MLP)) == []
+    assert overhead_lines(profile(MLP)) == []

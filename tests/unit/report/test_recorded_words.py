@@ -12,7 +12,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_limit
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
-from pytest_kernelprof.report.words import integrity_words, verdict_line
+from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
 from pytest_kernelprof.summary.words import place_words
 
 

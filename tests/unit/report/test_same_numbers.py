@@ -8,13 +8,12 @@ import re
 import pytest
 from records import comparison, counted, kernel, profile, timed
 
-from pytest_kernelprof.report.comparison import comparison_lines
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.style import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.run import Profile, Run, Test, TestOutcome, Verdict
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
+from pytest_kernelprof.summary.run import summary_of
 
 pytest.importorskip("jinja2")
 
@@ -56,7 +55,7 @@ KERNELS, TIME = "84 kernels", "1.20ms on the GPU"  # 37 + 11 + 17 + 19, 407 + 14
 def terminal(run: Run) -> str:
     style = Style(140, "utf-8")
     lines = [plain(line) for line in report_lines(summary_of(run), style)]
-    return "\n".join([*lines, *comparison_lines(run.tests, style)])
+    return "\n".join(lines)
 
 
 def page(run: Run) -> str:
@@ -72,14 +71,13 @@ def test_the_verdict_is_the_same_in_all() -> None:
 
 def test_the_totals_are_the_same_in_all() -> None:
     assert f"{KERNELS}, {TIME}" in terminal(RUN)
-    assert f"{KERNELS}, {TIME}." in markdown_of(RUN)
-    assert "Kernels 84 " in page(RUN)
-    assert "GPU time 1.20ms " in page(RUN)
+    assert f"{KERNELS}, {TIME}" in markdown_of(RUN)
+    assert f"{KERNELS}, {TIME}" in page(RUN)
 
 
 def test_what_is_broken_has_its_two_numbers_in_all() -> None:
     assert "37 > 31" in terminal(RUN)
-    assert "| max_kernels | 37 | 31 |" in markdown_of(RUN)
+    assert "| max_kernels: 37 > 31 |" in markdown_of(RUN)
     assert "max_kernels 37 of 31" in page(RUN)
     assert "+6 kernels" in page(RUN)
 
@@ -107,14 +105,6 @@ def test_what_was_skipped_with_its_limits_is_no_success() -> None:
     assert markdown_of(skipped).startswith("### No limit applied; 1 skipped\n")
     (first, *_) = report_lines(summary_of(skipped), Style(100, "utf-8"))
     assert [span.colour for span in first] == ["bold"]
-
-
-@pytest.mark.parametrize(("ended", "told"), [("failed", True), ("passed", False)])
-def test_what_failed_is_to_be_seen_again_only_where_something_failed(
-    ended: TestOutcome, told: bool
-) -> None:
-    run = Run((Test("t.py::t", (taken(37, 407.0, 31),), outcome=ended),))
-    assert ("pytest --lf" in terminal(run)) == told
 
 
 def test_without_a_limit_the_page_says_that_nothing_was_judged() -> None:

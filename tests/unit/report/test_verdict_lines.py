@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.report.words import verdict_line
 from pytest_kernelprof.schema.run import Hit, Mismatch, Verdict
+from pytest_kernelprof.summary.verdicts import verdict_line
 
 
 def count(measured: float, allowed: float, limit: str = "max_kernels", **more: Any) -> Verdict:
@@ -165,40 +165,39 @@ def names(limit: str, **facts: Any) -> str:
         (
             Mismatch(5, 2, "gelu_kernel", ("aten::gelu", "aten::b", "aten::c"), ("relu",)),
             ("mm", "relu", None),
-            "5 kernels, expected 'mm', 'relu', ...; kernel 2 is gelu_kernel (aten::gelu < aten::c)"
-            ", not 'relu'",
+            "5 kernels, expected 'mm', 'relu', ...; kernel 2: expected 'relu', got gelu_kernel "
+            "(aten::gelu < aten::c)",
         ),
         (
             Mismatch(5, 2, "triton_poi", ("## Call CompiledFxGraph f1 ##", "aten::b"), ("relu",)),
             ("mm", "relu"),
-            "5 kernels, expected 'mm', 'relu'; kernel 2 is triton_poi (aten::b), not 'relu'",
+            "5 kernels, expected 'mm', 'relu'; kernel 2: expected 'relu', got triton_poi (aten::b)",
         ),
         (
             Mismatch(5, 2, "aten::gelu", ("aten::gelu",), ("relu",)),  # on the CPU
             ("mm", "relu"),
-            "5 kernels, expected 'mm', 'relu'; kernel 2 is aten::gelu, not 'relu'",
+            "5 kernels, expected 'mm', 'relu'; kernel 2: expected 'relu', got aten::gelu",
         ),
         (
             Mismatch(5, 2, "gelu_kernel", (), ("a", "b")),
             ("mm", "a"),
-            "5 kernels, expected 'mm', 'a'; kernel 2 is gelu_kernel (no operator), not 'a' or 'b'",
+            "5 kernels, expected 'mm', 'a'; kernel 2: expected 'a' or 'b', got gelu_kernel (no "
+            "operator)",
         ),
         (
             Mismatch(5, 2, "gelu_kernel", ("aten::gelu",)),
             ("mm",),
-            "5 kernels, expected 'mm'; kernel 2 is gelu_kernel (aten::gelu), where no more were "
-            "expected",
+            "5 kernels, expected 'mm'; unexpected kernel 2: gelu_kernel (aten::gelu)",
         ),
         (
             Mismatch(5, 1, "gelu_kernel", ("aten::gelu",)),
             (),
-            "5 kernels, expected no kernels; kernel 1 is gelu_kernel (aten::gelu), where no more "
-            "were expected",
+            "5 kernels, expected no kernels; unexpected kernel 1: gelu_kernel (aten::gelu)",
         ),
         (
             Mismatch(5, wanted=("add", "mul")),
             (None, "add", "mul"),
-            "5 kernels, expected ..., 'add', 'mul'; nothing is left for 'add', 'mul'",
+            "5 kernels, expected ..., 'add', 'mul'; no kernel for 'add' or 'mul'",
         ),
     ],
 )
@@ -210,23 +209,24 @@ def test_the_first_unexpected_kernel_is_named(
 
 
 def test_expected_kernels_that_came_are_counted() -> None:
-    assert names("expect_kernels", outcome="passed") == "expect_kernels: all 5 as expected"
+    assert names("expect_kernels", outcome="passed") == "expect_kernels: all 5 kernels as expected"
 
 
 def test_a_forbidden_kernel_is_named_with_its_pattern() -> None:
     hits = (Hit(2, "gelu_kernel", "gelu"),)
     line = names("forbid_kernels", qualifier="gelu|relu", patterns=("gelu", "relu"), hits=hits)
-    assert line == "forbid_kernels: 1 forbidden: #2 gelu_kernel ('gelu')"
+    assert line == "forbid_kernels: 1 forbidden kernel ran: #2 gelu_kernel ('gelu')"
 
 
 def test_many_forbidden_kernels_are_cut_short() -> None:
     hits = tuple(Hit(i, "k", ".") for i in range(1, 17))
     line = names("forbid_kernels", qualifier=".", patterns=(".",), hits=hits)
     assert line == (
-        "forbid_kernels: 16 forbidden: #1 k ('.'), #2 k ('.'), #3 k ('.'), #4 k ('.') and 12 more"
+        "forbid_kernels: 16 forbidden kernels ran: #1 k ('.'), #2 k ('.'), #3 k ('.'), #4 k ('.') "
+        "and 12 more"
     )
 
 
 def test_no_forbidden_kernels_are_counted_among_all() -> None:
     line = names("forbid_kernels", outcome="passed", qualifier=".", patterns=(".",))
-    assert line == "forbid_kernels: none of 5 kernels"
+    assert line == "forbid_kernels: none of 5 kernels is forbidden"

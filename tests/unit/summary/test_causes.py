@@ -34,7 +34,7 @@ from pytest_kernelprof.schema.run import (
     Wait,
 )
 from pytest_kernelprof.summary.causes import causes_of, causes_of_diff
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.run import summary_of
 
 
 def broken(of: Profile, **limits: object) -> list[Cause]:
@@ -105,7 +105,7 @@ def test_an_overhead_is_told_by_its_launches() -> None:
     )
     (cause,) = broken(idle, max_launch_overhead="40us")
     assert cause.text == (
-        "80 % of a call the GPU has nothing to do: 5 launches of 16.0us each for kernels of 4.0us"
+        "80 % of a call the GPU is idle: 5 launches of 16.0us each for kernels of 4.0us"
     )
 
 
@@ -114,12 +114,12 @@ def test_an_overhead_is_told_by_its_launches() -> None:
     [
         (
             {"forbid_kernels": "gelu"},
-            "forbid_kernels: vectorized_elementwise [gelu], from aten::gelu",
+            "forbid_kernels: forbidden kernel ran: vectorized_elementwise [gelu], from aten::gelu",
         ),
         (
             {"expect_kernels": ["mm", "relu", ...]},
-            "expect_kernels: kernel 2 is to be 'relu', not vectorized_elementwise [gelu], from "
-            "aten::gelu",
+            "expect_kernels: kernel 2: expected 'relu', got vectorized_elementwise [gelu] "
+            "(aten::gelu)",
         ),
         (
             {"max_kernels": {"n": 0, "match": "gelu"}},
@@ -192,14 +192,14 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
     (row,) = digest.rows
     assert row.told == "failed"
     assert [one.text for one in row.causes] == [
-        "GPU time 100.0us -> 108.0us, +8.0 % in 4 of 4 pairs"
+        "GPU time +8.0 % in 4 of 4 pairs timed in turn (100.0us -> 108.0us)"
     ]
-    assert digest.sentence == "1 test is worse than main."
+    assert digest.sentence == "1 of 1 test is worse than main (abc)."
 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    told = "against: GPU time 100.0us -> 108.0us, +8.0 % in 4 pairs; "
+    told = "against: GPU time +8.0 % in 4 pairs timed in turn (100.0us -> 108.0us); "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
         (in_turn(change="undecided", disturbed=busy),
@@ -225,6 +225,6 @@ def test_every_recorded_trace_is_told_at_every_width(name: str) -> None:
     over = Test("t.py::t", (replace(of, verdicts=verdicts),), outcome="failed")
     digest = summary_of(Run((over, Test("t.py::u", (of,)))))
     for width in (60, 100, 160):
-        for every_row in (False, True):
-            style = Style(width, verbosity=2, every_row=every_row)
+        for verbosity in (0, 2):
+            style = Style(width, verbosity=verbosity)
             assert all(width_of(plain(line)) <= width for line in report_lines(digest, style))

@@ -20,8 +20,7 @@ from pytest_kernelprof.schema.run import (
     TestOutcome,
     Verdict,
 )
-from pytest_kernelprof.summary.findings import findings_of
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.run import summary_of
 
 
 def kernels(outcome: Status = "passed", allowed: float = 9) -> Verdict:
@@ -45,11 +44,9 @@ def one(*verdicts: Verdict) -> Profile:
 def test_a_try_that_was_repeated_is_in_no_total_and_not_among_the_hottest() -> None:
     tries = [Test("t.py::t", (one(),), outcome="rerun"), Test("t.py::t", (one(),))]
     found = summary_of(Run(tuple(tries)))
-    assert found.totals.kernels == 5
-    assert found.totals.launches == 5
-    assert found.totals.gpu_us == 50.0
+    assert found.facts["suite"] == "5 kernels of 10.0us on average, 50.0us on the GPU"
     assert [kernel.calls for kernel in found.hottest] == [3, 1, 1]
-    assert found.trust.profiles == 2  # each was taken
+    assert found.integrity == "2 profiles"  # each was taken
 
 
 def test_what_a_later_attempt_judged_was_judged() -> None:
@@ -61,9 +58,9 @@ def test_what_a_later_attempt_judged_was_judged() -> None:
 @pytest.mark.parametrize("ended", ["failed", "error", "skipped", "xfailed"])
 def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome) -> None:
     well = Test("t.py::t[1]", (one(kernels()),))
-    assert summary_of(Run((well,))).tighten
+    assert [one.kind for one in summary_of(Run((well,))).hints] == ["tighten"]
     other = Test("t.py::t[2]", (one(kernels()),), outcome=ended)
-    assert not summary_of(Run((well, other))).tighten
+    assert not summary_of(Run((well, other))).hints
 
 
 @pytest.mark.parametrize(
@@ -72,7 +69,7 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
         ([], "No test has a profile."),
         ([Test("t.py::t", (), (comparison(),))], "No test has a limit."),
         ([Test("t.py::t", (), (comparison(),)), Test("t.py::u", (profile(MLP),))],
-         "No test has a limit. 1 test has a profile."),
+         "No test has a limit, 1 test has a profile."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
          "1 of 1 test is within its limits."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "failed")],
@@ -80,7 +77,7 @@ def test_what_a_test_took_that_did_not_pass_tightens_no_limit(ended: TestOutcome
         ([Test("t.py::t", (one(kernels()),), (comparison(verdicts=(faster("failed"),)),), "failed")],  # noqa: E501
          "1 of 1 test breaks a limit."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),), "failed")],
-         "0 of 1 test is within its limits; 1 failed."),
+         "0 of 1 test is within its limits; 1 failed for another reason."),
         ([Test("t.py::t", (), (comparison(verdicts=(faster("failed"),)),), "rerun"),
           Test("t.py::t", (), (comparison(verdicts=(faster("passed"),)),))],
          "1 of 1 test is within its limits."),
@@ -114,12 +111,13 @@ def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("change", "more", "sentence", "overall"),
     [
-        ("same", {}, "1 of 1 test is within its limits.", "passed"),
-        ("changed", {}, "1 of 1 test is within its limits.", "passed"),
-        ("undecided", {}, "0 of 1 test is within its limits; 1 undecided.", "undecided"),
+        ("same", {}, "None of 1 test is worse than main (abc1234).", "passed"),
+        ("changed", {}, "None of 1 test is worse than main (abc1234).", "passed"),
+        ("undecided", {}, "None of 1 test is worse than main (abc1234); 1 undecided.",
+         "undecided"),
         ("same", {"lost": ("syncs",)},
-         "0 of 1 test is within its limits; 1 incomplete.", "failed"),
-        ("not compared", {"reason": "cold"}, "No test has a limit. 1 test has a profile.",
+         "None of 1 test is worse than main (abc1234); 1 incomplete.", "failed"),
+        ("not compared", {"reason": "cold"}, "No test could be compared with main (abc1234).",
          "failed"),
     ],
 )  # fmt: skip
@@ -142,14 +140,17 @@ def test_a_test_that_is_worse_counts_once_whichever_baseline_it_is_worse_than() 
     bases = tuple(RunComparison(source=one, name=name) for one, name in names.items())  # type: ignore[arg-type]
     test = Test("t.py::t", (held_to(mlp(), *worse),), outcome="failed")
     found = summary_of(Run((test,), baselines=bases))
-    assert found.sentence == ("1 test exceeds its snapshot, 1 test is worse than main or old.json.")
+    assert found.sentence == (
+        "1 test exceeds its snapshot, 1 of 1 test is worse than main (abc1234), 1 of 1 profile "
+        "is worse than old.json."
+    )
     (row,) = found.rows
     assert [(one.metric, one.by) for one in row.broken.values()] == [("kernels", "snapshot")]
-    assert [one.words for one in findings_of(row)] == [
-        "snapshot: kernels: 5 > 4",
-        "against: kernels: 5 > 4",
-        "earlier run: kernels: 5 > 4",
-    ]
+    assert row.found == (
+        "snapshot: kernels 5 > 4",
+        "against: kernels 5 > 4",
+        "earlier run: kernels 5 > 4",
+    )
 
 
 def test_a_test_that_was_not_judged_beside_one_that_was_leaves_a_run_not_judged() -> None:
@@ -172,4 +173,4 @@ def test_on_the_cpu_nothing_is_too_short_for_its_launch() -> None:
         environment=CPU,
         bound=Bound("overhead", ""),
     )
-    assert summary_of(Run((Test("t.py::t", (short,)),))).short is None
+    assert "overhead" not in summary_of(Run((Test("t.py::t", (short,)),))).facts

@@ -20,7 +20,7 @@ from pytest_kernelprof.schema.run import (
     Verdict,
 )
 from pytest_kernelprof.summary.records import Row
-from pytest_kernelprof.summary.whole import summary_of
+from pytest_kernelprof.summary.run import summary_of
 
 
 def limit(outcome: Status = "passed", allowed: float = 5, measured: float = 5) -> Verdict:
@@ -140,7 +140,7 @@ def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differ
     assert row.least_us is None
     row = summary_of(Run(tuple(tests))).folded[0]
     largest, smallest = row.profile.metrics["cuda_time"].value, row.least_us
-    assert (largest, smallest, row.count) == (109.5, 55.5, 3)
+    assert (largest, smallest, len(row.each)) == (109.5, 55.5, 3)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_verdict_is_a_sentence_of_what_is_not_zero(tests: list[Any], sentenc
 def test_without_limits_the_verdict_says_so_and_on_the_cpu_what_is_counted() -> None:
     plain = Test("t.py::t", (profile(MLP, environment=CPU),))
     assert summary_of(Run((plain,))).sentence == (
-        "No test has a limit. 1 test has a profile; CPU operators counted, not GPU kernels."
+        "No test has a limit, 1 test has a profile; CPU operators counted, not GPU kernels."
     )
 
 
@@ -179,9 +179,10 @@ def test_short_kernels_are_told_with_the_overhead_that_was_measured() -> None:
         [timed("launch_overhead", [80.0]), timed("latency", [96.0])],
         bound=Bound("overhead", ""),
     )
-    found = summary_of(Run((Test("t.py::t", (short,)),))).short
-    assert found is not None
-    assert (found.kernels, found.tests, found.overhead_us, found.latency_us) == (4, 1, 80.0, 96.0)
+    assert summary_of(Run((Test("t.py::t", (short,)),))).facts["overhead"] == (
+        "4 kernels in 1 test are shorter than 3us: fuse them or use a CUDA graph, first in t "
+        "(overhead 80.0us of 96.0us)"
+    )
 
 
 def timed_limit(measured: float, allowed: float) -> Profile:
@@ -196,14 +197,18 @@ def timed_limit(measured: float, allowed: float) -> Profile:
 
 
 @pytest.mark.parametrize(
-    ("measured", "near", "loose"),
-    [(198.0, True, False), (150.0, False, False), (99.0, False, True)],
+    ("measured", "told"),
+    [
+        (198.0, [("near", "198.0us of 200.0us, 1.0% left")]),
+        (150.0, []),
+        (99.0, [("tighten", "allows 200.0us, needs 99.0us")]),
+    ],
 )
 def test_times_near_their_limit_and_limits_that_are_loose(
-    measured: float, near: bool, loose: bool
+    measured: float, told: list[tuple[str, str]]
 ) -> None:
     found = summary_of(Run((Test("t.py::t", (timed_limit(measured, 200.0),)),)))
-    assert (bool(found.near), bool(found.tighten)) == (near, loose)
+    assert [(one.kind, one.words) for one in found.hints] == told
 
 
 def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> None:
@@ -211,5 +216,6 @@ def test_a_count_below_its_limit_is_loose_by_the_largest_of_all_parameters() -> 
         Test(f"t.py::t[{n}]", (mlp(counted("kernels", n), verdicts=(limit("passed", 12, n),)),))
         for n in (7, 9)
     ]
-    (found,) = summary_of(Run(tuple(of))).tighten
-    assert (found.limit, found.allowed, found.seen) == ("max_kernels", 12, 9)
+    assert summary_of(Run(tuple(of))).hints == (
+        ("tighten", "t", "max_kernels", "allows 12, needs 9"),
+    )

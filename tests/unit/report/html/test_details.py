@@ -23,7 +23,7 @@ from pytest_kernelprof.schema.comparison import (
 )
 from pytest_kernelprof.schema.run import KernelGroup, Test, Timeline
 from pytest_kernelprof.summary.new_kernels import positions_in
-from pytest_kernelprof.summary.rows import rows_of
+from pytest_kernelprof.summary.run import summary_of
 
 
 def test_kernels_stand_in_launch_order_with_who_launched_them_and_where() -> None:
@@ -245,5 +245,5 @@ def test_a_row_that_only_a_snapshot_breaks_shows_that_beside_limits_that_are_kep
     more = MetricDelta(name="kernels", baselines=(4,), current=5, change="worse", judged=True)
     snapshot = ProfileComparison(source="snapshot", change="worse", metrics=(more,))
     test = Test("t.py::test_it", (held_to(profile_of(5, kept(n=5)), snapshot),), outcome="failed")
-    (row,) = table_rows(rows_of(run_of(test)), ["p0"])
+    (row,) = table_rows(summary_of(run_of(test)).rows, ["p0"])
     assert (row.closest, row.more, row.over) == ("snapshot: kernels 5 of 4", 1, True)

@@ -23,16 +23,15 @@ from pytest_kernelprof.schema.run import (
     Run,
     Test,
 )
+from pytest_kernelprof.summary.causes import causes_of_diff
 from pytest_kernelprof.summary.comparisons import (
-    BaselineDigest,
-    causes_in,
-    digests_of,
-    name_of,
+    BaselineSummary,
+    baseline_summaries,
+    deltas_of,
     range_words,
-    reasons_of,
     result_of,
     share_of,
-    values_of,
+    weight_of,
     why_of,
 )
 
@@ -40,7 +39,7 @@ EXTRA = (*MLP, kernel(MUL, "aten::mul", source="pkg/mlp.py:31"))
 MAIN = "main (abc1234)"
 
 
-def with_runs(olds: dict[str, Profile], news: dict[str, Profile], *fail_on: str) -> BaselineDigest:
+def with_runs(olds: dict[str, Profile], news: dict[str, Profile], *fail_on: str) -> BaselineSummary:
     """Of a run and an earlier one, by the names of their tests."""
     old, new = (
         Run(tuple(Test(f"t.py::{name}", (one,)) for name, one in side.items()))
@@ -48,12 +47,12 @@ def with_runs(olds: dict[str, Profile], news: dict[str, Profile], *fail_on: str)
     )
     allowed = allowances(tuple(map(parse_allowance, fail_on)))
     found = compare_runs([old], new, allowed, name="old.json")
-    return BaselineDigest(found, found.profiles)
+    return BaselineSummary(found, found.profiles)
 
 
-def with_main(*found: ProfileComparison, **more: Any) -> BaselineDigest:
+def with_main(*found: ProfileComparison, **more: Any) -> BaselineSummary:
     """Of a run and a revision."""
-    return BaselineDigest(RunComparison(source="revision", name=MAIN, **more), found)
+    return BaselineSummary(RunComparison(source="revision", name=MAIN, **more), found)
 
 
 def of_main(
@@ -92,8 +91,14 @@ def in_turn(*ratios: float, change: Any = "same", **more: Any) -> Paired:
     )  # fmt: skip
 
 
-def results(found: BaselineDigest) -> list[tuple[str, str]]:
-    return [(one.test.rpartition("::")[2], result_of(one)) for one in found.rows]
+def rows(found: BaselineSummary) -> list[ProfileComparison]:
+    """Those that are not the same, worst first."""
+    changed = (one for one in found.profiles if result_of(one) != "same")
+    return sorted(changed, key=weight_of)
+
+
+def results(found: BaselineSummary) -> list[tuple[str, str]]:
+    return [(one.test.rpartition("::")[2], result_of(one)) for one in rows(found)]
 
 
 def of(us: float, kernels: int = 5) -> Profile:
@@ -117,9 +122,9 @@ def test_each_row_says_what_became_of_it_worst_first() -> None:
         ("perhaps", "undecided"),
         ("few", "better"),
     ]
-    assert found.sentence == (
-        "1 of 5 profiles is worse than old.json; 1 worse (not checked), 1 undecided, 1 better, "
-        "1 unchanged."
+    assert found.sentence == "1 of 5 profiles is worse than old.json"
+    assert found.words == (
+        "1 worse, 1 worse (not checked), 1 undecided, 1 better, 1 unchanged; same number of kernels"
     )
     assert found.failure == "kernels rose in 1 profile, launches rose in 1 profile"
     assert (found.fails(warn_only=False), found.fails(warn_only=True)) == (True, False)
@@ -138,26 +143,26 @@ def test_what_is_judged_decides_before_what_is_only_looked_at() -> None:
 
 def test_nothing_worse_is_a_sentence_too() -> None:
     one = with_runs({"a": of(100)}, {"a": of(100)})
-    assert one.sentence == "The only profile is no worse than old.json; 1 unchanged."
+    assert one.sentence == "none of 1 profile is worse than old.json"
     two = with_runs({"a": of(100), "b": of(100)}, {"a": of(100), "b": of(100)})
-    assert two.sentence == "None of 2 profiles is worse than old.json; 2 unchanged."
+    assert two.sentence == "none of 2 profiles is worse than old.json"
     assert (one.failure, two.failure) == ("", "")
 
 
 def test_a_run_of_which_nothing_could_be_compared_has_failed() -> None:
     none = with_runs({"a": of(100)}, {"b": of(100)})
-    assert none.sentence == "No profile could be compared with old.json."
-    assert (none.words, none.told) == ("nothing was compared", "nothing was compared")
+    assert none.sentence == "no profile could be compared with old.json"
+    assert none.words == "nothing was compared"
     assert none.failure == "nothing could be compared"
     assert none.fails(warn_only=True)
     unmeasured = with_main()
     assert unmeasured.sentence == (
-        "No test of this run is measured (--kernelprof-all measures each)."
+        f"no test is measured, so nothing is compared with {MAIN} (--kernelprof-all measures each)"
     )
     assert unmeasured.fails(warn_only=True)
     (refused,) = not_compared([mlp()], "the baseline cannot run it: no such test")
     cannot = with_main(replace(refused, test="t.py::new"))
-    assert cannot.sentence == "No test could be compared with main: 1 not compared."
+    assert cannot.sentence == f"no test could be compared with {MAIN}"
 
 
 def test_a_test_has_the_result_of_its_worst_profile_and_each_profile_its_own() -> None:
@@ -169,18 +174,16 @@ def test_a_test_has_the_result_of_its_worst_profile_and_each_profile_its_own() -
         of_main("it", 5, 5, Paired("not compared"), label="e", change="same"),
         of_main("other", 5, 5),
     )
-    assert [(row.label, result_of(row)) for row in found.rows] == [
+    assert [(row.label, result_of(row)) for row in rows(found)] == [
         ("b", "worse"),
         ("d", "undecided"),
         ("c", "better"),
     ]
-    assert name_of(found.rows[0]) == "t.py::it [b]"
-    assert found.words == "1 worse, 1 unchanged"
-    assert found.sentence == "1 of 2 tests is worse than main; 1 unchanged."
+    assert found.sentence == f"1 of 2 tests is worse than {MAIN}"
     assert found.failure == "1 test is worse than main"
     # Kernels come and go; of no pair is there a time.
-    assert found.told == "1 worse, 1 unchanged, same number of kernels"
-    assert [share_of(row) for row in found.rows] == [None] * 3
+    assert found.words == "1 worse, 1 unchanged; same number of kernels"
+    assert [share_of(row) for row in rows(found)] == [None] * 3
 
 
 def test_of_one_result_the_largest_changes_come_first() -> None:
@@ -199,16 +202,17 @@ def test_of_one_result_the_largest_changes_come_first() -> None:
 def test_a_test_that_was_not_compared_has_a_row_that_says_why(reached: tuple[str, ...]) -> None:
     done = Done("t.py::a", Test("t.py::a", (profile(MLP),)), reached=reached)
     found = with_main(*judge([profile(EXTRA)], done))
-    (row,) = found.rows
+    (row,) = rows(found)
     assert result_of(row) == "worse" if reached else "not compared"
     if not reached:
-        assert reasons_of(row) == "no file of the revision is reached by the test: only tests are"
-        assert values_of(row) == {}
-        assert found.told == found.words == "1 not compared"
+        assert why_of(row) == "no file of the revision is reached by the test: only tests are"
+        assert deltas_of(row) == {}
+        assert found.words == "1 not compared"
     else:
-        kernels = values_of(row)["kernels"]
+        kernels = deltas_of(row)["kernels"]
         assert (kernels.baseline, kernels.current) == (5, 6)
-        assert [(one.sign, one.text) for one in causes_in(row)] == [
+        assert row.kernels is not None
+        assert [(one.sign, one.text) for one in causes_of_diff(row.kernels)] == [
             ("+", "vectorized_elementwise [mul], from aten::mul")
         ]
 
@@ -219,10 +223,12 @@ def test_a_test_without_a_profile_counts_and_has_a_row_with_the_reason_too() -> 
     )
     base = RunComparison(source="revision", name=MAIN, profiles=(broken,))
     well = Test("t.py::a", (held_to(mlp(), of_main("a", 5, 5)),))
-    (found,) = digests_of(Run((well, Test("t.py::broken", outcome="failed")), baselines=(base,)))
-    assert found.words == "1 unchanged, 1 not compared"
+    (found,) = baseline_summaries(
+        Run((well, Test("t.py::broken", outcome="failed")), baselines=(base,))
+    )
+    assert found.words == "1 unchanged, 1 not compared; same number of kernels"
     assert results(found) == [("broken", "not compared")]
-    assert found.uncompared == {"it fails on your code": ("broken",)}
+    assert found.uncompared == ["broken: it fails on your code"]
 
 
 def test_reasons_are_told_once_with_the_tests_that_they_hold_for() -> None:
@@ -237,16 +243,15 @@ def test_reasons_are_told_once_with_the_tests_that_they_hold_for() -> None:
         of_main("d", 5, 6),
         notes=("the submodule is left out",),
     )
-    assert found.uncompared == {"cold": ("a", "c"), "ImportError": ("b",)}
+    assert found.uncompared == ["a, c: cold", "b: ImportError"]
     assert found.notes == ["a: other software: x", "the submodule is left out"]
-    assert found.turns == ""
 
 
 def test_of_a_run_document_each_profile_that_was_not_compared_is_named() -> None:
     lost = replace(of(100), integrity=Integrity(("1 of 5 launches has no kernel",)))
     found = with_runs({"a": of(100), "b": lost}, {"a": of(100), "b": of(100)})
-    assert found.uncompared == {"it was incomplete": ("b",)}
-    assert found.words == "1 unchanged, 1 not compared"
+    assert found.uncompared == ["b: it was incomplete"]
+    assert found.words == "1 unchanged, 1 not compared; same number of kernels"
 
 
 def test_what_only_one_run_has_is_named_and_very_many_are_counted() -> None:
@@ -263,7 +268,7 @@ def test_why_nothing_fails_or_is_decided_is_said() -> None:
     newer = {**H200.versions, "torch": "2.12.0"}
     other = replace(of(100, 6), environment=replace(H200, versions=newer))
     found = with_runs({"a": of(100)}, {"a": other})
-    (row,) = found.rows
+    (row,) = rows(found)
     differ = "torch 2.11.0+cu130 -> 2.12.0"
     assert (result_of(row), why_of(row)) == ("not judged", f"not judged: {differ}")
     assert found.notes == [
@@ -272,14 +277,17 @@ def test_why_nothing_fails_or_is_decided_is_said() -> None:
     ]
     cold = {"one_shot": True, "integrity": Integrity(cold=("Lazy Function Loading",))}
     old, new = (replace(of(100, number), **cold) for number in (5, 6))
-    (row,) = with_runs({"a": old}, {"a": new}).rows
-    assert (result_of(row), why_of(row)) == ("undecided", "a block that ran once, and was cold")
+    (row,) = rows(with_runs({"a": old}, {"a": new}))
+    assert (result_of(row), why_of(row)) == (
+        "undecided",
+        "not judged: a block ran only once, and was cold",
+    )
     for rounds, why in (
         ([100 + 100 * (i > 4) for i in MIXED], "100.0us to 200.0us at 99 %"),
         ([200], "its rounds are too few, or too alike, for an interval"),
     ):
         now = profile(MLP, [timed("cuda_time", rounds)])
-        (row,) = with_runs({"a": of(100)}, {"a": now}, "cuda_time:5%").rows
+        (row,) = rows(with_runs({"a": of(100)}, {"a": now}, "cuda_time:5%"))
         assert (result_of(row), why_of(row)) == ("undecided", f"cuda_time undecided: {why}")
 
 
@@ -289,15 +297,17 @@ def test_other_kernels_at_equal_counts_are_changed_and_named() -> None:
     revision = with_main(*judge([other], done))
     earlier = with_runs({"a": profile(MLP)}, {"a": other})
     for found in (revision, earlier):
-        (row,) = found.rows
-        assert (result_of(row), reasons_of(row)) == ("changed", "other: was nvjet 256x128x64 TNT")
-        assert found.told == "1 changed (other kernels, same counts), same number of kernels"
+        (row,) = rows(found)
+        assert row.kernels is not None
+        (cause,) = causes_of_diff(row.kernels)
+        assert (result_of(row), cause.text) == ("changed", "other: was nvjet 256x128x64 TNT")
+        assert found.words == "1 changed (other kernels, same counts); same number of kernels"
         assert found.failure == ""
 
 
 def test_what_the_snapshot_allows_is_accepted_and_fails_nothing() -> None:
     found = with_main(of_main("a", 5, 6, change="changed", accepted=("kernels",)))
-    assert (found.words, found.failure) == ("1 accepted by snapshot", "")
+    assert (found.words, found.failure) == ("1 accepted by snapshot; 1 more kernel in total", "")
 
 
 def test_a_judged_metric_that_is_lost_fails_the_run_whoever_warns_of_it() -> None:
@@ -313,12 +323,14 @@ def test_times_in_turn_are_told_with_their_range_sum_and_how_many_pairs_agree() 
     found = with_main(
         of_main("a", 5, 5, slower), of_main("b", 5, 5, in_turn(1.0, margin=0.05, took_s=1.4))
     )
-    (row,) = found.rows
+    (row,) = rows(found)
     assert share_of(row) == pytest.approx(0.04)
     assert range_words(row) == "+3.0..+5.0 %"
-    assert reasons_of(row) == "slower in 2 of 2 pairs"
-    assert found.told == "1 worse, 1 unchanged, same number of kernels, GPU time +2.0 %"
-    assert found.turns == ("2 calls timed in turn, margin 2 to 5 %, 1 of them in 2 pairs; 4s")
+    assert why_of(row) == "slower in 2 of 2 pairs"
+    assert found.words == (
+        "1 worse, 1 unchanged; same number of kernels; 2 calls timed in turn, margin 2 to 5 %, "
+        "1 of them in 2 pairs, GPU time +2.0 %; 4s"
+    )
 
 
 def test_why_times_are_undecided_is_said_what_disturbed_them_first() -> None:
@@ -331,7 +343,7 @@ def test_why_times_are_undecided_is_said_what_disturbed_them_first() -> None:
             "CONTENDED: other processes worked on this GPU (pid 7 up to 50 %)",
         ),
     ):
-        (row,) = with_main(of_main("a", 5, 5, paired)).rows
+        (row,) = rows(with_main(of_main("a", 5, 5, paired)))
         assert why_of(row) == why
 
 
@@ -342,10 +354,9 @@ def test_latencies_are_told_of_one_call_in_full_and_of_several_by_their_ends() -
 
     one = with_main(called("a", 110.0))
     words = "latency (not judged): 100.0us -> 110.0us, +10.0 %"
-    assert one.told.endswith(f"GPU time +0.0 %; {words}")
-    assert one.turns == f"1 call timed in turn, margin 5 %; {words}"
+    assert one.words.endswith(f"1 call timed in turn, margin 5 %, GPU time +0.0 %; {words}")
     several = with_main(called("a", 110.0), called("b", 95.0), called("c", 101.0))
-    assert several.turns.endswith(
+    assert several.words.endswith(
         "latency (not judged): from -5.0 % (b [step]) to +10.0 % (a [step])"
     )
 
@@ -353,7 +364,7 @@ def test_latencies_are_told_of_one_call_in_full_and_of_several_by_their_ends() -
 def test_on_the_cpu_operators_are_counted() -> None:
     fewer = KernelDiff(baseline_kernels=5, current_kernels=3, what="operators")
     found = with_main(*(replace(of_main(one, 5, 3), kernels=fewer) for one in "ab"))
-    assert found.told == "2 better, 4 fewer operators in total"
+    assert found.words == "2 better; 4 fewer operators in total"
 
 
 def judged(name: str, *metrics: MetricDelta, **more: Any) -> Test:
@@ -367,7 +378,7 @@ def delta(name: str, old: float, new: float, change: Any, *, fails: bool) -> Met
 
 def test_a_run_without_a_baseline_compares_with_none() -> None:
     run = Run((Test("t.py::a", (mlp(),)),))
-    assert digests_of(run) == ()
+    assert baseline_summaries(run) == ()
     assert run.baseline("revision") is None
 
 
@@ -387,7 +398,7 @@ def test_what_verdicts_say_is_what_the_run_says() -> None:
     base = RunComparison(source="run", name="old.json", began="2026-11-22T08:50:00Z")
     # Of a test that ran again the last try counts.
     again = replace(judged("t.py::same", worse, change="worse"), outcome="rerun")
-    (found,) = digests_of(Run((again, *tests), baselines=(base,)))
+    (found,) = baseline_summaries(Run((again, *tests), baselines=(base,)))
     assert results(found) == [
         *(("worse", "worse"), ("slower", "not judged"), ("lost", "not compared")),
         *(("doubted", "undecided"), ("better", "better")),
@@ -396,10 +407,10 @@ def test_what_verdicts_say_is_what_the_run_says() -> None:
     assert found.words == (
         "1 worse, 1 worse (not checked), 1 undecided, 1 better, 1 unchanged, 1 not compared"
     )
-    assert share_of(found.rows[1]) == pytest.approx(0.1745)
+    assert share_of(rows(found)[1]) == pytest.approx(0.1745)
 
 
-def test_of_each_kind_of_baseline_there_is_one_digest() -> None:
+def test_of_each_kind_of_baseline_there_is_one_summary() -> None:
     both = held_to(
         mlp(),
         of_main("a", 5, 6),
@@ -408,8 +419,8 @@ def test_of_each_kind_of_baseline_there_is_one_digest() -> None:
     )
     sources = ("run", "revision", "snapshot")
     bases = tuple(RunComparison(source=one, name=one) for one in sources)  # type: ignore[arg-type]
-    found = digests_of(Run((Test("t.py::a", (both,)),), baselines=bases))
+    found = baseline_summaries(Run((Test("t.py::a", (both,)),), baselines=bases))
     assert [(one.short, one.words) for one in found] == [
-        ("revision", "1 worse"),
+        ("revision", "1 worse; 1 more kernel in total"),
         ("run", "1 unchanged"),
     ]

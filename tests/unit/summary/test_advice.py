@@ -19,14 +19,14 @@ from pytest_kernelprof.schema.run import (
     Verdict,
     Wait,
 )
-from pytest_kernelprof.summary.advice import remedies_of
+from pytest_kernelprof.summary.advice import advice_on
 
 OVERHEAD = Bound("overhead", "")
 
 
 def told(found: Profile, was: Profile | None = None) -> list[str]:
     diff = None if was is None else diff_profiles(was, found)
-    return [f"{one.what} {one.why}" for one in remedies_of(found, diff)]
+    return [f"{one.what} {one.why}" for one in advice_on(found, diff)]
 
 
 def test_of_a_profile_that_is_well_there_is_nothing_to_do() -> None:
@@ -47,7 +47,7 @@ def test_new_kernels_with_their_time_their_share_and_their_line() -> None:
 def test_of_new_kernels_since_a_snapshot_no_time_is_told() -> None:
     new = profile((*MLP, kernel("extra", "aten::mul")), [timed("cuda_time", [90.0])])
     found = compare(kept_of(mlp()), made_with(new.environment), new)
-    (one,) = remedies_of(new, found.kernels)
+    (one,) = advice_on(new, found.kernels)
     assert one.why == "1 new kernel: extra, launched by aten::mul."
 
 

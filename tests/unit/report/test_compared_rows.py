@@ -1,0 +1,199 @@
+"""What differs from a baseline, in the rows of the terminal's table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from records import run_compared
+
+from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.report.terminal import report_lines
+from pytest_kernelprof.schema.comparison import (
+    Change,
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    MetricDelta,
+    ProfileComparison,
+)
+from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.summary.run import summary_of
+
+COPIED = KernelSide("elementwise [copy]", ("aten::copy_",), "src/train.py:31")
+COPY = KernelChange("added", current=COPIED, times=2)
+MAIN = "main (abc1234)"
+SLOWER = Paired(
+    "worse", ratio=1.077, pairs=(TimedPair(None, 1.08, 12, 233.1, 251.0),) * 4, agreeing=4,
+    margin=0.05, baseline_us=233.1, current_us=251.0,
+)  # fmt: skip
+
+
+def row(test: str, change: Change = "worse", **values: tuple[float, float]) -> ProfileComparison:
+    """Of metrics before and now; two copies came."""
+    old, new = values.pop("kernels", (4, 4))
+    metrics = tuple(
+        MetricDelta(name=name, baselines=(a,), current=b, change=change, judged=True)
+        for name, (a, b) in (("kernels", (old, new)), *values.items())
+        if a != b
+    )
+    return ProfileComparison(
+        source="run",
+        test=f"tests/test_mlp.py::{test}",
+        change=change,
+        kernels=KernelDiff(baseline_kernels=int(old), current_kernels=int(new), changes=(COPY,)),
+        metrics=metrics,
+    )
+
+
+def lines(
+    *found: ProfileComparison,
+    width: int = 80,
+    encoding: str = "utf-8",
+    ends: str = "the run fails",
+    warn_only: bool = False,
+    **base: Any,
+) -> list[str]:
+    summary, style = summary_of(run_compared(*found, **base)), Style(width, encoding)
+    told = report_lines(summary, style, brief=True, ends=ends, warn_only=warn_only)
+    return [plain(line).rstrip() for line in told]
+
+
+def table(told: list[str]) -> list[str]:
+    """From the titles to the first empty line."""
+    begin = next(i for i, line in enumerate(told) if line.endswith("  test"))
+    end = told.index("", begin)
+    return [line for line in told[begin:end] if "more test" not in line]
+
+
+def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> None:
+    pairs = tuple(TimedPair(None, ratio, 12, 100.0, 104.6) for ratio in (1.039, 1.054))
+    slower = ProfileComparison(
+        source="run",
+        test="tests/test_b.py::test_b",
+        change="undecided",
+        kernels=KernelDiff(baseline_kernels=6, current_kernels=6),
+        paired=Paired("undecided", "above half of the margin", 1.046, pairs=pairs),
+    )
+    same = ProfileComparison(source="run", test="tests/test_b.py::test_same")
+    told = lines(
+        row("test_better", "better", kernels=(2, 1)), slower, row("a", kernels=(4, 5)), same
+    )
+    assert table(told) == [
+        "  kernels  change         range  test",
+        "tests/test_mlp.py",
+        "✗  4 -> 5                        a",
+        "    + elementwise [copy] x2, from aten::copy_                        train.py:31",
+        "tests/test_b.py",
+        "?       5  +4.6 %  +3.9..+5.4 %  test_b",
+        "    earlier run: GPU time +4.6 % in 2 pairs timed in turn (0.0us -> 0.0us);",
+        "    above half of the margin",
+        "better",
+        "tests/test_mlp.py",
+        "✓  2 -> 1                        test_better",
+        "    + elementwise [copy] x2, from aten::copy_                        train.py:31",
+    ]
+
+
+def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
+    worse = ProfileComparison(
+        source="revision",
+        test="t.py::test_it",
+        change="worse",
+        metrics=row("", kernels=(4, 5)).metrics,
+        notes=("other software: torch",),
+    )
+    same = ProfileComparison(
+        source="revision", test="t.py::same", paired=Paired("same", pairs=SLOWER.pairs, margin=0.05)
+    )
+    refused = ProfileComparison(
+        source="revision", test="t.py::new", change="not compared", reason="no such test"
+    )
+    told = lines(worse, same, refused, name=MAIN, notes=("a submodule is left out",))
+    assert told[0] == "1 of 2 tests is worse than main (abc1234)."
+    assert told[-8:] == [
+        "against      main: 1 worse, 1 unchanged, 1 not compared; 1 call timed in turn,",
+        "             margin 5 %, 1 of them in 4 pairs",
+        "not compared new: no such test",
+        "note         test_it: other software: torch",
+        "             a submodule is left out",
+        "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
+        "3 profiles",
+        "the run fails: 1 test is worse than main",
+    ]
+
+
+WORSE, SAME = row("a", kernels=(4, 5)), row("b", "same")
+
+
+@pytest.mark.parametrize(
+    ("found", "more", "last"),
+    [
+        ((WORSE,), {"warn_only": True}, "only a warning: kernels rose in 1 profile"),
+        ((WORSE,), {"ends": "exit status 1"}, "exit status 1: kernels rose in 1 profile"),
+        ((SAME,), {}, "1 profile"),
+        ((), {"warn_only": True}, "the run fails: nothing could be compared"),
+    ],
+)
+def test_the_last_line_says_what_fails(
+    found: tuple[ProfileComparison, ...], more: dict[str, Any], last: str
+) -> None:
+    assert lines(*found, **more)[-1] == last
+
+
+def test_a_count_has_its_column_where_it_changed_and_what_has_none_a_line() -> None:
+    told = table(lines(row("a", peak_memory=(1e6, 2e6), launches=(4, 6))))
+    assert told[0].split() == ["kernels", "launches", "test"]
+    assert told[4].strip() == "peak_memory 1 MB -> 2 MB (+100.0 %)"
+
+
+def test_what_follows_from_a_column_is_not_told_again() -> None:
+    found = row("a", kernels=(4, 5), launches=(4, 5), cuda_time=(100, 120), gpu_busy=(101, 121))
+    assert len(table(lines(found))) == 4
+
+
+def test_each_earlier_run_has_its_value() -> None:
+    delta = MetricDelta(
+        name="kernels", baselines=(5, None, 4), current=6, change="worse", judged=True
+    )
+    one = ProfileComparison(source="run", test="t.py::a", change="worse", metrics=(delta,))
+    assert table(lines(one))[2].split() == ["✗", "5", "-", "4", "->", "6", "a"]
+
+
+def test_what_fails_nothing_is_told_as_that() -> None:
+    unjudged = MetricDelta(name="cuda_time", baselines=(100.0,), current=150.0, change="worse")
+    slower = ProfileComparison(source="run", test="t.py::a", change="worse", metrics=(unjudged,))
+    run = run_compared(slower)
+    assert run.tests[0].outcome == "passed"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_names_stay_whole_at_every_width(width: int) -> None:
+    name = "test_it_is_one_launch[" + "-".join(f"form{i}" for i in range(20)) + "]"
+    wide = row(name, kernels=(14, 16), syncs=(0, 100), memcpys=(1, 9), latency=(1, 2))
+    told = table(lines(wide, width=width))
+    assert max(map(len, told)) <= width
+    assert name.split("[")[0] in "".join(told)
+    assert "form19]" in "".join(told)
+
+
+def test_hostile_names_are_text() -> None:
+    odd = KernelSide("k\x1b\ud800", ("op\x1b",), "a\x1b.py:1")
+    evil = ProfileComparison(
+        source="revision",
+        test="t.py::\x1b[2J\n" + "n" * 100_000,
+        label="\u202e",
+        change="undecided",
+        kernels=KernelDiff(
+            baseline_kernels=1, current_kernels=2, changes=(KernelChange("added", current=odd),)
+        ),
+        paired=Paired("undecided", "\x00"),
+    )
+    told = lines(evil, encoding="ascii")
+    assert all(line.isprintable() and line.isascii() for line in told)
+    assert len(told) < 30
+
+
+def test_of_very_many_rows_that_changed_sixty_are_told() -> None:
+    many = [row(f"test_{i}", "better", kernels=(5 + i, 4)) for i in range(500)]
+    assert "440 more profiles changed" in lines(*many)
