@@ -126,7 +126,7 @@ def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> 
         return
     says_all = isinstance(error, LimitExceeded) or type(error) is IncompleteProfile
     words = str(error) if says_all else f"{type(error).__name__}: {error}"
-    if _by_a_hook(error) or isinstance(report.longrepr, str):  # raised without a traceback
+    if _by_a_hook(error) or not getattr(error, "pytrace", True):
         path, line = _place(item, error)
         crash = ReprFileLocation(path, line, _first_line(words))
         report.longrepr = ReprExceptionInfo(ReprTraceback(_entries_of(words), None, "value"), crash)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.failure import INDENT
+from pytest_kernelprof.report.failure import INDENT, code_lines
 from pytest_kernelprof.report.tables import Column, render
 from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
 from pytest_kernelprof.summary.words import shortened
@@ -21,14 +21,17 @@ WIDTH = 98
 
 
 def comparison_message(comparison: Comparison) -> str:
-    """What was asserted and is not so, or is not known to be; then all callables."""
+    """What was asserted and is not so, or is not known to be; where; then all callables."""
     told = [
-        comparison_line(comparison, verdict)
+        verdict
         for outcome in ("failed", "undecided")
         for verdict in comparison.verdicts
         if verdict.outcome == outcome
     ]
-    return "\n".join([*told, *(INDENT + line for line in comparison_table(comparison))])
+    places = dict.fromkeys(one.place for one in told if one.place is not None)
+    below = [*(line for one in places for line in code_lines(one)), *comparison_table(comparison)]
+    verdicts = [comparison_line(comparison, one) for one in told]
+    return "\n".join([*verdicts, *(INDENT + line for line in below)])
 
 
 def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:

@@ -94,11 +94,12 @@ def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
     if profile.label:
         what = f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"
     places = dict.fromkeys(one.place or profile.place for one in told)
-    lines = [line for place in places if place is not None for line in _code(place)]
+    lines = [line for place in places if place is not None for line in code_lines(place)]
     return [*([what] if what else []), *lines]
 
 
-def _code(place: Place) -> list[str]:
+def code_lines(place: Place) -> list[str]:
+    """The line of code, by its place and as it is written, where that is known."""
     code = linecache.getline(place.file, place.line).strip()
     return [f"at {line_words(place)}", *([f"> {printable(code)}"] if code else [])]
 

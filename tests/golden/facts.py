@@ -314,7 +314,7 @@ _LOOK = re.compile(r"(?:\+[\d.,]+ ?\w*|[a-z][a-z ]*?) (?=test_)")
 _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
-    (r"(?:against\b|\w+: \S+ > \S+ of \S+ \(|.*\), against )", "revision"),
+    (r"(?:against\b|\w+: \S+ > \S+ of \S+ \(|.*, against )", "revision"),
     (r"earlier run\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),
