@@ -297,7 +297,7 @@ def _shared(parameters: Sequence[str]) -> str:
 # Problems: what needs a look, one cause told once.
 
 _NUMBERS = re.compile(r" x\d+\b|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*")
-_MOST_PLACES = 2
+_MOST_PLACES, _LONGEST_CAUSE = 2, 60
 
 
 def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
@@ -330,13 +330,23 @@ def _cause_key(entry: Entry) -> Any:
 
 
 def _where(problems: Sequence[Problem]) -> str:
-    """The lines to look at: ``model.py:17 (12 tests), test_mlp.py:31 (test_it)``."""
+    """The lines to look at: ``model.py:17: + elementwise [copy] (12 tests); test_mlp.py:31:
+    max_kernels: 5 > 3 (test_it)``."""
     told = [
-        f"{line_words(one.place) or one.rows[0].file} "
+        f"{line_words(one.place) or one.rows[0].file}: {_what_of(one.rows[0])} "
         f"({one.rows[0].name if one.tests == 1 else count_words(one.tests, 'test')})"
         for one in problems
     ]
-    return ", ".join(first_of(told, _MOST_PLACES, "and {} more"))
+    return "; ".join(first_of(told, _MOST_PLACES, "{} more"))
+
+
+def _what_of(worst: Entry) -> str:
+    """What is wrong, shortly: the first cause where it is one thing, else the first limit."""
+    for cause in worst.causes[:1]:
+        words = cause.text.partition(", from ")[0]
+        if len(words) <= _LONGEST_CAUSE and ";" not in cause.text:
+            return f"{cause.sign} {words}".strip()
+    return next(iter(worst.found), "") or (MARKS[worst.told].word if worst.told else "changed")
 
 
 # Counts, and the sentence that says them.

@@ -186,7 +186,8 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
 
 def test_where_and_what_to_do_stand_below_the_verdict() -> None:
     lines = markdown_of(Run((broken("a/test_a.py::test_broken[a|1]"),))).split("\n")
-    assert lines[2] == "**Where:** a/test\\_a.py (test\\_broken\\[a\\|1\\])".replace("\\_", "_")
+    where = "**Where:** a/test_a.py: max_kernels: 5 > 4 (test_broken\\[a\\|1\\])"
+    assert lines[2] == where
     page = page_of(broken("a/test_a.py::test_broken[a|1]"))
     command = "pytest 'a/test_a.py::test_broken[a|1]' --kernelprof-against=HEAD~1"
     assert page.texts("p")[1] == f"To do: see what the last commit changed: {command}"
