@@ -333,10 +333,10 @@ def planted(ran: Ran) -> None:
 
 
 def lost(place: Place) -> None:
-    print("\nA rank that does not come, with --kernelprof-rank-timeout=4; all runs side by side:\n")
+    print("\nA rank that does not come, with kernelprof_rank_timeout=4; all runs side by side:\n")
     with ThreadPoolExecutor(len(HOWS)) as pool:
         runs = {
-            how: pool.submit(place.torchrun, how, LOST, "--kernelprof-rank-timeout=4", lost=how)
+            how: pool.submit(place.torchrun, how, LOST, "-o", "kernelprof_rank_timeout=4", lost=how)
             for how in HOWS
         }
     for how, words in HOWS.items():

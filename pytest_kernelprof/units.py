@@ -41,7 +41,9 @@ def parse_duration(text: str) -> float:
     """
     number, unit = _split(text, "a duration", '"90s", "10min" or "1h"')
     if unit not in _DURATION_S or not number:
-        raise ValueError(f"{text!r} is no duration above zero, such as '90s', '10min' or '1h'")
+        raise ValueError(
+            f"{text!r} is not a duration above zero, for example '90s', '10min' or '1h'"
+        )
     return number * _DURATION_S[unit]
 
 
@@ -67,7 +69,7 @@ def parse_percent(text: str) -> float:
     """
     number, unit = _split(text, "a percentage", '"30%"')
     if unit != "%" or number > 100:
-        raise ValueError(f"{text!r} is no percentage from 0% to 100%, such as '30%'")
+        raise ValueError(f"{text!r} is not a percentage from 0% to 100%, for example '30%'")
     return number / 100
 
 

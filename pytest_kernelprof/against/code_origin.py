@@ -87,8 +87,8 @@ class RightCode:
         users = loaded_from_the_user(loaded, self._mapping)
         if users:
             return (
-                f"there, code of your own folder was loaded ({users[0]}), so it is not the "
-                "revision's that would be measured: drop the absolute path that leads to it"
+                f"the baseline loaded code from your own folder ({users[0]}), so it would not "
+                "measure the revision: remove the absolute path to that folder"
             )
         if self._is_apart:
             return self._copies.of_another_revision(loaded)
@@ -127,9 +127,9 @@ class Copies:
         nothing of the kind."""
         for name, file, there in self._elsewhere(modules):
             return (
-                f"{name} is an installed copy ({file}), so both sides would run the same code, not "
-                f"the revision's {os.path.relpath(there, self._tree)}: install it with "
-                "pip install -e ., or name the python of an environment that has the revision, "
+                f"{name} is an installed copy ({file}), so both sides would run the same code, "
+                f"not the revision's {os.path.relpath(there, self._tree)}: install it with pip "
+                "install -e ., or give the python of an environment that has the revision with "
                 "--kernelprof-against-python"
             )
         return ""
@@ -140,7 +140,8 @@ class Copies:
             if not filecmp.cmp(file, there, shallow=False):
                 return (
                     f"{name} of {sys.executable} ({file}) is not the revision's "
-                    f"{os.path.relpath(there, self._tree)}: install the revision there"
+                    f"{os.path.relpath(there, self._tree)}: install the revision in that "
+                    "environment"
                 )
         return ""
 

@@ -30,7 +30,7 @@ _COMPILED = {
     "MesonpyMetaFinder": "meson-python",
 }
 _ELSEWHERE = (
-    "install the revision in an environment of its own, and name that one's python, "
+    "install the revision in its own environment, and give that environment's python with "
     "--kernelprof-against-python"
 )
 
@@ -106,16 +106,16 @@ def refusal(path: Sequence[str], finders: Sequence[object], mapping: Mapping) ->
     for entry in path:
         if os.path.basename(entry).startswith(_STRICT) and os.path.isdir(entry):
             return (
-                f"{entry} holds the links of a strict editable install, which name each file of "
-                "today's: install it with pip install -e . and without editable_mode=strict"
+                f"{entry} holds the links of a strict editable install to each of your files: "
+                "install it with pip install -e . without editable_mode=strict"
             )
     for finder in finders:
         tool = _COMPILED.get(_class_of(finder).__name__)
         folders = _texts(vars(finder).values()) if tool else []
         if tool and any(map(mapping.is_users, folders)):
             return (
-                f"the package is an editable install of {tool}, whose compiled parts are today's: "
-                f"{_ELSEWHERE}"
+                f"the package is an editable install of {tool}, whose compiled parts belong to "
+                f"your code: {_ELSEWHERE}"
             )
     return ""
 
@@ -217,8 +217,8 @@ def compiled_of_today(
             and not os.path.exists(mapping.path(file))
         ):
             return (
-                f"{name} is compiled ({file}), and the revision's is not: {_ELSEWHERE}, or have it "
-                "built in the tree by the ini key kernelprof_against_prepare"
+                f"{name} is compiled ({file}), and the revision's is not: {_ELSEWHERE}, or build "
+                "it with the ini key kernelprof_against_prepare"
             )
     return ""
 

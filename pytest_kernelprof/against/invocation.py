@@ -141,8 +141,8 @@ def interpreter_at(given: str, started_in: str) -> str:
     program = shutil.which(expanded) if named else os.path.join(started_in, expanded)
     if program is None or not os.path.isfile(program) or not os.access(program, os.X_OK):
         raise NotUsableError(
-            f"{given!r} is no program: give the python of an environment where the revision is "
-            "installed, as .venv-main/bin/python"
+            f"{given!r} is not a program: give the python of an environment where the revision "
+            "is installed, for example .venv-main/bin/python"
         )
     program = os.path.abspath(program)
     about = _asked(program, given)
@@ -178,13 +178,13 @@ def _asked(program: str, given: str) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NotUsableError(f"{given} says nothing in {_PATIENCE_S:.0f} s") from None
+        raise NotUsableError(f"{given} gave no answer in {_PATIENCE_S:.0f} s") from None
     except OSError as error:
         raise NotUsableError(f"{given} cannot be run ({error.strerror or error})") from None
     try:
         about: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it gave no answer"]
         raise NotUsableError(
             f"{given} does not run as a Python (status {done.returncode}: {lines[-1][:_SHOWN]})"
         ) from None

@@ -24,7 +24,7 @@ and say what they took; "leave" it, if one is open, as nobody wants what it has.
 _SIZE = struct.Struct("!Q")
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20
-_CLOSED = "it has closed its end"
+_CLOSED = "it closed the connection"
 
 
 class Launch(msgspec.Struct, frozen=True, tag=True):
@@ -225,12 +225,12 @@ class Wire:
         late = _later(timeout_s)
         (size,) = _SIZE.unpack(self._read(_SIZE.size, late))
         if size > _LARGEST:
-            raise Lost(f"it announces {size} bytes")
+            raise Lost(f"its record has {size} bytes, which is too many")
         body = self._read(size, late)
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Lost(f"it sends what is no record ({error})") from None
+            raise Lost(f"it sent something that is not a record ({error})") from None
 
     def close(self) -> None:
         """Close both ends."""
@@ -254,7 +254,7 @@ class Wire:
     def _wait(self, incoming: list[int], outgoing: list[int], late: float | None) -> None:
         left = None if late is None else max(0.0, late - now_s())
         if not any(Real.select(incoming, outgoing, [], left)):
-            raise TooLong("it says nothing")
+            raise TooLong("it gave no answer")
 
 
 def _later(timeout_s: float | None) -> float | None:

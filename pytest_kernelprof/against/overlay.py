@@ -157,7 +157,7 @@ def copy_generated(
         known = tracked(root, names)
         new = [one for one in names if one not in known and not _is_there(tree, one)]
         if not names:
-            notes.append(f"kernelprof_against_copy: {pattern} is no file here")
+            notes.append(f"kernelprof_against_copy: {pattern} matches no file")
         for name in new:
             there = os.path.join(tree, name)
             os.makedirs(os.path.dirname(there), exist_ok=True)

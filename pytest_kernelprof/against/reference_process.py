@@ -152,7 +152,7 @@ class Process(HeldRounds):
         if isinstance(answer, At):
             self.cuda = answer.cuda
         elif not isinstance(answer, Done):
-            raise Lost(f"it says {type(answer).__name__} where a call or the end is due")
+            raise Lost(f"it sent {type(answer).__name__}, expected a call or the end")
         return answer
 
     def begin_to_finish(self) -> None:
@@ -193,7 +193,7 @@ class Process(HeldRounds):
     def _expect(self, kind: type[A], timeout_s: float) -> A:
         answer = self._receive(timeout_s)
         if not isinstance(answer, kind):
-            raise Lost(f"it says {type(answer).__name__} where {kind.__name__} is due")
+            raise Lost(f"it sent {type(answer).__name__}, expected {kind.__name__}")
         return answer
 
 
@@ -335,7 +335,7 @@ class Reference(HasProcess):
     def _have(self, step: Callable[[Process], R]) -> R:
         process = self._process
         if process is None or self.at is None:
-            raise NoRounds("the reference holds in no call")
+            raise NoRounds("the reference does not wait in a call")
         try:
             return step(process)
         except Lost as error:
@@ -353,7 +353,7 @@ class Reference(HasProcess):
         take that for the answer to something else. It is started again for the next test."""
         self.end()
         self._was_interrupted = True
-        self._answer = "the test was interrupted here as the reference was at work"
+        self._answer = "the test was interrupted while the reference worked"
 
     def _look(self) -> None:
         if self._process is not None:
@@ -371,11 +371,11 @@ class Reference(HasProcess):
         if isinstance(error, TooLong):
             told = f"the reference was ended: {when} for more than {process.timeout_s:g} s"
         else:
-            told = f"the reference died as {when} ({error}){process.last_words()}"
+            told = f"the reference died while {when} ({error}){process.last_words()}"
         self._process = None
         self._deaths += 1
         if self._deaths > 1:
-            self._why_unusable = f"{told}; it had been started again once before"
+            self._why_unusable = f"{told}; it had already been restarted once"
             return told
         self.start()
         self.collect(*self._asked)
@@ -385,4 +385,4 @@ class Reference(HasProcess):
         file = test.partition("::")[0]
         errors = self.collected.errors
         found = errors.get(file) or next((w for f, w in errors.items() if test.startswith(f)), "")
-        return found or "it has no such test"
+        return found or "the test does not exist"

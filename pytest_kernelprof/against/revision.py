@@ -202,8 +202,8 @@ def _of_folder(given: str, folder: str, rootdir: str) -> Revision:
         is_inside = os.path.isdir(os.path.join(folder, name))
         hint = f", as {os.path.join(given, name)!r}" if is_inside else ""
         raise CannotLayOut(
-            f"{given!r} has nothing by a name that {root} has: give the folder that stands for "
-            f"that one{hint}"
+            f"{given!r} has no file or folder with the name of one in {root}: give the folder "
+            f"that corresponds to it{hint}"
         )
     return Revision(given, root, folder=folder)
 
@@ -220,7 +220,9 @@ def _of_revision(given: str, rootdir: str) -> Revision:
     top = _top(given, rootdir)
     name = given.removeprefix(_MERGE_BASE)
     if not name or name.startswith("-"):
-        raise CannotLayOut(f"{given!r}: expected a revision, as main or HEAD~1, or a folder")
+        raise CannotLayOut(
+            f"{given!r}: expected a revision, for example main or HEAD~1, or a folder"
+        )
     commit = _commit(top, name, given)
     if given.startswith(_MERGE_BASE):
         commit = _merge_base(top, name, commit)
@@ -243,8 +245,8 @@ def _top(given: str, rootdir: str) -> str:
                 f"{words}: install it, or give the folder of another checkout in place of {given!r}"
             ) from None
         raise CannotLayOut(
-            f"{given!r} is no folder, and {rootdir} is in no git repository that has it: give the "
-            f"folder of another checkout. git says: {words}"
+            f"{given!r} is not a folder, and {rootdir} is not in a git repository that has it: "
+            f"give the folder of another checkout. git says: {words}"
         ) from None
     if not top:
         raise CannotLayOut(f"the repository of {rootdir} is bare: start pytest in a working tree")
@@ -328,10 +330,10 @@ def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     submodules = [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
     notes = []
     if submodules:
-        notes.append(f"submodules are empty there: {_named(submodules)}")
+        notes.append(f"submodules are empty in the baseline: {_named(submodules)}")
     pointers = list(_pointers(tree)) if _uses_lfs(top, commit) else []
     if pointers:
-        notes.append(f"files of git LFS are pointers there: {_named(pointers)}")
+        notes.append(f"files of git LFS are pointers in the baseline: {_named(pointers)}")
     return tuple(notes)
 
 

@@ -170,7 +170,7 @@ def _batch(
 
 
 def _problem(current: Sampled, baseline: Sampled, rounds: int) -> str:
-    for where, one in (("here", current), ("there", baseline)):
+    for where, one in (("current", current), ("baseline", baseline)):
         if one.problem:
             return f"{where}: {one.problem}"
         if len(one.us) != rounds:
@@ -249,7 +249,7 @@ class HeldRounds:
         """What the rounds took."""
         answer = self._wire.receive(self.timeout_s)
         if not isinstance(answer, Sampled):
-            raise Lost(f"it says {type(answer).__name__} where Sampled is due")
+            raise Lost(f"it sent {type(answer).__name__}, expected Sampled")
         self._is_closing = False
         return answer
 

@@ -66,7 +66,7 @@ def time_call(
     assert reference.at is not None, "it holds"
     other = first_difference(call.work, reference.at.work)
     if other:
-        return Timed(not_timed(f"not the same work: {other}"), other)
+        return Timed(not_timed(f"different work: {other}"), other)
     try:
         taken = take_turns(current, reference, alone)
     except NoRounds as error:
@@ -78,12 +78,12 @@ def time_call(
         try:
             more = _further(test, call, pair.first, further, alone)
         except NoRounds as error:
-            why = f"there are no more pairs: {error}"
+            why = f"no more pairs could be measured: {error}"
         else:
             disturbed = _disturbed([one for one, _ in more])
             found = [pair for pair in (pair, *(two for _, two in more)) if pair.first is not None]
             if _lacking(found):
-                why = "who of a pair came first is not known"
+                why = "it is unknown which process of a pair started first"
     return Timed(
         _paired(found, margin, disturbed, why),
         baseline_kernels_us=taken.baseline[-1].kernels_us,
@@ -101,10 +101,11 @@ def first_difference(here: Sequence[str], there: Sequence[str]) -> str:
     for one, other in zip(here, there, strict=False):
         if one != other:
             place, _, words = one.partition(": ")
-            return f"{place} is {words} here, {other.removeprefix(f'{place}: ')} there"
-    more, where = (here, "here") if len(here) > len(there) else (there, "there")
+            return f"{place} is {words}, in the baseline {other.removeprefix(f'{place}: ')}"
+    added = len(here) > len(there)
+    more, where = (here, "not in the baseline") if added else (there, "only in the baseline")
     rest = more[min(len(here), len(there)) :]
-    return f"{rest[0].partition(': ')[0]} is {where} alone" if rest else ""
+    return f"{rest[0].partition(': ')[0]} is {where}" if rest else ""
 
 
 def _further(
@@ -120,7 +121,7 @@ def _further(
                 at = member.at
                 other = first_difference(call.work, at.work) if at is not None else ""
                 if other:
-                    raise NoRounds(f"a fresh process does other work: {other}")
+                    raise NoRounds(f"a fresh process does different work: {other}")
             taken = take_turns(pair.members["current"], pair.members["baseline"], alone)
             found.append((taken, taken.pair(pair.first)))
     return found
@@ -205,8 +206,8 @@ class Member(HasProcess):
         while isinstance(answer, At) and answer.label != label:
             answer = self._have(lambda process: process.go(holds=True))
         if not isinstance(answer, At):
-            why = answer.failure or answer.skipped or answer.wrong or "it makes no such call"
-            raise NoRounds(f"a fresh process does not come to the call: {why}")
+            why = answer.failure or answer.skipped or answer.wrong or "it does not make this call"
+            raise NoRounds(f"a fresh process does not reach the call: {why}")
         self.at = answer
 
     def let_go(self) -> None:
@@ -224,7 +225,7 @@ class Member(HasProcess):
     def _have(self, step: Callable[[Process], R]) -> R:
         process = self._process
         if process is None:
-            raise NoRounds("a fresh process is gone")
+            raise NoRounds("a fresh process has ended")
         try:
             return step(process)
         except (Lost, Unusable) as error:

@@ -70,14 +70,16 @@ def _judged(
     answer: Done,
     timed: Mapping[str, Timed],
 ) -> tuple[ProfileComparison, ...]:
-    skipped = f"skipped there: {answer.skipped}" if answer.skipped else ""
+    skipped = f"skipped: {answer.skipped}" if answer.skipped else ""
     cannot = answer.failure or skipped
     if cannot:
         return not_compared(current, f"the baseline cannot run it: {cannot}")
     if not answer.reached:
-        why = "no file of the revision is reached by the test: only tests are"
+        why = "the test uses no file of the revision, only tests"
         return not_compared(current, why)
-    why = _unmeasured(current, "here") or _unmeasured(baseline, "there")
+    why = _unmeasured(current, "nothing is measured") or _unmeasured(
+        baseline, "the baseline measures nothing"
+    )
     if not why and (other := _another_work(current, baseline)):
         why = f"different work: {other}"
     if why:
@@ -90,11 +92,11 @@ def _judged(
     return tuple(_compare(old, new, call, other) for old, new, call in calls)
 
 
-def _unmeasured(profiles: Sequence[Profile], where: str) -> str:
+def _unmeasured(profiles: Sequence[Profile], nothing: str) -> str:
     """Why a side has no numbers at all; empty where it has."""
     for profile in profiles:
         if not profile.environment.device:
-            return f"nothing is measured {where}: {'; '.join(profile.integrity.problems)}"
+            return f"{nothing}: {'; '.join(profile.integrity.problems)}"
     return ""
 
 
@@ -107,14 +109,14 @@ def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
         if other and old.environment.device and new.environment.device:
             notes.append(f"other software: {'; '.join(one.words for one in other)}")
     if answer.opened:
-        notes.append(f"files of your folder were opened there: {_named(answer.opened)}")
+        notes.append(f"the baseline opened files of your folder: {_named(answer.opened)}")
     if answer.lines:
         notes.append(
-            "all lines that launch anything are of today's tests, which lie over the revision: "
-            f"{_named(answer.lines)}"
+            "all lines that launch kernels are in your tests, which replace those of the "
+            f"revision: {_named(answer.lines)}"
         )
     if answer.shared:
-        notes.append(f"the revision's code imports {_named(answer.shared)}; today's ran on both")
+        notes.append(f"the revision's code imports {_named(answer.shared)}; both sides ran yours")
     return tuple(notes)
 
 
@@ -136,17 +138,23 @@ def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> st
     there = Counter(profile.label for profile in baseline)
     if here - there or there - here:
         if len(current) != len(baseline):
-            return f"{len(current)} profiles here, {len(baseline)} there"
+            return f"{len(current)} profiles, {len(baseline)} in the baseline"
         (label,) = list(here - there)[:1]
-        return f"{label!r} is profiled here, and not there"
+        return f"{label!r} is not profiled in the baseline"
     for old, new in _pairs(current, baseline):
         if (old.environment.kind, old.environment.device) != (
             new.environment.kind,
             new.environment.device,
         ):
-            return f"it ran on {new.environment.device} here, on {old.environment.device} there"
+            return (
+                f"it ran on {new.environment.device}, in the baseline on {old.environment.device}"
+            )
         if old.one_shot != new.one_shot:
-            return "a block here, a call there" if new.one_shot else "a call here, a block there"
+            return (
+                "a block, in the baseline a call"
+                if new.one_shot
+                else "a call, in the baseline a block"
+            )
     return ""
 
 
@@ -168,7 +176,7 @@ def _compare(
     if any(one.what != "python" for one in other):
         timed = None  # what differs may be the software's
     exact = [one for one in deltas(baseline, current) if one.spec.kind == "exact"]
-    doubts = [*_doubts(baseline, "there"), *_doubts(current, "here")]
+    doubts = [*_doubts(baseline, "of the baseline"), *_doubts(current, "of your code")]
     metrics = exact if doubts else [_judged_delta(one, baseline, current, other) for one in exact]
     unknown = [*doubts, *(one.why for one in metrics if one.change == "not compared")]
     paired = timed.paired if timed is not None else None
@@ -287,5 +295,5 @@ def _doubts(profile: Profile, where: str) -> list[str]:
     if not profile.integrity.complete:
         return [f"the profile {where} is incomplete: {profile.integrity.problems[0]}"]
     if profile.integrity.cold or not profile.integrity.settled:
-        return [f"the code was cold {where}"]
+        return [f"the profile {where} is cold"]
     return []

@@ -36,7 +36,10 @@ def bound_of(
     """
     busy = metrics["gpu_busy"].value
     if timings is None or timings.back_to_back_us is None or not busy:
-        return Bound("unknown", "no unprofiled calls in a row to compare with the device's time")
+        return Bound(
+            "unknown",
+            "no unprofiled back-to-back calls to compare with the device's time",
+        )
     if metrics["syncs"].value:
         return Bound("sync", f"the host waits {metrics['syncs'].value:.0f} times inside the call")
     if contended:
@@ -44,7 +47,7 @@ def bound_of(
     per_call = timings.back_to_back_us
     launches = most_launches(metrics["launches"], metrics["kernels"])
     without_cupti = per_call - timings.cupti_us_per_launch * launches
-    words = f"{format_time(per_call)} a call in a row, device busy {format_time(busy)}"
+    words = f"back-to-back calls take {format_time(per_call)}, device busy {format_time(busy)}"
     if without_cupti / busy > _OVERHEAD_ABOVE:
         return Bound("overhead", words)
     if per_call / busy < _GPU_BELOW:

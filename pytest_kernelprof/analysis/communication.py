@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.arrays import Bools, Ints
     from pytest_kernelprof.trace.reading import Reading
 
-ONE_RANK = "not to be had on one rank: what it waits for the others is known from all of them"
+ONE_RANK = "not available on one rank: the waiting time needs the profiles of all ranks"
 _NO_COMMUNICATION = "no kernel of it communicates"
 _TOGETHER = ("comm_transfer", "comm_wait")
 COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_bytes", *_TOGETHER)
@@ -97,7 +97,7 @@ def _on_the_host(reading: Reading) -> str:
     if not inside.any():
         return ""
     told = tally(operators.name[by_gloo][inside])
-    return f"could not be had: gloo communicates on the host ({told}), which leaves no kernels"
+    return f"not available: gloo communicates on the host ({told}), which leaves no kernels"
 
 
 def _took(reading: Reading, rows: Ints) -> Ints:
@@ -150,6 +150,6 @@ def _comm_bytes(reading: Reading, rounds: Sequence[Ints]) -> Metric:
         names = (name.partition("(")[0] for name in reading.trace.activities.name[unsaid].tolist())
         return absent(
             "comm_bytes",
-            f"could not be had: the trace does not say how much {tally(names)} exchange",
+            f"not available: the trace does not say how much {tally(names)} exchange",
         )
     return metric_of("comm_bytes", [sum(size or 0 for size in of_round) for of_round in sizes])

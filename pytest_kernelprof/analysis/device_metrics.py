@@ -52,7 +52,7 @@ def _not_known(reading: Reading) -> dict[str, str]:
     memsets = unrecorded_memsets(reading)
     if not memsets:
         return {}
-    return {"memsets": f"could not be had: {memsets} memset calls have no memset in the trace"}
+    return {"memsets": f"not available: {memsets} memset calls have no memset in the trace"}
 
 
 def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:

@@ -102,7 +102,8 @@ def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
     """Lower a host time's lower bound by what CUPTI may have added."""
     if tax <= 0 or metric.low is None:
         return metric
-    why = f"CUPTI resident: launches cost x{ratio:.2f}, at most {tax:.1f}us of this"
+    slower = f"the loaded profiler slows launches by {100 * (ratio - 1):.0f} %"
+    why = f"{slower}, at most {tax:.1f}us of this"
     return replace(metric, low=max(0.0, metric.low - tax), why=why)
 
 

@@ -66,9 +66,9 @@ Lines = Mapping[tuple[What, int], str]
 
 _NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
 _NO_GAPS = Gaps((), NOT_ON_THE_CPU)
-_CLOCKS_DISAGREE = "not to be had: the clocks of host and device disagree in this trace"
+_CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
-_NOT_ASKED = "could not be had: this torch has no count of compilations that can be watched"
+_NOT_ASKED = "not available: this torch does not count compilations"
 _GAVE_UP = (
     "calls that need one: torch.compile gave up on this code at its recompile_limit, and runs it "
     "uncompiled"
@@ -83,11 +83,11 @@ _SILENT = (
     "end is neither Inductor nor one that runs PyTorch's operators, so it cannot be counted"
 )
 _UNKNOWN_LAUNCHES = (
-    "could not be had: the calls that launched some of the kernels are not in the trace, so one "
-    "that is missing would not be noticed"
+    "not available: the calls that launched some of the kernels are not in the trace, so a "
+    "missing one would not be noticed"
 )
 _LOST = "the notes do not say whether these operators compute: {}; record the trace again"
-_CHILDREN_MEANT = 'if that is meant, mark the test kernelprof(other_processes="ignore")'
+_CHILDREN_MEANT = 'if this is intended, mark the test kernelprof(other_processes="ignore")'
 _CHILDREN_ENDED = "child processes ended unchecked after {:.1f}s: their work is not counted"
 _NOT_CLASSIFIED = (
     "the trace holds no device and was not recorded by pytest-kernelprof: its outermost operators "

@@ -75,7 +75,7 @@ def with_waiting(profiles: Sequence[Profile]) -> list[Profile]:
         of_ranks = {_number(one): one for one in profiles}
         split = _split(of_ranks, _meetings(of_ranks))
     except UnmatchedError as error:
-        why = f"not to be had: {error}"
+        why = f"not available: {error}"
         return [_without(one, why) for one in profiles]
     return [_with_split(one, split[_number(one)]) for one in profiles]
 

@@ -125,8 +125,8 @@ def read(path: str) -> Tests:
     except BadTextError as error:
         raise SnapshotError(
             printable(
-                f"{path}:{error.line}: {error}; mend it, or take the file from version control, or "
-                "delete it and write it anew with pytest --kernelprof-update"
+                f"{path}:{error.line}: {error}; fix it, restore the file from version control, "
+                "or delete it and write it again with pytest --kernelprof-update"
             )
         ) from None
 
@@ -257,11 +257,9 @@ def from_text(data: bytes) -> Tests:
 def _refuse_other_formats(plain: dict[str, Any], lines: Mapping[Path, int]) -> None:
     line, version = lines.get(("schema",), 1), plain.get("schema")
     if plain.get("format") != FORMAT:
-        raise BadTextError(
-            lines.get(("format",), 1), f'no file of snapshots ("format": "{FORMAT}")'
-        )
+        raise BadTextError(lines.get(("format",), 1), f'not a snapshot file ("format": "{FORMAT}")')
     if type(version) is not int or version < VERSION:
-        raise BadTextError(line, f"another schema than {VERSION}")
+        raise BadTextError(line, f"a different schema than {VERSION}")
     if version > VERSION:
         raise BadTextError(line, "written by a newer pytest-kernelprof than this one: upgrade it")
 
@@ -273,7 +271,7 @@ def _refuse_wrong_counts(plain: dict[str, Any], lines: Mapping[Path, int]) -> No
             case ("tests", _, "profiles", int(), "counts", str(name)):
                 count = reduce(getitem, path, whole)
                 if name not in COUNTS:
-                    raise BadTextError(line, f"{name!r} is none of {', '.join(COUNTS)}")
+                    raise BadTextError(line, f"{name!r} is not one of {', '.join(COUNTS)}")
                 if count is not None and (type(count) is not int or not 0 <= count < _LARGEST):
                     got = reprlib.repr(count)
                     why = f"{name}: expected a whole number of zero or more, got {got}"
@@ -288,7 +286,7 @@ def _refuse_wrong_kernels(test: KeptTest, path: Path, lines: Mapping[Path, int])
             in_all += times
             if times < 1 or in_all > MOST_KERNELS:
                 many = f"more than {MOST_KERNELS:,} kernels"
-                why = f"{line[-40:]!r}: {many if times else 'no such number of kernels'}"
+                why = f"{line[-40:]!r}: {many if times else 'not a valid number of kernels'}"
                 where = (*path, i, "kernels", k)
                 raise BadTextError(lines[where], why)
 
@@ -359,10 +357,10 @@ def _parse(data: bytes) -> tuple[Any, dict[Path, int]]:
         if conflict is not None:
             line = text.count("\n", 0, conflict.start()) + 1
             raise BadTextError(line, f"a merge conflict ({conflict[1]})") from None
-        raise BadTextError(error.lineno, f"no JSON: {error.msg}") from None
+        raise BadTextError(error.lineno, f"not JSON: {error.msg}") from None
     except (RecursionError, ValueError):  # a number of too many digits
         raise BadTextError(
-            1, "no JSON that can be read: nested too deep, or too large a number"
+            1, "JSON that cannot be read: nested too deeply, or a number is too large"
         ) from None
     return value, _lines(text)
 
@@ -389,12 +387,12 @@ def _lines(text: str) -> dict[Path, int]:
         elif key_comes and word[0] == '"':
             path[-1] = json.loads(word)
             if tuple(path) in found:
-                raise BadTextError(line, f"the key {word} stands there twice")
+                raise BadTextError(line, f"the key {word} is there twice")
             found[tuple(path)] = line
             key_comes = False
         else:
             if word in ("NaN", "Infinity", "-Infinity"):
-                raise BadTextError(line, f"{word} is no number")
+                raise BadTextError(line, f"{word} is not a number")
             found.setdefault(tuple(path), line)
             if word in "{[":
                 kinds.append(word)

@@ -81,7 +81,7 @@ def _why_not_kept(profile: Profile) -> str:
     if not all(metric.stable for metric in metrics) or any(other != lines for other in others):
         return "unstable"
     if profile.more_kernels or profile.kernel_count != len(lines):
-        return "its kernels are not kept one by one"
+        return "its kernels are not recorded one by one"
     return ""
 
 

@@ -76,8 +76,8 @@ class Autotuning:
             setattr(owner, name, method)
         if self._lost and kind is None:
             raise IncompleteProfile(
-                "collection was paused while an autotuner benched, and the profiler could not go "
-                "on: run the code once before it is measured"
+                "collection was paused while an autotuner benched, and the profiler could not "
+                "continue: run the code once before it is measured"
             )
 
     def _wrap(self, module: ModuleType) -> None:

@@ -132,9 +132,9 @@ def _cupti_cause() -> str:
             "with NVreg_RestrictProfilingToAdminUsers=0, or give the container CAP_SYS_ADMIN."
         )
     return (
-        f"CUPTI answers {code}, so the cause lies elsewhere: a CPU-only profiler that ran first "
-        "in this process (pytorch #186036), or a known-bad CUPTI; run with KINETO_LOG_LEVEL=0 to "
-        "see Kineto's own log."
+        f"CUPTI returned {code}, so the cause is elsewhere: a CPU-only profiler that ran first "
+        "in this process (pytorch #186036), or a known-bad CUPTI; run with KINETO_LOG_LEVEL=0 "
+        "to see Kineto's own log."
     )
 
 

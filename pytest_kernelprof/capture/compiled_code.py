@@ -30,8 +30,8 @@ TURN_ON = (
 )
 _HIDDEN = f"a compiled graph ran kernels that leave no event in the trace: {TURN_ON}"
 _GONE = (
-    "a compiled graph ran that is gone by now, so it cannot be known which of its kernels leave an "
-    "event in the trace; keep the compiled function beyond the measured code"
+    "a compiled graph that ran no longer exists, so it is unknown which of its kernels leave an "
+    "event in the trace; keep the compiled function until the measured code has ended"
 )
 _ONE_A_MATRIX = (
     "Inductor's C++ template of a batched matrix product leaves an event a matrix ({}), not one a "

@@ -150,7 +150,7 @@ def _nodes(graph: ctypes.c_void_p) -> list[tuple[int, ctypes.c_void_p]]:
 
 def _check(code: int) -> None:
     if code != 0:
-        raise OSError(f"the CUDA driver answers {code}")
+        raise OSError(f"the CUDA driver returned {code}")
 
 
 @functools.cache

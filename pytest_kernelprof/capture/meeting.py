@@ -25,10 +25,12 @@ T = TypeVar("T")
 SETTLE_S = 1.0
 """How long a rank may still be inside of its call when another one is known to be lost."""
 _TAKE_PART = (
-    ": all ranks have to make the same calls, from the same line (kernel_profile(send if rank == 0 "
-    "else receive)); where only some take part, say which: kernel_profile.run(..., group=[0, 1])"
+    ": all ranks must make the same calls, from the same line (kernel_profile(send if rank == 0 "
+    "else receive)); if only some take part, name them: kernel_profile.run(..., group=[0, 1])"
 )
-_ORDER = " (all ranks run the same tests in one order: pytest-randomly needs --randomly-seed)"
+_ORDER = (
+    " (all ranks must run the same tests in the same order: pytest-randomly needs --randomly-seed)"
+)
 _TO_SAY = 3
 _LOOK_S = 0.05
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0001, 0.001
@@ -196,7 +198,7 @@ class Meeting:
         which = f"rank {lost.rank}" + (" (this one)" if lost.rank == self._rank else "")
         remedy = _TAKE_PART if lost.absent else ""
         return IncompleteProfile(
-            f"{which} {lost.why}, so ranks {_listed(self._ranks)} could not go on together in "
+            f"{which} {lost.why}, so ranks {_listed(self._ranks)} could not continue together in "
             f"{self._call.told}{remedy}"
         )
 
@@ -211,7 +213,7 @@ class Meeting:
             return self.lost
         for rank in self.others:
             if not self._board.has(f"{self._call.key}/stuck/{rank}"):
-                return self.lose(Left(rank, "did not come to a collective in which others waited"))
+                return self.lose(Left(rank, "did not reach a collective in which others waited"))
         why = "is in a collective that waits for other ranks, which wait in another one"
         return self.lose(Left(self._ranks[0], why))
 
@@ -241,7 +243,7 @@ class Meeting:
         if len({(post.process.host, post.process.pid) for post in posts}) < len(posts):
             raise IncompleteProfile(
                 "ranks that are threads of one process cannot be profiled, since a profiler "
-                "records the work of all of them: give each rank a process of its own"
+                "records the work of all of them: give each rank its own process"
             )
         for rank, post in zip(self._ranks, posts, strict=True):
             if post.what != own.what:
@@ -277,9 +279,9 @@ class Meeting:
         for rank, key in zip(self._ranks, keys, strict=True):
             if not self._board.has(key):
                 return Left(
-                    rank, f"did not come within {self._limit_s:g} s{self._seen(rank)}", True
+                    rank, f"did not arrive within {self._limit_s:g} s{self._seen(rank)}", True
                 )
-        return Left(self._ranks[0], "came too late")
+        return Left(self._ranks[0], "arrived too late")
 
     def _seen(self, rank: int) -> str:
         """Where a rank was heard of last."""
@@ -287,7 +289,7 @@ class Meeting:
         if not self._board.has(key):
             return ""
         where = self._board.words(key)
-        return f"; it was last in {where}{_ORDER}" if where != self._call.told else ""
+        return f"; it was last seen in {where}{_ORDER}" if where != self._call.told else ""
 
     def _said_lost(self) -> Left | None:
         """What another rank has said, or whoever has ended the test."""
@@ -320,7 +322,7 @@ class Meeting:
         self._old = posted
 
     def _without_store(self) -> IncompleteProfile:
-        self.lost = Left(self._ranks[0], "has gone, and with it the store of torch.distributed")
+        self.lost = Left(self._ranks[0], "has ended, and with it the store of torch.distributed")
         return self.error(self.lost)
 
 

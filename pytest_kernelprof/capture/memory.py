@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MAX_HISTORY = 1_000_000
 NO_HISTORY = (
-    "could not be had: the allocator keeps no history to read (another allocator than the native "
+    "not available: the allocator keeps no history to read (another allocator than the native "
     "one, or a memory history that is already being recorded)"
 )
 

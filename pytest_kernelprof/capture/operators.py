@@ -37,16 +37,16 @@ _NAME = re.compile(r"\w+::\w+")
 # metadata.
 _TORCHS = {"aten", "inductor", "mkldnn", "quantized", "sparse", "_test"}
 _FUNCTION = (
-    "an autograd.Function is called {}, so its calls cannot be told from the operator's: give it a "
-    "name of its own"
+    "an autograd.Function is named {}, so its calls cannot be distinguished from the operator's: "
+    "rename it"
 )
 _GONE = (
-    "the operator {} is not registered any more as it was, so nobody knows whether it computed: "
+    "the operator {} is no longer registered as it was, so it is unknown whether it computed: "
     "keep its library until the test has ended"
 )
 _UNLIKE = (
-    "of the operator {} some overloads compute and others do not, and the trace does not say which "
-    "ran: give each a name of its own"
+    "of the operator {} some overloads compute and others do not, and the trace does not say "
+    "which ran: give each its own name"
 )
 _SHIM = "aoti_torch_cpu_"
 _NO_COMPUTE = frozenset(f"aten::{name}" for name in _IDLE.split())

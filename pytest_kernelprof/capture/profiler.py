@@ -148,8 +148,8 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
         running = Running(torch.runs_in_this_thread(), python_profiler)
         if kind == "cuda" and profiler.profiler.use_device != "cuda":
             raise ProfilerUnavailable(
-                "the profiler started without CUDA: torch.cuda.is_available() says that there is "
-                "no GPU, which was otherwise before; patch it in the measured code alone"
+                "the profiler started without CUDA: torch.cuda.is_available() now says that "
+                "there is no GPU; patch it only inside the measured code"
             )
         dispatch_recorded()
         _open.append(running)

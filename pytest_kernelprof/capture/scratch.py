@@ -199,8 +199,9 @@ class Scratch:
             return saved
         saved.remove()
         raise IncompleteProfile(
-            f"the profiler's trace could not be written whole to {folder.path} ({why}"
-            f"{_free_words(folder)}): make room there, or set TMPDIR to a folder that has some"
+            f"the profiler's trace could not be written completely to {folder.path} "
+            f"({why}{_free_words(folder)}): free space there, or set TMPDIR to a folder that has "
+            "some"
         )
 
     def let_go(self) -> None:
@@ -237,9 +238,9 @@ class Scratch:
             usable.append((free, folder))
         if not usable:
             raise IncompleteProfile(
-                "there is no folder that the profiler's trace can be written to "
+                "no folder is writable for the profiler's trace "
                 f"({'; '.join(reasons) or 'no temporary folder was writable at the start'}): set "
-                "TMPDIR to one that can be"
+                "TMPDIR to a writable folder"
             )
         return max(usable, key=lambda one: one[0])[1]
 

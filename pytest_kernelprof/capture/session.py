@@ -155,7 +155,7 @@ class Session:
             synchronize(self._device)
         except RuntimeError as error:
             raise ProfilerUnavailable(
-                f"CUDA is broken, by what ran before these rounds: {_first_line(error)}"
+                f"CUDA was already broken before these rounds: {_first_line(error)}"
             ) from error
         self._running = profiler.start(self._device.kind, stacks=self._stacks, shapes=self._shapes)
         self._others.watch()
@@ -218,7 +218,7 @@ class Session:
                 synchronize(self._device)
         except Exception as error:
             raise IncompleteProfile(
-                f"the profiler could not be brought to a good end: {_first_line(error)}"
+                f"the profiler could not be stopped cleanly: {_first_line(error)}"
             ) from error
         finally:
             # Whatever happened, the next test must find no profiler running.
@@ -229,7 +229,7 @@ class Session:
         if kind is None and not self._running.is_of_this_thread:
             raise IncompleteProfile(
                 "the measured block was entered in one thread and left in another, which cannot "
-                "end a profiler: enter and leave it in the same"
+                "stop a profiler: enter and leave it in the same thread"
             )
         if kind is None and (ended_by_others or self._results is None):
             raise IncompleteProfile(
@@ -239,7 +239,7 @@ class Session:
         if kind is None and self._others.switched:
             raise IncompleteProfile(
                 "the measured code switches the recording of operators "
-                "(torch.autograd._enable_record_function), which hides some: take that out"
+                "(torch.autograd._enable_record_function), which hides some: remove that"
             )
 
     def pauses(self) -> Pauses:
@@ -303,8 +303,8 @@ def refuse_to_nest() -> None:
     monitor = sys.modules.get("torch.profiler._cupti_monitor")
     if monitor is not None and monitor.get_monitor() is not None:
         raise ProfilerUnavailable(
-            "torch's cupti_monitor is collecting in this process, and nobody has shown that a "
-            "profile beside it is whole: end it (stop_collection) before the measured code"
+            "torch's cupti_monitor is collecting in this process, and a profile beside it may be "
+            "incomplete: stop it (stop_collection) before the measured code"
         )
     if is_capturing():
         raise ProfilerUnavailable(
@@ -317,9 +317,9 @@ def _already_running(thread: str) -> str:
     if holder is not None:
         return holder.refusal
     return (
-        f"a torch profiler is already running, begun in {thread} by other code than "
-        "pytest-kernelprof, and torch.profiler cannot nest: end it before the measured code, or "
-        "run with --kernelprof-disable to profile by hand"
+        f"a torch profiler is already running, started in {thread} by other code than "
+        "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured code, "
+        "or run with --kernelprof-disable to profile by hand"
     )
 
 

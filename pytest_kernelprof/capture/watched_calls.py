@@ -26,7 +26,7 @@ _BATCHED = re.compile(r"graph_\d+_.*gemm")
 
 _HIDDEN = "AOTInductor's {} ran kernels that leave no event in the trace: " + TURN_ON
 _NOT_FOUND = (
-    "a package of AOTInductor ran whose library cannot be found, so it cannot be known whether its "
+    "a package of AOTInductor ran whose library cannot be found, so it is unknown whether its "
     "kernels leave an event in the trace"
 )
 
@@ -97,12 +97,12 @@ def _code_of_library(path: str, modified_ns: int) -> CompiledCode:
 _PAST_THE_DISPATCHER = ("prim::mkldnn", "prim::MKLDNN")
 
 _PARTITION = (
-    "a oneDNN partition of a TorchScript graph ran as one event, whatever it computes; without "
+    "a oneDNN partition of a TorchScript graph ran as one event; without "
     "torch.jit.enable_onednn_fusion(True) its operators are in the trace"
 )
 _FUSED = (
-    "TorchScript's fuser (NNC) ran a group of operators as one event, whatever it computes; "
-    "without torch._C._jit_override_can_fuse_on_cpu(True) its operators are in the trace"
+    "TorchScript's fuser (NNC) ran a group of operators as one event; without "
+    "torch._C._jit_override_can_fuse_on_cpu(True) its operators are in the trace"
 )
 _PAST = (
     "a TorchScript module ran operators that leave no event in the trace ({}): "

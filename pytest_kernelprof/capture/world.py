@@ -24,7 +24,7 @@ _PREFIX = "kernelprof"
 _FORM = "group= takes a torch.distributed group that this rank is in, or ranks, such as [0, 1]"
 _THREADS = (
     "ranks that are threads of one process cannot be profiled, since a profiler records the work "
-    "of all of them: give each rank a process of its own (MultiProcessTestCase)"
+    "of all of them: give each rank its own process (MultiProcessTestCase)"
 )
 
 

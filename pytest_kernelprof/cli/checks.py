@@ -192,7 +192,7 @@ def _ask(question: Question) -> dict[str, Any] | str:
     if lines:
         found: dict[str, Any] = json.loads(lines[-1].removeprefix(_ANSWER))
         return found
-    return f"the process that asked ended with status {done.status}: {done.last_words}"
+    return f"the process ended with status {done.status}: {done.last_words}"
 
 
 def answer(question: Question) -> None:

@@ -11,23 +11,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-HELP = "what a run has more of than earlier ones"
+HELP = "compare a run with earlier runs"
+EXAMPLE = "compare main.json today.json --fail-on=cuda_time:5%"
+STATUS = "0 if nothing is worse, 1 if worse or nothing compared, 2 for an error"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The documents, what fails, and how it is told."""
-    parser.add_argument("runs", nargs="+", metavar="RUN.json", help="earlier ones, then the new")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN.json", help="earlier runs, then the new one"
+    )
     parser.add_argument(
         "--fail-on",
         action="append",
         default=[],
         metavar="METRIC:MARGIN",
-        help="what fails, for example cuda_time:5%% or kernels:0; without, any count that grew",
+        help="fail if this metric grew by more than MARGIN: cuda_time:5%%, kernels:0; may be "
+        "repeated (default: any higher count fails)",
     )
     parser.add_argument(
-        "--format", choices=("text", "markdown", "json"), default="text", help="default: text"
+        "--format",
+        choices=("text", "markdown", "json"),
+        default="text",
+        help="print in this format (default: text)",
     )
-    parser.epilog = "exit status: 0 nothing fails, 1 a regression or nothing to compare, 2 bad use"
 
 
 def run(chosen: argparse.Namespace) -> int:

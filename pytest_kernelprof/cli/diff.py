@@ -14,27 +14,29 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Profile
 
-HELP = "kernels added, removed, renamed, slower between two traces"
+HELP = "show what changed between two traces"
+EXAMPLE = "diff old.json.gz new.json.gz"
+STATUS = "0 also if they differ, 2 for a trace that cannot be read"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The traces, and how the difference is told."""
     parser.add_argument(
-        "old", help="a Chrome trace of torch.profiler, plain or .gz; or a folder with one a rank"
+        "old",
+        help="a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per rank",
     )
-    parser.add_argument("new", help="another one, or another folder")
+    parser.add_argument("new", help="the trace or folder to compare with it")
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="default: %(default)s"
+        "--format", choices=("text", "json"), default="text", help="how to print (default: text)"
     )
     parser.add_argument(
         "--lines",
         type=int,
         default=40,
         metavar="N",
-        help="rows that are told; of more, the changes alone (default: %(default)s)",
+        help="print at most N rows; if there are more, only the changes (default: %(default)s)",
     )
     add_max_size(parser)
-    parser.epilog = "exit status: 0 whatever differs, since it judges nothing; 2 a bad trace"
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -52,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.schema.comparison import TracesComparison
 
     if chosen.lines < 0:
-        raise TraceError(f"--lines: {chosen.lines} is no number of lines; give 0 or more")
+        raise TraceError(f"--lines: got {chosen.lines}; expected a number of lines, 0 or more")
     largest = max_bytes(chosen)
     old, new = _profiles(chosen.old, largest), _profiles(chosen.new, largest)
     named = _pairs(old, new)
@@ -86,7 +88,7 @@ def _profiles(path: str, largest: int) -> dict[str, Profile]:
 
     ranks, unread = ranks_in([path], largest)
     for name, why in unread.items():
-        raise TraceError(f"{path}: {name} is not read: {why}")
+        raise TraceError(f"{path}: {name} cannot be read: {why}")
     if Path(path).is_dir():
         return {f"rank {one.name}": one.profile for one in ranks}
     return {f"process {number}": one.profile for number, one in enumerate(ranks, 1)}

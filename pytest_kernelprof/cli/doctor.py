@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.cli.checks import Machine
 
-HELP = "what on this machine keeps counts from being had or disturbs them, with the remedy"
+HELP = "find problems that prevent or distort measurements, with remedies"
+EXAMPLE = "doctor"
+STATUS = "0 if measurements are possible, 1 if they are not"
 
 State = Literal["ok", "warn", "fail", "unknown"]
 Told = tuple[State, str] | tuple[State, str, str]
@@ -39,9 +41,7 @@ _CUPTI_RELEASES = {
     27: "12.9",
     28: "12.9 Update 1",
 }
-_UNTRIED = (
-    "nothing is known to be wrong with it; a newer pytest-kernelprof may have been tried with it"
-)
+_UNTRIED = "no problem with it is known; a newer pytest-kernelprof may have been tested with it"
 # Bad time stamps came with CUDA 12.6 Update 2, whose number is that of 12.6.
 _BAD_TIMES, _GOOD_TIMES, _GOOD_GRAPHS = 24, 130_100, 130_101
 
@@ -66,7 +66,6 @@ class Finding:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command takes none."""
-    parser.epilog = "exit status: 0 all is well or warnings only, 1 counts could not be had"
 
 
 def run(_: argparse.Namespace) -> int:
@@ -170,7 +169,7 @@ def _division(machine: Machine) -> Told | None:
     return (
         "warn",
         "a GPU of this machine is divided into instances (MIG)",
-        "counts hold; instances share power and clocks, so judge times against their own baseline",
+        "counts are correct, but instances share power and clocks: compare times of one instance",
     )
 
 
@@ -181,14 +180,14 @@ def _cupti(machine: Machine) -> Told | None:
     if not torch.cuda_activity:
         return (
             "fail",
-            f"torch {torch.version} is built without it: the profiler cannot record the device",
+            f"torch {torch.version} is built without CUPTI: the profiler cannot record the device",
             "install a torch build with CUPTI (the official wheels have it)",
         )
     if not torch.cupti_version:
         return (
             "unknown",
-            "no library found that tells its version",
-            "see the canary below; if it was not seen, install the CUPTI package of this CUDA",
+            "no CUPTI library found that gives its version",
+            "see the canary below; if it fails, install the CUPTI package of this CUDA",
         )
     release = f"of CUDA {cupti_release(torch.cupti_version)} ({torch.cupti_path})"
     if torch.cupti_version >= _GOOD_GRAPHS:
@@ -200,8 +199,8 @@ def _cupti(machine: Machine) -> Told | None:
     return (
         "warn",
         f"{release}, known: {'; '.join(faults)}",
-        "nothing passes by it: profiles are checked, and taken again where incomplete; CUPTI of "
-        "CUDA 13.1 Update 1 and later has it fixed (a torch built for it)",
+        "no test passes because of it: profiles are checked, and retried if incomplete; CUPTI of "
+        "CUDA 13.1 Update 1 and later has the fix (use a torch built for it)",
     )
 
 
@@ -221,14 +220,14 @@ def _permission(machine: Machine) -> Told | None:
         return (
             "unknown",
             "/proc/driver/nvidia/params does not say who may profile",
-            "the canary decides: if it was seen, this user may",
+            "see the canary below: if it passes, this user may profile",
         )
     if not machine.permissions.admin_only:
         return "ok", "the driver lets every user profile"
     if machine.permissions.privileged:
         return "ok", "only administrators may profile; this process may"
     if machine.canary.state == "seen":
-        return ("ok", "only administrators may profile, yet the canary was seen")
+        return ("ok", "only administrators may profile, but the canary was seen")
     return (
         "fail",
         "this user may not profile (NVreg_RestrictProfilingToAdminUsers=1)",
@@ -245,9 +244,9 @@ def _subscribers(machine: Machine) -> Told:
         return (
             "warn",
             f"another profiling tool seems to be attached: {', '.join(tools)}",
-            "CUPTI serves one tool a process: run without it, unset its variables",
+            "CUPTI serves one tool per process: run without that tool, and unset its variables",
         )
-    return "ok", "none seen in this process (DCGM's profiling cannot be)"
+    return "ok", "none seen in this process (DCGM profiling cannot be seen)"
 
 
 def _kineto(machine: Machine) -> Told:
@@ -261,13 +260,13 @@ def _kineto(machine: Machine) -> Told:
     if on_demand:
         return (
             "warn",
-            f"{shown}: traces on demand may start in the middle of ours",
+            f"{shown}: traces on demand may start during a measurement",
             f"unset {' and '.join(on_demand)} for tests",
         )
     if set_here.get("TEARDOWN_CUPTI", "0") not in ("", "0"):
         return (
             "warn",
-            f"{shown}: CUPTI is taken down after each session and comes up again for the next",
+            f"{shown}: CUPTI stops after each session and starts again for the next",
             "unset TEARDOWN_CUPTI: sessions take long, and CUDA graphs are known to fail with it",
         )
     return "ok", shown or "no settings in the environment"
@@ -280,13 +279,13 @@ def _host_settings(machine: Machine) -> Told | None:
         return (
             "warn",
             "TRITON_INTERPRET is set: Triton kernels run in Python and launch other kernels",
-            "unset it where kernels are counted",
+            "unset it when you count kernels",
         )
     if environment.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         return (
             "warn",
             "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel",
-            "unset it: host times and the bound verdict mean nothing with it; counts hold",
+            "unset it: host times and the bound verdict are wrong with it; counts are correct",
         )
     return None
 
@@ -298,7 +297,7 @@ def _canary(machine: Machine) -> Told | None:
     if canary.state == "seen":
         return "ok", "the profiler saw the kernel that was launched for it"
     if canary.state == "blind":
-        return "fail", canary.text, "the cause above names the remedy"
+        return "fail", canary.text, "see the cause above"
     return (
         "fail",
         canary.text,
@@ -313,12 +312,12 @@ def _cpu_first(machine: Machine) -> Told | None:
     if after.state == "seen":
         return "ok", "a CPU-only profile leaves the GPU visible"
     if after.state == "crashed":
-        return ("unknown", after.text, "run again; if it stays, avoid such profiles")
+        return ("unknown", after.text, "run again; if it fails again, avoid CPU-only profiles")
     return (
         "warn",
         "after a CPU-only profile this torch no longer sees the GPU (pytorch #186036)",
-        "let the first profile of a process be ours: take CPU-only profilers out of conftest files "
-        "and of code that runs on import",
+        "let pytest-kernelprof profile first in each process: remove CPU-only profilers from "
+        "conftest files and from code that runs on import",
     )
 
 
@@ -364,14 +363,14 @@ def _temp_folder(machine: Machine) -> Told:
         return (
             "fail",
             f"traces cannot be written: {machine.temp_error}",
-            "set TMPDIR to a folder that can be written to",
+            "set TMPDIR to a writable folder",
         )
     free = machine.temp_free_bytes
     if free is not None and free < _LITTLE_SPACE:
         return (
             "warn",
             f"{machine.temp_folder} has {format_bytes(free)} free; a large trace takes more",
-            "make room, or set TMPDIR to another folder",
+            "free space, or set TMPDIR to another folder",
         )
     shown = "" if free is None else f", {format_bytes(free)} free"
     return "ok", f"{machine.temp_folder}{shown}"

@@ -45,6 +45,6 @@ def run_fresh(code: str, timeout_s: float) -> Finished:
     except subprocess.TimeoutExpired:
         raise NotFinished(f"no answer within {timeout_s:.0f} s") from None
     except OSError as error:
-        raise NotFinished(f"a process to ask in could not be started: {error}") from error
+        raise NotFinished(f"no process could be started: {error}") from error
     last = (done.stderr.strip().splitlines() or ["no message"])[-1]
     return Finished(done.returncode, done.stdout, last)

@@ -14,7 +14,17 @@ from pytest_kernelprof.cli import open as open_
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import printable
 
-_DESCRIPTION = "Looks at recorded traces, runs and this machine, without pytest."
+_DESCRIPTION = "Read recorded traces and runs, and check this machine, without pytest."
+_EXAMPLES = """\
+examples:
+  kernelprof show trace.json.gz               print the kernels of a trace
+  kernelprof diff old.json.gz new.json.gz     show what changed in a trace
+  pytest --kernelprof-json=run.json           record a run
+  kernelprof report run.json --html=run.html  report it again, as a web page
+  kernelprof compare run.json later.json      compare a later run with it
+  kernelprof doctor                           find out why there are no numbers
+
+kernelprof COMMAND --help describes a command."""
 _COMMANDS = {
     "show": show,
     "open": open_,
@@ -28,12 +38,19 @@ _COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; hands back the exit status: 0, 1 for what cannot be trusted (an incomplete
-    trace, a machine on which counts cannot be had), 2 for an error."""
+    """Run the command.
+
+    Returns:
+        The exit status: 0; 1 if the numbers cannot be trusted or something failed; 2 for an error.
+    """
     # A console's code page (cp1252, ASCII) need not have every character of a kernel's name.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    chosen = _parser().parse_args(arguments)
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.command is None:
+        parser.print_help()
+        return 2
     try:
         status: int = chosen.run(chosen)
         sys.stdout.flush()
@@ -56,11 +73,20 @@ def _forget_output() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kernelprof", description=_DESCRIPTION)
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="kernelprof", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=form
+    )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in _COMMANDS.items():
-        added = commands.add_parser(name, help=command.HELP, description=command.HELP)
+        added = commands.add_parser(
+            name,
+            help=command.HELP,
+            description=f"{command.HELP[0].upper()}{command.HELP[1:]}.",
+            epilog=f"example: kernelprof {command.EXAMPLE}\n\nexit status: {command.STATUS}",
+            formatter_class=form,
+        )
         command.add_arguments(added)
         added.set_defaults(run=command.run)
     return parser

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.stats.noise import Run
 
-HELP = "measures how far times scatter on this machine and prints the margins to use"
+HELP = "measure how much times vary on this machine, and print margins for limits"
+EXAMPLE = "noise --processes=5"
+STATUS = "0 if it measured, 2 for an error"
 
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
@@ -34,23 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=functools.partial(_at_least, _FEWEST_ROUNDS),
         default=48,
         metavar="N",
-        help="rounds of each workload in each process (default: 48)",
+        help="take N rounds of each workload in each process (default: 48)",
     )
     parser.add_argument(
         "--processes",
         type=functools.partial(_at_least, 1),
         default=3,
         metavar="N",
-        help="fresh processes to compare (default: 3; more give closer margins); 1 measures in "
+        help="compare N new processes (default: 3; more give smaller margins); 1 measures in "
         "this process and gives no margins",
     )
     parser.add_argument(
         "--device",
         choices=("auto", "cuda", "cpu"),
         default="auto",
-        help="default: the GPU where there is one; on the CPU only the latency is measured",
+        help="measure on this device (default: the GPU if there is one); the CPU has only latency",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object for machines")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _at_least(least: int, text: str) -> int:
@@ -149,7 +151,7 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
     except ValueError:
         shown = done.output.strip()[:80]
         raise ProfilerUnavailable(
-            f"process {index + 1} wrote something else than its times: {shown!r}"
+            f"process {index + 1} did not print its times, but: {shown!r}"
         ) from None
     return {**{key: answer[key] for key in ("device", "place", "doubts")}, "run": answer["runs"][0]}
 
@@ -181,19 +183,19 @@ def lines_of(report: dict[str, Any]) -> list[str]:
     """The report for people: a table, the margins, and the rule by which they were made."""
     lines = [_title(report), *_table(report["spreads"]), ""]
     if report["device"] == "cpu":
-        lines.append("On the CPU only the latency is measured; limits on other times need a GPU.")
+        lines.append("On the CPU only latency is measured; limits on other times need a GPU.")
     lines += [f"Disturbed: {doubt}." for doubt in report["doubts"]]
     if report["margins"]:
-        lines += ["Margins that suffice for all of these:"]
+        lines += ["Margins that are large enough for all of these:"]
         lines += [f"  {margin['text']}" for margin in report["margins"]]
         lines.append(f"Rule: {report['rule']}.")
         if any((margin["fraction"] or 0) > 1 for margin in report["margins"]):
             lines.append(
-                "A margin above 100 % catches little: leave the machine alone meanwhile, or "
+                "A margin above 100 % catches little: run nothing else on the machine, or "
                 "compare more processes (k is 37 for 2, 10.6 for 3, 5.7 for 5, 4.0 for 10)."
             )
     elif report["doubts"]:
-        lines.append("No margins: measure again when the GPU is cool and has nothing else to do.")
+        lines.append("No margins: measure again when the GPU is cool and idle.")
     else:
         lines.append("No margins: one process does not show how processes differ (--processes=3).")
     return lines

@@ -12,21 +12,21 @@ from pytest_kernelprof.errors import TraceError
 if TYPE_CHECKING:
     import argparse
 
-HELP = "a trace in Perfetto, in the browser"
+HELP = "open a trace in Perfetto, in the browser"
 PORT = 9001
 """The one port of this machine that Perfetto's Content-Security-Policy lets it read from."""
 
 _OTHERWISE = (
-    "without a network: `kernelprof show` tells what the trace holds, and a Perfetto that is "
-    "served nearby opens the file where it is dragged into its window"
+    "without a network, use `kernelprof show`, or drag the file into the window of a local Perfetto"
 )
-
-_NOT_READ = "a browser may ask whether the page may reach this machine, which it has to"
+_NOT_READ = "a browser may ask whether the page may access this machine: allow that"
+EXAMPLE = "open trace.json.gz"
+STATUS = "0 if the trace was read, 1 if not, 2 for an error"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The trace, and how it is opened."""
-    parser.add_argument("trace", help="a Chrome trace of torch.profiler, plain or .gz")
+    parser.add_argument("trace", help="a Chrome trace of torch.profiler; no other machine gets it")
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address and open nothing"
     )
@@ -34,14 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout",
         default="5min",
         metavar="TIME",
-        help="end if nothing has read it by then (default: %(default)s)",
+        help="stop if nothing has read it after TIME (default: %(default)s)",
     )
     add_max_size(parser)
-    parser.epilog = (
-        f"The file is served to https://ui.perfetto.dev alone, on this machine's port {PORT}, "
-        f"until it was read once; it goes to no other machine; {_OTHERWISE}. exit "
-        "status: 0 it was read, 1 it was not, 2 no trace, or the port is taken"
-    )
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -73,16 +68,17 @@ def serve(trace: str, timeout: str, largest: int, *, browse: bool, port: int = P
         server = OneFile(file, port)
     except OSError as error:
         raise TraceError(
-            f"port {port} of {HOST} cannot be had ({error.strerror}), and Perfetto reads from no "
-            "other: end what has it (another `kernelprof open`, `trace_processor --httpd`), or "
-            f"open https://ui.perfetto.dev and drag {trace} into its window"
+            f"port {port} of {HOST} is not available ({error.strerror}), and Perfetto reads from "
+            "no other: end the process that uses it (another `kernelprof open`, "
+            "`trace_processor --httpd`), or open https://ui.perfetto.dev and drag "
+            f"{trace} into its window"
         ) from None
     with server:
         print(f"{printable(trace)} for Perfetto, until it is read:\n{server.link}", flush=True)
         opened = browse and webbrowser.open(server.link)
         if not opened:
             print(
-                "open that address in a browser of this machine, or of one that is connected by "
+                "open that address in a browser of this machine, or of another one connected with "
                 f"`ssh -L {port}:{HOST}:{port}`;\n{_OTHERWISE}",
                 flush=True,
             )

@@ -34,7 +34,7 @@ def print_lines(lines: Iterable[Line]) -> None:
     """Print lines, in colours on a terminal that is not told to have none."""
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _knows_colours()
     for line in lines:
-        print("".join(_told(text, colour, coloured=coloured) for text, colour in line))
+        print("".join(_told(text, colour, coloured=coloured) for text, colour in line).rstrip())
 
 
 def _knows_colours() -> bool:

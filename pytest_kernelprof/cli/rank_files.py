@@ -95,7 +95,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = sorted(one for one in path.iterdir() if one.name.endswith(_ENDINGS))
     if not found:
-        raise TraceError(f"{path}: a folder without a trace (*.json, *.json.gz)")
+        raise TraceError(f"{path}: the folder has no trace (*.json, *.json.gz)")
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.errors import RunFileError
@@ -15,34 +15,32 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Run
 
-HELP = "what a run says, of its document: as text, a page, Markdown, for trackers, for GitHub"
+HELP = "report a recorded run again, as text or in other formats"
+EXAMPLE = "report run.json --html=run.html"
+STATUS = "0 if it was reported, 2 for an error"
 
-_NARROWEST, _WIDEST = 60, 160
 _FORMS = {
-    "html": "a page for a browser",
-    "markdown": "Markdown for a pull request",
-    "benchmark_json": "its times, in pytest-benchmark's JSON",
+    "html": "the results as a page for a browser",
+    "markdown": "the results as Markdown, for a pull request",
+    "benchmark_json": "the times as pytest-benchmark's JSON",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The documents, and how they are told."""
-    parser.add_argument("runs", nargs="+", metavar="RUN.json", help="of pytest --kernelprof-json")
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN.json", help="run documents; several are reported as one run"
+    )
     for form, words in _FORMS.items():
         flag = f"--{form.replace('_', '-')}"
-        parser.add_argument(flag, dest=form, metavar="PATH", help=f"write {words} into this file")
+        parser.add_argument(flag, dest=form, metavar="PATH", help=f"write {words}")
     parser.add_argument(
         "--github",
         action="store_true",
-        help="append it to the summary of this step of GitHub Actions, and annotate lines",
+        help="add the results to the step summary and annotate lines (in GitHub Actions)",
     )
     parser.add_argument(
-        "--all", action="store_true", dest="every_row", help="as text: list each profile"
-    )
-    parser.epilog = (
-        "without --github and a file it is printed as text; several documents, as of jobs that "
-        "share the tests, are told as one; exit status: 0 it is told, 2 a document is unreadable "
-        "or a file cannot be written"
+        "-v", "--verbose", action="count", default=0, help="list every profile; -vv also kernels"
     )
 
 
@@ -52,11 +50,16 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         RunFileError: a file is no run document, or one cannot be written.
     """
+    from pytest_kernelprof.cli.printing import print_lines, style_here
+    from pytest_kernelprof.report.terminal import report_lines
+    from pytest_kernelprof.summary.run import summary_of
+
     asked = {form: getattr(chosen, form) for form in _FORMS if getattr(chosen, form) is not None}
     _refuse_unwritable(asked, chosen.runs)
     found = _read(chosen.runs, with_timelines="html" in asked)
     if not asked and not chosen.github:
-        _print_text(found, every_row=chosen.every_row)
+        style = replace(style_here(), verbosity=chosen.verbose)
+        print_lines(report_lines(summary_of(found), style))
     problems = [why for form, path in asked.items() if (why := _written(form, path, found))]
     if chosen.github:
         _tell_github(found)
@@ -75,7 +78,7 @@ def _read(paths: list[str], *, with_timelines: bool) -> Run:
         return read(paths[0])
     merged, twice = merge_runs({path: read(path) for path in paths})
     for test in twice:
-        print(printable(f"{test}: in several, kept of the last"), file=sys.stderr)
+        print(printable(f"{test}: in several documents; the last one counts"), file=sys.stderr)
     return merged
 
 
@@ -87,7 +90,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
     """
     from pytest_kernelprof.report.files import why_no_file, why_no_form
 
-    taken = {os.path.realpath(path): "it is a document to be read" for path in documents}
+    taken = {os.path.realpath(path): "it is an input" for path in documents}
     for form, path in asked.items():
         flag = f"--{form.replace('_', '-')}"
         if why := why_no_form(form):
@@ -95,7 +98,7 @@ def _refuse_unwritable(asked: Mapping[str, str], documents: list[str]) -> None:
         why = why_no_file(path) or taken.get(os.path.realpath(path), "")
         if why:
             raise RunFileError(f"{flag}: {path!r} cannot be written ({why})")
-        taken[os.path.realpath(path)] = f"{flag} is to write it"
+        taken[os.path.realpath(path)] = f"{flag} writes it, too"
 
 
 def _written(form: str, path: str, found: Run) -> str:
@@ -106,7 +109,7 @@ def _written(form: str, path: str, found: Run) -> str:
     try:
         print(printable(f"{path}: {write_file(path, form, found)}"))
     except OSError as error:
-        return f"{path}: it cannot be written ({error.strerror or error})"
+        return f"{path}: cannot be written ({error.strerror or error})"
     return ""
 
 
@@ -126,14 +129,3 @@ def _tell_github(found: Run) -> None:
     file_of = files_in_the_repository(os.getcwd(), os.environ)
     for command in commands(annotations_of(found), file_of):
         print(command)
-
-
-def _print_text(found: Run, *, every_row: bool) -> None:
-    from pytest_kernelprof.report.style import Style, plain
-    from pytest_kernelprof.report.terminal import report_lines
-    from pytest_kernelprof.summary.run import summary_of
-
-    width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size((100, 24)).columns))
-    style = Style(width, sys.stdout.encoding or "utf-8", verbosity=int(every_row))
-    for line in report_lines(summary_of(found), style):
-        print(plain(line).rstrip())

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.model import Trace
     from pytest_kernelprof.trace.reading import Reading
 
-HELP = "kernels and completeness of a trace, or of several ranks"
+HELP = "print the kernels of a trace, or compare the traces of ranks"
+EXAMPLE = "show trace.json.gz --top=10"
+STATUS = "0 if the trace is complete, 1 if it is not, 2 for an error"
 _SORTS = ("name", "calls", "each", "total", "order")
 
 
@@ -30,22 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "traces",
         nargs="+",
         metavar="TRACE",
-        help="a Chrome trace of torch.profiler, plain or .gz; several, or a folder, of ranks",
+        help="a Chrome trace of torch.profiler (.json, .json.gz); several, or a folder, for ranks",
     )
     parser.add_argument(
         "--sort",
         choices=_SORTS,
-        help="by name, in this order; or each kernel in launch order (order). Without: launch "
-        "order of 50 kernels or fewer, else total time",
+        help="sort the kernels' names by this column, or list each kernel in launch order "
+        "(order). Default: launch order up to 50 kernels, else total time",
     )
-    parser.add_argument("--top", type=int, metavar="N", help="so many rows")
-    parser.add_argument("--all", action="store_true", help="every row, nothing folded")
+    parser.add_argument("--top", type=int, metavar="N", help="print N rows")
+    parser.add_argument("--all", action="store_true", help="print every row, without folding")
     parser.add_argument(
-        "--operators", action="store_true", help="the operators of one round as a tree"
+        "--operators", action="store_true", help="print the operators of one round as a tree"
     )
-    parser.add_argument("--json", action="store_true", help="print the profile's record instead")
+    parser.add_argument("--json", action="store_true", help="print the profile as JSON")
     add_max_size(parser)
-    parser.epilog = "exit status: 0 no known loss, 1 incomplete, 2 a trace or folder is refused"
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -58,7 +59,7 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.trace.reader import read_trace
 
     if chosen.top is not None and chosen.top < 1:
-        raise TraceError(f"--top: {chosen.top} is no number of rows; give 1 or more")
+        raise TraceError(f"--top: got {chosen.top}; expected a number of rows, 1 or more")
     largest = max_bytes(chosen)
     if len(chosen.traces) > 1 or Path(chosen.traces[0]).is_dir():
         return _show_ranks(chosen, largest)

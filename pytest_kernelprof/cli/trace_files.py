@@ -16,7 +16,7 @@ def add_max_size(parser: argparse.ArgumentParser) -> None:
         "--max-size",
         default="8 GB",
         metavar="SIZE",
-        help="refuse a file that holds more than that, unpacked (default: %(default)s)",
+        help="refuse a file that is larger than SIZE when unpacked (default: %(default)s)",
     )
 
 

@@ -9,23 +9,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-HELP = "write kernel snapshots from a run document (pytest --kernelprof-json)"
+HELP = "write kernel snapshots from a run document"
+EXAMPLE = "update run.json"
+STATUS = "0 if all snapshots were written, 1 if one was not, 2 for an error"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The document, and where the tests lie."""
-    parser.add_argument("run_document", metavar="RUN.json", help="of pytest --kernelprof-json=PATH")
+    parser.add_argument("run_document", metavar="RUN.json", help="made by pytest --kernelprof-json")
     parser.add_argument(
         "--root",
         default=".",
         metavar="DIR",
-        help="pytest's root folder, in which the tests lie (default: the current one)",
+        help="the root folder of the tests (default: the current folder)",
     )
-    parser.add_argument("--new", action="store_true", help="add only; change no entry")
-    parser.epilog = (
-        "exit status: 0 written, 1 some tests are not kept or have no file here, 2 no such "
-        "document, or a file of snapshots that cannot be read or written"
-    )
+    parser.add_argument("--new", action="store_true", help="add entries only; change none")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -58,9 +56,9 @@ def run(chosen: argparse.Namespace) -> int:
     for file in strange:
         print(printable(f"no such test file below {chosen.root}: {file}"))
     for why in found.unfinished:
-        print(printable(f"that was not the whole run: {why}"))
+        print(printable(f"the run is not complete: {why}"))
     if not edited and not strange:
-        print("snapshots: none: no test of the run has a profile that can be kept")
+        print("snapshots: none: no test of the run has a profile to write")
     return 1 if strange or refused else 0
 
 

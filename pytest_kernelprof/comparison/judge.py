@@ -72,10 +72,10 @@ def parse_allowance(text: str) -> Allowance:
     spec = METRICS.get(name)
     if spec is None or spec.kind == "shown":
         known = ", ".join(name for name, spec in METRICS.items() if spec.kind != "shown")
-        raise ValueError(f"{name!r} is no metric that can be judged; these are: {known}")
+        raise ValueError(f"{name!r} is not a metric that can be judged; these are: {known}")
     example = f"{name}:{_EXAMPLES[spec.unit]}"
     if not colon or not margin.strip():
-        raise ValueError(f"{text!r} says no margin: write {example}")
+        raise ValueError(f"{text!r} has no margin: write {example}")
     try:
         if margin.strip().endswith("%"):
             return Allowance(name, share=parse_percent(margin))
@@ -90,7 +90,7 @@ def _amount(spec: MetricSpec, margin: str) -> float:
     if spec.unit == "bytes" and not margin.strip().isdigit():
         return parse_bytes(margin)
     if not margin.strip().isascii() or not margin.strip().isdigit():
-        raise ValueError(f"{margin!r} is no whole number from 0 on and no percentage")
+        raise ValueError(f"{margin!r} is neither a whole number of zero or more nor a percentage")
     return float(margin)
 
 
@@ -103,7 +103,7 @@ def allowances(written: tuple[Allowance, ...]) -> dict[str, Allowance]:
     """
     twice = [name for name, n in Counter(one.metric for one in written).items() if n > 1]
     if twice:
-        raise ValueError(f"{', '.join(twice)} is named twice; say it once")
+        raise ValueError(f"{', '.join(twice)} is given twice; give it once")
     usual = {
         name: Allowance(
             name,

@@ -43,7 +43,7 @@ def open_file(path: Path, how: int) -> int:
     handle = Real.open_handle(path, _FLAGS | how)
     if not stat.S_ISREG(Real.fstat(handle).st_mode):  # a pipe has no end, nor has a device
         Real.close(handle)
-        raise OSError(f"{path} is no file")
+        raise OSError(f"{path} is not a file")
     return handle
 
 

@@ -33,8 +33,8 @@ def why_broken() -> str:
     if not _broken:
         return ""
     return (
-        f"{_broken[0]}, and nothing works on the GPU until the process ends: mend that test, or "
-        "run it in a process of its own"
+        f"{_broken[0]}, and nothing works on the GPU until the process ends: fix that test, or "
+        "run it in its own process"
     )
 
 

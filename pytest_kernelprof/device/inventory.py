@@ -94,7 +94,7 @@ def _load() -> ModuleType:
     if not hasattr(torch, "_C"):  # a folder of that name, or what a test put in its place
         raise ProfilerUnavailable(
             f"the module torch is not PyTorch ({getattr(torch, '__file__', None) or torch!r}): "
-            "see what stands before it on sys.path or in sys.modules"
+            "see what is before it on sys.path or in sys.modules"
         )
     _refuse_old(str(getattr(torch, "__version__", "")))
     return torch

@@ -84,7 +84,7 @@ def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str,
         if now_s() >= deadline:
             raise GpuBusy(
                 f"{number} of {len(gpus)} GPUs were not free within {timeout_s:g} s: wait for the "
-                "tests that use them, or allow more time with --kernelprof-lock-timeout=SECONDS"
+                "tests that use them, or allow more time with -o kernelprof_lock_timeout=SECONDS"
             )
         sleep(_POLL_S)
 

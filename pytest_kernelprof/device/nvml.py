@@ -285,7 +285,7 @@ def _gpu_of(process: int, uuid: str) -> Gpu | Unknown:
         with contextlib.suppress(nvml.NVMLError):
             nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
             return Unknown(
-                "NVML could not be had: this is a MIG instance, for which it reports neither the "
+                "NVML is not available: this is a MIG instance, for which it reports neither the "
                 "clock nor the work of processes"
             )
         return Unknown(refused(error))
@@ -297,7 +297,7 @@ def _library(process: int) -> Any | Unknown:
     try:
         import pynvml
     except ImportError as error:
-        return Unknown(f"NVML could not be had: {error}; install nvidia-ml-py")
+        return Unknown(f"NVML is not available: {error}; install nvidia-ml-py")
     try:
         pynvml.nvmlInit()
     except (pynvml.NVMLError, OSError) as error:  # its library may be there and not load
@@ -307,7 +307,7 @@ def _library(process: int) -> Any | Unknown:
 
 def refused(error: Exception) -> str:
     """That NVML did not answer, in words."""
-    return f"NVML could not be had: {error}"
+    return f"NVML is not available: {error}"
 
 
 def _in_first_pid_namespace() -> bool:

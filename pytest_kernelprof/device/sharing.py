@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _LAUNCHES_BLOCK = (
-    f"not to be had with {BLOCKING}=1: each launch waits for its kernel, so the host's time is "
-    "that of other code; run without it"
+    f"not available with {BLOCKING}=1: each launch waits for its kernel, which changes host "
+    "times; run without it"
 )
 _SHARED = (
-    "not to be had under MPS, which lets kernels of other processes run beside those of this one: "
+    "not available under MPS, which runs kernels of other processes beside those of this one; "
     "run without it"
 )
 _OF_THE_HOST = ("latency", "dispatch_time", "launch_overhead", "overhead_per_launch")

@@ -112,12 +112,12 @@ class WholeLock:
 
     def _not_free(self, timeout_s: float) -> str:
         held = ", and by ".join(self._holders()) or (
-            f"a process that left no name (whoever has {self.path} open)"
+            f"an unknown process (one that has {self.path} open)"
         )
         return (
-            f"was not free to be timed on within {timeout_s:g} s: held by {held}. Wait for that "
-            "process or end it, allow more time with --kernelprof-lock-timeout=SECONDS, or choose "
-            "another GPU with CUDA_VISIBLE_DEVICES"
+            f"was not free for timing within {timeout_s:g} s: held by {held}. Wait for that "
+            "process or end it, allow more time with -o kernelprof_lock_timeout=SECONDS, or "
+            "choose another GPU with CUDA_VISIBLE_DEVICES"
         )
 
     def _holders(self) -> Iterator[str]:
@@ -140,7 +140,7 @@ def cannot_be_made(path: Path, error: Exception) -> str:
     """Why there is no lock, and what to do."""
     reason = getattr(error, "strerror", None) or error
     return (
-        f"the lock of the GPU cannot be made: {path}: {reason}. Make its folder writable for all "
-        f"(chmod 1777 {path.parent if path.suffix else path}), or set TMPDIR to a folder that is, "
-        "the same for all who time on this machine"
+        f"the lock of the GPU cannot be created: {path}: {reason}. Make its folder writable for "
+        f"all (chmod 1777 {path.parent if path.suffix else path}), or set TMPDIR to a writable "
+        "folder, the same one for all who measure on this machine"
     )

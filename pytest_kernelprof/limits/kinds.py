@@ -134,7 +134,7 @@ def parse_keyword(name: str, value: Any) -> Limit:
     """
     if name in COMPARISONS:
         raise MarkerError(
-            f"{name} compares two callables and is no limit of one profile: use the marker "
+            f"{name} compares two callables and is not a limit of one profile: use the marker "
             f"{KINDS[name].example}, or kernel_profile.compare(f, g, *args).{name}(...)"
         )
     if name not in KINDS:
@@ -164,8 +164,8 @@ def parse_assertion(name: str, value: Any) -> Limit:
 def _unknown(name: str) -> str:
     names = [known for known in KINDS if known not in COMPARISONS]
     near = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
-    meant = f" ({near[0]} was probably meant)" if near else ""
-    return f"unknown limit {name!r}{meant}; there are: {', '.join(names)}"
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return f"unknown limit {name!r}{meant}; the limits are: {', '.join(names)}"
 
 
 @functools.cache
@@ -305,7 +305,7 @@ def _whole(value: Any) -> int:
         raise ValueError(f"{value!r} is negative; a limit is zero or more")
     whole = int(value)
     if whole >= 2**63:
-        raise ValueError("the number is too large to count to")
+        raise ValueError("the number is too large")
     return whole
 
 
@@ -347,7 +347,7 @@ def _direction(value: Any) -> str:
     if value is None:
         return ""
     if value not in DIRECTIONS:
-        raise ValueError(f"direction={value!r} is none of {', '.join(DIRECTIONS)}")
+        raise ValueError(f"direction={value!r} is not one of {', '.join(DIRECTIONS)}")
     return str(value)
 
 
@@ -388,7 +388,7 @@ def _slack(by: Any, metric: str = "", reference: Callable[..., Any] | None = Non
 
 def _callable(keyword: str, value: Any) -> Callable[..., Any]:
     if not callable(value):
-        raise TypeError(f"{keyword}={value!r} is no callable")
+        raise TypeError(f"{keyword}={value!r} is not callable")
     return value  # type: ignore[no-any-return]
 
 
@@ -410,7 +410,7 @@ def _compared(metric: Any) -> str:
     if metric is None:
         return ""
     if metric not in COMPARED:
-        raise ValueError(f"metric={metric!r} is none of {', '.join(COMPARED)}")
+        raise ValueError(f"metric={metric!r} is not one of {', '.join(COMPARED)}")
     return str(metric)
 
 

@@ -85,9 +85,9 @@ def marks_of(item: pytest.Item, early: Collection[int] = ()) -> Marks:
     comparisons = tuple(limit for limit in found.values() if limit.compares)
     if comparisons and _COMPARING.isdisjoint(getattr(item, "fixturenames", ())):
         raise MarkerError(
-            f"{comparisons[0].name} compares what the test hands to kernel_profile(fn, *args): ask "
-            "for the fixture kernel_profile, or compare in the test, kernel_profile.compare(f, g, "
-            "*args)"
+            f"{comparisons[0].name} compares the callable that the test gives to "
+            "kernel_profile(fn, *args): request the fixture kernel_profile, or compare in the "
+            "test with kernel_profile.compare(f, g, *args)"
         )
     return Marks(limits, comparisons, tuple(options))
 
@@ -107,8 +107,8 @@ def refuse_misspelt(item: pytest.Item, options_form: str = "kernelprof(...)") ->
         if meant and name not in _registered(item.config):
             form = KINDS[meant].form if meant in KINDS else options_form
             raise MarkerError(
-                f"@pytest.mark.{name} is no marker; {meant} was probably meant. "
-                f"The form is: {form}. (If {name} is a marker of your own, register it.)"
+                f"@pytest.mark.{name} is not a marker; did you mean {meant}? The form is: "
+                f"{form}. (If {name} is your own marker, register it.)"
             )
 
 
@@ -217,6 +217,6 @@ def _twice(limit: Limit, level: Node | type) -> str:
     title = f"{limit.name}({limit.qualifier})" if told else limit.name
     where = level.__name__ if isinstance(level, type) else level.name
     return (
-        f"{title} stands twice on {where}; keep one (a class, a module or a pytest.param may "
-        "carry another, which the inner level replaces)"
+        f"{title} is set twice on {where}; keep one (a class, a module or a pytest.param may "
+        "have its own: the innermost counts)"
     )

@@ -39,7 +39,7 @@ _STATES: Mapping[type, Callable[[Any], str]] = {
 _OPEN = ("CREATED", "SUSPENDED")
 
 _NOT_BEGUN = "its body has not run, so there is nothing to measure"
-_UNFINISHED = "its work may go on when the call has returned, so it is not measured"
+_UNFINISHED = "its work may continue after the call has returned, so it is not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def preparer(call: Callable[..., Any], arguments: Arguments) -> Prepare:
         )
     if setup is not None and not callable(setup):
         raise CannotMeasureError(
-            f"setup={setup!r}: expected a callable that hands back the arguments of a call"
+            f"setup={setup!r}: expected a callable that returns the arguments of a call"
         )
     if setup is None:
         ready = partial(call, *args, **kwargs)
@@ -141,8 +141,8 @@ def first_call(prepare: Prepare) -> Any:
         if isinstance(lazy, types.CoroutineType):
             lazy.close()  # Python would warn of it as well
         raise CannotMeasureError(
-            f"{name} returned {_named(lazy)}{held}: {why}; hand over a callable that runs it to "
-            "its end, such as lambda: list(f(x)) for a generator or another iterator, lambda: "
+            f"{name} returned {_named(lazy)}{held}: {why}; pass a callable that runs it to its "
+            "end, for example lambda: list(f(x)) for a generator or another iterator, lambda: "
             "asyncio.run(f(x)) for a coroutine and lambda: f(x).result() for a future"
         )
     return result

@@ -27,7 +27,7 @@ NOT_CHECKED = "not checked for remembered results"
 
 _MOST_NAMED = 2
 _REMEDY = (
-    "Where that is meant, say by check= what has to hold: check(result, reference_result), or None"
+    "If this is intended, pass your own check=: a function check(result, reference_result), or None"
 )
 
 
@@ -85,9 +85,9 @@ class Checks:
         if self._check is None:
             held = _Held("results not checked (check=None)")
         elif self._check == CLOSE and in_place:
-            why = f"{', '.join(in_place)} changes in place; give fresh ones by setup="
+            why = f"{', '.join(in_place)} changes in place; make new ones with setup="
             held = _Held(f"results not compared: {why}")
-        said = f"{name} returned another result than {self._reference}: {held.wrong}"
+        said = f"{name} returned a different result than {self._reference}: {held.wrong}"
         first = self._firsts.get(self._reference)
         held = self._judged(held, said, agreement, reference, first)
         self.found[name] = (held.words, NOT_CHECKED)
@@ -131,12 +131,12 @@ class Checks:
             if likeness(result, self._firsts.get(name)).agrees and not same:
                 said = (
                     f"{name} returned the result of other inputs: on those of fresh= it returned "
-                    "what it did on the first ones. A result may not be remembered by the address "
-                    "of its inputs"
+                    "what it did on the first ones. A result must not be remembered by the "
+                    "address of its inputs"
                 )
             else:
                 said = (
-                    f"{name}, on the inputs of fresh=, returned another result than "
+                    f"{name}, on the inputs of fresh=, returned a different result than "
                     f"{self._reference}: {held.wrong}"
                 )
             held = self._judged(held, said, agreement, again, reference)
@@ -208,7 +208,7 @@ def refuse_idle(profiles: Mapping[str, Profile], reference: str) -> None:
                 raise WrongResult(
                     f"{name} launched no kernels, copies or memsets, {reference} launched "
                     f"{_activities(other):.0f} a call: a remembered result has no GPU time to "
-                    'compare. Where that is meant, compare metric="latency"'
+                    'compare. If this is intended, compare with metric="latency"'
                 )
 
 

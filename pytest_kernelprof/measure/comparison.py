@@ -327,7 +327,7 @@ class Contest:
         memory = watch_memory(self._device, self._prepares[name], 1, agreement)
         if memory is None:
             raise IncompleteProfile(
-                "comparison: peak_memory could not be had: the allocator keeps no history to read "
+                "comparison: peak_memory is not available: the allocator keeps no history to read "
                 "(the CPU, another allocator than the native one, a history being recorded)"
             )
         return float(memory.peak_bytes[0])

@@ -39,6 +39,6 @@ def incomplete_words(profile: Profile) -> str:
     tries = integrity.retakes + 1
     tried = "once" if tries == 1 else f"{tries} times"
     return (
-        f"profile incomplete (taken {tried}): {'; '.join(integrity.problems)}. A count from it "
-        "could be too low, so nothing is judged by it"
+        f"profile incomplete (tried {tried}): {'; '.join(integrity.problems)}. Its counts could "
+        "be too low, so no limit is judged"
     )

@@ -65,8 +65,12 @@ if TYPE_CHECKING:
 _ATTRIBUTE = "kernelprof_against"
 _FAILS = "the test fails on your code"
 _FLAG = "--kernelprof-against"
-_GIVEN_BACK = "{}: there the revision's own, though named as tests are, since its code imports it"
-_UNMEASURED = "tests that are not measured ran before it here, and not there: run it alone"
+_GIVEN_BACK = (
+    "{}: taken from the revision, since its code imports it, though it is named like a test"
+)
+_UNMEASURED = (
+    "tests that are not measured ran before it on your code, but not on the baseline: run it alone"
+)
 _WORKERS = 100
 """Each process of a further pair has a worker's number beyond those of all references."""
 
@@ -329,7 +333,9 @@ class AgainstTests:
         self, item: pytest.Item, profiles: Sequence[Profile]
     ) -> tuple[ProfileComparison, ...]:
         if item.nodeid != self._running or self._turns is None:
-            why = "kernel_profile was asked for as the test ran, which cannot be foreseen"
+            why = (
+                "the test requested kernel_profile while it ran, so the baseline did not measure it"
+            )
             return not_compared(profiles, why)
         answer = self._turns.answer()
         if isinstance(answer, Done) and answer.wrong and self._reference is not None:

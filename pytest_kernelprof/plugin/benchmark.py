@@ -200,7 +200,7 @@ class KernelBenchmark:
             )
         if self._used:
             raise IncompleteProfile(
-                "kernel_benchmark times one callable in a test, as pytest-benchmark does: "
+                "kernel_benchmark times one callable per test, as pytest-benchmark does: "
                 "parametrise the test, or profile the others with kernel_profile"
             )
         self._used = True
@@ -326,8 +326,8 @@ class Bridge:
         clock = request.node.stash.get(_clock, None)
         if clock is None:
             raise MarkerError(
-                "kernel_benchmark has to be an argument of the test (or of one of its fixtures): "
-                "fetched with getfixturevalue it is too late to give pytest-benchmark its timer"
+                "kernel_benchmark must be an argument of the test or of one of its fixtures: "
+                "with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
         test = request.node.stash[TEST]
         # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.

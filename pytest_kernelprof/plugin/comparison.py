@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.recording import DeviceKind
 
 _NO_TRUTH = (
-    "a comparison is neither true nor false: assert what it is to keep, as in "
-    'compare(f, g, x).min_speedup(1.5) or .not_slower(by="2%")'
+    "a comparison is neither true nor false: assert one of its methods, for example compare(f, "
+    'g, x).min_speedup(1.5) or .not_slower(by="2%")'
 )
 _UNMEASURED = "no comparison: nothing was measured"
-_REMEDY = "catch what is expected to be raised inside of the callables"
+_REMEDY = "catch expected exceptions inside the callables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Comparison:
         """Assert that the candidate is at least so many times as fast as the reference.
 
         Rounds are added, up to 96 pairs, while the interval holds ``times``; what is undecided
-        then warns, fails or passes by ``--kernelprof-undecided``.
+        then warns, fails or passes by the ini key ``kernelprof_undecided``.
 
         Raises:
             LimitExceeded: the interval of the speedup lies below ``times``.
@@ -299,7 +299,7 @@ def _check_callables(callables: object, reference: object) -> None:
             )
     if not isinstance(reference, str) or reference not in callables:
         names = ", ".join(map(repr, callables))
-        raise MarkerError(f"reference={reference!r} is none of {names}. The form is: {form}")
+        raise MarkerError(f"reference={reference!r} is not one of {names}. The form is: {form}")
 
 
 def _check_checks(check: object, fresh: object) -> None:
@@ -310,13 +310,11 @@ def _check_checks(check: object, fresh: object) -> None:
         raise MarkerError(str(error)) from error
     if fresh is not None and not callable(fresh):
         raise MarkerError(
-            f"fresh={reprlib.repr(fresh)}: expected a function that hands out other inputs, as "
+            f"fresh={reprlib.repr(fresh)}: expected a function that returns other inputs, as "
             "setup= does: fresh=lambda: (other_x,)"
         )
     if fresh is not None and check is None:
-        raise MarkerError(
-            "fresh= hands out inputs for check=, which is None: leave one of them out"
-        )
+        raise MarkerError("fresh= gives inputs for check=, which is None: remove one of them")
 
 
 def _metric_of(metric: str | None, device: DeviceKind) -> CompareBy:
@@ -331,7 +329,7 @@ def _metric_of(metric: str | None, device: DeviceKind) -> CompareBy:
         raise MarkerError(f"metric={metric!r}: expected one of {', '.join(COMPARED)}")
     if device == "cpu" and metric != "latency":
         raise MarkerError(
-            f"metric={metric!r}: on the CPU there is latency alone; leave metric out to get "
-            "cuda_time on a GPU and latency elsewhere"
+            f"metric={metric!r}: the CPU has only latency; leave out metric to get cuda_time on "
+            "a GPU and latency elsewhere"
         )
     return metric  # type: ignore[return-value]

@@ -42,8 +42,7 @@ def is_reported(config: pytest.Config) -> bool:
 
 def is_shown(config: pytest.Config) -> bool:
     """Whether the report at the end was asked for."""
-    settings = config.stash[SETTINGS]
-    return settings.report or settings.report_all
+    return config.stash[SETTINGS].report
 
 
 def all_is_wanted(config: pytest.Config) -> bool:

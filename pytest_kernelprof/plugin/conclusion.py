@@ -166,14 +166,15 @@ def _not_judged(records: Records) -> str:
     if records.limits and not records.profiled:
         return (
             f"{', '.join(records.limits)} was not judged: the test only compares, and a "
-            "comparison's profiles are exempt from limits; call kernel_profile(fn, *args) for what "
-            "the limit is about"
+            "comparison's profiles are exempt from limits; call kernel_profile(fn, *args) with "
+            "the code to limit"
         )
     if records.unheld:
         return (
-            f"{', '.join(records.unheld)} was not judged: it compares what is handed to "
-            "kernel_profile(fn, *args), and nothing was; compare in the test, "
-            "kernel_profile.compare(f, g, *args), or hand it over"
+            f"{', '.join(records.unheld)} was not judged: it compares the callable that the test "
+            "gives to kernel_profile(fn, *args), and the test gave none; call "
+            "kernel_profile(fn, *args), or compare in the test with kernel_profile.compare(f, "
+            "g, *args)"
         )
     return ""
 
@@ -187,7 +188,7 @@ def _ended_early(one: Unfinished) -> str:
     if one.thread and one.refused:
         return f"{one.what} was not measured{where}: {one.refused}"
     raised = f" ({one.raised} was raised{where})" if one.raised else ""
-    return f"{one.what} was not measured to its end{raised}; {one.remedy}"
+    return f"{one.what} was not measured completely{raised}; {one.remedy}"
 
 
 def _none_applies(profiles: Sequence[run.Profile]) -> str:
@@ -244,6 +245,6 @@ def _unstable_words(profile: run.Profile) -> str:
 def in_place_words(names: Sequence[str]) -> str:
     """The warning that rounds may have had different inputs."""
     return (
-        f"the code changes {', '.join(names)} in place, so each round may have other inputs: give "
-        "fresh ones, or set them back, in kernel_profile.run(fn, setup=make_arguments)"
+        f"the code changes {', '.join(names)} in place, so each round may have different inputs: "
+        "make new ones, or reset them, with kernel_profile.run(fn, setup=make_arguments)"
     )

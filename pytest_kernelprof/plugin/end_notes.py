@@ -23,8 +23,8 @@ ATTRIBUTE = "kernelprof_end_notes"
 
 _TESTS = "{tests}"
 _STRAY = (
-    "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is a marker of your "
-    "own, register it"
+    "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
+    "marker, register it"
 )
 
 

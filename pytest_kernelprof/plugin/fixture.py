@@ -56,7 +56,7 @@ class Region:
             RuntimeError: the block has not ended.
         """
         if self._profile is None:
-            raise RuntimeError("region.profile is there only after the with block")
+            raise RuntimeError("region.profile is available only after the with block")
         return self._profile()
 
 
@@ -254,8 +254,8 @@ class KernelProfile:
         with self._test.ledger.asking(asked_ranks(place_of_call(self._test.place))):
             if number is None:
                 raise MarkerError(
-                    "how many ranks? Write kernel_profile.ranks(2).run(fn), or mark the test with "
-                    "kernelprof(ranks=2)"
+                    "kernel_profile.ranks: the number of ranks is missing; write "
+                    "kernel_profile.ranks(2).run(fn), or mark the test with kernelprof(ranks=2)"
                 )
             return Ranks(self._test, number, backend)
 

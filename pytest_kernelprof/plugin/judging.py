@@ -179,8 +179,8 @@ def _refuse_late_markers(item: pytest.Item) -> None:
     names = ", ".join(limit.name for limit in known_marks(item).limits)
     if names:
         raise IncompleteProfile(
-            f"{names} was not judged: its marker came when the test ran already; add it in a "
-            "fixture, or ask for the fixture kernel_profile"
+            f"{names} was not judged: its marker was added while the test ran; add it in a "
+            "fixture, or request the fixture kernel_profile"
         )
 
 

@@ -40,11 +40,11 @@ MOST_TRACES = 100
 """Trace files that are kept of a test, for ``save_trace``: those of its newest profiles."""
 
 _NO_KERNELS = (
-    "the kernels of this profile are kept no more: of a test's profiles only the newest have them, "
-    f"up to {MOST_KERNELS:,} in all; look at kernel_profile.last right after the call"
+    "the kernels of this profile were dropped: a test keeps the kernels of its newest profiles, "
+    f"up to {MOST_KERNELS:,} in all; read kernel_profile.last right after the call"
 )
 _NO_TRACE = (
-    f"the trace of this profile is kept no more: only the newest {MOST_TRACES} of a test are; save "
+    f"the trace of this profile was deleted: a test keeps the newest {MOST_TRACES} traces; save "
     "it right after the call, or write all with --kernelprof-trace-dir=DIR"
 )
 
@@ -407,8 +407,8 @@ class Ledger:
     def _refuse_late(self) -> None:
         if self._closed:
             raise IncompleteProfile(
-                "this kernel_profile is of a test that has ended, so nothing would be judged: ask "
-                "for the fixture in the test that measures"
+                "this kernel_profile belongs to a test that has ended, so nothing would be "
+                "judged: request the fixture in the test that measures"
             )
 
     def dismiss(self) -> None:

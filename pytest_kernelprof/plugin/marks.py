@@ -59,9 +59,10 @@ def refuse_marks_in_vain(item: pytest.Item) -> None:
     for file, names in item.config.stash.get(IN_VAIN, ()):
         if Path(file).parent in item.path.parents:
             raise MarkerError(
-                f"pytestmark in {file}: {', '.join(names)} limits nothing, since pytest reads no "
-                "pytestmark there; a default for all tests of a folder is, in its conftest.py: "
-                "def pytest_itemcollected(item): item.add_marker(pytest.mark.max_kernels(10))"
+                f"pytestmark in {file}: {', '.join(names)} limits nothing, because pytest does "
+                "not read pytestmark there; to give all tests of the folder a default, write in "
+                "its conftest.py: def pytest_itemcollected(item): "
+                "item.add_marker(pytest.mark.max_kernels(10))"
             )
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _NOT_AGAINST = (
-    "--kernelprof-against compares no code of several ranks: run such tests without it, or compare "
-    "with an earlier run, --kernelprof-against=RUN.json"
+    "--kernelprof-against=REV cannot compare code on several ranks: run such tests without it, "
+    "or compare with an earlier run, --kernelprof-against=RUN.json"
 )
 
 
@@ -275,13 +275,13 @@ def measure_block(
 
 def asked_call(place: run.Place) -> Asked:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
-    remedy = "catch what is expected to be raised inside of the callable"
+    remedy = "catch expected exceptions inside the callable"
     return Asked(_call_words(place), remedy, compares=True)
 
 
 def asked_region(name: str, own: dict[Key, Limit], place: run.Place) -> Asked:
     """What ``kernel_profile.region(name)`` asks for."""
-    remedy = "enter it in a with statement, and catch what is expected to be raised inside of it"
+    remedy = "enter it in a with statement, and catch expected exceptions inside it"
     return Asked(region_words(name, place), remedy, own)
 
 

@@ -21,8 +21,8 @@ from pytest_kernelprof.units import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEVICES = ("auto", "cuda", "cpu")
-POLICIES = ("warn", "fail", "pass")
+GROUPS = ("measure", "compare", "report", "environment")
+"""The parts of ``pytest --help``, in its order."""
 
 
 class Kind(NamedTuple):
@@ -35,12 +35,16 @@ class Kind(NamedTuple):
         check: the value, or ValueError; text is no number here.
         read: the value that text on the command line stands for, or the text, for ``check`` to
             refuse.
+        unset: the setting if nothing is given.
+        metavar: the name of the value on the command line; None makes the option a switch.
     """
 
     ini_type: Literal["string", "bool", "int", "float", "linelist"]
     expected: str
     check: Callable[[object], Any]
     read: Callable[[str], object] = str
+    unset: Any = None
+    metavar: str | None = None
 
 
 def flag_of(name: str) -> str:
@@ -54,25 +58,21 @@ class Option(NamedTuple):
     Attributes:
         name: the field of ``Settings``; ``--kernelprof-NAME`` and ``kernelprof_NAME``.
         kind: the kind of value on the command line and of the ini key.
-        help: one line for ``pytest --help``.
-        default: the setting where nobody says anything.
-        metavar: what stands for the value on the command line; None makes a switch of the option.
-        on_command_line: whether it may be said there.
+        help: the text for ``pytest --help``; argparse formats it, so it has no ``%``.
+        group: the part of ``pytest --help`` that has it; None for an ini key alone.
+        default: the setting if nothing is given; None for that of the kind.
         marked: the kind of value that the marker and keyword arguments take; None where they
             cannot say it.
         example: a value in the marker's form.
-        several: whether it may be said several times on the command line; the value is a list.
     """
 
     name: str
     kind: Kind
     help: str
+    group: Literal["measure", "compare", "report", "environment"] | None = None
     default: Any = None
-    metavar: str | None = None
-    on_command_line: bool = True
     marked: Kind | None = None
     example: str = ""
-    several: bool = False
 
     @property
     def flag(self) -> str:
@@ -109,7 +109,7 @@ def _one_of(*choices: str) -> Kind:
             raise ValueError
         return value
 
-    return Kind("string", f"one of {', '.join(choices)}", check)
+    return Kind("string", f"one of {', '.join(choices)}", check, metavar="|".join(choices))
 
 
 def _digits(text: str) -> object:
@@ -117,12 +117,6 @@ def _digits(text: str) -> object:
     with contextlib.suppress(ValueError):  # there is a limit to how many digits int() takes
         if text.strip().isascii() and text.strip().isdigit():
             return int(text)
-    return text
-
-
-def _decimal(text: str) -> object:
-    with contextlib.suppress(ValueError):
-        return float(text)
     return text
 
 
@@ -146,62 +140,58 @@ def _globs(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-_FLAG = Kind("bool", "true or false", _switch)
+_FLAG = Kind("bool", "true or false", _switch, unset=False)
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
-_RUN_FILE = Kind("string", "a file", _path)
-_COUNT = Kind("int", whole_number_words(), whole_number, _digits)
-_GLOBS = Kind(
-    "linelist", "globs below the root folder, one a line, for example src/*/_version.py", _globs
+_RUN_FILE = Kind("string", "a file", _path, metavar="PATH")
+_COUNT = Kind("int", whole_number_words(), whole_number, _digits, metavar="N")
+_LINES = Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines, unset=())
+_GLOBS = _LINES._replace(
+    expected="globs below the root folder, one a line, for example src/*/_version.py", check=_globs
 )
-_SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times, _decimal)
+_SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times)
 
 _MARGIN = Kind(
     "string",
     'a percentage of 2% or more, for example "5%": two processes that run the same code differ by '
     "up to 2%",
     _margin,
+    metavar="PERCENT",
 )
 
 OPTIONS = (
-    Option("report", _FLAG, "tell at the end what the tests launched", default=False),
-    Option("report_all", _FLAG, "the same with a row for each profile", default=False),
-    Option("all", _FLAG, "profile the call phase of every test, no code changed", default=False),
-    Option("only", _FLAG, "run only the tests that use pytest-kernelprof", default=False),
     Option(
-        "disable",
-        _FLAG,
-        "run the wrapped code plainly, once; profile and limit nothing",
-        default=False,
+        "report", _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
+    ),
+    Option("all", _FLAG, "profile every test, unchanged", "measure"),
+    Option("only", _FLAG, "run only the tests that use pytest-kernelprof", "measure"),
+    Option(
+        "disable", _FLAG, "run the code once, without profiling it; check no limits", "environment"
     ),
     Option(
-        "require_gpu",
-        _FLAG,
-        "fail tests whose limits would not be judged, or on the CPU, without a GPU (for CI)",
-        default=False,
+        "require_gpu", _FLAG, "fail tests that need a GPU if there is none (for CI)", "environment"
     ),
     Option(
         "warmup",
         _COUNT,
-        "calls before the first profiled one (default: 1); more if cold",
+        "make this number of calls before the first profiled one (default: 1)",
         default=1,
-        metavar="N",
         marked=_COUNT,
         example="3",
     ),
     Option(
         "rounds",
         _COUNT,
-        "profiled rounds of each call (default: 2, with timed limits 12)",
-        metavar="N",
+        "take this number of profiled rounds per call (default: 2, with timed limits 12)",
+        "measure",
         marked=_COUNT,
         example="24",
     ),
     Option(
         "device",
-        _one_of(*DEVICES),
-        "auto (default), cuda, or cpu, which counts compute operators instead of kernels",
+        _one_of("auto", "cuda", "cpu"),
+        "measure on this device; cpu counts compute operators, not kernels (default: auto)",
+        "environment",
         default="auto",
-        metavar="|".join(DEVICES),
         marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
         example='"cpu"',
     ),
@@ -210,165 +200,128 @@ OPTIONS = (
         _FLAG,
         "flush the GPU's L2 cache before each timed round (default: true)",
         default=True,
-        on_command_line=False,
         marked=_FLAG_IN_PYTHON,
         example="False",
     ),
     Option(
         "stacks",
         _FLAG,
-        "record Python frames, so that one-shot profiles name source lines too",
-        default=False,
+        "record Python stacks, so that regions and whole tests name source lines too",
+        "measure",
         marked=_FLAG_IN_PYTHON,
         example="True",
     ),
     Option(
         "undecided",
-        _one_of(*POLICIES),
-        "what a time does whose interval still holds its limit after 96 rounds: warn (default), "
-        "fail or pass",
+        _one_of("warn", "fail", "pass"),
+        "warn (default), fail or pass when a time is too close to its limit to call",
         default="warn",
-        metavar="|".join(POLICIES),
     ),
     Option(
         "blind",
         _one_of("error", "not-judged"),
-        "what becomes of a test whose device cannot be profiled: error (default) or not-judged",
+        "report a test as error (default) or not-judged if its device cannot be profiled",
         default="error",
-        on_command_line=False,
     ),
     Option(
-        "warn_only",
-        _FLAG,
-        "warn of broken limits and snapshots, and of what is worse than a revision; fail nothing",
-        default=False,
+        "warn_only", _FLAG, "warn about limits, snapshots and comparisons, fail no test", "compare"
     ),
     Option(
         "trace_dir",
-        Kind("string", "a folder", _path),
-        "write every profile's Chrome trace (json.gz) into this folder",
-        metavar="DIR",
+        Kind("string", "a folder", _path, metavar="DIR"),
+        "write the Chrome trace of each profile (.json.gz) into this folder",
+        "report",
     ),
-    Option(
-        "json",
-        _RUN_FILE,
-        "write all that the run took into this file, as JSON",
-        metavar="PATH",
-    ),
-    Option(
-        "html",
-        _RUN_FILE,
-        "write what the run says into this file, as a page for a browser",
-        metavar="PATH",
-    ),
-    Option(
-        "markdown",
-        _RUN_FILE,
-        "write what the run says into this file, as Markdown for a pull request",
-        metavar="PATH",
-    ),
+    Option("json", _RUN_FILE, "write all results of the run as JSON, the run document", "report"),
+    Option("html", _RUN_FILE, "write the results as a page for a browser", "report"),
+    Option("markdown", _RUN_FILE, "write the results as Markdown, for a pull request", "report"),
     Option(
         "github",
         _FLAG,
-        "in GitHub Actions: append what the run says to the summary of the step, annotate lines",
-        default=False,
+        "add results to the step summary, annotate lines (GitHub Actions)",
+        "report",
     ),
     Option(
         "benchmark_json",
         _RUN_FILE,
-        "write the times of the run into this file, in pytest-benchmark's JSON, for trackers",
-        metavar="PATH",
+        "write the times as pytest-benchmark's JSON, for trackers",
+        "report",
     ),
     Option(
         "against",
-        Kind("linelist", "a revision, a folder or a run document", _lines),
-        "run each test on the code of a git revision (main, HEAD~1, merge-base:main) or of another "
-        "checkout, too, and fail where this one takes more kernels, waits, copies or memory; or "
-        "judge by an earlier run, the file of --kernelprof-json; may be given twice, one of each",
-        default=(),
-        metavar="REV|PATH|RUN.json",
-        several=True,
+        _LINES._replace(
+            expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
+        ),
+        "fail tests that are worse than a git revision, another checkout or an earlier run "
+        "(--kernelprof-json)",
+        "compare",
     ),
     Option(
         "against_timeout",
         _SECONDS,
-        "seconds that one test may take on the other code (default: 600)",
+        "end a test on the other code after this many seconds (default: 600)",
         default=600.0,
-        metavar="SECONDS",
     ),
     Option(
-        "against_exact",
-        _FLAG,
-        "with --kernelprof-against=REV: compare counts alone, no times",
-        default=False,
+        "against_exact", _FLAG, "compare only counts with a revision, no times (default: false)"
     ),
     Option(
         "margin",
         _MARGIN,
-        "with --kernelprof-against=REV: how much slower a test may be (5 per cent; at least 2)",
-        metavar="PERCENT",
+        "allow a test to be this much slower than the other revision (default: 5 per cent)",
+        "compare",
         marked=_MARGIN,
         example='"8%"',
     ),
     Option(
         "against_python",
-        Kind("string", "the python of an environment", _path),
-        "the interpreter for the other code, where that is installed in an environment of its own",
-        metavar="EXE",
+        Kind("string", "the python of an environment", _path, metavar="EXE"),
+        "run the other code with this Python interpreter (default: this one)",
+        "compare",
     ),
     Option(
-        "against_copy",
-        _GLOBS,
-        "generated files that git does not track, to be copied beside the other code",
-        default=(),
-        on_command_line=False,
+        "against_copy", _GLOBS, "copy these untracked, generated files to the other code (globs)"
     ),
     Option(
         "against_prepare",
         Kind("string", "a command", _path),
-        "a command to run in the folder of the other code before the tests",
-        on_command_line=False,
+        "run this shell command in the folder of the other code before the tests",
     ),
     Option(
         "fail_on",
-        Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines),
-        "with --kernelprof-against=RUN.json: what fails, METRIC:MARGIN, one a line, for example "
-        "kernels:0 or cuda_time:20us (default: any count that grew)",
-        default=(),
-        on_command_line=False,
+        _LINES,
+        "fail by METRIC:MARGIN of an earlier run, one a line, as kernels:0 (default: any count "
+        "that grew)",
     ),
     Option(
         "update",
         _FLAG,
-        "write what the tests launch into __kernelprof__ beside them, to be checked from then on",
-        default=False,
+        "write kernel snapshots into __kernelprof__ beside the tests; later runs check them",
+        "compare",
     ),
     Option(
         "require_snapshots",
         _FLAG,
         "fail profiled tests that have no snapshot, or none that could fail (for CI)",
-        default=False,
+        "compare",
     ),
     Option(
         "lock_timeout",
         _SECONDS,
-        "seconds that timed rounds and other tests on one GPU wait for each other (default: 600)",
+        "wait this many seconds for other tests on the same GPU (default: 600)",
         default=600.0,
-        metavar="SECONDS",
     ),
     Option(
         "rank_timeout",
         _SECONDS,
-        "seconds that ranks of torch.distributed wait for one that does not come (default: 120)",
+        "wait this many seconds for a rank of torch.distributed (default: 120)",
         default=120.0,
-        metavar="SECONDS",
     ),
     Option(
         "spread_workers",
         _FLAG,
         "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
         default=True,
-        on_command_line=False,
     ),
 )
 

@@ -133,7 +133,7 @@ def _measured(
 @contextlib.contextmanager
 def _asking(ended: Ended, called: str) -> Iterator[None]:
     """The function may catch what is raised here; the test hears of it."""
-    asked = Asked(called, "catch what is expected to be raised inside of the callable")
+    asked = Asked(called, "catch expected exceptions inside the callable")
     ended.unfinished.append(asked)
     try:
         yield

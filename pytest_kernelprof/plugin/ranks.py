@@ -81,8 +81,9 @@ class Ranks:
             task = pickle.dumps((fn, args, kwargs))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise CannotMeasureError(
-                f"ranks({self._number}).run: {error}: each rank is a process of its own, so the "
-                "function has to stand at the top of a module, and its arguments be picklable"
+                f"ranks({self._number}).run: {error}: each rank is a separate process, so the "
+                "function must be at the top level of a module, and its arguments must be "
+                "picklable"
             ) from error
         number = self._number if self._backend == "nccl" else 0
         with (
@@ -106,7 +107,7 @@ class Ranks:
 
 def asked_ranks(place: Place) -> Asked:
     """What ``kernel_profile.ranks(n).run(fn)`` asks for."""
-    remedy = "catch what is expected to be raised inside of the function"
+    remedy = "catch expected exceptions inside the function"
     return Asked(f"kernel_profile.ranks at {line_words(place)}", remedy)
 
 

@@ -64,7 +64,7 @@ def _run(wire: Wire, launch: Launch) -> None:
     served = Served(wire, code, launch.seed)
     status = pytest.main(list(launch.arguments), plugins=[served])
     if not served.is_ready:
-        why = f"pytest does not come up there (status {int(status)})"
+        why = f"pytest does not start in the baseline (status {int(status)})"
         wire.send(Refused(why, printed=True))
 
 
@@ -190,7 +190,7 @@ class Served:
             )
         by_limit = getattr(report, _BY_LIMIT, False)
         if report.skipped and not by_limit:
-            why = "it is expected to fail, and does" if hasattr(report, "wasxfail") else ""
+            why = "it fails as expected (xfail)" if hasattr(report, "wasxfail") else ""
             self._done = replace(self._done, skipped=why or _last_line(report))
         by_itself = not by_limit and not _passed_unexpectedly(report)
         if report.failed and report.when != "teardown" and by_itself:
@@ -242,4 +242,4 @@ def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:
     lines = [line.strip() for line in (text or report.longreprtext).splitlines() if line.strip()]
     if not text:
         lines = lines[-1:]
-    return (lines[0].removeprefix("E ").strip() if lines else "no reason is given")[:_LONGEST]
+    return (lines[0].removeprefix("E ").strip() if lines else "no reason given")[:_LONGEST]

@@ -199,8 +199,7 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     run = record.run_of(taken) if record is not None else Run(tuple(taken))
     asked, warn_only = is_shown(config) and record is not None, config.stash[SETTINGS].warn_only
     if asked or any(one.source != "snapshot" for one in run.baselines):
-        every_row = config.stash[SETTINGS].report_all
-        write_report(terminal, run, every_row=every_row, brief=not asked, warn_only=warn_only)
+        write_report(terminal, run, brief=not asked, warn_only=warn_only)
         return
     shown = bridge.shown if bridge is not None else ()
     if any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table

@@ -41,8 +41,8 @@ try:  # bound here: tests replace it
     from sqlite3 import Error, connect
 except ImportError:  # a Python that was built without
     raise pytest.UsageError(
-        "--kernelprof-against: a run document needs the module sqlite3, which this Python has not; "
-        "use another Python, or kernelprof compare when the run has ended"
+        "--kernelprof-against: a run document needs the module sqlite3, which this Python lacks; "
+        "use another Python, or run kernelprof compare after the run"
     ) from None
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ class Baselines:
                 row = database.execute(asked, (codec.text(test),)).fetchone()
         except Error as error:
             raise IncompleteProfile(
-                f"{_FLAG}: {self._file} cannot be read here ({error}). It has the run document's "
-                "profiles, on the machine where pytest was started: start workers of pytest-xdist "
-                "there, too (-n), and have no test remove files of the temporary folder"
+                f"{_FLAG}: {self._file} cannot be read here ({error}). It holds the profiles of "
+                "the run document, on the machine that started pytest: start pytest-xdist "
+                "workers on that machine (-n), and let no test remove files from the temporary "
+                "folder"
             ) from None
         if row is None:
             return None
@@ -258,9 +259,9 @@ class RunBaseline(ComparedRun):
             return
         self._refused = True
         raise pytest.UsageError(
-            f"{_FLAG}: {self._path}: it has none of this run's {len(ids)} tests ({ids[0]}, ...); "
-            f"it is of {next(iter(tests))} and others: name a document of this suite, taken in "
-            "the same root folder"
+            f"{_FLAG}: {self._path}: it has none of the {len(ids)} tests of this run ({ids[0]}, "
+            f"...), but {next(iter(tests))} and others: give a run document of this test suite, "
+            "made in the same root folder"
         )
 
     def comparison(self) -> RunComparison | None:

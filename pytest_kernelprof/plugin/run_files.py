@@ -85,7 +85,7 @@ class RunFiles:
             terminalreporter.write_line(printable(f"kernelprof: {words}"), red=True)
         for words in self._unfinished if self._written else ():
             terminalreporter.write_line(
-                printable(f"kernelprof: that is not the whole run: {words}"), yellow=True
+                printable(f"kernelprof: the run is not complete: {words}"), yellow=True
             )
 
 
@@ -100,4 +100,4 @@ def _refuse_same(files: Iterable[_File]) -> None:
         first = seen.setdefault(os.path.realpath(path), form)
         if first != form:
             flags = f"{flag_of(first)}, {flag_of(form)}"
-            raise pytest.UsageError(f"{flags}: both name {path!r}; name two files")
+            raise pytest.UsageError(f"{flags}: both name {path!r}; give two different files")

@@ -79,7 +79,7 @@ class RunRecord:
         if stopped and not any(one.endswith(stopped) for one in self._unfinished):
             self._unfinished.append(stopped)
         if exitstatus == pytest.ExitCode.USAGE_ERROR:
-            self._unfinished.append("pytest was asked for something that it cannot do")
+            self._unfinished.append("pytest reported a usage error")
         if self._config.stash[SETTINGS].disable:
             self._unfinished.append("--kernelprof-disable: nothing was measured")
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
-from pytest_kernelprof.plugin.options import MARKED, OPTIONS, OPTIONS_FORM, RUN_FILES
+from pytest_kernelprof.plugin.options import GROUPS, MARKED, OPTIONS, OPTIONS_FORM, RUN_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,6 @@ class Settings(NamedTuple):
     """
 
     report: bool
-    report_all: bool
     all: bool
     only: bool
     disable: bool
@@ -90,15 +89,17 @@ class Options(NamedTuple):
 
 def add_options(parser: pytest.Parser) -> None:
     """Register the options and ini keys. Options default to None, so that ini keys count."""
-    group = parser.getgroup("kernelprof", "GPU kernel profiles and limits (pytest-kernelprof)")
+    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in GROUPS}
     for option in OPTIONS:
-        if option.on_command_line:
-            form: dict[str, Any] = {"metavar": option.metavar}
-            if option.metavar is None:
+        if option.group:
+            form: dict[str, Any] = {"metavar": option.kind.metavar}
+            if option.kind.metavar is None:
                 form = {"action": "store_const", "const": True}
-            if option.several:
+            if option.kind.ini_type == "linelist":
                 form["action"] = "append"
-            group.addoption(option.flag, dest=option.key, default=None, help=option.help, **form)
+            groups[option.group].addoption(
+                option.flag, dest=option.key, default=None, help=option.help, **form
+            )
         # Without this default, pytest's is 0 or False, which could have been said, too.
         parser.addini(option.key, option.help, type=option.kind.ini_type, default=None)
 
@@ -115,7 +116,7 @@ def read_settings(config: pytest.Config) -> Settings:
 def quiet(settings: Settings) -> Settings:
     """The settings of a run for which another one reports: it writes no files and shows no rows."""
     files: dict[str, Any] = dict.fromkeys(RUN_FILES)
-    return settings._replace(**files, report=False, report_all=False, github=False)
+    return settings._replace(**files, report=False, github=False)
 
 
 def of_a_reference(settings: Settings) -> Settings:
@@ -131,7 +132,7 @@ def _setting(config: pytest.Config, option: Option) -> Any:
         given = value = _ini(config, option)
         where = f"ini key {option.key}"
     if given is None:
-        return option.default
+        return option.kind.unset if option.default is None else option.default
     try:
         return option.kind.check(value)
     except ValueError:

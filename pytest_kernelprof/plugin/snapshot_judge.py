@@ -127,8 +127,8 @@ class SnapshotJudge:
             return []
         told = []
         if self.kept is None:
-            told.append(f"snapshot: there is none of this test for {self.entry.device}")
-        told += [f"snapshot: there is none of {one!r}" for one in self._missing]
+            told.append(f"snapshot: this test has none for {self.entry.device}")
+        told += [f"snapshot: it has no entry for {one!r}" for one in self._missing]
         told += [f"snapshot: not judged: {why}" for why in self._whys]
         self._missing, self._whys = [], {}
         return told

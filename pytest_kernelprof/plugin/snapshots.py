@@ -385,7 +385,7 @@ def _refuse_unwritable(tests: str) -> None:
     folder = os.path.join(tests, _FOLDER)
     there = folder if os.path.lexists(folder) else tests
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
-        raise SnapshotError(f"{folder}: cannot be written: no folder, or a read-only one")
+        raise SnapshotError(f"{folder}: cannot be written: not a folder, or read-only")
 
 
 def _is_up(device: DeviceKind) -> bool:

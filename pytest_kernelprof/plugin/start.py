@@ -86,8 +86,8 @@ def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
     ):
         if len(several) > 1:
             raise pytest.UsageError(
-                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} (addopts "
-                f"count, too); give one, and beside it at most one {other}"
+                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
+                f"(addopts count too); give one, and with it at most one {other}"
             )
     return settings._replace(
         revision=next(iter(others), None), run_document=next(iter(documents), None)
@@ -146,7 +146,7 @@ def _begin_rank(config: pytest.Config) -> None:
     settings = config.stash[SETTINGS]
     if settings.revision:
         raise pytest.UsageError(
-            "--kernelprof-against: code of several ranks is compared with no revision; run it "
+            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
             "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
         )
     if place.rank:
@@ -167,8 +167,8 @@ def _begin_what_remembers(config: pytest.Config, collector: Collector) -> None:
         begin(config, settings, collector)
     elif settings.against:
         raise pytest.UsageError(
-            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing would "
-            "be compared; drop one of the two"
+            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
+            "would be compared; remove one of the two"
         )
     if settings.run_document:
         from pytest_kernelprof.plugin import run_baseline
@@ -207,5 +207,5 @@ def _refuse_unwritable(folder: str) -> None:
     why = why_unwritable(folder)
     if why:
         raise pytest.UsageError(
-            f"--kernelprof-trace-dir: {folder!r} cannot be made, or not be written to ({why})"
+            f"--kernelprof-trace-dir: {folder!r} cannot be created or written to ({why})"
         )

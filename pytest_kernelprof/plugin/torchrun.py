@@ -31,8 +31,7 @@ from pytest_kernelprof.plugin.rank_place import Place
 PLUGIN = "kernelprof-torchrun"
 _OUR_ERROR = "kernelprof_error"
 _REMEDY = (
-    "give all ranks one order: pytest-randomly needs one seed for all of them, --randomly-seed=1 "
-    "or -p no:randomly"
+    "give all ranks the same order: with pytest-randomly, use --randomly-seed=1 or -p no:randomly"
 )
 _POLL_S = 0.02
 _TO_HEAR_S = 2.0
@@ -105,7 +104,7 @@ class Rank:
 
     def _stop(self, *_: object) -> None:
         if self._session is not None:
-            self._session.shouldstop = "torchrun ends the ranks, since one has ended (SIGTERM)"
+            self._session.shouldstop = "torchrun ended the ranks because one has ended (SIGTERM)"
 
     def _say(self, **more: Any) -> None:
         write(self._place.file(self._place.rank), {"process": self._myself, **more})
@@ -317,8 +316,8 @@ def why_no_worker(config: pytest.Config) -> str:
     if workers < 2 or said_by_torchrun() is None:
         return ""
     return (
-        f"pytest -n {workers} under torchrun: the workers of a rank would all be that rank, and "
-        "each run other tests than the others do: leave out one of the two"
+        f"pytest -n {workers} under torchrun: the workers of a rank would all act as that rank, "
+        "and each would run different tests: use only one of the two"
     )
 
 
@@ -336,8 +335,8 @@ def takes_part(config: pytest.Config) -> bool:
     files = config.stash[SETTINGS].run_files
     if files and said_by_torchrun() is not None:
         raise pytest.UsageError(
-            "pytest -n under torchrun: workers of pytest-xdist are no ranks, and each rank would "
-            f"write {next(iter(files.values()))}: leave out one of the two"
+            "pytest -n under torchrun: pytest-xdist workers are not ranks, and each rank would "
+            f"write {next(iter(files.values()))}: use only one of the two"
         )
     return False
 
@@ -354,8 +353,9 @@ def why_out_of_order(tests: Mapping[int, Sequence[str]]) -> str:
         for one, other in zip(ours, theirs, strict=False):
             if one != other:
                 return (
-                    "ranks have to run their tests in one order, since they wait for each other in "
-                    f"each: rank {rank} would run {other} where rank {first} runs {one}; {_REMEDY}"
+                    "ranks must run their tests in the same order, because they wait for each "
+                    f"other in each test: rank {rank} would run {other} where rank {first} runs "
+                    f"{one}; {_REMEDY}"
                 )
     return ""
 

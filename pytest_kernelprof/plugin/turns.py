@@ -100,7 +100,7 @@ class Turns:
         why = call.more.why_untimed()
         if self._tries > 1:
             why = why or _REPEATED
-        self.timed[call.label] = Timed(not_timed(why or "the revision makes no such call"))
+        self.timed[call.label] = Timed(not_timed(why or "the revision does not make this call"))
 
 
 class _OwnRounds(Relayed):

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
 CUDA_CAME_UP = (
-    "CUDA came up inside of {tests}, which therefore was not profiled: --kernelprof-all brings it "
-    "up for no test; run with --kernelprof-device=cuda to have it up before the first one"
+    "not profiled: CUDA was initialized inside {tests}; --kernelprof-all does not initialize "
+    "CUDA, --kernelprof-device=cuda does so before the first test"
 )
 TORCH_CAME = (
-    "torch was first imported inside of {tests}, which therefore was not profiled: "
-    "--kernelprof-all imports it for none; import it in conftest.py to have it there before"
+    "not profiled: torch was first imported inside {tests}; --kernelprof-all does not import "
+    "torch: import it in conftest.py"
 )
 BENCHMARKED = (
     "the test calls benchmark, whose calibration and rounds would all be counted: write "
@@ -75,9 +75,9 @@ class Judged:
         launched = any(profile.kernel_count for profile in self._kept)
         if names and not launched and traces_loaded() > self._traces:
             raise IncompleteProfile(
-                f"{names} was not judged: the test launched nothing and loaded a trace, which no "
-                "marker judges: assert what it holds, for example "
-                "assert profile.kernel_count <= 400"
+                f"{names} was not judged: the test launched nothing and loaded a trace, and "
+                "markers do not judge loaded traces: assert on the profile, for example assert "
+                "profile.kernel_count <= 400"
             )
 
     def abandon(self, raised: BaseException) -> None:
@@ -211,8 +211,8 @@ def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
     names = ", ".join(limit.name for limit in limits)
     raise MarkerError(
         f"{names}: the test calls benchmark, whose calibration and rounds would all be counted. "
-        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn once, "
-        "outside of what is timed"
+        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn "
+        "once, outside the timed rounds"
     )
 
 

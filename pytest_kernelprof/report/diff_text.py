@@ -242,7 +242,7 @@ def side_by_side_lines(
         lines += [(), *((Span(style.say(one), _colour(one[:1])),) for one in told)]
     about = [*_fused(diff), *metric_lines(found)]
     if differs:
-        about.append("one trace of each says nothing of noise")
+        about.append("one trace of each cannot separate change from noise")
     said = [one for words in about for one in style.sentence(words)]
     return [*lines, *([(), *said] if said else [])]
 

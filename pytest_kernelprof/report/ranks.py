@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _APART = 1.05
 _GAP = "  "
-_UNMATCHED = "not to be had: "
+_UNMATCHED = "not available: "
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,6 @@ def write_report(
     terminal: pytest.TerminalReporter,
     run: Run,
     *,
-    every_row: bool = False,
     brief: bool = False,
     only: Collection[str] | None = None,
     warn_only: bool = False,
@@ -81,9 +80,7 @@ def write_report(
     if summary.rows or summary.problems or summary.open or summary.compared or compares:
         terminal.section(printable(heading_of(summary)))
         style = style_of(terminal)
-        lines = report_lines(
-            summary, style, every_row=every_row, brief=brief, only=only, warn_only=warn_only
-        )
+        lines = report_lines(summary, style, brief=brief, only=only, warn_only=warn_only)
         write_lines(terminal, lines)
 
 
@@ -97,7 +94,6 @@ def report_lines(
     summary: Summary,
     style: Style,
     *,
-    every_row: bool = False,
     brief: bool = False,
     only: Collection[str] | None = None,
     warn_only: bool = False,
@@ -107,7 +103,6 @@ def report_lines(
     it can be trusted.
 
     Args:
-        every_row: list each row, unfolded, as -v does.
         brief: without the rows that pass, and without totals: of a run that asked for a comparison
             alone.
         only: the tests whose rows are listed, beside those that need a look.
@@ -115,7 +110,7 @@ def report_lines(
         ends: how what fails is said: ``exit status 1``.
     """
     brief = brief or style.verbosity < 0
-    every_row = every_row or style.verbosity > 0
+    every_row = style.verbosity > 0
     found = listed(summary, unfolded=every_row)
     rest = () if brief else tuple(one for one in found.rows if only is None or one.test.id in only)
     below = [

@@ -124,7 +124,7 @@ def why_no_target(path: str | os.PathLike[str]) -> str:
         return error.strerror or str(error)
     if stat.S_ISDIR(mode):
         return "it is a folder"
-    return "" if stat.S_ISREG(mode) else "it is no regular file"
+    return "" if stat.S_ISREG(mode) else "it is not a regular file"
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

@@ -192,7 +192,7 @@ class MetricDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def __post_init__(self) -> None:
         if self.name not in METRICS:
-            raise ValueError(f"{self.name!r} is no metric")
+            raise ValueError(f"{self.name!r} is not a metric")
 
     @property
     def spec(self) -> MetricSpec:

@@ -430,5 +430,5 @@ def _same(record: object, names: Sequence[str]) -> dict[str, Any]:
 
 def _at(table: Sequence[T], at: int, what: str) -> T:
     if not 0 <= at < len(table):
-        raise ValueError(f"{at} is no place in the file's {what}, which has {len(table)}")
+        raise ValueError(f"{at} is not a place in the file's {what}, which has {len(table)}")
     return table[at]

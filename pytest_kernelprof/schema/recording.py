@@ -266,11 +266,11 @@ def believable(recording: Recording) -> Recording:
         if not numbers:
             raise ValueError(f"`$.{field}` has no values")
         if max(map(abs, numbers)) > _LARGEST:
-            raise ValueError(f"`$.{field}` has a value that no measurement has")
+            raise ValueError(f"`$.{field}` has an impossible value")
     for field, names in (("no_times", recording.no_times), ("more_rounds", recording.more_rounds)):
         unknown = next((name for name in names if name not in METRICS), None)
         if unknown is not None:
-            raise ValueError(f"`$.{field}` names {unknown!r}, which is no metric")
+            raise ValueError(f"`$.{field}` names {unknown!r}, which is not a metric")
     return recording
 
 

@@ -26,9 +26,9 @@ _TOLERANCE = {
 _IN_MICROSECONDS = ("launch_overhead",)
 
 RULE = (
-    "margin = k x standard deviation of the process medians + the upper half of the 99 % interval "
-    "of one process; k is the one-sided normal tolerance factor (99 % of processes, confidence "
-    "95 %) for so many processes"
+    "margin = k x standard deviation of the process medians + the upper half of the 99 % "
+    "interval of one process; k is the one-sided normal tolerance factor (99 % of processes, "
+    "confidence 95 %) for this number of processes"
 )
 
 

@@ -259,7 +259,7 @@ def _about_incomplete(profile: Profile) -> Iterator[Advice]:
     yield Advice(
         "Run the test alone.",
         f"{'; '.join(profile.integrity.problems)}, by {count_words(tries, 'try', 'tries')}. "
-        "kernelprof doctor says whether counts can be had on this machine.",
+        "kernelprof doctor says whether this machine can count kernels.",
     )
 
 

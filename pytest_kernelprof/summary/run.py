@@ -570,7 +570,8 @@ def _idle_words(profiles: Sequence[Profile]) -> str:
     idle, span = _sum(profiles, "gpu_idle"), _sum(profiles, "gpu_span")
     if not idle or not span:
         return ""
-    how = "once and cold" if any(one.one_shot for one in profiles) else "with the host slowed"
+    cold = any(one.one_shot for one in profiles)
+    how = "once and cold" if cold else "while the profiler slows the host"
     return (
         f"{format_time(idle)} of {format_time(span)} between first and last kernel; profiled "
         f"{how}, so this is an upper bound"

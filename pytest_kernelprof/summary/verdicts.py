@@ -64,7 +64,7 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     if not verdict.metric:
         return f"{title(verdict)}: {_names(verdict)}{rank_words(verdict)}"
     if verdict.unit == "times":
-        told = f"{verdict.measured:.3f} times as good ({_spread_of_ratio(verdict)})"
+        told = f"speedup {verdict.measured:.3f} ({_spread_of_ratio(verdict)})"
     else:
         told = _values(verdict)
     after = f"{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
@@ -301,7 +301,7 @@ def _speedup(comparison: Comparison, one: Contestant, speedup: float, spread: st
     unstable = "".join(f"; {note}" for note in unstable_words(comparison))
     versus = f"{one.name} over {comparison.reference}, {compared_metric(comparison)}"
     times = "as much" if comparison.metric == "peak_memory" else "slower"
-    good = f"{speedup:.3f} times as good" if speedup >= 0.1 else f"{1 / speedup:,.0f}x {times}"
+    good = f"speedup {speedup:.3f}" if speedup >= 0.1 else f"{1 / speedup:,.0f}x {times}"
     return f"{versus}: {good} ({spread}{unstable})"
 
 
@@ -318,7 +318,7 @@ def candidate_of(comparison: Comparison, name: str) -> Contestant:
     ]
     if not wanted:
         names = ", ".join(repr(one.name) for one in comparison.contestants)
-        raise ValueError(f"{name!r} is none of the compared callables: {names}")
+        raise ValueError(f"{name!r} was not compared, only {names}")
     return wanted[0]
 
 

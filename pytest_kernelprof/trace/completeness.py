@@ -132,8 +132,8 @@ def check_rounds(trace: Trace, layout: Layout) -> list[str]:
         return check_numbering(trace, layout)
     return [
         f"{seen} of {taken} rounds are in the trace: the measured code started another profiler, "
-        "which empties ours, or switched recording off (torch.autograd._enable_record_function); "
-        "take it out"
+        "which empties ours, or switched recording off "
+        "(torch.autograd._enable_record_function); remove it"
     ]
 
 
@@ -181,12 +181,10 @@ def _check_recorded(trace: Trace) -> list[str]:
     if len(trace.calls):
         return []
     if len(trace.activities):
-        return [
-            "the trace holds no call of the runtime, so a kernel that is missing cannot be noticed"
-        ]
+        return ["the trace has no runtime calls, so a missing kernel would not be noticed"]
     return [
-        "the trace lists a device and records nothing of it: neither kernels nor calls of the "
-        "runtime; record it with ProfilerActivity.CUDA, where the profiler may see the device"
+        "the trace lists a device but has no records of it, neither kernels nor runtime calls; "
+        "record it with ProfilerActivity.CUDA, where the profiler may see the device"
     ]
 
 
@@ -195,7 +193,7 @@ def names_no_kernels(trace: Trace) -> str:
     are."""
     if trace.back_end != MTIA:
         return ""
-    return "could not be had: the records of an MTIA device do not name its kernels"
+    return "not available: the records of an MTIA device do not name its kernels"
 
 
 def _check_duplicates(reading: Reading) -> list[str]:
@@ -227,8 +225,8 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     conditional = sum(nodes is not None and nodes.conditional for nodes in seen)
     if conditional:
         return "unproven", [
-            f"{conditional} replays are of CUDA graphs with conditional nodes, of whose loops the "
-            "profiler records the first iteration only"
+            f"{conditional} replays are of CUDA graphs with conditional nodes, and the profiler "
+            "records only the first iteration of their loops"
         ]
     known = [nodes for nodes in seen if nodes is not None]
     problems = _check_rounds_of_replays(round_of_call[replays], children)
@@ -280,7 +278,7 @@ def _check_durations(reading: Reading) -> list[str]:
 
 def _check_recording(trace: Trace) -> list[str]:
     if trace.recording.collection_stopped:
-        return ["the profiler stopped collecting: its buffers were full; profile less work at once"]
+        return ["the profiler stopped collecting: its buffers were full; profile less work"]
     return []
 
 
@@ -331,7 +329,7 @@ def check_clock(reading: Reading) -> str:
     if min(clocked) > 0 and not slow and not fast:
         return ""
     return (
-        "could not be had: the clock of this process does not run as the profiler's does (the "
-        f"profiled rounds took {sum(clocked):.1f}us by the one, {sum(traced):.1f}us by the other): "
-        "something replaced Python's clocks before pytest-kernelprof was loaded"
+        "not available: the clock of this process does not run as the profiler's does (the "
+        f"profiled rounds took {sum(clocked):.1f}us by the one, {sum(traced):.1f}us by the "
+        "other): something replaced Python's clocks before pytest-kernelprof was loaded"
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 3
 _REMEDY = (
-    "what it does is in no count: wait for it inside the call (join the thread, take the future's "
+    "its work is not counted: wait for it inside the call (join the thread, take the future's "
     "result, await the task)"
 )
 

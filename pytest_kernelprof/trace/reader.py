@@ -154,7 +154,7 @@ def _refuse_second_events(data: bytes | mmap.mmap) -> None:
     parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     deeper = sum(len(_EVENTS.findall(part)) for part in parts.values())
     if len(_EVENTS.findall(data)) - deeper > 1:
-        raise msgspec.ValidationError("the key 'traceEvents' stands there twice")
+        raise msgspec.ValidationError("the key 'traceEvents' is there twice")
 
 
 def _decode_chunk(raw: list[msgspec.Raw], first: int, decoder: Decoder) -> Chunk:
@@ -187,7 +187,7 @@ def _where(error: Exception, data: bytes | mmap.mmap) -> str:
     if "truncated" in str(error):
         return f"{error} at byte {len(data)}"
     found = _byte_that_is_no_text(data) if isinstance(error, UnicodeDecodeError) else None
-    return str(error) if found is None else f"no UTF-8 at byte {found}"
+    return str(error) if found is None else f"not UTF-8 at byte {found}"
 
 
 def _byte_that_is_no_text(data: bytes | mmap.mmap) -> int | None:
@@ -248,6 +248,6 @@ def _recording(noted: Any, source: str) -> Recording:
         return believable(codec.from_builtins(noted, Recording))
     except (ValueError, ArithmeticError, TypeError) as error:
         raise TraceError(
-            f"{source}: the notes under 'kernelprof' are none of ours: {error}; take them out to "
-            "read the events alone"
+            f"{source}: the notes under 'kernelprof' are not from pytest-kernelprof: {error}; "
+            "remove them to read only the events"
         ) from None

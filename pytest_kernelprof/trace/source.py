@@ -129,8 +129,8 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def _too_much(source: str, size: str) -> str:
     return (
-        f"{source}: cannot be read: it holds {size}; if that is no mistake, allow more "
-        "(kernelprof show --max-size, Profile.from_trace(max_bytes=))"
+        f"{source}: cannot be read: it holds {size}; if this is intended, allow more (kernelprof "
+        "show --max-size, Profile.from_trace(max_bytes=))"
     )
 
 

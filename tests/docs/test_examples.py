@@ -63,8 +63,8 @@ def test_every_option_marker_and_metric_is_in_the_reference() -> None:
     text = (ROOT / "docs" / "reference.md").read_text()
     names = list(KINDS)
     for option in OPTIONS:
-        if option.on_command_line:
-            value = f"={option.metavar}".replace("|", r"\|") if option.metavar else ""
+        if option.group:
+            value = f"={option.kind.metavar}".replace("|", r"\|") if option.kind.metavar else ""
             names.append(f"| `{option.flag}{value}` |")
         else:
             names.append(f"| ini only: `{option.key}` |")

@@ -147,7 +147,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     for name, code in (("work", WORK), ("forked", FORKED), ("test_it", TESTS)):
         (folder / f"{name}.py").write_text(code)
     options = ("-p", "no:cacheprovider", "-p", "no:randomly", "-rA", "--kernelprof-device=cuda")
-    command = [sys.executable, "-m", "pytest", *options, "--kernelprof-report-all", "test_it.py"]
+    command = [sys.executable, "-m", "pytest", *options, "--kernelprof-report", "-v", "test_it.py"]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
     )

@@ -150,7 +150,7 @@ def test_workers_give_the_same_verdicts_table_and_exit_code(pytester: pytest.Pyt
     outcomes = []
     for workers in ("-n0", "-n2"):
         result = pytester.runpytest_subprocess(
-            "-p", "no:cacheprovider", workers, "--kernelprof-report-all"
+            "-p", "no:cacheprovider", workers, "--kernelprof-report", "-v"
         )
         # Sign, kernels, name: the times differ.
         rows = sorted(

@@ -109,7 +109,7 @@ def test_many(kernel_profile):
     [
         ("raises", "ValueError: boom"),
         ("dies", "rank 1 of 2 died (SIGKILL)"),
-        ("is late", "rank 1 did not come to a collective in which others waited"),
+        ("is late", "rank 1 did not reach a collective in which others waited"),
         ("skips a collective", "rank "),
     ],
 )
@@ -118,6 +118,6 @@ def test_a_rank_that_does_not_come_is_named(run: RunGpu, how: str, words: str) -
 def test_lost(kernel_profile):
     kernel_profile.ranks(2).run(lost, {how!r})
 """
-    result = run(HEAD + code, "--kernelprof-rank-timeout=5")
+    result = run(HEAD + code, "-o", "kernelprof_rank_timeout=5")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([f"*{words}*"])

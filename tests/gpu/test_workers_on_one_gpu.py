@@ -133,7 +133,8 @@ x = torch.zeros(4, device="cuda")
 def test_it(kernel_profile):
     kernel_profile(lambda: x + 1)
 """,
-        "--kernelprof-lock-timeout=1",
+        "-o",
+        "kernelprof_lock_timeout=1",
     )
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.re_match_lines(

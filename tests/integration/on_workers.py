@@ -26,8 +26,8 @@ from pytest_kernelprof.plugin.collect import EXPECTED_ATTRIBUTE
 RUNS: tuple[tuple[str, ...], ...] = (
     (),
     (
-        *("--kernelprof-stacks", "--kernelprof-trace-dir=traces", "--kernelprof-report"),
-        *("--kernelprof-report-all", "--kernelprof-json=run.json", "--kernelprof-github"),
+        *("--kernelprof-stacks", "--kernelprof-trace-dir=traces", "--kernelprof-report", "-v"),
+        *("--kernelprof-json=run.json", "--kernelprof-github"),
         "--kernelprof-html=out/run.html",
     ),
     ("--kernelprof-all", "--kernelprof-report", "kernelprof_rounds = 5"),

@@ -31,3 +31,12 @@ def rows_of(result: pytest.RunResult) -> list[str]:
         elif found and line.startswith(" " * 12):  # the name goes on
             found[-1] += line.strip()
     return found
+
+
+def counts_of(result: pytest.RunResult) -> list[str]:
+    """The same rows without their times, which -v lists and which differ from run to run."""
+    return [without_times(row) for row in rows_of(result)]
+
+
+def without_times(row: str) -> str:
+    return re.sub(r"^(\S )?(\d+(?: > \d+)?) [\d.]+(?= )", r"\1\2", row)

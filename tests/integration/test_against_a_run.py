@@ -22,7 +22,7 @@ from pytest_kernelprof.schema.run import Integrity, Metric, Profile, Run, Test
 RunIt = Callable[..., pytest.RunResult]
 Once = Callable[[str, Callable[[Path], None]], Path]
 AGAINST = "--kernelprof-against=old.json"
-TWICE = "--kernelprof-against: got two {}, *; give one, and beside it at most one {}"
+TWICE = "--kernelprof-against: got two {}, *; give one, and with it at most one {}"
 OLD = """
 def test_a(kernel_profile): kernel_profile(three)
 def test_b(kernel_profile):
@@ -161,15 +161,18 @@ def test_a_document_that_is_none_is_a_usage_error(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((AGAINST,), "*old.json: it has none of this run's 1 tests (test_it.py::test_other, *"),
+        (
+            (AGAINST,),
+            "*old.json: it has none of the 1 tests of this run (test_it.py::test_o*",
+        ),
         ((AGAINST, "--kernelprof-disable"), "*nothing is measured with --kernelprof-disable*"),
         (
             (AGAINST, "-o", "kernelprof_fail_on=kernel:0"),
-            "ini key kernelprof_fail_on: 'kernel' is no metric*",
+            "ini key kernelprof_fail_on: 'kernel' is not a metric*",
         ),
         (
             (AGAINST, "-o", "kernelprof_fail_on=kernels:0\nkernels:1"),
-            "ini key kernelprof_fail_on: kernels is named twice; say it once",
+            "ini key kernelprof_fail_on: kernels is given twice; give it once",
         ),
         (
             (AGAINST, "--kernelprof-against=./old.json"),
@@ -295,7 +298,7 @@ def test_a_worker_on_a_machine_without_the_controllers_files_says_so(
     result = run(OLD[: OLD.index("def test_b")], AGAINST, "-n2")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["E   --kernelprof-against: * cannot be read here (*"])
-    assert "start workers of pytest-xdist there, too (-n)" in result.stdout.str()
+    assert "start pytest-xdist workers on that machine (-n)" in result.stdout.str()
 
 
 GROWTH = """

@@ -112,10 +112,10 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
         f"✓ 1 -> 2 {name}" for name in entries
     ]
     for note in (
-        "kernelprof_against_copy: pkg/*.missing is no file here",
-        "note test_reads: files of your folder were opened there: data.txt",
-        "test_among_the_tests: all lines that launch anything are of today's tests, which lie "
-        "over the revision: tests/model.py",
+        "kernelprof_against_copy: pkg/*.missing matches no file",
+        "note test_reads: the baseline opened files of your folder: data.txt",
+        "test_among_the_tests: all lines that launch kernels are in your tests, which replace "
+        "those of the revision: tests/model.py",
     ):
         assert note in words
 
@@ -240,10 +240,10 @@ def test_code_that_is_named_like_tests_is_the_revisions(
     ):
         assert row in words
     assert (
-        "pkg/load_test/heads.py, pkg/perf_test.py, pkg/test_time_augmentation.py: there the "
-        "revision's own, though named as tests are, since its code imports it"
+        "pkg/load_test/heads.py, pkg/perf_test.py, pkg/test_time_augmentation.py: taken from the "
+        "revision, since its code imports it, though it is named like a test"
     ) in words
-    both = "the revision's code imports {}; today's ran on both"
+    both = "the revision's code imports {}; both sides ran yours"
     assert both.format("pkg/test_both.py") in words
     assert both.format("pkg/late_tests/k.py, pkg/test_both.py") in words
 
@@ -278,7 +278,10 @@ def test_state_that_only_this_side_has_is_told_and_an_old_snapshot_accepts_nothi
     words = " ".join(told(result))
     assert words.startswith("3 of 3 tests are worse than main (")
     assert "✗ 1 -> 2 test_stale" in words
-    unmeasured = "tests that are not measured ran before it here, and not there: run it alone"
+    unmeasured = (
+        "tests that are not measured ran before it on your code, but not on the baseline: run it "
+        "alone"
+    )
     assert f"note test_leaked, test_stale: {unmeasured}" in words
 
 
@@ -441,5 +444,5 @@ def test_a_python_that_cannot_be_used_is_a_usage_error(
     result = against("--kernelprof-against-python=nowhere/bin/python")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --kernelprof-against-python: 'nowhere/bin/python' is no program: give the *"]
+        ["ERROR: --kernelprof-against-python: 'nowhere/bin/python' is not a program: give the *"]
     )

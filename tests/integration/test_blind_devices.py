@@ -45,7 +45,7 @@ def test_looks(kernel_profile):
         kernel_profile(three)
         kernel_profile.last
 """
-WHY = "a torch profiler is already running, begun in this thread by other code than pytest-kernelp*"
+WHY = "a torch profiler is already running, started in this thread by other code than pytest-*"
 NOT_JUDGED = "[pytest]\nkernelprof_blind = not-judged\n"
 
 

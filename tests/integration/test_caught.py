@@ -79,15 +79,15 @@ def test_teardown(kernel_profile, at_the_end):
     kernel_profile(three)
 """
 NOT_JUDGED = """
-ERROR test_it.py::test_call - max_kernels was not judged: kernel_profile at test_it.py:13 was not measured to its end (ValueError was raised); catch what is expected to be raised inside of the callable
+ERROR test_it.py::test_call - max_kernels was not judged: kernel_profile at test_it.py:13 was not measured completely (ValueError was raised); catch expected exceptions inside the callable
 ERROR *test_limit_that_comes_later - max_kernels was not judged: kernel_profile at test_it.py:16 *
 ERROR *test_option - max_kernels was not judged: kernel_profile at test_it.py:21 *(MarkerError was raised)*
 ERROR *test_no_callable - max_kernels was not judged: *(CannotMeasureError was raised)*
 ERROR *test_generator - max_kernels was not judged: *(CannotMeasureError was raised)*
 ERROR *test_refused - a torch profiler is already running*
 ERROR *test_thread - max_kernels was not judged: *(ValueError was raised in thread 'Thread-*')*
-ERROR *test_region - max_kernels was not judged: region 'r' at test_it.py:43 was not measured to its end (ValueError was raised); enter it in a with statement, *
-ERROR *test_comparison - the comparison was not judged: the comparison at test_it.py:46 was not measured to its end (ValueError was raised)*
+ERROR *test_region - max_kernels was not judged: region 'r' at test_it.py:43 was not measured completely (ValueError was raised); enter it in a with statement, *
+ERROR *test_comparison - the comparison was not judged: the comparison at test_it.py:46 was not measured completely (ValueError was raised)*
 ERROR *test_comparison_alone - the test profiled nothing: the comparison at test_it.py:48 was *
 ERROR *test_call_alone - the test profiled nothing: kernel_profile at test_it.py:50 was not measured *
 ERROR *test_promise_that_was_held_of_another - min_speedup was not judged: kernel_profile at *
@@ -137,7 +137,7 @@ def test_a_limit_is_judged_however_late_it_comes_and_none_of_a_test_that_has_end
     result.stdout.fnmatch_lines(
         [
             "ERROR *test_a_stricter_at_last - max_kernels: 3 > 2",
-            "ERROR *test_b_* - this kernel_profile is of*",
+            "ERROR *test_b_* - this kernel_profile bel*",
         ]
     )
 

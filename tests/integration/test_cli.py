@@ -122,7 +122,7 @@ def test_a_bad_file_is_exit_status_2_and_one_line_of_reason(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("missing.json", "cannot be read: "), (".", "a folder without a trace")]
+    ("name", "why"), [("missing.json", "cannot be read: "), (".", "the folder has no trace")]
 )
 def test_a_file_that_cannot_be_read_is_exit_status_2(
     name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

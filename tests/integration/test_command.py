@@ -42,6 +42,27 @@ def test_the_version_is_the_installed_packages(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == f"kernelprof {metadata.version('pytest-kernelprof')}\n"
 
 
+def test_without_a_command_it_prints_worked_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    told = capsys.readouterr().out
+    for command in ("show trace", "diff old", "report run", "compare run", "doctor"):
+        assert f"\n  kernelprof {command}" in told
+
+
+@pytest.mark.parametrize(
+    "command", ["show", "open", "diff", "compare", "report", "update", "doctor", "noise"]
+)
+def test_the_help_of_each_command_has_an_example_and_the_exit_statuses(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert f"\nexample: kernelprof {command}" in told
+    assert "\nexit status: 0 " in told
+
+
 def test_a_trace_that_cannot_be_read_is_exit_status_2(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from reported import rows_of
+from reported import counts_of, rows_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -81,13 +81,13 @@ def test_asyncio_timeout_and_randomly_together(run: Run) -> None:
         TOGETHER,
         *("-p", "asyncio", "-p", "timeout", "-p", "randomly"),
         *("-o", "asyncio_default_fixture_loop_scope=function"),
-        *("--kernelprof-all", "--kernelprof-report-all"),
+        *("--kernelprof-all", "--kernelprof-report", "-v"),
     )
     result.assert_outcomes(passed=4, failed=3)
     result.stdout.fnmatch_lines_random(
         ["Using --randomly-seed=*", "E   max_kernels: 3 > 2", "E *Failed: Timeout*0.2*"]
     )
-    assert sorted(row for row in rows_of(result) if "too_slow" not in row) == [
+    assert sorted(row for row in counts_of(result) if "too_slow" not in row) == [
         "3 test_async_nobody_limits",
         "3 test_async_with_the_fixture",
         "3 test_async_with_the_fixture [awaited]",
@@ -157,11 +157,12 @@ def test_kept(kernel_profile):
 def test_over():
     x.add(1)
 """,
-        "--kernelprof-report-all",
+        "--kernelprof-report",
+        "-v",
         plugins=[Forks()],
     )
     result.assert_outcomes(passed=1, failed=1)
-    assert rows_of(result) == [
+    assert counts_of(result) == [
         "✗ 1 > 0 test_over",
         "✓ 1 test_kept",
     ]

@@ -37,11 +37,11 @@ def test_it(kernel_profile, kernelprof_device):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "E *WrongResult: wrong returned another result than right: the result*out*1*: "
-            "relative norm of the difference 0.05 > 0.001 (float32). Where that is meant, say by "
-            "check= what has to hold: check(result, reference_result), or None",
+            "E *WrongResult: wrong returned a different result than right: the result*out*1*: "
+            "relative norm of the difference 0.05 > 0.001 (float32). If this is intended, pass "
+            "your own check=: a function check(result, reference_result), or None",
             "test_it.py:*: WrongResult",
-            "FAILED test_it.py::test_it - WrongResult: wrong returned another result than *",
+            "FAILED test_it.py::test_it - WrongResult: wrong returned a different result*",
         ]
     )
 
@@ -170,7 +170,7 @@ def test_fresh_arguments(kernel_profile, kernelprof_device):
     result.assert_outcomes(passed=2, failed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*: results not compared: argument 1 changes in place; give fresh ones by setup=; *",
+            "*: results not compared: argument 1 changes in place; make new ones with setup=; *",
             "*: results not compared: those of <lambda> (reference) differ between calls; *",
         ]
     )
@@ -225,10 +225,11 @@ def test_nothing_to_check(kernel_profile, kernelprof_device):
         [
             "*MarkerError: check='strict': expected a function check(result, reference_result), "
             'None, or "close"*',
-            "*MarkerError: fresh= hands out inputs for check=, which is None*",
+            "*MarkerError: fresh= gives inputs for check=, which is None*",
             "*AssertionError: Tensor-likes are not close!*",
-            "*WrongResult: wrong returned another result than right: AssertionError: Tensor-likes*",
-            "*WrongResult: wrong returned another result than right: equal says False",
+            "*WrongResult: wrong returned a different result than right: AssertionError: "
+            "Tensor-likes*",
+            "*WrongResult: wrong returned a different result than right: equal says False",
             "<lambda>: results pass equal; not checked for remembered results",
             "wrong: results not checked (check=None); not checked for remembered results",
         ]
@@ -252,7 +253,7 @@ def test_nonsense(kernel_profile):
 """
     )
     result.assert_outcomes(passed=1, failed=1, errors=1)
-    result.stdout.fnmatch_lines(["*wrong returned another result than right*"])
+    result.stdout.fnmatch_lines(["*wrong returned a different result than right*"])
 
 
 def test_a_result_that_is_remembered_shows_by_other_inputs_at_the_same_place(run: Run) -> None:
@@ -308,8 +309,9 @@ def test_no_function(kernel_profile, kernelprof_device):
     result.stdout.fnmatch_lines(
         [
             "*CannotMeasureError: fresh returned NoneType; expected *",
-            "*MarkerError: fresh=*: expected a function that hands out other inputs*",
-            "*WrongResult: <lambda>, on the inputs of fresh=, returned another result than work: *",
+            "*MarkerError: fresh=*: expected a function that returns other inputs*",
+            "*WrongResult: <lambda>, on the inputs of fresh=, returned a different result than "
+            "work: *",
             "also: results agree (relative norm 0); checked with other inputs",
             "also: results agree (relative norm 0); not checked for remembered results "
             "(fresh= gave inputs with the same result)",

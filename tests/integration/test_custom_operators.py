@@ -127,8 +127,8 @@ def test_an_operator_of_which_nobody_knows_whether_it_computes_is_incomplete(run
     result.assert_outcomes(passed=1, errors=5)
     result.stdout.fnmatch_lines_random(
         [
-            "*the operator mine::gone is not registered any more as it was*",
-            "*the operator aten::dropout is not registered any more as it was*",
+            "*the operator mine::gone is no longer registered as it was*",
+            "*the operator aten::dropout is no longer registered as it was*",
             "*of the operator mine::part some overloads compute and others*",
         ]
     )

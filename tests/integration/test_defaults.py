@@ -85,9 +85,9 @@ def test_a_pytestmark_that_pytest_does_not_read_is_an_error_of_the_tests_below(
     result.assert_outcomes(errors=2, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "*MarkerError: pytestmark in *a/conftest.py: max_kernels limits nothing, since pytest "
-            "reads no pytestmark there; a default for all tests of a folder is, in its "
-            "conftest.py: def pytest_itemcollected(item): *",
+            "*MarkerError: pytestmark in *a/conftest.py: max_kernels limits nothing, because "
+            "pytest does not read pytestmark there; to give all tests of the folder a default, "
+            "write in its conftest.py: def pytest_itemcollected(item): *",
             "E   MarkerError: pytestmark in *c/__init__.py: max_kernels limits nothing, *",
         ]
     )
@@ -103,4 +103,4 @@ def test_it(late): three()
 """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*max_kernels stands twice on test_it*"])
+    result.stdout.fnmatch_lines(["*max_kernels is set twice on test_it*"])

@@ -38,7 +38,7 @@ def test_both_sides_stand_in_one_list_in_launch_order(
         "launches: 4 -> 5",
         "gpu_busy: 203.4us -> 232.7us (+14.4 %)",
         "peak_memory: 101 MB -> 151 MB",
-        "one trace of each says nothing of noise",
+        "one trace of each cannot separate change from noise",
     ]
 
 
@@ -135,7 +135,10 @@ def test_a_bad_file_on_either_side_is_exit_status_2_and_one_line(
 
 @pytest.mark.parametrize(
     ("option", "words"),
-    [("--max-size=big", "--max-size: 'big'"), ("--lines=-1", "--lines: -1 is no number of lines")],
+    [
+        ("--max-size=big", "--max-size: 'big'"),
+        ("--lines=-1", "--lines: got -1"),
+    ],
 )
 def test_a_bad_option_is_exit_status_2_and_one_line(
     option: str, words: str, capsys: pytest.CaptureFixture[str]

@@ -103,7 +103,7 @@ def test_noise_on_the_cpu_prints_the_margin_of_the_latency(here: Here) -> None:
             "CPU (*), torch *: 8 rounds in each of 2 processes",
             "workload * metric * median * within * lag 1 * between * margin",
             "small MLP * latency *s * % * % *+*s",
-            "On the CPU only the latency is measured*",
+            "On the CPU only latency is measured*",
             "  max_latency: median + * %",
             "Rule: *",
         ]

@@ -233,7 +233,7 @@ def test_kwargs(kernel_profile):
     kernel_profile(three)
 @pytest.mark.parametrize("setup", [3, 0, "", True])
 def test_setup(kernel_profile, kernelprof_device, setup):
-    with pytest.raises(TypeError, match="setup=.*: expected a callable that hands back"):
+    with pytest.raises(TypeError, match="setup=.*: expected a callable that returns"):
         kernel_profile.run(three, setup=setup)
     kernel_profile(three)
 @pytest.mark.parametrize("setup", [3, 0, "", True])
@@ -242,6 +242,4 @@ def test_setup_of_a_comparison(kernel_profile, kernelprof_device, setup):
 """
     )
     result.assert_outcomes(passed=7, errors=4)
-    result.stdout.fnmatch_lines(
-        ["*CannotMeasureError: setup=3: expected a callable that hands back*"]
-    )
+    result.stdout.fnmatch_lines(["*CannotMeasureError: setup=3: expected a callable that returns*"])

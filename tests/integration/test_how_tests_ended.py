@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from reported import rows_of
+from reported import counts_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -68,18 +68,18 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ends_of(result: pytest.RunResult) -> list[tuple[str, str]]:
     """Of each row of the report the profile and the sign, in their order."""
-    found = [re.fullmatch(r"(\S) (?:\d+(?: > \d+)? )*(.*)", row) for row in rows_of(result)]
+    found = [re.fullmatch(r"(\S) (?:\d+(?: > \d+)? )*(.*)", row) for row in counts_of(result)]
     return [(one[2], one[1]) for one in found if one]
 
 
-@pytest.mark.project(ENDS, "--kernelprof-report-all")
+@pytest.mark.project(ENDS, "--kernelprof-report", "-v")
 def test_a_row_says_how_its_test_ended_where_limits_did_not_end_it(
     result: pytest.RunResult,
 ) -> None:
     assert ends_of(result) == list(ROWS.items())
 
 
-@pytest.mark.project(ENDS, "--kernelprof-report-all")
+@pytest.mark.project(ENDS, "--kernelprof-report", "-v")
 def test_a_comparison_says_what_was_asserted_of_it(result: pytest.RunResult) -> None:
     result.stdout.fnmatch_lines(
         [
@@ -177,7 +177,7 @@ def test_no_number():
 
 def test_an_error_of_a_try_that_is_repeated_is_a_rerun(run: Run) -> None:
     pytest.importorskip("pytest_rerunfailures")
-    result = run(FLAKY, "-p", "rerunfailures", "--reruns=1", "--kernelprof-report-all", "-rR")
+    result = run(FLAKY, "-p", "rerunfailures", "--reruns=1", "--kernelprof-report", "-v", "-rR")
     assert result.parseoutcomes() == {"passed": 2, "failed": 1, "errors": 1, "rerun": 4}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert ends_of(result) == [

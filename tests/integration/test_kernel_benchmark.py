@@ -66,7 +66,7 @@ def test_a_call_is_judged_and_timed(run: Run, pytester: pytest.Pytester) -> None
     assert facts["timer"] == "wall"
     assert facts["complete"] is True
     assert facts["latency_us"] > 0
-    assert facts["cuda_time_us"] is None  # not to be had on the CPU
+    assert facts["cuda_time_us"] is None  # not available on the CPU
     assert {"bound", "bound_reason", "place", "peak_memory_bytes", "memcpy_bytes"} <= set(facts)
 
 
@@ -369,7 +369,7 @@ def test_twice(kernel_benchmark, kernelprof_device):
     )
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(
-        ["*not kernel_benchmark(fn(*args))*", "*one callable in a test*parametrise*"]
+        ["*not kernel_benchmark(fn(*args))*", "*one callable per test*parametrise*"]
     )
 
 
@@ -389,7 +389,7 @@ def test_after(kernel_benchmark, kernelprof_device):
     )
     result.assert_outcomes(passed=1, errors=2)
     result.stdout.fnmatch_lines(
-        ["*kernel_benchmark brings its own timer*", "*has to be an argument of the test*"]
+        ["*kernel_benchmark brings its own timer*", "*must be an argument of the test*"]
     )
 
 

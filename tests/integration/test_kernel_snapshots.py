@@ -259,7 +259,7 @@ def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pyt
     result.stdout.fnmatch_lines(
         [
             "*_ test_a _*",
-            "E   snapshot: there is none of this test for cpu",
+            "E   snapshot: this test has none for cpu",
             "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
             "--kernelprof-device=cpu",
         ]
@@ -336,7 +336,7 @@ def test_where_nothing_can_be_written_an_update_is_an_error(
     (pytester.path / "__kernelprof__").write_text("a file")
     result = run(TWO, UPDATE)
     result.assert_outcomes(errors=3)
-    result.stdout.fnmatch_lines(["*SnapshotError: *__kernelprof__: cannot be written: no folder*"])
+    result.stdout.fnmatch_lines(["*SnapshotError: *__kernelprof__: cannot be written: not a *"])
     run(TWO).assert_outcomes(passed=3)
 
 

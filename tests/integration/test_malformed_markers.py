@@ -13,13 +13,13 @@ MALFORMED = [
     ("max_kernels(True)", "max_kernels: True is not a whole number*"),
     ("max_kernels()", "max_kernels: takes one value, got 0*"),
     ('max_kernels(1, mach="x")', "*unknown argument 'mach'*"),
-    ('max_memcpys(0, direction="up")', "*direction='up' is none of h2d, d2h, d2d, p2p*"),
+    ('max_memcpys(0, direction="up")', "*direction='up' is not one of h2d, d2h, d2d, p2p*"),
     ("kernelprof(rounds=0)", "rounds=0: expected a whole number of one or more*"),
     ('kernelprof(device="tpu")', "*expected \"cuda\" or \"cpu\"*"),
     ("kernelprof(speed=9)", "kernelprof: unknown option 'speed'*"),
     ("kernelprof(9)", "kernelprof: takes keyword arguments only*"),
-    ("max_kernel(1)", "@pytest.mark.max_kernel is no marker; max_kernels was probably meant*"),
-    ("max_sync(1)", "@pytest.mark.max_sync is no marker; max_syncs was probably meant*"),
+    ("max_kernel(1)", "@pytest.mark.max_kernel is not a marker; did you mean max_kernels*"),
+    ("max_sync(1)", "@pytest.mark.max_sync is not a marker; did you mean max_syncs*"),
 ]  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_it(kernel_profile):
     )
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
-        ["*MarkerError: unknown limit 'max_kernals' (max_kernels was probably meant); there are: *"]
+        ["*MarkerError: unknown limit 'max_kernals' (did you mean max_kernels?); the limits are: *"]
     )
 
 
@@ -175,9 +175,9 @@ def test_a_misspelt_marker_is_an_error_of_its_test_without_strict_markers(
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "E   MarkerError: @pytest.mark.forbid_kernel is no marker; forbid_kernels was probably "
-            'meant. The form is: forbid_kernels("elementwise"). (If forbid_kernel is a marker of '
-            "your own, register it.)"
+            "E   MarkerError: @pytest.mark.forbid_kernel is not a marker; did you mean "
+            'forbid_kernels? The form is: forbid_kernels("elementwise"). (If forbid_kernel is your '
+            "own marker, register it.)"
         ]
     )
 
@@ -203,7 +203,7 @@ def test_others(): pass
 """
 TOLD = [
     f"kernelprof: @pytest.mark.{name}(...) limits nothing in {tests}: did you mean max_kernels? If "
-    f"{name} is a marker of your own, register it"
+    f"{name} is your own marker, register it"
     for name, tests in (
         ("kernel_limit", "1 test (test_it.py::TestD::test_d)"),
         ("kernels", "3 tests (test_it.py::test_a, ...)"),

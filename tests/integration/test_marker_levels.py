@@ -74,7 +74,7 @@ def test_other():
 """
     )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*MarkerError: max_kernels stands twice on test_twice; keep one*"])
+    result.stdout.fnmatch_lines(["*MarkerError: max_kernels is set twice on test_twice; keep one*"])
 
 
 def test_a_limit_given_at_run_time_or_to_a_region_replaces_a_markers(run: Run) -> None:
@@ -161,7 +161,7 @@ def test_on_two_levels(kernel_profile, kernelprof_device):
 """
     )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines([f"*{upper.partition('(')[0]} stands twice on test_twice; *"])
+    result.stdout.fnmatch_lines([f"*{upper.partition('(')[0]} is set twice on test_twice; *"])
 
 
 def test_the_same_match_twice_on_one_function_is_an_error(run: Run) -> None:
@@ -174,7 +174,7 @@ def test_twice(kernel_profile):
 """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*max_kernels(gelu) stands twice on test_twice; keep one*"])
+    result.stdout.fnmatch_lines(["*max_kernels(gelu) is set twice on test_twice; keep one*"])
 
 
 def test_a_marker_that_the_test_adds_to_itself_counts(run: Run) -> None:

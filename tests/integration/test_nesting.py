@@ -37,7 +37,7 @@ ERROR *test_call_in_region - region 'outer' at test_it.py:12 is being profiled, 
 ERROR *test_call_in_call - kernel_profile at test_it.py:15 is being profiled, *
 ERROR *test_region_in_comparison - the comparison at test_it.py:19 is being profiled, *
 ERROR *test_plain_function - the whole call of test_it.py::test_plain_function is being *
-ERROR *test_profiler_of_other_code - a torch profiler is already running, begun in this thread by other code than *--kernelprof-disable*
+ERROR *test_profiler_of_other_code - a torch profiler is already running, started in this thread by other code than *--kernelprof-disable*
 """.strip().splitlines()  # noqa: E501
 
 

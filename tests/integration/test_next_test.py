@@ -154,7 +154,7 @@ def test_d_limit(no_imports):
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--kernelprof-all", "--kernelprof-report-all")])
+@pytest.mark.parametrize("options", [(), ("--kernelprof-all", "--kernelprof-report", "-v")])
 def test_a_test_that_lets_little_be_imported_ends_as_without_us(
     run: Run, options: tuple[str, ...]
 ) -> None:

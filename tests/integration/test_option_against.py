@@ -158,11 +158,11 @@ def test_each_test_is_compared(
     assert any(line.startswith("✓ 3 -> 1 ") and line.endswith("limit_there") for line in better)
     sentences = " ".join(better)
     for reason in (
-        "different work: 2 profiles here, 1 there",
+        "different work: 2 profiles, 1 in the baseline",
         "the baseline cannot run it: ValueError: as it was",
         "the baseline cannot run it: AttributeError: module 'pkg.mlp' has no attribute 'fresh'",
         "the test fails on your code",
-        "no file of the revision is reached by the test: only tests are",
+        "the test uses no file of the revision, only tests",
     ):
         assert f": {reason} " in sentences
     assert "the run fails: 1 test is worse than main" in told
@@ -213,16 +213,16 @@ def living(pytester: pytest.Pytester) -> Repository:
 def test_a_reference_that_hangs_or_dies_is_told_and_the_run_goes_on(
     against: Run, place: Path
 ) -> None:
-    result = against("--kernelprof-against-timeout=1")
+    result = against("-o", "kernelprof_against_timeout=1")
     result.assert_outcomes(passed=3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED  # nothing could be compared
     result.stdout.fnmatch_lines(
         [
             "3 of 3 tests are within their limits, no test could be compared with main (*",
             "*test_hangs: the baseline cannot run it: the reference was ended: it ran",
-            "*test_dies: the baseline cannot run it: the reference died as it ran",
-            "*test_after: the baseline cannot run it: the reference died as it ran",
-            "*been started again once before",
+            "*test_dies: the baseline cannot run it: the reference died while it ran",
+            "*test_after: the baseline cannot run it: the reference died while it ran",
+            "*already been restarted once",
             "the run fails: nothing could be compared",
         ]
     )
@@ -316,7 +316,7 @@ def test_a_test_that_has_a_number_there_and_none_here_is_told(
     made.write({"pkg/m.py": PROFILES_ITSELF})
     result = against("--kernelprof-all", given="HEAD")
     result.stdout.fnmatch_lines(
-        ["No test could be compared with HEAD (*", "*test_it: nothing is measured here: *"]
+        ["No test could be compared with HEAD (*", "*test_it: nothing is measured: *"]
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 

@@ -179,10 +179,10 @@ def test_one_pair_clears_what_is_not_slower(against: Run, found: Found) -> None:
     assert repeated is not None
     assert (repeated.change, repeated.why) == ("not compared", "the test was repeated")
     (calls_differ,), (other,) = found["another_number_of_calls"], found["other_work"]
-    assert calls_differ.reason == "different work: 1 profiles here, 2 there"
+    assert calls_differ.reason == "different work: 1 profiles, 2 in the baseline"
     assert other.change == "not compared"
     assert other.reason.startswith(
-        "different work: the result is float32 4x8, strides (1, 4), cpu here, "
+        "different work: the result is float32 4x8, strides (1, 4), cpu, in the baseline "
     )
     result.stdout.fnmatch_lines(
         [
@@ -224,7 +224,7 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
 
 def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:
     result = against(
-        "-k", "several or more", "--kernelprof-against-exact", "--kernelprof-warn-only"
+        "-k", "several or more", "-o", "kernelprof_against_exact=true", "--kernelprof-warn-only"
     )
     result.assert_outcomes(passed=2)
     assert result.ret == pytest.ExitCode.OK
@@ -342,7 +342,7 @@ def test_what_is_missing_is_an_error_also_where_what_is_worse_only_warns(
         return judge([current[0], replace(current[1], metrics=kept)], *more)
 
     monkeypatch.setattr(against_plugin, "judge", judge_without)
-    result = against("--kernelprof-warn-only", "--kernelprof-against-exact")
+    result = against("--kernelprof-warn-only", "-o", "kernelprof_against_exact=true")
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*against: would_wait is missing; main (*) has it"])

@@ -124,7 +124,7 @@ def test_a_run_that_was_ended_says_so_and_keeps_what_it_had(
     found = document(pytester.path)
     assert list(by_name(found)) == ["test_it"]
     assert found.unfinished == (why,)
-    result.stdout.fnmatch_lines([f"kernelprof: that is not the whole run: {why}"])
+    result.stdout.fnmatch_lines([f"kernelprof: the run is not complete: {why}"])
 
 
 def test_after_ctrl_c_there_is_what_it_had(run: RunIt, pytester: pytest.Pytester) -> None:
@@ -224,7 +224,7 @@ def test_what_is_no_regular_file_is_not_replaced(run: RunIt, pytester: pytest.Py
     os.mkfifo(pytester.path / "run.json")
     result = run(ONE, JSON)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*'run.json' cannot be written (it is no regular file)"])
+    result.stderr.fnmatch_lines(["*'run.json' cannot be written (it is not a regular file)"])
 
 
 def test_of_a_link_what_it_names_is_written(run: RunIt, pytester: pytest.Pytester) -> None:

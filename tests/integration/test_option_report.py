@@ -1,4 +1,4 @@
-"""The options --kernelprof-report and --kernelprof-report-all: what a run launched, at its end."""
+"""The option --kernelprof-report: the summary at the end of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reported import LAST_LINE, rows_of
+from reported import LAST_LINE, counts_of, rows_of
 
 Run = Callable[..., pytest.RunResult]
 
@@ -69,10 +69,9 @@ def test_the_verdict_stands_first_and_what_asks_for_a_look_next(run: Run) -> Non
     result.stdout.fnmatch_lines(["CPU (*), torch *", "4 profiles"])
 
 
-@pytest.mark.parametrize("option", ["--kernelprof-report", "--kernelprof-report-all"])
-def test_all_of_it_lists_each_profile_the_worst_first(run: Run, option: str) -> None:
-    result = run(ONE_OF_EACH, "--kernelprof-report-all", option)
-    assert rows_of(result) == [
+def test_verbose_lists_each_profile_the_worst_first(run: Run) -> None:
+    result = run(ONE_OF_EACH, "--kernelprof-report", "-v")
+    assert counts_of(result) == [
         "✗ 3 > 2 test_b_broken",
         "! test_d_not_measured",
         "✓ 3 test_a_kept",
@@ -260,7 +259,8 @@ def test_it(kernel_profile, kernelprof_device):
     for _ in range(11):
         kernel_profile.run(three, rounds=1)
 """,
-        "--kernelprof-report-all",
+        "--kernelprof-report",
+        "-v",
     )
     names = [row.partition("[")[2].partition("]")[0] for row in rows_of(result)]
     assert names == ["", *(f"profile {i}" for i in range(2, 12))]

@@ -1,4 +1,4 @@
-"""The options --kernelprof-rounds and --kernelprof-warmup."""
+"""The option --kernelprof-rounds and the ini key kernelprof_warmup."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_it(kernel_profile):
     kernel_profile(call)
     assert kinds.index(True) == {warmup}
 """,
-        f"--kernelprof-warmup={warmup}",
+        "-o",
+        f"kernelprof_warmup={warmup}",
     )
     result.assert_outcomes(passed=1)
 
@@ -59,11 +60,10 @@ def test_it(kernel_profile):
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("option", ["rounds", "warmup"])
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", ""])
-def test_what_is_no_number_of_calls_is_a_usage_error(run: Run, option: str, value: str) -> None:
-    result = run("def test_it(): pass\n", f"--kernelprof-{option}={value}")
+def test_what_is_no_number_of_calls_is_a_usage_error(run: Run, value: str) -> None:
+    result = run("def test_it(): pass\n", f"--kernelprof-rounds={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [f"ERROR: --kernelprof-{option}: got '{value}'; expected a whole number of one or more"]
+        [f"ERROR: --kernelprof-rounds: got '{value}'; expected a whole number of one or more"]
     )

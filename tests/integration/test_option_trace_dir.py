@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_at_the_start(
     (pytester.path / "file").touch()
     result = run("def test_it(): pass\n", f"--kernelprof-trace-dir={folder}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--kernelprof-trace-dir: '*{folder}' cannot be made, or not*(*"])
+    result.stderr.fnmatch_lines([f"*--kernelprof-trace-dir: '*{folder}' cannot be created or*(*"])
 
 
 @pytest.mark.parametrize("strict", [[], ["-Werror"]])

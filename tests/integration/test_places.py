@@ -53,7 +53,7 @@ def test_region(kernel_profile):
         three()
 def test_promise(kernel_profile):
     kernel_profile.limit(expect_kernels=(...,))
-    kernel_profile.compare(three, three).min_speedup(1000)
+    kernel_profile.compare(three, three).min_speedup(1000)  # here
 class TestIt:
     @pytest.mark.parametrize("n", [1])
     def test_method(self, kernel_profile, n):

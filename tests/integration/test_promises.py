@@ -68,19 +68,19 @@ class TestAll:
 MALFORMED = [
     (
         "min_speedup(1.5)",
-        "min_speedup: over=None is no callable. The form is: min_speedup(1.5,*",
+        "min_speedup: over=None is not callable. The form is: min_speedup(1.5,*",
     ),
     ("min_speedup(over=three)", "min_speedup: expected one number above zero, got 0*"),
     ("min_speedup('fast', over=three)", "min_speedup: 'fast': expected a number above zero*"),
     ("min_speedup(10**400, over=three)", "min_speedup: 1000*: expected a number above zero*"),
     ("min_speedup(True, over=three)", "min_speedup: True: expected a number above zero*"),
     ("min_speedup(2, than=three)", "min_speedup: unknown argument 'than'*"),
-    ("min_speedup(2, over=three, metric='speed')", "min_speedup: metric='speed' is none of *"),
+    ("min_speedup(2, over=three, metric='speed')", "min_speedup: metric='speed' is not one of *"),
     ("not_slower(3)", "not_slower: takes keyword arguments only*"),
-    ("not_slower(than=3)", "not_slower: than=3 is no callable*"),
+    ("not_slower(than=3)", "not_slower: than=3 is not callable*"),
     ("not_slower(than=three, by=0.5)", "not_slower: by=0.5 has no unit. The form is: *"),
     ("not_slower(than=three, by='2')", "not_slower: by: '2' is no*"),
-    ("not_slower(than=three, by='200%')", "not_slower: by: '200%' is no percentage*"),
+    ("not_slower(than=three, by='200%')", "not_slower: by: '200%' is not a percentage*"),
 ]
 
 
@@ -107,7 +107,7 @@ def test_it(): three()
 """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*min_speedup compares what the test hands to kernel_profile*"])
+    result.stdout.fnmatch_lines(["*min_speedup compares the callable that the test gives to *"])
 
 
 def test_setup_gives_both_their_arguments_in_place_of_the_given_ones(run: Run) -> None:
@@ -149,7 +149,8 @@ def test_it(kernel_profile):
     kernel_profile.compare(lambda t: t.add_(1), lambda t: t + 1, torch.ones(4))
     kernel_profile(three)
 """,
-        f"--kernelprof-undecided={policy}",
+        "-o",
+        f"kernelprof_undecided={policy}",
     )
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["*the code changes argument 1 in place*"])
@@ -187,7 +188,7 @@ def test_no_time_is_judged(kernel_profile):
     result.assert_outcomes(passed=6, warnings=4)
     result.stdout.fnmatch_lines(
         [
-            "*the code changes argument 1 in place, so each round may have other inputs: *",
+            "*the code changes argument 1 in place, so each round may have different inputs: *",
             "*the code changes argument 1[[]1] in place*",
             "*the code changes closure variable `state` in place*",
             "*the code changes self.cache in place*",
@@ -209,7 +210,7 @@ def test_it(kernel_profile, kernelprof_device):
 """
     )
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*min_speedup was not judged: it compares what is handed to*"])
+    result.stdout.fnmatch_lines(["*min_speedup was not judged: it compares the callable*"])
 
 
 def test_disabled_it_judges_nothing_and_runs_the_code_once(run: Run) -> None:

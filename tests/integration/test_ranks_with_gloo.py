@@ -291,7 +291,7 @@ def _torchrun(python: str, folder: Path) -> None:
         # Standalone: by itself torchrun of older torch has one port for all runs of a machine.
         *("--standalone", "--nproc-per-node=2", "--no-python"),
         *(python, "-c", PYTEST, "-o", "faulthandler_timeout=40"),
-        *("--kernelprof-rank-timeout=2", "--kernelprof-json=run.json"),
+        *("-o", "kernelprof_rank_timeout=2", "--kernelprof-json=run.json"),
         *("--kernelprof-report", "--kernelprof-trace-dir=traces"),
     )
 
@@ -397,7 +397,7 @@ def test_ranks_compare_alike(torchrun: Seen) -> None:
 @pytest.mark.parametrize(
     ("test", "words"),
     [
-        ("test_wrong_on_one", "<lambda> returned another result than step: "),
+        ("test_wrong_on_one", "<lambda> returned a different result than step: "),
         ("test_remembers_on_one", "remembers returned the result of other inputs: "),
     ],
 )
@@ -411,9 +411,12 @@ def test_a_result_that_is_wrong_on_one_rank_fails_on_all(
 @pytest.mark.parametrize(
     ("test", "words"),
     [
-        ("test_raises_on_one", "rank 1 raised ValueError: boom, so ranks 0 and 1 could not go on"),
+        (
+            "test_raises_on_one",
+            "rank 1 raised ValueError: boom, so ranks 0 and 1 could not",
+        ),
         ("test_skips_on_one", "rank 1 has ended the test (Skipped: not here)"),
-        ("test_of_one_rank", "rank 1 does not run this test, so ranks 0 and 1 could not go on"),
+        ("test_of_one_rank", "rank 1 does not run this test, so ranks 0 and 1 could not continue"),
         ("test_fewer_calls", "rank 1 has ended the test, so ranks 0 and 1"),
         ("test_another_call", "is at a comparison at test_it.py:"),
         ("test_another_line", "is at kernel_profile at test_it.py:"),
@@ -421,7 +424,7 @@ def test_a_result_that_is_wrong_on_one_rank_fails_on_all(
         ("test_all_of_it_raises_on_one", "rank 1 has ended the test (ValueError: boom)"),
         (
             "test_stuck_in_a_collective",
-            "rank 1 did not come to a collective in which others waited",
+            "rank 1 did not reach a collective in which others waited",
         ),
         ("test_dies", "rank 1 has died (process "),
     ],
@@ -477,18 +480,18 @@ def test_ranks_that_a_test_starts_are_judged_each(spawned: Seen) -> None:
         ("test_killed", "ERROR test_it.py::test_killed - rank 0 of 1 died (SIGKILL)"),
         (
             "test_caught",
-            "ERROR test_it.py::test_caught - max_kernels was not judged: profile(<lambda>) on rank "
-            "0 was not measured to its end (ZeroDivisionError was raised); catch what is expected "
-            "to be raised inside of the callable",
+            "ERROR test_it.py::test_caught - max_kernels was not judged: profile(<lambda>) on "
+            "rank 0 was not measured completely (ZeroDivisionError was raised); catch expected "
+            "exceptions inside the callable",
         ),
         (
             "test_caught_no_callable",
-            "max_kernels was not judged: profile(int) on rank 0 was not measured to its end "
+            "max_kernels was not judged: profile(int) on rank 0 was not measured completely "
             "(CannotMeasureError was raised)",
         ),
         ("test_raised", "FAILED test_it.py::test_raised - ValueError: boom"),
         ("test_cannot_be_pickled", "CannotMeasureError: ranks(2).run: "),
-        ("test_how_many", "MarkerError: how many ranks?"),
+        ("test_how_many", "MarkerError: kernel_profile.ranks: the number"),
         ("test_no_number", "MarkerError: kernel_profile.ranks('two'): expected a whole number"),
     ],
 )

@@ -51,7 +51,7 @@ def test_two_options_do_not_write_one_file(run: RunIt, pytester: pytest.Pytester
     result = run(ONE, "--kernelprof-json=run.json", "--kernelprof-benchmark-json=link")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["ERROR: --kernelprof-json, --kernelprof-benchmark-json: both name *; name two *"]
+        ["ERROR: --kernelprof-json, --kernelprof-benchmark-json: both name *; give two *"]
     )
 
 
@@ -66,7 +66,7 @@ def test_the_document_that_is_compared_with_is_not_written_over(
         result = run(ONE, option, "--kernelprof-against=run.json", "--co")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(
-            ["ERROR: --kernelprof-against, --kernelprof-*: both name *; name two files"]
+            ["ERROR: --kernelprof-against, --kernelprof-*: both name *; give two different files"]
         )
     assert (pytester.path / "run.json").read_bytes() == baseline
 

@@ -40,7 +40,7 @@ def test_an_undecided_time_is_sampled_on_to_96_rounds_and_warned_about(
 def test_the_policy_says_what_becomes_of_it(
     run: Run, policy: str, outcomes: dict[str, int]
 ) -> None:
-    result = run(UNDECIDED, f"--kernelprof-undecided={policy}")
+    result = run(UNDECIDED, "-o", f"kernelprof_undecided={policy}")
     result.assert_outcomes(**outcomes)
     if policy == "fail":
         result.stdout.fnmatch_lines(["E   max_latency: *96 rounds*UNDECIDED*"])

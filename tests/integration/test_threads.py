@@ -128,7 +128,7 @@ ERROR *test_regions - region 'b' at test_it.py:* was not measured in thread 'sec
 ERROR *test_comparison - the comparison was not judged: the comparison at test_it.py:* was not measured in thread 'second': the comparison at test_it.py:* is being profiled in thread 'first', *
 ERROR *test_call_beside_a_comparison - kernel_profile at test_it.py:* was not measured in thread 'second': the comparison at *
 ERROR *test_thread_that_goes_on - kernel_profile at test_it.py:* is still being measured in thread 'late': join that thread before the test ends
-ERROR *test_thread_whose_callable_raises - kernel_profile at test_it.py:* was not measured to its end (ValueError was raised in thread 'first'); catch *
+ERROR *test_thread_whose_callable_raises - kernel_profile at test_it.py:* was not measured completely (ValueError was raised in thread 'first'); catch *
 """.strip().splitlines()  # noqa: E501
 
 

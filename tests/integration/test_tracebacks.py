@@ -125,7 +125,7 @@ def test_the_place_of_a_failure_is_the_line_of_the_test(
             f"*crash */test_it.py:{line['error'] - 1}: max_latency*",
             f"*crash */test_it.py:{line['error'] + 2}: MarkerError: max_kernels: *",
             f"*crash */test_it.py:{line['unknown']}: MarkerError: unknown limit 'max_kernel' "
-            "(max_kernels was probably meant)*",
+            "(did you mean max_kernels?)*",
         ]
     )
     cases = ElementTree.fromstring(Path("out.xml").read_text()).iter("testcase")

@@ -73,8 +73,8 @@ def test_work_that_goes_on_when_the_call_has_returned_is_no_pass(result: pytest.
     result.stdout.fnmatch_lines(
         [
             # Of an error or, where so much is seen that the limit is broken, of a failure.
-            "*the call returned while thread 'mine' had work to do; what it does is in no "
-            "count: wait for it inside the *",
+            "*the call returned while thread 'mine' had work to do; its work is not counted: "
+            "wait for it inside the *",
         ]
     )
 
@@ -253,7 +253,7 @@ def test_work_that_is_left_to_others_is_no_pass(result: pytest.RunResult) -> Non
     outcomes = result.parseoutcomes()
     assert outcomes.get("errors", 0) + outcomes.get("failed", 0) == 11
     assert "passed" not in outcomes
-    assert result.stdout.str().count("what it does is in no count: wait for it inside") >= 10
+    assert result.stdout.str().count("its work is not counted: wait for it inside") >= 10
 
 
 @pytest.mark.project(

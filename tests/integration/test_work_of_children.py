@@ -130,9 +130,9 @@ def test_child_of_a_child(kernel_profile):
     counted = "its operators are not counted"
     result.stdout.fnmatch_lines(
         [
-            "*incomplete (taken once): a process that the call started (test_it.work) ended "
-            f"before it could be checked; {counted}; if that is meant, mark the test "
-            'kernelprof(other_processes="ignore"). A count from it could be too low, *',
+            "*incomplete (tried once): a process that the call started (test_it.work) ended "
+            f"before it could be checked; {counted}; if this is intended, mark the test "
+            'kernelprof(other_processes="ignore"). Its counts could be too low, *',
             "*a process that the call started (test_it.work) ended *",
             "*a process that the call started (test_it.work) ended *",
             "*a process that the call started (functools.partial) ended *",
@@ -205,7 +205,8 @@ def test_manager_and_its_tracker(kernel_profile):
             return len(manager.list([1, 2]))
     kernel_profile(share)
 """,
-        "--kernelprof-report-all",
+        "--kernelprof-report",
+        "-v",
     )
     result.assert_outcomes(passed=4)
     result.stdout.no_fnmatch_line("*child processes*")
@@ -236,7 +237,8 @@ def test_region(kernel_profile, pool):
 def test_compare(kernel_profile, pool):
     kernel_profile.compare(lambda: pool.map(work, [0]), lambda: pool.map(work, [0]), rounds=2)
 """,
-        "--kernelprof-report-all",
+        "--kernelprof-report",
+        "-v",
     )
     result.assert_outcomes(passed=4)
     text = result.stdout.str()
@@ -257,7 +259,8 @@ def test_it(kernel_profile):
     with kernel_profile.region():
         subprocess.run([sys.executable, "-c", BUSY])
 """,
-        "--kernelprof-report-all",
+        "--kernelprof-report",
+        "-v",
     )
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(

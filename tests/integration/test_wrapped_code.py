@@ -112,9 +112,9 @@ def others(request):
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "*a torch profiler is already running, begun in this thread by other code than "
-            "pytest-kernelprof, and torch.profiler cannot nest: end it before the measured code, "
-            "or run with --kernelprof-disable to profile by hand"
+            "*a torch profiler is already running, started in this thread by other code than "
+            "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured "
+            "code, or run with --kernelprof-disable to profile by hand"
         ]
     )
 

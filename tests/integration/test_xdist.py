@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from reported import LAST_LINE
+from reported import LAST_LINE, without_times
 
 Run = Callable[..., pytest.RunResult]
 
@@ -50,7 +50,7 @@ def test_plain():
 
 def summary(result: pytest.RunResult) -> tuple[int, dict[str, int], list[str]]:
     """Exit code, outcomes, and the report from its heading to the integrity line."""
-    lines = [" ".join(line.split()) for line in result.outlines]
+    lines = [without_times(" ".join(line.split())) for line in result.outlines]
     start = next(i for i, line in enumerate(lines) if " with a limit " in line or " break" in line)
     end = next(i for i, line in enumerate(lines) if LAST_LINE.match(line))
     return int(result.ret), result.parseoutcomes(), lines[start : end + 1]
@@ -60,8 +60,8 @@ def test_verdicts_table_and_exit_code_are_the_same(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    with_workers = summary(run(TESTS, "--kernelprof-report-all", "-n2"))
-    assert with_workers == summary(run(TESTS, "--kernelprof-report-all", "-n0"))
+    with_workers = summary(run(TESTS, "--kernelprof-report", "-v", "-n2"))
+    assert with_workers == summary(run(TESTS, "--kernelprof-report", "-v", "-n0"))
     ret, outcomes, report = with_workers
     assert ret == 1
     assert {name: outcomes[name] for name in ("passed", "failed", "errors")} == {
@@ -118,9 +118,9 @@ def test_it(kernel_profile):
 
 
 def test_where_each_worker_runs_all_tests_each_has_a_row(run: Run) -> None:
-    result = run(EACH, "-n2", "--dist=each", "--kernelprof-report-all")
+    result = run(EACH, "-n2", "--dist=each", "--kernelprof-report", "-v")
     result.assert_outcomes(passed=1, failed=1)
-    rows = [" ".join(line.split()) for line in result.outlines]
+    rows = [without_times(" ".join(line.split())) for line in result.outlines]
     assert "1 of 2 tests breaks a limit; CPU operators counted, not GPU kernels." in rows
     assert "✗ 4 > 3 test_it@gw0" in rows
     assert "✓ 3 test_it@gw1" in rows

@@ -100,7 +100,9 @@ def test_in_another_environment_it_has_to_be_the_revisions(tree: Path, tmp_path:
     assert copies.stand_in(compiled[1]) == ""
     file.write_text("another")
     told = copies.of_another_revision([found])
-    assert told.endswith("is not the revision's src/pkg/mlp.py: install the revision there")
+    assert told.endswith(
+        "is not the revision's src/pkg/mlp.py: install the revision in that environment"
+    )
 
 
 def test_the_packages_of_a_tree(tree: Path) -> None:

@@ -108,9 +108,9 @@ def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
 @pytest.mark.parametrize(
     ("done", "why"),
     [
-        (Done(TEST, failure="CUDA out of memory"), "to the call: CUDA out of memory"),
-        (Done(TEST, skipped="no CUDA device"), "to the call: no CUDA device"),
-        (Done(TEST), "to the call: it makes no such call"),
+        (Done(TEST, failure="CUDA out of memory"), "does not reach the call: CUDA out of memory"),
+        (Done(TEST, skipped="no CUDA device"), "does not reach the call: no CUDA device"),
+        (Done(TEST), "does not reach the call: it does not make this call"),
         (Lost("gone"), "a fresh process died (gone): killed"),
         (TooLong("x"), "a fresh process took more than 5 s"),
         (Unusable(Refused("strict links")), "a fresh process died (strict links): killed"),

@@ -114,7 +114,7 @@ def test_what_was_sampled_and_is_not_wanted_is_no_answer_to_the_next(scene: Scen
 def test_who_asks_may_be_gone_and_so_may_who_holds(scene: Scene) -> None:
     held = HeldRounds(scene.asks, 0.2)
     scene.holds.send(Done("t.py::a"))
-    with pytest.raises(Lost, match="it says Done where Sampled is due"):
+    with pytest.raises(Lost, match="it sent Done, expected Sampled"):
         held.open()
     scene.asks.close()
     assert "closed" in str(scene.ends_with(None))

@@ -180,8 +180,9 @@ def test_an_installed_copy_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert file == str(site / "pkg" / "mlp.py")
     assert copy == (
         f"pkg is an installed copy ({site / 'pkg' / '__init__.py'}), so both sides would run the "
-        "same code, not the revision's src/pkg/__init__.py: install it with pip install -e ., or "
-        "name the python of an environment that has the revision, --kernelprof-against-python"
+        "same code, not the revision's src/pkg/__init__.py: install it with pip install -e ., "
+        "or give the python of an environment that has the revision with "
+        "--kernelprof-against-python"
     )
 
 
@@ -203,8 +204,7 @@ def test_what_is_compiled_beside_the_code_is_refused_with_both_remedies(tmp_path
     why = import_redirect.compiled_of_today(modules, [], mapping)
     assert why.startswith(f"pkg._core is compiled ({file}), and the revision's is not: install")
     assert why.endswith(
-        "--kernelprof-against-python, or have it built in the tree by the ini key "
-        "kernelprof_against_prepare"
+        "--kernelprof-against-python, or build it with the ini key kernelprof_against_prepare"
     )
     assert import_redirect.compiled_of_today([("_core", core)], [str(file.parent)], mapping) != ""
     assert import_redirect.compiled_of_today([("built_as_it_runs", core)], [], mapping) == ""

@@ -95,7 +95,7 @@ def test_our_own_is_no_other() -> None:
         (about("/x", pytest=""), "/python has no pytest: .*/python -m pip install pytest pytest-"),
         (about("/x", **{"pytest-kernelprof": ""}), "/python has no pytest-kernelprof: "),
         (about("/x", **{"pytest-kernelprof": "0.0.1"}), f"0.0.1, and this run {OURS}; both "),
-        ("Usage: cat", r"does not run as a Python \(status 0: it says nothing\)"),
+        ("Usage: cat", r"does not run as a Python \(status 0: it gave no answer\)"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_a_line_with_the_remedy(
@@ -111,7 +111,7 @@ def test_what_is_no_program_or_hangs_is_told(
 ) -> None:
     (tmp_path / "text").touch()
     for given in ("./text", "./none", "./", "no-such-python-anywhere"):
-        with pytest.raises(NotUsableError, match="is no program: give the python of"):
+        with pytest.raises(NotUsableError, match="is not a program: give the python of"):
             interpreter_at(given, str(tmp_path))
     (tmp_path / "broken").write_text("")
     (tmp_path / "broken").chmod(0o755)
@@ -120,5 +120,5 @@ def test_what_is_no_program_or_hangs_is_told(
     (tmp_path / "slow").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "slow").chmod(0o755)
     monkeypatch.setattr(invocation, "_PATIENCE_S", 0.1)
-    with pytest.raises(NotUsableError, match="says nothing in 0 s"):
+    with pytest.raises(NotUsableError, match="gave no answer in 0 s"):
         interpreter_at("./slow", str(tmp_path))

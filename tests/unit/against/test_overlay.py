@@ -118,7 +118,7 @@ def test_what_git_does_not_track_and_the_tree_lacks_is_copied(repository: Reposi
     patterns = ("src/*/_version.py", "**/*.py", "*.so")
     copied, notes = copy_generated(patterns, root, root, str(tree))
     assert copied == ("src/a/_version.py",)
-    assert notes == ("kernelprof_against_copy: *.so is no file here",)
+    assert notes == ("kernelprof_against_copy: *.so matches no file",)
     held = {path.name: path.read_text() for path in tree.rglob("*.py")}
     assert held == {"_version.py": "today", "new.py": "the revision's"}
 
@@ -128,7 +128,7 @@ def test_bytecode_of_todays_code_is_not_copied(repository: Repository) -> None:
     root, tree = str(repository.folder), str(repository.folder.parent / "tree")
     copied, notes = copy_generated(("src/**", "src/**/*.pyc"), root, root, tree)
     assert copied == ("src/a/_version.py", "src/a/new.py")
-    assert notes == ("kernelprof_against_copy: src/**/*.pyc is no file here",)
+    assert notes == ("kernelprof_against_copy: src/**/*.pyc matches no file",)
 
 
 def test_patterns_are_relative_to_the_root_folder_of_pytest(repository: Repository) -> None:

@@ -87,7 +87,7 @@ def test_it_answers() -> None:
     made = reference(process)
     assert run(made, "t.py::a", "") == Done("t.py::a")
     assert run(made, "u.py::c", "") == "ImportError: no fresh"
-    assert run(made, "t.py::c", "") == "it has no such test"
+    assert run(made, "t.py::c", "") == "the test does not exist"
     made.finish()
     made.end()
     assert process.ended == 1
@@ -96,11 +96,13 @@ def test_it_answers() -> None:
 def test_it_is_started_again_once() -> None:
     first, second = Double(KNOWN, Lost("gone")), Double(KNOWN, Done("t.py::b"), TooLong("x"))
     made = reference(first, second)
-    assert run(made, "t.py::a", "t.py::b") == "the reference died as it ran t.py::a (gone): killed"
+    assert (
+        run(made, "t.py::a", "t.py::b") == "the reference died while it ran t.py::a (gone): killed"
+    )
     assert run(made, "t.py::b", "") == Done("t.py::b")
     told = "the reference was ended: it ran t.py::a for more than 5 s"
     assert run(made, "t.py::a", "t.py::b") == told
-    assert run(made, "t.py::b", "") == f"{told}; it had been started again once before"
+    assert run(made, "t.py::b", "") == f"{told}; it had already been restarted once"
     assert (first.ended, second.ended) == (1, 1)
 
 
@@ -115,7 +117,7 @@ def test_one_that_cannot_be_used_is_asked_no_more() -> None:
 
 def test_one_that_dies_twice_as_it_starts_is_asked_no_more() -> None:
     made = reference(Double(Lost("gone")), Double(Lost("gone")))
-    assert "died as it was starting" in str(run(made, "t.py::a", ""))
+    assert "died while it was starting" in str(run(made, "t.py::a", ""))
 
 
 def test_one_that_cannot_be_started() -> None:
@@ -138,7 +140,7 @@ def test_it_holds_in_each_call_until_it_is_told_to_go_on() -> None:
     assert made.answer() == Done("t.py::a")
     assert made.at is None
     assert made.answer() == Done("t.py::a")
-    with pytest.raises(NoRounds, match="holds in no call"):
+    with pytest.raises(NoRounds, match="does not wait in a call"):
         made.open()
 
 
@@ -146,7 +148,7 @@ def test_one_that_dies_as_it_takes_rounds_is_told_and_started_again() -> None:
     first, second = Double(KNOWN, At(""), Lost("gone")), Double(KNOWN, Done("t.py::b"))
     made = reference(first, second)
     made.begin("t.py::a", "", holds=True)
-    told = "the reference died as it took rounds of t.py::a (gone): killed"
+    told = "the reference died while it took rounds of t.py::a (gone): killed"
     with pytest.raises(NoRounds) as raised:
         made.open()
     assert str(raised.value) == told
@@ -215,7 +217,7 @@ def test_an_interrupt_leaves_no_answer_behind_that_is_taken_for_another(
         with pytest.raises(interrupt):
             _begin_and_open(made)
         assert first.ended == 1
-        assert "was interrupted here" in str(made.answer())
+        assert "was interrupted while" in str(made.answer())
         assert run(made, "t.py::b", "") == Done("t.py::b")
 
 

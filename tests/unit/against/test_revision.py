@@ -151,7 +151,10 @@ def test_a_folder_around_the_one_that_stands_for_the_root_folder_is_refused(tmp_
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "mlp.py").touch()
     root, old = str(tmp_path / "new" / "project"), str(tmp_path / "old")
-    with pytest.raises(CannotLayOut, match=f"nothing by a name that {root} has: .*, as '{old}/pro"):
+    with pytest.raises(
+        CannotLayOut,
+        match=f"no file or folder with the name of one in {root}: .*, as '{old}/pro",
+    ):
         find(old, root, root)
     assert find(f"{old}/project", root, root).folder == f"{old}/project"
 
@@ -166,7 +169,7 @@ def test_a_root_folder_below_the_repositorys_maps_the_whole(repository: Reposito
     [
         ("no-such", "there is no revision 'no-such' in .*: git fetch .*no-such"),
         ("merge-base:no-such", "no revision 'no-such' .* which 'merge-base:no-such' asks for"),
-        ("-x", "expected a revision, as main or HEAD~1, or a folder"),
+        ("-x", "expected a revision, for example main or HEAD~1, or a folder"),
         ("./no-such", "there is no revision"),
         (".", "is the code that is tested"),
         ("HEAD:README.md", "there is no revision .*, nor a folder of that name$"),
@@ -236,7 +239,7 @@ def test_a_linked_worktree_and_a_sparse_checkout_have_all_files(
 def test_without_a_repository_or_git_it_says_so(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(CannotLayOut, match="in no git repository that has it: give the folder"):
+    with pytest.raises(CannotLayOut, match="not in a git repository that has it: give the folder"):
         find("main", str(tmp_path), str(tmp_path))
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CannotLayOut, match=r"git cannot be run \(.*: install it, or give"):
@@ -264,6 +267,6 @@ def test_empty_submodules_and_lfs_pointers_are_told(repository: Repository, tmp_
     tree, notes = laid_out(found(repository, "HEAD"), tmp_path)
     assert (tree / "weights.bin").read_text() == pointer
     assert notes == (
-        "submodules are empty there: third/party",
-        "files of git LFS are pointers there: weights.bin",
+        "submodules are empty in the baseline: third/party",
+        "files of git LFS are pointers in the baseline: weights.bin",
     )

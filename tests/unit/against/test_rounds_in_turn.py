@@ -105,20 +105,20 @@ def test_turns_that_scatter_are_twice_as_many() -> None:
     assert found.pair(None).ratio == pytest.approx(1.02, abs=0.001)
 
 
-@pytest.mark.parametrize("side", ["here", "there"])
+@pytest.mark.parametrize("side", ["current", "baseline"])
 def test_a_session_that_is_not_whole_is_taken_again(side: str) -> None:
     lost = "the profile is incomplete: 2 kernels are lost"
-    ours, theirs = ((lost, 100.0), (100.0,)) if side == "here" else ((100.0,), (lost, 100.0))
+    ours, theirs = ((lost, 100.0), (100.0,)) if side == "current" else ((100.0,), (lost, 100.0))
     assert len(take(*ours, reference=theirs).turns) == 6
-    ours, theirs = ((lost,), (100.0,)) if side == "here" else ((100.0,), (lost,))
+    ours, theirs = ((lost,), (100.0,)) if side == "current" else ((100.0,), (lost,))
     with pytest.raises(NoRounds, match=f"^{side}: the profile is incomplete"):
         take(*ours, reference=theirs)
 
 
 def test_rounds_that_are_missing_or_take_nothing_are_no_ground() -> None:
-    with pytest.raises(NoRounds, match=r"^here: 13 rounds of 78 were seen"):
+    with pytest.raises(NoRounds, match=r"^current: 13 rounds of 78 were seen"):
         take([100.0])
-    with pytest.raises(NoRounds, match=r"^there: no kernel was launched"):
+    with pytest.raises(NoRounds, match=r"^baseline: no kernel was launched"):
         take(100.0, reference=(0.0,))
 
 

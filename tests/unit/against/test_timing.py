@@ -120,7 +120,7 @@ def test_faster_by_four_pairs_is_better() -> None:
 def test_without_room_for_more_pairs_it_is_undecided_and_said() -> None:
     paired = found(taken(0.08), Pairs(why="CUDA out of memory")).paired
     assert paired.change == "undecided"
-    assert paired.why == "there are no more pairs: CUDA out of memory"
+    assert paired.why == "no more pairs could be measured: CUDA out of memory"
     assert paired.ratio == pytest.approx(1.08)
 
 
@@ -128,13 +128,16 @@ def test_pairs_whose_order_is_not_known_convict_nobody() -> None:
     more = Pairs(0.08, 0.08, 0.08)
     more.actual = ["current", None, "current"]
     paired = found(taken(0.08), more).paired
-    assert (paired.change, paired.why) == ("undecided", "who of a pair came first is not known")
+    assert (paired.change, paired.why) == (
+        "undecided",
+        "it is unknown which process of a pair started first",
+    )
 
 
 def test_fresh_processes_that_do_other_work_convict_nobody() -> None:
     paired = found(taken(0.08), Pairs(0.08, 0.08, 0.08, work=())).paired
     assert paired.change == "undecided"
-    assert "a fresh process does other work: argument 1 is here alone" in paired.why
+    assert "a fresh process does different work: argument 1 is not in the base" in paired.why
 
 
 def test_a_disturbed_gpu_leaves_it_undecided() -> None:
@@ -158,8 +161,8 @@ def test_other_work_is_not_timed() -> None:
     timed = found(taken(0.08), work=other)
     assert timed.paired.change == "not compared"
     assert timed.another_work == (
-        "argument 1 is float32 8x8, strides (8, 1), cuda:0 here, float32 8x9, strides (9, 1), "
-        "cuda:0 there"
+        "argument 1 is float32 8x8, strides (8, 1), cuda:0, in the baseline float32 8x9, strides "
+        "(9, 1), cuda:0"
     )
-    assert first_difference((), WORK) == "argument 1 is there alone"
+    assert first_difference((), WORK) == "argument 1 is only in the baseline"
     assert first_difference(WORK, WORK) == ""

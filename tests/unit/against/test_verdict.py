@@ -144,11 +144,11 @@ def test_profiles_are_paired_by_label_and_order() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ([profile(MLP)], [profile(MLP), profile(MLP)], "2 profiles here, 1 there"),
-        ([profile(label="a")], [profile(label="b")], "'b' is profiled here, and not there"),
-        ([profile(environment=CPU)], [profile(environment=H200)], "H200 here, on CPU"),
-        ([profile(one_shot=True)], [profile()], "a call here, a block there"),
-        ([], [profile()], "1 profiles here, 0 there"),
+        ([profile(MLP)], [profile(MLP), profile(MLP)], "2 profiles, 1 in the baseline"),
+        ([profile(label="a")], [profile(label="b")], "'b' is not profiled in the baseline"),
+        ([profile(environment=CPU)], [profile(environment=H200)], "H200, in the baseline on CPU"),
+        ([profile(one_shot=True)], [profile()], "a call, in the baseline a block"),
+        ([], [profile()], "1 profiles, 0 in the baseline"),
     ],
 )
 def test_other_work_is_not_compared(old: list[Profile], new: list[Profile], why: str) -> None:
@@ -165,9 +165,9 @@ def test_other_work_is_not_compared(old: list[Profile], new: list[Profile], why:
         (Done("a", failure="AttributeError: x"), "the baseline cannot run it: AttributeError: x"),
         (
             Done("a", skipped="no CUDA device"),
-            "the baseline cannot run it: skipped there: no CUDA device",
+            "the baseline cannot run it: skipped: no CUDA device",
         ),
-        (Done("a"), "no file of the revision is reached by the test: only tests are"),
+        (Done("a"), "the test uses no file of the revision, only tests"),
     ],
 )
 def test_why_a_revision_says_nothing(answer: Done | str, why: str) -> None:
@@ -183,8 +183,8 @@ def test_where_nothing_was_measured_is_told_with_the_reason() -> None:
         environment=replace(CPU, device=""), integrity=Integrity(("the GPU is in use",))
     )
     here, there = found(nothing, profile(MLP)), found(profile(MLP), nothing)
-    assert here.reason == "nothing is measured here: the GPU is in use"
-    assert there.reason == "nothing is measured there: the GPU is in use"
+    assert here.reason == "nothing is measured: the GPU is in use"
+    assert there.reason == "the baseline measures nothing: the GPU is in use"
 
 
 def held(change: Change, **more: Any) -> Verdict:
@@ -266,8 +266,8 @@ def test_files_of_the_users_and_code_among_the_tests_are_told() -> None:
     first, second = judge([profile(MLP)] * 2, replace(done, test=Test("t", (profile(MLP),) * 2)))
     assert second.notes == ()
     assert first.notes == (
-        "files of your folder were opened there: a.bin, b.bin, c.bin and 1 more",
-        "all lines that launch anything are of today's tests, which lie over the revision: "
+        "the baseline opened files of your folder: a.bin, b.bin, c.bin and 1 more",
+        "all lines that launch kernels are in your tests, which replace those of the revision: "
         "tests/model.py",
     )
 
@@ -341,10 +341,10 @@ def test_more_kernels_are_worse_whatever_the_times_are() -> None:
 
 
 def test_other_work_is_told_and_not_judged() -> None:
-    told = timed(Timed(Paired("not compared"), "the result is x here, y there"))
+    told = timed(Timed(Paired("not compared"), "the result is x, in the baseline y"))
     assert (told.change, told.reason) == (
         "not compared",
-        "different work: the result is x here, y there",
+        "different work: the result is x, in the baseline y",
     )
 
 

@@ -60,7 +60,7 @@ def test_beside_other_work_on_the_gpu_the_times_say_nothing() -> None:
 
 
 def test_the_reason_names_both_times() -> None:
-    assert bound(300).reason == "300.0us a call in a row, device busy 100.0us"
+    assert bound(300).reason == "back-to-back calls take 300.0us, device busy 100.0us"
 
 
 @pytest.mark.parametrize(("in_a_row", "busy"), [(None, 100.0), (300.0, 0.0)])

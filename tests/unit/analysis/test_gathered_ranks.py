@@ -132,7 +132,7 @@ def test_what_does_not_match_is_not_to_be_had_and_says_why(
 ) -> None:
     found = gathered([rank(0, reduce_of(9)), *others])
     assert split(found) == (None, None)
-    assert why(found) == f"not to be had: {words}"
+    assert why(found) == f"not available: {words}"
     assert replace(found.collectives[0]) == reduce_of(9)
 
 

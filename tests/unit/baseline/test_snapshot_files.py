@@ -55,11 +55,11 @@ def test_where_they_lie(tmp_path: Path, path: str) -> None:
 def test_what_has_no_end_is_refused_and_not_waited_for(path: str) -> None:
     os.makedirs(os.path.dirname(path))
     os.mkfifo(path)
-    with pytest.raises(SnapshotError, match=r"cannot be read \(it is no regular file\)"):
+    with pytest.raises(SnapshotError, match=r"cannot be read \(it is not a regular file\)"):
         read(path)
     os.unlink(path)
     os.symlink("/dev/zero", path)
-    with pytest.raises(SnapshotError, match=r"cannot be read \(it is no regular file\)"):
+    with pytest.raises(SnapshotError, match=r"cannot be read \(it is not a regular file\)"):
         read(path)
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_not_overwritten(path: str) -> None:
     add(path, "test_a")
     Path(path).write_text(Path(path).read_text()[:-20])
     before = Path(path).read_bytes()
-    with pytest.raises(SnapshotError, match=r"test_it\.json:\d+: no JSON: .* --kernelprof-update"):
+    with pytest.raises(SnapshotError, match=r"test_it\.json:\d+: not JSON: .* --kernelprof-update"):
         add(path, "test_b")
     assert Path(path).read_bytes() == before
 
@@ -238,20 +238,20 @@ def test_odd_keys_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('"aten::mul"', "'aten::mul'", "no JSON: Expecting value"),
+        ('"aten::mul"', "'aten::mul'", "not JSON: Expecting value"),
         ('      "aten::mul"\n', "<<<<<<< HEAD\n=======\n>>>>>>> b\n", "a merge conflict (<<<<<<<)"),
         ('"schema": 1', '"schema": 2', "written by a newer pytest-kernelprof than this one"),
-        ('"schema": 1', '"schema": "1"', "another schema than 1"),
-        ('"schema": 1', '"schema": true', "another schema than 1"),
-        ('"format": "pytest-kernelprof snapshot"', '"format": "a run"', "no file of snapshots"),
-        ('"syncs": 1', '"syncs": NaN', "NaN is no number"),
+        ('"schema": 1', '"schema": "1"', "a different schema than 1"),
+        ('"schema": 1', '"schema": true', "a different schema than 1"),
+        ('"format": "pytest-kernelprof snapshot"', '"format": "a run"', "not a snapshot file"),
+        ('"syncs": 1', '"syncs": NaN', "NaN is not a number"),
         ('"syncs": 1', '"syncs": -1', "syncs: expected a whole number of zero or more, got -1"),
         ('"syncs": 1', '"syncs": 1.5', "syncs: expected a whole number"),
         ('"syncs": 1', '"syncs": true', "syncs: expected a whole number"),
-        ('"syncs": 1', '"sync": 1', "'sync' is none of launches, syncs"),
-        ('"syncs": 1', '"launches": 1', 'the key "launches" stands there twice'),
-        ('"test_c": {', '"test_b[1]": {', 'the key "test_b[1]" stands there twice'),
-        ('"aten::mm x2"', '"aten::mm x0"', "no such number of kernels"),
+        ('"syncs": 1', '"sync": 1', "'sync' is not one of launches, syncs"),
+        ('"syncs": 1', '"launches": 1', 'the key "launches" is there twice'),
+        ('"test_c": {', '"test_b[1]": {', 'the key "test_b[1]" is there twice'),
+        ('"aten::mm x2"', '"aten::mm x0"', "not a valid number of kernels"),
         ('"aten::mm x2"', '"aten::mm x999999999"', "more than 1,000,000 kernels"),
         ('"aten::mm x2"', "2", "Expected `str`, got `int`"),
         ('"ordered": false', '"orderd": false', "unknown field `orderd`"),

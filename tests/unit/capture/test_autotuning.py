@@ -115,7 +115,7 @@ def test_what_cannot_be_paused_is_named_all_the_same() -> None:
 
 def test_a_session_that_does_not_go_on_is_incomplete() -> None:
     with (
-        pytest.raises(IncompleteProfile, match="could not go on"),
+        pytest.raises(IncompleteProfile, match="could not continue"),
         Autotuning(Session(goes_on=False)),
     ):
         bench(lambda: None)

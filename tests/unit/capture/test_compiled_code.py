@@ -112,7 +112,7 @@ def test_only_the_graphs_that_ran_are_looked_at(monkeypatch: pytest.MonkeyPatch)
     assert code_of_graphs([called("fon")], []) == code_of_source(FUSED)
     assert code_of_graphs([], [called("fon")]) == code_of_source(FUSED)
     assert code_of_graphs([called("fon"), called("foff")], []).unseen
-    assert "gone" in code_of_graphs([called("fgone")], []).unseen[0]
+    assert "no longer exists" in code_of_graphs([called("fgone")], []).unseen[0]
     assert code_of_graphs([], [called("of the user")]) == CompiledCode()
 
 

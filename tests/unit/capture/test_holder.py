@@ -61,8 +61,8 @@ def test_a_profiler_of_other_code_is_told_by_its_thread() -> None:
         thread.start()
         thread.join()
     here, there = refused
-    assert "begun in this thread by other code than pytest-kernelprof" in here
-    assert "begun in another thread by other code" in there
+    assert "started in this thread by other code than pytest-kernelprof" in here
+    assert "started in another thread by other code" in there
 
 
 def test_without_pytest_it_is_told_too() -> None:

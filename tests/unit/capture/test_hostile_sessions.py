@@ -127,7 +127,7 @@ def test_code_that_breaks_cuda_raises_what_it_would_alone(cuda: CudaDouble) -> N
 
 
 def test_what_breaks_after_the_round_is_an_error_of_ours(cuda: CudaDouble) -> None:
-    expected = r"could not be brought to a good end: CUDA error: an illegal memory access$"
+    expected = r"could not be stopped cleanly: CUDA error: an illegal memory access$"
     with pytest.raises(IncompleteProfile, match=expected), Session(GPU, stacks=False):
         cuda.error = "CUDA error: an illegal memory access"
 
@@ -135,7 +135,7 @@ def test_what_breaks_after_the_round_is_an_error_of_ours(cuda: CudaDouble) -> No
 def test_what_was_broken_before_is_an_error_of_ours(cuda: CudaDouble) -> None:
     cuda.error = "CUDA error: an illegal memory access"
     with pytest.raises(
-        ProfilerUnavailable, match=r"CUDA is broken, by what ran before .*illegal memory"
+        ProfilerUnavailable, match=r"CUDA was already broken before .*illegal memory"
     ):
         Session(GPU, stacks=False).__enter__()
 
@@ -365,7 +365,7 @@ def test_who_broke_cuda_is_named_to_all_that_come_later(cuda: CudaDouble) -> Non
     health.look_after("test_a.py::test_other")
     expected = (
         r"^test_a.py::test_culprit broke CUDA in this process \(CUDA error: device-side assert "
-        r"triggered\), and nothing works on the GPU until the process ends: mend that test, or run"
+        r"triggered\), and nothing works on the GPU until the process ends: fix that test, or run"
     )
     with pytest.raises(ProfilerUnavailable, match=expected):
         current_device("cuda")

@@ -209,8 +209,8 @@ def test_a_rank_that_does_not_come_is_named_with_test_and_call() -> None:
     found = Ranks(3, limit_s=0.2).all_do(lambda rank, here: here.gather("x", rank), 0, 1)
     assert found[0] == found[1]
     assert found[0].startswith(
-        "rank 2 did not come within 0.2 s, so ranks 0 to 2 could not go on together in "
-        "kernel_profile at test_ddp.py:9 (call 1 of test_ddp.py::test_step): all ranks have to "
+        "rank 2 did not arrive within 0.2 s, so ranks 0 to 2 could not continue together in "
+        "kernel_profile at test_ddp.py:9 (call 1 of test_ddp.py::test_step): all ranks must "
         "make the same calls"
     )
 
@@ -220,7 +220,9 @@ def test_who_comes_too_late_hears_that_the_others_have_gone() -> None:
     ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     late = ranks.at(1)
     late.gather("x", 1)  # the other's word is there still
-    with pytest.raises(IncompleteProfile, match=r"rank 1 \(this one\) did not come within 0\.1 s"):
+    with pytest.raises(
+        IncompleteProfile, match=r"rank 1 \(this one\) did not arrive within 0\.1 s"
+    ):
         late.gather("y", 1)
 
 
@@ -229,7 +231,8 @@ def test_where_a_rank_was_last_is_told() -> None:
     ranks.at(1, Call("test_ddp.py::test_other\n1", (0, 1), 2, "a comparison at test_ddp.py:30"))
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert (
-        "; it was last in a comparison at test_ddp.py:30 (call 2 of test_ddp.py::test_" in found[0]
+        "; it was last seen in a comparison at test_ddp.py:30 (call 2 of test_ddp.py::test_"
+        in found[0]
     )
 
 
@@ -242,7 +245,7 @@ def test_a_rank_that_raises_is_named_at_once() -> None:
 
     found = Ranks(3).all_do(run)
     assert found[0] == found[2]
-    assert found[0].startswith("rank 1 raised ValueError: boom, so ranks 0 to 2 could not go on")
+    assert found[0].startswith("rank 1 raised ValueError: boom, so ranks 0 to 2 could not continue")
     assert "group=" not in found[0]
 
 
@@ -257,7 +260,7 @@ def test_a_rank_that_has_ended_its_run_is_named_at_once_until_it_is_back() -> No
     ranks = Ranks()
     note_left_run(ranks.store, 1, "has ended its run")
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
-    assert found[0].startswith("rank 1 has ended its run, so ranks 0 and 1 could not go on")
+    assert found[0].startswith("rank 1 has ended its run, so ranks 0 and 1 could not continue")
     note_back(ranks.store, 1)
     call = Call(TEST, (0, 1), 2, CALL.words)
     assert ranks.at(0, call).look() is None
@@ -299,7 +302,7 @@ def test_different_calls_are_told_apart() -> None:
 
     for found in ranks.all_do(run):
         assert "is at kernel_profile at test_ddp.py:" in found
-        assert "all ranks have to make the same calls" in found
+        assert "all ranks must make the same calls" in found
 
 
 def test_ranks_that_are_threads_are_refused() -> None:
@@ -312,7 +315,7 @@ def test_a_store_that_is_gone_is_told() -> None:
     ranks = Ranks()
     here = ranks.at(1)
     ranks.store.gone = True
-    with pytest.raises(IncompleteProfile, match="rank 0 has gone, and with it the store of torch"):
+    with pytest.raises(IncompleteProfile, match="rank 0 has ended, and with it the store of torch"):
         here.gather("x", 1)
 
 
@@ -346,7 +349,7 @@ def test_a_collective_that_waited_too_long_names_who_did_not_come_to_it() -> Non
 
     found = ranks.all_do(run)
     assert found[0] == found[1] == found[3]
-    assert found[0] == Left(2, "did not come to a collective in which others waited")
+    assert found[0] == Left(2, "did not reach a collective in which others waited")
 
 
 def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_as_long(
@@ -364,7 +367,7 @@ def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_a
 
     who, told = ranks.all_do(run)
     assert who == 1
-    assert "rank 1 (this one) did not come to a collective in which others waited" in told
+    assert "rank 1 (this one) did not reach a collective in which others waited" in told
 
 
 def test_what_became_of_one_group_of_ranks_is_nothing_to_another_one() -> None:

@@ -117,7 +117,7 @@ def test_what_ends_too_early_is_an_error_and_nothing_stays(one: Path, text: str)
         Path(path).write_text(text)
         Path(f"{path}.tmp").write_text(text)
 
-    with pytest.raises(IncompleteProfile, match=r"could not be written whole to .*make room"):
+    with pytest.raises(IncompleteProfile, match=r"could not be written completely to .*free space"):
         Scratch((str(one),)).save(half)
     assert whole(one) == []
 

@@ -42,7 +42,7 @@ def test_this_machine_answers(python: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_process_that_dies_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = checks._ask("no such question")  # type: ignore[arg-type]
-    assert answer == "the process that asked ended with status 1: KeyError: 'no such question'"
+    assert answer == "the process ended with status 1: KeyError: 'no such question'"
     monkeypatch.setattr(checks, "_TIMEOUT_S", 0.01)
     assert checks._ask("torch") == "no answer within 0 s"
 

@@ -118,7 +118,7 @@ def test_hidden_gpus_are_a_warning_that_names_the_variable() -> None:
         (130_100, "warn", "CUDA 13.1 .*correlation ids"),
         (130_101, "ok", "CUDA 13.1 Update 1"),
         (130_300, "ok", "CUDA 13.3"),
-        (0, "unknown", "no library"),
+        (0, "unknown", "no CUPTI library"),
     ],
 )
 def test_known_bad_ranges_of_cupti(version: int, state: str, words: str) -> None:

@@ -34,5 +34,5 @@ def test_one_that_hangs_is_ended() -> None:
 
 def test_one_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(NotFinished, match=r"could not be started: .*/no/such/python"):
+    with pytest.raises(NotFinished, match=r"could be started: .*/no/such/python"):
         run_fresh("", 60)

@@ -58,11 +58,11 @@ def test_several_are_told_as_one_and_what_was_ended_says_so(
     document: str, tmp_path: Path, capsys: Out
 ) -> None:
     other = written(tmp_path / "b.json", WELL, Test("t.py::c", (mlp(),)), unfinished=("Ctrl-C",))
-    assert main(["report", document, other, "--all"]) == 0
+    assert main(["report", document, other, "-v"]) == 0
     out, err = capsys.readouterr()
     assert "3 profiles" in out
     assert "tests may be missing: /" in " ".join(out.split())
-    assert err == "t.py::test_well: in several, kept of the last\n"
+    assert err == "t.py::test_well: in several documents; the last one counts\n"
 
 
 def test_files_are_those_that_a_run_writes(document: str, capsys: Out) -> None:
@@ -119,14 +119,14 @@ def test_what_cannot_be_written_is_told_before_anything_is_read(
     for path, why in (
         (str(tmp_path), "it is a folder"),
         (f"{tmp_path}/new/", "it names a folder"),
-        ("absent.json", "it is a document to be read"),
+        ("absent.json", "it is an input"),
     ):
         assert main(["report", "absent.json", f"--markdown={path}"]) == 2
         said = f"kernelprof: --markdown: {path!r} cannot be written ({why})\n"
         assert capsys.readouterr().err == said
     both = ["--markdown=one", "--benchmark-json=./one"]
     assert main(["report", "absent.json", *both]) == 2
-    assert "--markdown is to write it" in capsys.readouterr().err
+    assert "--markdown writes it, too" in capsys.readouterr().err
 
 
 def test_one_that_fails_keeps_no_other_from_it(
@@ -141,7 +141,7 @@ def test_one_that_fails_keeps_no_other_from_it(
 
     monkeypatch.setattr(codec, "write_atomically", fails)
     assert main(["report", document, "--markdown=run.md", "--benchmark-json=bench.json"]) == 2
-    assert "run.md: it cannot be written (No space left on device)" in capsys.readouterr().err
+    assert "run.md: cannot be written (No space left on device)" in capsys.readouterr().err
     assert Path("bench.json").exists()
 
 

@@ -318,7 +318,7 @@ def test_where_ranks_do_not_match_it_is_said_why_nobody_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     told = " ".join(shown(capsys, of_two_ranks(tmp_path / "a", second="broadcast")))
-    assert "Who waits for whom is not to be had: rank 0 does allreduce where rank 1 does" in told
+    assert "Who waits for whom is not available: rank 0 does allreduce where rank 1 does" in told
     assert "comm wait" not in told
 
 
@@ -339,7 +339,7 @@ def test_folders_are_compared_rank_by_rank(
     assert "no rank is in both folders: rank 0 in one, rank 1 in" in capsys.readouterr().err
     (old / "notes.json").write_text("{}")
     assert main(["diff", str(old), str(new)]) == 2
-    assert "notes.json is not read" in capsys.readouterr().err
+    assert "notes.json cannot be read" in capsys.readouterr().err
 
 
 def test_several_files_are_ranks_too_and_two_that_differ_are_none_the_odd_one(
@@ -423,12 +423,12 @@ def test_what_is_no_trace_in_a_folder_makes_it_incomplete(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["empty"], "a folder without a trace"),
+        (["empty"], "the folder has no trace"),
         (["bad"], "none of its 1 files is a trace"),
         (["mlp", "missing.json"], "missing.json: cannot be read"),
         (["mlp", "mlp", "--json"], "--json takes one trace"),
         (["mlp", "mlp", "--operators"], "--operators takes one trace"),
-        (["mlp", "--top=0"], "--top: 0 is no number of rows"),
+        (["mlp", "--top=0"], "--top: got 0"),
     ],
 )
 def test_bad_use_is_said_in_a_line(

@@ -58,7 +58,7 @@ def test_it_writes_what_passed(
         "snapshots: 1 written, 2 not kept",
         "not kept: tests/test_it.py::test_fails: the test failed for another reason",
         "not kept: tests/test_it.py::test_lost: incomplete",
-        "that was not the whole run: interrupted",
+        "the run is not complete: interrupted",
     ]
     assert kept() == {"TestX::test_a[1::2]": 5}
 
@@ -113,7 +113,7 @@ def test_a_file_of_snapshots_that_cannot_be_read_stays(
     path = Path(path_of("tests/test_it.py", "NVIDIA-H200"))
     path.write_text("{")
     assert update(Test(ID, (FIVE,))) == 2
-    assert "test_it.json:1: no JSON" in capsys.readouterr().err
+    assert "test_it.json:1: not JSON" in capsys.readouterr().err
     assert path.read_text() == "{"
 
 

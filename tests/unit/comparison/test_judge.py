@@ -79,25 +79,25 @@ def test_a_margin_is_a_share_or_an_amount(text: str, allowance: Allowance) -> No
 
 
 def test_a_metric_that_is_named_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="kernels is named twice"):
+    with pytest.raises(ValueError, match="kernels is given twice"):
         allowances((Allowance("kernels"), Allowance("kernels", amount=5)))
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("kernel:0", "'kernel' is no metric that can be judged; these are: kernels, "),
-        ("gpu_idle:5%", "'gpu_idle' is no metric that can be judged"),
+        ("kernel:0", "'kernel' is not a metric that can be judged; these are: kernels, "),
+        ("gpu_idle:5%", "'gpu_idle' is not a metric that can be judged"),
         ("cuda_time", "write cuda_time:5%"),
         ("cuda_time:", "write cuda_time:5%"),
         ("cuda_time:fast", "write for example cuda_time:5%"),
-        ("kernels:-1", "no whole number from 0 on"),
-        ("kernels:1.5", "no whole number from 0 on"),
-        ("kernels:²", "no whole number from 0 on"),
+        ("kernels:-1", "neither a whole number of zero or more"),
+        ("kernels:1.5", "neither a whole number of zero or more"),
+        ("kernels:²", "neither a whole number of zero or more"),
         ("peak_memory:lots", "write for example peak_memory:1 MB"),
         ("cuda_time:nan%", "write for example cuda_time:5%"),
         ("cuda_time:-5%", "write for example cuda_time:5%"),
-        ("", "'' is no metric"),
+        ("", "'' is not a metric"),
     ],
 )
 def test_a_margin_that_is_none_says_the_form(text: str, words: str) -> None:

@@ -82,8 +82,8 @@ def test_on_a_gpu_that_stays_busy_rounds_are_taken_and_say_who_held_it(
 
 
 def test_a_lock_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    lock_that_raises(GpuBusy("cannot be made"), monkeypatch)
-    with pytest.raises(GpuBusy, match="cannot be made"), alone(GPU, 0.1, ""):
+    lock_that_raises(GpuBusy("cannot be created"), monkeypatch)
+    with pytest.raises(GpuBusy, match="cannot be created"), alone(GPU, 0.1, ""):
         pytest.fail("there is no knowing who else is on the GPU")
 
 

@@ -82,10 +82,10 @@ def test_another_process_is_kept_out_and_told_who_holds_it(holder: Holder) -> No
         pass
     assert 0.3 <= time.monotonic() - start < 10
     assert re.fullmatch(
-        rf"NVIDIA H200 \({UUID}\) was not free to be timed on within 0.3 s: held by "
-        rf"pid {process.pid}( of user \S+)? \(test_a.py::test_x\) since \d\d:\d\d:\d\d, "
-        r"0 min \d+ s ago\. Wait for that process or end it, allow more time with "
-        r"--kernelprof-lock-timeout=SECONDS, or choose another GPU with CUDA_VISIBLE_DEVICES",
+        rf"NVIDIA H200 \({UUID}\) was not free for timing within 0.3 s: held by pid "
+        rf"{process.pid}( of user \S+)? \(test_a.py::test_x\) since \d\d:\d\d:\d\d, 0 min \d+ s "
+        r"ago\. Wait for that process or end it, allow more time with -o "
+        r"kernelprof_lock_timeout=SECONDS, or choose another GPU with CUDA_VISIBLE_DEVICES",
         str(caught.value),
     )
 
@@ -224,7 +224,7 @@ def test_a_note_that_cannot_be_read_still_gives_a_message(
 ) -> None:
     holder()
     (folder / f"{UUID}.holder").write_text(note, encoding="latin-1")
-    with pytest.raises(GpuBusy, match=r"held by a process that left no name \(.*\.lock open\)"):
+    with pytest.raises(GpuBusy, match=r"held by an unknown process \(.*\.lock open\)"):
         lock_by_uuid(UUID, 0.1).__enter__()
 
 
@@ -238,7 +238,7 @@ def test_what_somebody_put_in_the_place_of_the_note_keeps_nobody_waiting(
     holder()  # writes its note, or none
     if what in ("huge", "deep"):
         put_in_place(note, what, tmp_path / "mine")
-    with pytest.raises(GpuBusy, match=r"held by a process that left no name"):
+    with pytest.raises(GpuBusy, match=r"held by an unknown process"):
         lock_by_uuid(UUID, 0.1).__enter__()
     assert not (tmp_path / "mine").exists()
 
@@ -305,13 +305,13 @@ def test_a_note_cannot_smuggle_control_characters(folder: Path, holder: Holder) 
 def test_a_link_in_place_of_the_folder_is_refused_with_the_remedy(folder: Path) -> None:
     (folder.parent / "elsewhere").mkdir()
     folder.symlink_to(folder.parent / "elsewhere")
-    with pytest.raises(GpuBusy, match=r"cannot be made: .*not a folder.*chmod 1777 .*TMPDIR"):
+    with pytest.raises(GpuBusy, match=r"cannot be created: .*not a folder.*chmod 1777 .*TMPDIR"):
         lock_by_uuid(UUID, 0.1).__enter__()
 
 
 def test_a_lock_that_is_a_folder_is_an_error_with_the_remedy(folder: Path) -> None:
     (folder / f"{UUID}.lock").mkdir(parents=True)
-    with pytest.raises(GpuBusy, match=r"cannot be made: .*chmod 1777 .*kernelprof-locks\)"):
+    with pytest.raises(GpuBusy, match=r"cannot be created: .*chmod 1777 .*kernelprof-locks\)"):
         lock_by_uuid(UUID, 0.1).__enter__()
 
 

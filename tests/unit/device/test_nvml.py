@@ -90,13 +90,13 @@ def test_a_gpu_that_cannot_be_divided_is_not(driver: Driver) -> None:
 
 def test_facts_that_are_refused_say_why(driver: Driver) -> None:
     driver.refuses["nvmlDeviceGetCount"] = pynvml.NVML_ERROR_NO_PERMISSION
-    assert nvml_facts() == NvmlFacts(error="NVML could not be had: Insufficient Permissions")
+    assert nvml_facts() == NvmlFacts(error="NVML is not available: Insufficient Permissions")
 
 
 @pytest.mark.skipif(not why_no_gpu(), reason="there is a driver here")
 def test_facts_without_a_driver_say_so() -> None:
     forget()
-    assert nvml_facts().error.startswith("NVML could not be had: NVML Shared Library Not Found")
+    assert nvml_facts().error.startswith("NVML is not available: NVML Shared Library Not Found")
 
 
 def test_facts_without_nvidia_ml_py_say_that_it_is_missing(

@@ -595,7 +595,7 @@ def test_code_runs_although_there_can_be_no_lock(folder: Path) -> None:
     hold.join(1, "a test")
     assert not hold._own.taken  # type: ignore[attr-defined]
     hold.leave()
-    with pytest.raises(GpuBusy, match="cannot be made"):
+    with pytest.raises(GpuBusy, match="cannot be created"):
         hold.take(1, "a timed test")
 
 

@@ -130,7 +130,7 @@ def test_contention_is_unknown_where_the_work_of_processes_is_not_told(driver: D
     driver.refuses = {"nvmlDeviceGetProcessUtilization": pynvml.NVML_ERROR_NOT_SUPPORTED}
     seen = watched()
     assert not seen.contended
-    assert seen.why_contention_unknown == "NVML could not be had: Not Supported"
+    assert seen.why_contention_unknown == "NVML is not available: Not Supported"
     assert seen.sm_clock_mhz_low == 1980
 
 
@@ -141,7 +141,7 @@ def test_a_refused_query_is_a_reason_and_keeps_the_rounds(driver: Driver) -> Non
     seen = looking.conditions()
     assert seen.blocks == 1
     words = conditions_words(seen)
-    assert words.startswith("clock and throttling unknown: NVML could not be had: Insuff")
+    assert words.startswith("clock and throttling unknown: NVML is not available: Insuff")
 
 
 def test_a_gpu_that_is_lost_between_blocks_is_a_reason(driver: Driver) -> None:
@@ -170,7 +170,7 @@ def test_a_missing_driver_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     forget()
     seen = gpu_of(GPU)
     assert isinstance(seen, Unknown)
-    assert seen.why.startswith("NVML could not be had: NVML Shared Library Not Found")
+    assert seen.why.startswith("NVML is not available: NVML Shared Library Not Found")
     conditions = watched()
     assert conditions == Conditions(blocks=1, why_unknown=seen.why, why_contention_unknown=seen.why)
     assert not conditions.contended

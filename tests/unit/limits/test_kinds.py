@@ -88,8 +88,8 @@ def test_a_well_formed_limit_has_its_bound(
         ("max_cuda_time", (), {"us": float("nan")}, "finite"),
         ("max_cuda_time", ("1us",), {"us": 1}, "takes one time"),
         ("max_latency", (None,), {}, "has no unit"),
-        ("max_launch_overhead", ("130%",), {}, "no percentage"),
-        ("max_memcpys", (0,), {"direction": "up"}, "none of h2d"),
+        ("max_launch_overhead", ("130%",), {}, "not a percentage"),
+        ("max_memcpys", (0,), {"direction": "up"}, "not one of h2d"),
         ("max_memcpy_bytes", (1_000_000,), {}, "has no unit"),
         ("max_peak_memory", ("64",), {}, "no known size unit"),
         ("expect_kernels", (3,), {}, "not a pattern"),
@@ -122,25 +122,25 @@ def test_a_well_formed_limit_has_its_bound(
         ("max_launch_overhead", (40,), {}, "has no unit"),
         ("max_launch_overhead", ("-1%",), {}, "zero or more"),
         ("max_launch_overhead", ("30%",), {"us": 1}, "takes one time, got 2"),
-        ("max_memcpys", (0,), {"direction": "D2H"}, "none of h2d"),
+        ("max_memcpys", (0,), {"direction": "D2H"}, "not one of h2d"),
         ("max_memcpys", (-1,), {}, "negative"),
-        ("max_memcpy_bytes", ("1 MB",), {"direction": "up"}, "none of h2d"),
+        ("max_memcpy_bytes", ("1 MB",), {"direction": "up"}, "not one of h2d"),
         ("max_memcpy_bytes", ("-1 MB",), {}, "zero or more"),
         ("max_memcpy_bytes", ("1 MBit",), {}, "no known size unit"),
         ("max_peak_memory", (True,), {}, "has no unit"),
         ("forbid_kernels", ("a",), {"patterns": "b"}, "unknown argument 'patterns'"),
-        ("min_speedup", (1.5,), {}, "over=None is no callable"),
+        ("min_speedup", (1.5,), {}, "over=None is not callable"),
         ("min_speedup", (), {"over": eager}, "expected one number above zero, got 0"),
         ("min_speedup", ("fast",), {"over": eager}, "'fast': expected a number above zero"),
         ("min_speedup", (10**400,), {"over": eager}, "expected a number above zero"),
         ("min_speedup", (True,), {"over": eager}, "True: expected a number above zero"),
         ("min_speedup", (2,), {"than": eager}, "unknown argument 'than'"),
-        ("min_speedup", (2,), {"over": eager, "metric": "speed"}, "metric='speed' is none of"),
+        ("min_speedup", (2,), {"over": eager, "metric": "speed"}, "metric='speed' is not one of"),
         ("not_slower", (3,), {}, "takes keyword arguments only"),
-        ("not_slower", (), {"than": 3}, "than=3 is no callable"),
+        ("not_slower", (), {"than": 3}, "than=3 is not callable"),
         ("not_slower", (), {"than": eager, "by": 0.5}, "by=0.5 has no unit"),
         ("not_slower", (), {"than": eager, "by": "2"}, "by: '2' is no"),
-        ("not_slower", (), {"than": eager, "by": "200%"}, "by: '200%' is no percentage"),
+        ("not_slower", (), {"than": eager, "by": "200%"}, "by: '200%' is not a percentage"),
     ],
 )
 def test_a_malformed_limit_is_refused_with_reason_and_form(
@@ -171,7 +171,7 @@ def test_an_unknown_keyword_is_refused_with_all_that_there_are_and_the_near_one(
     with pytest.raises(MarkerError) as error:
         parse_keyword("max_kernel", 3)
     assert str(error.value).startswith(
-        "unknown limit 'max_kernel' (max_kernels was probably meant); there are: max_kernels, max_"
+        "unknown limit 'max_kernel' (did you mean max_kernels?); the limits are: max_kernels, max_"
     )
 
 
@@ -204,7 +204,7 @@ def test_what_is_asserted_of_a_comparison_is_a_limit(
         ("min_speedup", True, "min_speedup(True): expected a number above zero, as in min_speed"),
         ("min_speedup", 10**400, "expected a number above zero"),
         ("not_slower", 0.5, "not_slower: by=0.5 has no unit. The form is: not_slower("),
-        ("not_slower", "2", "not_slower: by: '2' is no percentage"),
+        ("not_slower", "2", "not_slower: by: '2' is not a percentage"),
     ],
 )
 def test_a_malformed_assertion_is_refused_with_the_right_form(

@@ -137,7 +137,7 @@ def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(
         (
             "@mark.max_kernels(1)\n@mark.max_kernels(2)\nclass TestIt:\n"
             "    def test_it(self): pass",
-            "max_kernels stands twice on TestIt",
+            "max_kernels is set twice on TestIt",
         ),
         (
             "pytestmark = [mark.max_kernels(1), mark.max_kernels(2)]\ndef test_it(): pass",
@@ -146,17 +146,17 @@ def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(
         (
             "@mark.max_kernels(1)\n@mark.max_kernels(2)\nclass Base: pass\n"
             "class TestIt(Base):\n    def test_it(self): pass",
-            "max_kernels stands twice on Base",
+            "max_kernels is set twice on Base",
         ),
         (
             "@mark.min_speedup(1.5, over=eager)\n@mark.min_speedup(2, over=eager)\n"
             "def test_it(kernel_profile): pass",
-            "min_speedup stands twice on test_it",
+            "min_speedup is set twice on test_it",
         ),
         (
             '@mark.not_slower(than=eager)\n@mark.not_slower(than=eager, by="5%")\n'
             "def test_it(kernel_profile): pass",
-            "not_slower stands twice on test_it",
+            "not_slower is set twice on test_it",
         ),
     ],
     ids=["function", "match", "class", "module", "base class", "min_speedup", "not_slower"],
@@ -164,7 +164,7 @@ def test_an_inner_level_replaces_the_same_limit_of_an_outer_one(
 def test_the_same_limit_twice_on_one_level_is_refused(
     collect: Collect, source: str, title: str
 ) -> None:
-    with pytest.raises(MarkerError, match=r"stands twice on .*; keep one") as error:
+    with pytest.raises(MarkerError, match=r"is set twice on .*; keep one") as error:
         marks(collect, source)
     assert title in str(error.value)
 
@@ -174,7 +174,7 @@ def test_a_marker_that_was_added_beside_the_same_limit_is_refused(
 ) -> None:
     found = item(collect, "@mark.max_kernels(3)\ndef test_it(): pass")
     found.add_marker(pytest.mark.max_kernels(1))
-    with pytest.raises(MarkerError, match="max_kernels stands twice on test_it"):
+    with pytest.raises(MarkerError, match="max_kernels is set twice on test_it"):
         marks_of(found)
 
 
@@ -299,7 +299,7 @@ class TestAll:
 
 
 def test_a_comparison_without_the_fixture_is_refused(collect: Collect) -> None:
-    with pytest.raises(MarkerError, match="min_speedup compares what the test hands to"):
+    with pytest.raises(MarkerError, match="min_speedup compares the callable that the test gives"):
         marks(collect, "@mark.min_speedup(2, over=eager)\ndef test_it(): pass")
 
 
@@ -349,8 +349,8 @@ def test_a_marker_that_is_nearly_ours_is_refused_with_the_right_form(
     with pytest.raises(MarkerError) as error:
         refuse_misspelt(found)
     assert str(error.value) == (
-        f"@pytest.mark.{written} is no marker; {meant} was probably meant. The form is: "
-        f"{KINDS[meant].form}. (If {written} is a marker of your own, register it.)"
+        f"@pytest.mark.{written} is not a marker; did you mean {meant}? The form is: "
+        f"{KINDS[meant].form}. (If {written} is your own marker, register it.)"
     )
 
 
@@ -364,7 +364,7 @@ def test_a_misspelt_options_marker_is_refused_with_the_form_of_the_options(
 
 def test_a_registered_marker_may_have_a_name_like_ours(collect: Collect) -> None:
     found = item(collect, "@mark.max_launche(1)\ndef test_it(): pass")  # by no other test here
-    with pytest.raises(MarkerError, match="max_launches was probably meant"):
+    with pytest.raises(MarkerError, match="did you mean max_launches"):
         refuse_misspelt(found)
     found.config.addinivalue_line("markers", "max_launche(n): mine")
     refuse_misspelt(found)

@@ -84,7 +84,7 @@ def test_setup_runs_before_each_call_and_not_in_it() -> None:
         (3, {}, None, "args: expected the arguments as a tuple, got int"),
         ("x", {}, None, "args: expected the arguments as a tuple, got str"),
         ((), [1], None, "kwargs: expected keyword arguments as a dict, got list"),
-        ((), {}, (1, 2), r"setup=\(1, 2\): expected a callable that hands back the arguments"),
+        ((), {}, (1, 2), r"setup=\(1, 2\): expected a callable that returns the arguments"),
     ],
 )
 def test_what_is_no_argument_list_is_refused(
@@ -282,11 +282,11 @@ def test_what_holds_a_body_that_has_not_run_is_refused(
         (lambda: (1, [generator()]), "<lambda> returned a generator in a tuple: its body"),
         (lambda: {"a": {"b": coroutine()}}, "<lambda> returned a coroutine in a dict: its body"),
         (lambda: Output(1, map(str, [1])), "<lambda> returned a map in an Output: its body"),
-        (concurrent.futures.Future, "Future returned a Future: its work may go on"),
-        (torch.futures.Future, "Future returned a Future: its work may go on"),
+        (concurrent.futures.Future, "Future returned a Future: its work may continue"),
+        (torch.futures.Future, "Future returned a Future: its work may continue"),
         (lambda: [asyncio.Future(loop=LOOP)], "<lambda> returned a Future in a list: its work"),
         (lambda: THREADS.apply_async(time.sleep, (0.2,)), "returned an ApplyResult: its work"),
-        (lambda: running(threading.Timer(0.2, print)), "returned a Timer: its work may go on"),
+        (lambda: running(threading.Timer(0.2, print)), "returned a Timer: its work may continue"),
     ],
 )
 def test_a_call_that_does_its_work_later_is_refused(lazy: Callable[[], object], words: str) -> None:

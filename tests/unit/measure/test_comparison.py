@@ -270,7 +270,7 @@ def test_a_call_that_allocates_nothing_is_taken_for_a_byte(stage: Stage) -> None
 def test_memory_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "watch_memory", lambda *_: None)
     found = contest_of({"candidate": lambda: 0, "reference": lambda: 10}, "peak_memory")
-    with pytest.raises(IncompleteProfile, match="peak_memory could not be had"):
+    with pytest.raises(IncompleteProfile, match="peak_memory is not available"):
         found.take(2)
 
 
@@ -335,6 +335,6 @@ def test_a_candidate_that_does_nothing_where_the_reference_does_is_refused(work:
 
 def test_a_profile_that_stays_incomplete_ends_a_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    words = r"profile incomplete \(taken \d times\)"
+    words = r"profile incomplete \(tried \d times\)"
     with hidden() as call, pytest.raises(IncompleteProfile, match=words):
         on_cpu(lambda: None, call)

@@ -85,7 +85,7 @@ def test_a_function_of_autograd_with_an_operators_name_is_told() -> None:
     profile = profiled(lambda: named.apply(X))
     named.__name__ = "Fused"  # classes live on until they are collected
     assert profile.integrity.problems
-    assert "an autograd.Function is called aten::mm" in profile.integrity.problems[0]
+    assert "an autograd.Function is named aten::mm" in profile.integrity.problems[0]
 
 
 def function(name: str) -> Any:

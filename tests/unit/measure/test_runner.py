@@ -210,7 +210,7 @@ def test_an_incomplete_profile_is_taken_again_and_then_handed_back_as_it_is() ->
         _, measurement = measure(lambda: (calls.append(1), call()), Plan("cpu"))
     assert measurement.profile.integrity.retakes == TRIES - 1
     assert len(calls) == 1 + 2 * TRIES
-    with pytest.raises(IncompleteProfile, match=r"profile incomplete \(taken 3 times\)"):
+    with pytest.raises(IncompleteProfile, match=r"profile incomplete \(tried 3 times\)"):
         require_complete(measurement.profile)
 
 

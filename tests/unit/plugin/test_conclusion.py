@@ -54,7 +54,7 @@ def test_a_kept_limit_on_an_incomplete_profile_is_an_error_that_says_what_is_mis
     found = of(judged(mlp(integrity=LOST), max_kernels=5))
     assert not found.failure
     assert found.error.startswith(
-        "profile incomplete (taken 3 times): 2 launch calls have no kernel in the trace."
+        "profile incomplete (tried 3 times): 2 launch calls have no kernel in the trace."
     )
 
 
@@ -140,7 +140,7 @@ MORE = Verdict(
     outcome="failed",
     comparison=ProfileComparison(source="snapshot", change="worse"),
 )
-NONE = "snapshot: there is none of this test for NVIDIA-H200"
+NONE = "snapshot: this test has none for NVIDIA-H200"
 
 
 def with_snapshot(profile: Profile) -> Profile:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.plugin.options import OPTIONS, OPTIONS_FORM
+from pytest_kernelprof.plugin.options import GROUPS, OPTIONS, OPTIONS_FORM
 from pytest_kernelprof.plugin.settings import (
     Options,
     Settings,
@@ -42,12 +43,12 @@ def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
     written = ("json", "html", "markdown", "benchmark-json")
     asked = settings(
         pytester,
-        *("--kernelprof-report", "--kernelprof-report-all", "--kernelprof-github"),
+        *("--kernelprof-report", "--kernelprof-github"),
         *(f"--kernelprof-{name}=run.{name}" for name in written),
     )
     assert len(asked.run_files) == len(written)
     told = less(asked)
-    assert (told.run_files, told.report, told.report_all, told.github) == ({}, False, False, False)
+    assert (told.run_files, told.report, told.github) == ({}, False, False)
 
 
 def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
@@ -59,7 +60,6 @@ def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
 def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
     assert settings(pytester) == Settings(
         report=False,
-        report_all=False,
         all=False,
         only=False,
         disable=False,
@@ -101,7 +101,22 @@ def test_help_shows_each_option_and_its_ini_key(
     shown = pytester.runpytest_inprocess("--help").stdout.str()
     for option in OPTIONS:
         assert option.key in shown
-        assert (option.flag in shown) == option.on_command_line, option.name
+        assert (option.flag in shown) == (option.group is not None), option.name
+
+
+def test_help_has_the_options_in_four_groups_and_at_most_two_lines_each(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = pytester.runpytest_inprocess("--help").outlines
+    groups = [line for line in lines if line.startswith("kernelprof: ")]
+    assert groups == [f"kernelprof: {name}:" for name in GROUPS]
+    begin = [at for at, line in enumerate(lines) if line.startswith("  --kernelprof-")]
+    assert len(begin) == sum(option.group is not None for option in OPTIONS)
+    for at in begin:
+        below = list(takewhile(lambda line: line.startswith(" " * 24), lines[at + 1 :]))
+        beside = lines[at][22:24] == "  "
+        assert len(below) + beside <= 2, lines[at]
 
 
 def test_the_marker_line_shows_its_form(pytester: pytest.Pytester) -> None:
@@ -163,6 +178,8 @@ def test_the_table_ini_options_takes_values_with_and_without_quotes(
         ("warmup = -1", "got -1; expected a whole number of one or more"),
         ("only = perhaps", "got 'perhaps'; expected true or false"),
         ("lock_timeout = soon", f"got 'soon'; {SECONDS}"),
+        ("lock_timeout = 0", f"got 0.0; {SECONDS}"),
+        ("lock_timeout = nan", f"got nan; {SECONDS}"),
         ("lock_timeout = inf", f"got inf; {SECONDS}"),
         ("device = tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
         ("undecided = shrug", "got 'shrug'; expected one of warn, fail, pass"),
@@ -191,10 +208,8 @@ def test_a_list_in_ini_options_is_a_usage_error(pytester: pytest.Pytester, name:
         ("rounds=x", "got 'x'; expected a whole number of one or more"),
         ("rounds=1_2", "got '1_2'; expected a whole number of one or more"),
         ("rounds=\u0661", "got '\u0661'; expected a whole number of one or more"),
-        ("lock-timeout=0", f"got '0'; {SECONDS}"),
-        ("lock-timeout=nan", f"got 'nan'; {SECONDS}"),
         ("device=tpu", "got 'tpu'; expected one of auto, cuda, cpu"),
-        ("undecided=", "got ''; expected one of warn, fail, pass"),
+        ("device=", "got ''; expected one of auto, cuda, cpu"),
         ("trace-dir= ", "got ' '; expected a folder"),
     ],
 )

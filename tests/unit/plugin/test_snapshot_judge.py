@@ -95,7 +95,7 @@ def test_where_snapshots_are_required_what_could_not_fail_does() -> None:
     none = checks(None, strict=True)
     assert none.broken() == []  # nothing was profiled
     none.note(FIVE)
-    assert none.broken() == ["snapshot: there is none of this test for NVIDIA-H200"]
+    assert none.broken() == ["snapshot: this test has none for NVIDIA-H200"]
 
 
 @pytest.mark.parametrize(

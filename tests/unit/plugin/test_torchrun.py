@@ -91,7 +91,7 @@ def test_a_folder_that_is_none_of_ours_is_not_used(said: pytest.MonkeyPatch) -> 
 
 def test_against_a_revision_is_refused(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--kernelprof-against=main")
-    result.stderr.fnmatch_lines(["*--kernelprof-against: code of several ranks is compared with*"])
+    result.stderr.fnmatch_lines(["*--kernelprof-against: code on several ranks cannot be *"])
 
 
 def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
@@ -114,7 +114,7 @@ DEAD = [2**22 + 1, "1"]
 def end_quietly(pytester: pytest.Pytester, folder: Path, said: dict[str, object]) -> QuietRank:
     """Rank 1, which measures and fails, has come to its end; rank 0 has said that, and is gone."""
     folder.mkdir()
-    config = pytester.parseconfigure("-p", "no:terminal", "--kernelprof-rank-timeout=1")
+    config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=1")
     config.stash[MEASURES] = True
     place = Place(1, 2, str(folder))
     rank = QuietRank(config, place)
@@ -234,7 +234,7 @@ def run_beside(
     Path(place.tests(other)).write_text(json.dumps({"process": process, "tests": tests}))
     pytester.makepyfile(test_it=code)
     pytester.makeconftest(CONFTEST)
-    options = ("-p", "no:randomly", "--kernelprof-device=cpu", "--kernelprof-rank-timeout=1")
+    options = ("-p", "no:randomly", "--kernelprof-device=cpu", "-o", "kernelprof_rank_timeout=1")
     return pytester.runpytest_inprocess(*options, *more)
 
 
@@ -245,7 +245,7 @@ def test_an_order_that_differs_ends_the_run_before_its_first_test(
     said.setattr(torchrun, "_TO_HEAR_S", 0.0)
     result = run_beside(pytester, [B, A])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    words = f"*rank 1 would run {B} where rank 0 runs {A}; give all ranks one order*"
+    words = f"*rank 1 would run {B} where rank 0 runs {A}; give all ranks the same order*"
     result.stderr.fnmatch_lines([words])
     result.assert_outcomes()
 
@@ -308,7 +308,7 @@ def test_what_an_earlier_run_left_of_its_tests_is_not_believed(
     assert place is not None
     Path(place.file(0)).write_text(json.dumps({"process": DEAD, "exit": 0}))
     Path(place.tests(0)).write_text(json.dumps({"process": [1, "1"], "tests": [B, A]}))
-    config = pytester.parseconfigure("-p", "no:terminal", "--kernelprof-rank-timeout=0.1")
+    config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=0.1")
     assert QuietRank(config, place)._tests_of_others() == {}
 
 
@@ -348,5 +348,5 @@ def test_tests_of_such_workers_are_errors_before_their_fixtures_run(
     result = pytester.runpytest_inprocess("-n2", "--kernelprof-device=cpu")
     result.assert_outcomes(passed=1, errors=2)
     result.stdout.fnmatch_lines(
-        ["*pytest -n 2 under torchrun: the workers of a rank would all be*"]
+        ["*pytest -n 2 under torchrun: the workers of a rank would all act*"]
     )

@@ -82,7 +82,7 @@ def test_each_call_that_the_reference_holds_in_is_timed(asked: list[Asked]) -> N
     for label in ("", "profile 2", "profile 3"):
         made.after_call(of(), call(label))
     assert [one.label for one, _ in asked] == ["", "profile 2"]
-    assert whys(made) == ["", "", "the revision makes no such call"]
+    assert whys(made) == ["", "", "the revision does not make this call"]
     assert made.timed[""].paired.took_s > 0
     assert made.answer() == "done"
 

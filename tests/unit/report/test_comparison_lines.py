@@ -57,7 +57,7 @@ def test_a_comparison_says_what_was_asserted_and_how_its_test_ended() -> None:
     lines = comparison_lines([test], Style())
     assert lines[0] == "t (failed)"
     assert lines[-1] == (
-        "  ✗ failed: min_speedup(2): fused over eager, GPU time: 1.200 times as good "
+        "  ✗ failed: min_speedup(2): fused over eager, GPU time: speedup 1.200 "
         "(99 % CI 1.100..1.300, 12 pairs)"
     )
 

@@ -128,8 +128,8 @@ def test_why_nobody_can_be_named_is_said() -> None:
     told = ranks_told(of_ranks(elsewhere, talking(20.0)))
     assert told is not None
     assert told[1][-1] == (
-        "Who waits for whom is not to be had: rank 5, which takes part in allreduce, is not among "
-        "them."
+        "Who waits for whom is not available: rank 5, which takes part in allreduce, is not "
+        "among them."
     )
 
 

@@ -43,7 +43,7 @@ def test_a_run_survives_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ('{"name": "speed", "baselines": [1]}', MetricDelta, "'speed' is no metric"),
+        ('{"name": "speed", "baselines": [1]}', MetricDelta, "'speed' is not a metric"),
         ('{"kind": "added"}', KernelChange, "a kernel on one side"),
         ('{"kind": "slower", "current": {"name": "k"}, "times": 0}', KernelChange, "once at least"),
     ],

@@ -84,8 +84,8 @@ def test_beyond_2000_kernels_are_kept_by_name() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"names": [""]}, "is no place in the file's names, which has 1"),
-        ({"environments": []}, "is no place in the file's environments, which has 0"),
+        ({"names": [""]}, "is not a place in the file's names, which has 1"),
+        ({"environments": []}, "is not a place in the file's environments, which has 0"),
         ({"metrics": {}}, "the metric '[a-z_]+' is not among the file's metrics"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_timeline_that_does_not_fit_together_is_refused(
     (row,) = document.timelines
     with pytest.raises(ValueError, match=words):
         unpack(replace(document, timelines=(replace(row, **change),)))
-    with pytest.raises(ValueError, match="0 is no place in the file's timelines"):
+    with pytest.raises(ValueError, match="0 is not a place in the file's timelines"):
         unpack(replace(document, timelines=()))
 
 
@@ -119,7 +119,7 @@ def test_negative_places_are_none() -> None:
     (test,) = document.tests
     (profile,) = test.profiles
     wrong = replace(profile, kernels=(replace(profile.kernels[0], name=-1),))
-    with pytest.raises(ValueError, match="-1 is no place"):
+    with pytest.raises(ValueError, match="-1 is not a place"):
         unpack(replace(document, tests=(replace(test, profiles=(wrong,)),)))
 
 

@@ -143,7 +143,7 @@ def test_notes_that_are_none_of_ours_are_an_error_that_names_the_file(
     tmp_path: Path, notes: dict[str, object], reason: str
 ) -> None:
     path = written(tmp_path, round_of(0, 0, 99), kernelprof=notes)
-    with pytest.raises(TraceError, match="none of ours") as error:
+    with pytest.raises(TraceError, match="not from pytest-kernelprof") as error:
         read_trace(path)
     assert str(error.value).startswith(f"{path}: the notes under 'kernelprof'")
     with pytest.raises(TraceError, match=reason):

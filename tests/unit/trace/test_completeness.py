@@ -109,8 +109,8 @@ def test_replays_of_a_graph_with_conditional_nodes_are_incomplete() -> None:
     integrity = of_graph(*[GraphNodes(5, 0, conditional=True)] * 3)
     assert integrity.graph_replays == "unproven"
     assert integrity.problems == (
-        "3 replays are of CUDA graphs with conditional nodes, of whose loops the profiler records "
-        "the first iteration only",
+        "3 replays are of CUDA graphs with conditional nodes, and the profiler records only the "
+        "first iteration of their loops",
     )
 
 

@@ -171,12 +171,12 @@ def test_ranks_in_one_file_are_joined_each_with_itself(tmp_path: Path) -> None:
 
 def test_a_device_listed_of_which_nothing_is_recorded_is_not_complete(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, operator("a", 0, 5), deviceProperties=[{"id": 0, "name": "A"}])
-    assert "records nothing of it" in profile.integrity.problems[0]
+    assert "has no records of it" in profile.integrity.problems[0]
 
 
 def test_kernels_without_any_call_are_not_complete(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, operator("a", 0, 5), kernel("k", 10, 1))
-    assert "holds no call of the runtime" in profile.integrity.problems[0]
+    assert "has no runtime calls" in profile.integrity.problems[0]
     assert (profile.kernel_count, profile.launches) == (1, None)
 
 

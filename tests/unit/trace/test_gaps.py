@@ -101,4 +101,4 @@ def test_a_round_without_activities_has_no_gap(tmp_path: Path) -> None:
 def test_with_skewed_clocks_nothing_is_claimed(tmp_path: Path) -> None:
     events = [launch(20, 1), kernel("a", 10, 1)]
     found = profile_of(tmp_path, round_of(0, 0, 100), *events).gaps
-    assert found == Gaps((), "not to be had: the clocks of host and device disagree in this trace")
+    assert found == Gaps((), "not available: the clocks of host and device disagree in this trace")

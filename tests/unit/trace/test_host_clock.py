@@ -51,7 +51,7 @@ def test_a_true_clock_is_believed(tmp_path: Path, round_us: tuple[float, ...]) -
 )
 def test_a_clock_that_runs_otherwise_is_not(tmp_path: Path, round_us: tuple[float, ...]) -> None:
     words = clocked(tmp_path, *round_us)
-    assert words.startswith("could not be had: the clock of this process does not run as the")
+    assert words.startswith("not available: the clock of this process does not run as the")
     assert "200.0us by the other" in words
 
 

@@ -142,7 +142,7 @@ def test_notes_of_ours_that_were_changed_are_refused_or_believed(
     assert main(["show", str(path)]) == 0
     capsys.readouterr()
     written(tmp_path, round_of(0, 0, 99), launched("k", 5, 1), kernelprof={**NOTES, **changed})
-    assert "none of ours" in refused(path, capsys)
+    assert "not from pytest-kernelprof" in refused(path, capsys)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp437"])

@@ -109,7 +109,7 @@ def test_a_run_of_each_is_read_and_written_again(version: str) -> None:
 def test_a_run_of_each_is_told_in_every_form(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", "--all", str(run_of(version))]) == 0
+    assert main(["report", "-v", str(run_of(version))]) == 0
     assert "test_custom_operator" in capsys.readouterr().out
     forms = [tmp_path / "run.html", tmp_path / "run.md", tmp_path / "run.json"]
     options = ["--html", "--markdown", "--benchmark-json"]
