@@ -27,7 +27,7 @@ from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import Run, Test
 
-MOST_MB, MOST_PAINT_S, MOST_MAKING_S = 5.0, 2.0, 10.0
+MOST_MB, MOST_LOADED_S, MOST_MAKING_S = 2.0, 1.5, 3.0
 _PAINT = """() => new Promise((done) => {
     const told = () => performance.getEntriesByName("first-contentful-paint")[0];
     const wait = () => (told() ? done(told().startTime) : requestAnimationFrame(wait));
@@ -36,8 +36,8 @@ _PAINT = """() => new Promise((done) => {
 
 
 def one_of(kernels: int) -> Run:
-    """A profile of so many kernels, as a document keeps it, with a timeline of all of them."""
-    profile = replace(bounded(profile_of(kernels)), timeline=round_of(kernels_of(kernels)))
+    """A profile of so many kernels, as a document keeps it, with about 10,000 events."""
+    profile = replace(bounded(profile_of(kernels)), timeline=round_of(kernels_of(1_600)))
     return run_of(Test("test_it.py::test_large", (profile,)))
 
 
@@ -92,7 +92,7 @@ def main() -> None:
     print()
     scale = 10 if options.quick else 1
     cases: dict[str, Callable[[], Run]] = {
-        "500 profiles of 20 kernels": lambda: many(500 // scale),
+        "1,000 profiles of 20 kernels": lambda: many(1_000 // scale),
         "2,000 profiles of 20 kernels": lambda: many(2_000 // scale),
         "a round of 100,000 kernels": lambda: one_of(100_000 // scale),
     }
@@ -103,14 +103,14 @@ def main() -> None:
             size, took = made(make, path)
             paint, end = painted(started, path, options.times) if started else (0.0, 0.0)
             rows.append([name, f"{size:.2f}", f"{took:.2f}", f"{paint:.2f}", f"{end:.2f}"])
-            first = first if any(first) else (size, took, paint)
+            first = first if any(first) else (size, took, end)
     print(table(["page", "MB", "made in CPU s", "first paint s", "loaded s"], rows))
     print()
     if started is None:
         print("no Chromium, or no Playwright: nothing was painted")
-    size, took, paint = first
-    print(f"500 profiles: at most {MOST_MB} MB: {met(size <= MOST_MB)}")
-    print(f"500 profiles: painted within {MOST_PAINT_S} s: {met(0 < paint <= MOST_PAINT_S)}")
+    size, took, end = first
+    print(f"1,000 profiles: at most {MOST_MB} MB: {met(size <= MOST_MB)}")
+    print(f"1,000 profiles: loaded within {MOST_LOADED_S} s: {met(0 < end <= MOST_LOADED_S)}")
     slowest = max(float(row[2]) for row in rows)
     print(f"every page is made within {MOST_MAKING_S} s: {met(slowest <= MOST_MAKING_S)}")
 

@@ -38,7 +38,7 @@ from pytest_kernelprof.schema.run import (
 )
 
 TESTS, KERNELS, ROUNDS, WORKERS = 2_000, 20, 12, 4
-MOST_SECONDS = 10.0
+MOST_SECONDS = 3.0
 _NAMES = (
     "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT",
     "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>(int)",
@@ -191,7 +191,7 @@ def ran(folder: Path, *options: str) -> tuple[float, float]:
 
 def from_records(tests: int, repeats: int) -> tuple[list[list[str]], float]:
     forms = [*FORMS, "terminal", "annotations"]
-    rows, worst = [], 0.0
+    rows, together = [], 0.0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"
         path.write_bytes(codec.encode(pack(run_of(tests, broken_every=10))))
@@ -202,7 +202,7 @@ def from_records(tests: int, repeats: int) -> tuple[list[list[str]], float]:
         size = path.stat().st_size / 2**20
     for form, several in found.items():
         seconds, peaks, sizes, reads, held = zip(*several, strict=True)
-        worst = max(worst, *seconds)
+        together += min(seconds)
         rows.append(
             [
                 form,
@@ -212,7 +212,7 @@ def from_records(tests: int, repeats: int) -> tuple[list[list[str]], float]:
                 f"{spread(reads)}, {max(held):.0f} MiB of {size:.0f}",
             ]
         )
-    return rows, worst
+    return rows, together
 
 
 def from_a_run(tests: int) -> tuple[list[list[str]], float]:
@@ -240,7 +240,7 @@ def main() -> None:
     tests, repeats = (200, 1) if options.quick else (options.tests, options.repeats)
     print(place("pytest-kernelprof", "pytest", "pytest-xdist", "msgspec"))
     print()
-    rows, worst = from_records(tests, repeats)
+    rows, together = from_records(tests, repeats)
     print(
         f"{tests} profiled tests of {KERNELS} kernels, one in ten over its limit, told from records"
     )
@@ -251,8 +251,8 @@ def main() -> None:
     print(f"{tests} tests of {KERNELS} operators, pytest -n {WORKERS} on the CPU: its controller")
     print(table(["report", "CPU s", "peak MiB"], rows))
     print()
-    kept = met(worst <= MOST_SECONDS)
-    print(f"a report takes at most {worst:.1f} s (at most {MOST_SECONDS:.0f}): {kept}")
+    kept = met(together <= MOST_SECONDS)
+    print(f"all reports take {together:.1f} s (at most {MOST_SECONDS:.0f}): {kept}")
     print(f"all of them together cost a run {more:.1f} s more")
 
 

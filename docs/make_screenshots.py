@@ -33,7 +33,8 @@ def main(document: str) -> None:
         page.goto(path.as_uri())
         page.screenshot(path=HERE / "html-report.png")
         page.emulate_media(color_scheme="dark")
-        page.locator("details[open] .tl").screenshot(path=HERE / "html-timeline.png")
+        page.locator("table.tests summary").first.click()
+        page.locator(".tl").first.screenshot(path=HERE / "html-timeline.png")
         browser.close()
 
 

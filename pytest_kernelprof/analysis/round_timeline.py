@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.reading import Reading
 
 MOST_EVENTS = 5_000
-"""Events of a timeline; of more the shortest are left out."""
+"""Events of the host in a timeline, and of the device; of more the shortest are left out."""
 
 _OF_DEVICE: dict[int, TimelineKind] = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
@@ -47,15 +47,18 @@ def timeline_of_round(reading: Reading, number: int) -> Timeline:
         return Timeline()
     start = np.concatenate([part.spans.start[part.rows] for part in parts])
     end = np.concatenate([part.spans.end[part.rows] for part in parts])
-    kept = np.sort(np.argsort(start - end, kind="stable")[:MOST_EVENTS])
+    kinds = np.repeat(np.arange(len(parts)), counts)
+    on_device = np.repeat([part.kind in _OF_DEVICE.values() for part in parts], counts)
+    longest = np.argsort(start - end, kind="stable")
+    sides = (longest[on_device[longest] == side][:MOST_EVENTS] for side in (False, True))
+    kept = np.sort(np.concatenate(list(sides)))
     kept = kept[np.argsort(start[kept], kind="stable")]
-    kinds = np.repeat(np.arange(len(parts)), counts)[kept]
     lanes = [lane for part in parts for lane in part.lanes]
     names = [name for part in parts for name in _names(part.spans.name, part.rows)]
     correlation = np.concatenate([part.correlation for part in parts])
     began = start[kept[0]]
     return Timeline(
-        kind=tuple(parts[i].kind for i in kinds.tolist()),
+        kind=tuple(parts[i].kind for i in kinds[kept].tolist()),
         name=tuple(names[i] for i in kept.tolist()),
         start_us=_microseconds(start[kept] - began),
         duration_us=_microseconds((end - start)[kept]),

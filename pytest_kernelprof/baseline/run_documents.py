@@ -302,8 +302,16 @@ def merge_runs(runs: Mapping[str, Run]) -> tuple[Run, tuple[str, ...]]:
         versions={name: ", ".join(several) for name, several in versions.items()},
         unfinished=tuple(f"{name}: {why}" for name, run in runs.items() for why in run.unfinished),
         baselines=tuple(_baselines(one for run in runs.values() for one in _kept(run, tests))),
+        project=_if_one(run.project for run in runs.values()),
+        commit=_if_one(run.commit for run in runs.values()),
     )
     return merged, tuple(twice)
+
+
+def _if_one(names: Iterable[str]) -> str:
+    """The name that all parts have; empty where they differ."""
+    found = set(names)
+    return found.pop() if len(found) == 1 else ""
 
 
 def _kept(run: Run, tests: Mapping[str, Test]) -> Iterator[RunComparison]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -14,9 +16,13 @@ from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
+    from pathlib import Path
 
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.schema.run import Run, RunComparison, Test
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def is_hooked(config: pytest.Config) -> bool:
@@ -28,6 +34,34 @@ def fail(session: pytest.Session) -> None:
     """Have a run fail that would have passed: its tests have not."""
     if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def commit_of(folder: Path) -> str:
+    """The full name of the commit that is checked out in a folder's repository, read from files of
+    git; empty where there is none, or where it is kept in another way."""
+    places = (one / ".git" for one in (folder, *folder.parents))
+    found = next((one for one in places if one.exists()), None)
+    if found is None:
+        return ""
+    with contextlib.suppress(OSError, ValueError):
+        if found.is_file():  # of a worktree or a submodule
+            found = found.parent / found.read_text().partition("gitdir: ")[2].strip()
+        head = (found / "HEAD").read_text().strip()
+        ref = head.removeprefix("ref: ")
+        named = head if ref == head else _named_commit(found, ref)
+        return named if _COMMIT.fullmatch(named) else ""
+    return ""
+
+
+def _named_commit(git: Path, ref: str) -> str:
+    """The commit of a branch, which has a file of its own or a line among the packed ones."""
+    common = git / "commondir"
+    shared = git / common.read_text().strip() if common.is_file() else git
+    for folder in (git, shared):
+        if (folder / ref).is_file():
+            return (folder / ref).read_text().strip()
+    lines = (shared / "packed-refs").read_text().splitlines()
+    return next((one.partition(" ")[0] for one in lines if one.endswith(f" {ref}")), "")
 
 
 class RunRecord:
@@ -111,6 +145,8 @@ class RunRecord:
             versions={name: version(name) for name in ("pytest", "pytest-kernelprof")},
             unfinished=tuple(dict.fromkeys(self._unfinished)),
             baselines=tuple(self._baselines()),
+            project=self._config.rootpath.name,
+            commit=commit_of(self._config.rootpath),
         )
 
     def _baselines(self) -> Iterator[RunComparison]:

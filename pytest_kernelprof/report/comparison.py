@@ -44,7 +44,7 @@ def comparison_table(comparison: Comparison, width: int = WIDTH) -> list[str]:
         Column("speedup", number=True),
         Column("99 % CI", number=True),
     )
-    rows = [_cells(comparison, one) for one in comparison.contestants]
+    rows = [cells_of(comparison, one) for one in comparison.contestants]
     return [
         *render(columns, rows, width),
         *check_lines(comparison),
@@ -78,7 +78,8 @@ def check_lines(comparison: Comparison) -> list[str]:
     return list(map(printable, told))
 
 
-def _cells(comparison: Comparison, one: Contestant) -> list[str]:
+def cells_of(comparison: Comparison, one: Contestant) -> list[str]:
+    """A callable's name, kernels, value with its spread, speedup and its interval."""
     values = [one.name, str(one.kernels), _value(comparison, one)]
     if one.paired is None:
         return [*values, "reference", ""]

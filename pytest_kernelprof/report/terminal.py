@@ -189,7 +189,7 @@ def _compared_lines(summary: Summary, style: Style, *, brief: bool) -> Iterator[
 
 _COUNT = Unit("", 1.0, 0)
 _FEWEST_ALIKE = 3
-_ARROW = " -> "
+ARROW = " -> "
 # Of each metric that is a column: its title, and when it gives way where space is short.
 _COUNTED = {
     "syncs": ("waits", 4),
@@ -249,7 +249,7 @@ class _Table:
         self._style, self._marked = style, marked
         self._rows = rows
         unit = _unit_of(rows, "cuda_time")
-        columns = _columns_of(rows, verbose=style.verbosity > 0)
+        columns = columns_of(rows, verbose=style.verbosity > 0)
         names = [style.say(_name_of(row, unit)) for row in rows]
         self._laid = lay_out(columns, names, style.width, name="test", cut=style.cut)
         self._shown = {one.key for one in columns} - self._laid.gone
@@ -297,7 +297,7 @@ class _Table:
         sign, colour = style.sign(row.told if marks else None)
         spans = [Span(sign, colour), Span(" ")]
         for cell in cells:
-            bad = " > " in cell or (_ARROW in cell and row.told == "failed")
+            bad = " > " in cell or (ARROW in cell and row.told == "failed")
             spans += [Span(cell, "red" if bad else ""), Span("  ")]
         yield (*spans, *_name_spans(name[0]))
         yield from ((Span(" " * self._laid.indent + more),) for more in name[1:])
@@ -312,17 +312,7 @@ class _Table:
         for cause in causes[:_MOST_CAUSES]:
             yield from self._cause(_signed(cause), cause, _INDENT)
         more = [f"and {len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
-        if row.told in ("failed", "failed otherwise"):
-            kernels = row.broken.get("kernels")
-            for one in row.broken.values():
-                follows = one.metric == "launches" and kernels and kernels.by == one.by
-                if one.metric not in self._shown and one.metric in _CELLS and not follows:
-                    told = " > ".join(pair_words(one.unit, one.measured, one.allowed))
-                    more.append(f"{one.by}: {told}")
-        compared = row.comparison
-        if compared is not None and compared.source != "snapshot":
-            more += _also(row, self._shown)
-            more += [why_of(compared)] if row.told not in NEEDS_A_LOOK else []
+        more += beside_words(row, self._shown)
         words = "; ".join(filter(None, more))
         for line in wrapped(self._style.say(words), self._style.width - _INDENT) if words else ():
             yield (Span(" " * _INDENT + line),)
@@ -391,7 +381,7 @@ def _kernel_lines(row: Row, style: Style) -> Iterator[Line]:
         yield (Span(f"{' ' * _INDENT}{'':8}  and {more} more"),)
 
 
-def _columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Numbers]:
+def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Numbers]:
     """The columns that say something, with what gives way first where space is short.
 
     Args:
@@ -482,7 +472,7 @@ def _cell(row: Row, metric: str, unit: Unit) -> str:
     told = unit.words(value)
     if delta is not None and differs(delta):
         olds = ("-" if one is None else unit.words(one) for one in delta.baselines)
-        before, told = " ".join(olds) + _ARROW, unit.words(delta.current or 0.0)
+        before, told = " ".join(olds) + ARROW, unit.words(delta.current or 0.0)
     if broken is None or (before and broken.by in ("against", "earlier run")):
         return before + told
     allowed = f"{broken.allowed / unit.scale:.6g}" if unit.name else f"{broken.allowed:.0f}"
@@ -529,6 +519,27 @@ _SHORT_TIME = re.compile(r"\.0+(?=[mnu]?s)|(?<=\.\d)0+(?=[mnu]?s)")
 """What goes from a limit as people write it: ``240us``, not ``240.0us``."""
 
 
+def beside_words(row: Row, shown: Collection[str]) -> list[str]:
+    """What of a row is broken or changed and has no column; how sure its change is.
+
+    Args:
+        shown: the keys of the columns.
+    """
+    found = []
+    if row.told in ("failed", "failed otherwise"):
+        kernels = row.broken.get("kernels")
+        for one in row.broken.values():
+            follows = one.metric == "launches" and kernels and kernels.by == one.by
+            if one.metric not in shown and one.metric in _CELLS and not follows:
+                told = " > ".join(pair_words(one.unit, one.measured, one.allowed))
+                found.append(f"{one.by}: {told}")
+    compared = row.comparison
+    if compared is not None and compared.source != "snapshot":
+        found += _also(row, shown)
+        found += [why_of(compared)] if row.told not in NEEDS_A_LOOK else []
+    return found
+
+
 def _also(row: Row, shown: Collection[str]) -> Iterator[str]:
     """Metrics that changed and have no column, unless they follow from one that has."""
     assert row.comparison is not None  # the caller has seen it
@@ -540,7 +551,7 @@ def _also(row: Row, shown: Collection[str]) -> Iterator[str]:
         unit = delta.spec.unit
         sides = (value_words(unit, one or 0.0) for one in (delta.baseline, delta.current))
         share = "" if unit == "count" else f" ({change_words(delta)})"
-        yield f"{name} {_ARROW.join(sides)}{share}"
+        yield f"{name} {ARROW.join(sides)}{share}"
 
 
 def _follows(delta: MetricDelta, beside: MetricDelta | None) -> bool:

@@ -167,6 +167,8 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
         names: of kernels, operators and calls, and lines of code; ``names[0]`` is empty.
         tests: those with a limit, a snapshot or the fixture, and those that were measured.
         baselines: what the run was compared with.
+        project: the name of the folder that the tests are of.
+        commit: the full name of the commit that was checked out; empty outside of a repository.
     """
 
     schema: int = 1
@@ -179,6 +181,8 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     tests: tuple[TestRow, ...]
     baselines: tuple[RunComparison, ...] = ()
+    project: str = ""
+    commit: str = ""
 
 
 class Document(Outline, frozen=True, kw_only=True):

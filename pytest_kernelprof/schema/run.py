@@ -136,6 +136,8 @@ class Run(msgspec.Struct, frozen=True):
         versions: of pytest and pytest-kernelprof.
         unfinished: why tests may be missing that were to run; empty where the run ended by itself.
         baselines: what it was compared with.
+        project: the name of the folder that the tests are of.
+        commit: the full name of the commit that was checked out; empty outside of a repository.
     """
 
     tests: tuple[Test, ...] = ()
@@ -143,6 +145,8 @@ class Run(msgspec.Struct, frozen=True):
     versions: dict[str, str] = {}
     unfinished: tuple[str, ...] = ()
     baselines: tuple[RunComparison, ...] = ()
+    project: str = ""
+    commit: str = ""
 
     def baseline(self, source: Source) -> RunComparison | None:
         """How it compares with one kind of baseline; None where that was not asked for."""

@@ -649,7 +649,9 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     number = len(changed) - len(ordered)
     more = f"{count_words(number, 'more profile')} changed" if number else ""
     if unfolded:
-        return Listed(ordered, by_file(one for row in rest for one in row.each), more=more)
+        among = {(id(one.test), one.number) for row in rest for one in row.each}
+        each = (one for one in summary.rows if (id(one.test), one.number) in among)
+        return Listed(ordered, by_file(each), more=more)
     if not summary.counts.marked:
         costly = sorted(rest, key=costliest_first)
         left = _unlimited_words(costly[COSTLIEST:])

@@ -217,23 +217,18 @@ def of_page(text: str) -> Facts:
     """The HTML page, as text."""
     lines = text.splitlines()
     at = lines.index("Dark") + 1
-    head = lines[at : lines.index("What needs a look")]
-    looks = lines[lines.index("What needs a look") : lines.index("This run")]
-    told = " ".join(head[:2])
+    told = " ".join(lines[at : at + 2])
+    marked = [line for line in lines if re.match(r"\| [✗!?] ", line)]
     below = list(itertools.pairwise(lines))
-    changes = [f"{head}: {words}" for head, words in below if head.startswith("What changed")]
-    names = [
-        _name(line)
-        for line in looks
-        if _LOOK.match(line) and not re.match("undecided|passed", line)
-    ]
+    changes = [f"{head}: {words}" for head, words in below if head.startswith("against ")]
+    names = [_name(line) for line in marked if re.match(r"\| [✗!] \| ", line)]
     return Facts(
         failed=dict.fromkeys(names, _NO_REASON),
         has_reasons=False,
         changes=_changes(". ".join([told, *changes])),
         not_judged=_not_judged(text),
         verdict=_verdict([told], []),
-        causes=_causes(looks),
+        causes=_causes(marked),
         differing=_differing(text),
     )
 
@@ -310,7 +305,6 @@ FORMATS: Mapping[str, Callable[[str], Facts]] = {
 
 _SOURCES = {"against": "revision"}
 _WORST_FIRST = ("worse", "undecided", "not compared", "better", "changed", "same")
-_LOOK = re.compile(r"(?:\+[\d.,]+ ?\w*|[a-z][a-z ]*?) (?=test_)")
 _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),

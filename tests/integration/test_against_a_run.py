@@ -360,7 +360,7 @@ def test_another_kernel_at_equal_counts_is_changed_in_every_format(
     )
     for name in ("run.md", "run.html"):
         page = (pytester.path / name).read_text().replace("\u200c", "").replace("\\", "")
-        assert f"{counts}; same number of operators." in page
+        assert f"{counts}; same number of operators" in page
         assert page.count("aten::sigmoid") >= 2
     command = (sys.executable, "-m", "pytest_kernelprof.cli.main", "compare")
     found = pytester.run(*command, "old.json", "new.json", "--format=markdown")

@@ -49,7 +49,7 @@ def test_tests_without_a_profile_are_counted_in_each_format(run: Run, workers: s
     sentence = "1 of 5 tests is within its limits; 2 failed for another reason, 2 errors"
     assert headline(result).startswith(sentence)
     assert Path("run.md").read_text().startswith(f"### ❌ {sentence}")
-    html = Path("run.html").read_text().replace("<wbr>", "")
+    html = Path("run.html").read_text()
     assert "<h1>1 of 5 tests is within its limits" in html
     assert "RuntimeError: no such file" in html
     found = read_run("run.json")
@@ -135,7 +135,6 @@ def test_tests_that_no_gpu_judged_are_in_the_first_line_of_each_format(
     assert headline(result).startswith(sentence)
     assert Path("run.md").read_text().startswith(f"### {sentence}")
     assert f"<h1>{sentence}" in Path("run.html").read_text()
-    assert "What needs a look: nothing" not in Path("run.html").read_text()
     result.stdout.fnmatch_lines([f"::notice title=kernelprof%3A not judged::{sentence}*"])
     suite = ElementTree.parse("junit.xml").find(".//testsuite/properties/property")
     assert suite is not None
@@ -232,8 +231,8 @@ def test_a_failed_comparison_is_told_in_each_format(run: Run) -> None:
     result = run(COMPARES, *REPORTS)
     result.assert_outcomes(failed=1)
     assert properties("junit.xml") == {"test_compares": "failed"}
-    html = Path("run.html").read_text().replace("<wbr>", "")
-    looks = html[html.index("What needs a look") : html.index("This run")]
+    html = Path("run.html").read_text()
+    looks = html[html.index("What needs a look") : html.index("callables measured in turn")]
     assert "test_compares" in looks
     assert "min_speedup(1000)" in looks
     assert Path("run.md").read_text().startswith("### ❌ 1 of 1 test breaks a limit")

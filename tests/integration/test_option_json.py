@@ -85,6 +85,7 @@ def test_it_has_tests_profiles_kernels_verdicts_and_comparisons(pytester: pytest
     (comparison,) = found["test_compared"].comparisons
     assert [one.kernels for one in comparison.contestants] == [3, 3]
     assert (run.versions["pytest"], run.unfinished) == (pytest.__version__, ())
+    assert run.project == pytester.path.name
 
 
 ONE = "def test_it(kernel_profile): kernel_profile(three)\n"

@@ -1,56 +1,61 @@
-"""The page: what the digest says, each profile in detail, styles and script in the one file."""
+"""The page: what the summary says, each test once with its detail, style and script in one file."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import hashlib
-from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.report.html.cases import ALL, LESS, case_of
-from pytest_kernelprof.report.html.kernel_names import FullNames, cut, family_of
-from pytest_kernelprof.report.html.tests_table import table_rows, to_look_at
-from pytest_kernelprof.summary.comparisons import (
-    RESULTS,
-    deltas_of,
-    range_words,
-    result_of,
-    share_of,
-    why_of,
+from pytest_kernelprof.report.comparison import cells_of, check_lines
+from pytest_kernelprof.report.html.details import Detailer, FullNames
+from pytest_kernelprof.report.html.markup import (
+    Column,
+    Html,
+    cut,
+    element,
+    joined,
+    mark,
+    table,
+    text,
+    word_of,
 )
-from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK
-from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.words import (
-    count_words,
-    is_judged,
-    parts_of,
-    percent_words,
-)
-from pytest_kernelprof.units import format_bytes, format_time, printable
+from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.report.terminal import ARROW, beside_words, columns_of
+from pytest_kernelprof.schema.run import Cause
+from pytest_kernelprof.summary.comparisons import RESULTS, result_of
+from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
+from pytest_kernelprof.summary.run import by_file, listed, summary_of
+from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
+from pytest_kernelprof.summary.words import count_words, line_words, parts_of
+from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import jinja2
 
-    from pytest_kernelprof.report.html.drawing import ScriptData
-    from pytest_kernelprof.report.html.tests_table import Look
-    from pytest_kernelprof.schema.run import Run
-    from pytest_kernelprof.summary.records import Row
+    from pytest_kernelprof.report.tables import Numbers
+    from pytest_kernelprof.schema.run import Run, Source, Test
+    from pytest_kernelprof.summary.records import Overall, Tone
     from pytest_kernelprof.summary.run import Summary
 
-MOST_BYTES_OF_DETAILS = 12_000_000
-"""Details of so much text are on a page, the worst first; the others are rows of its table."""
-_FEW = 100
-"""Of so few profiles all is told, of more only of those that need a look."""
-_MOST_HOT = 12
-_MOST_ADVISED = 20
-_MOST_CHANGED = 100
-_LONGEST = 400
+WHOLE_BYTES, MOST_BYTES = 400_000, 1_600_000
+"""The worst profiles are told whole, in so many bytes; then others more compactly, in so many in
+all. The rest are rows of the table alone."""
+_MOST_ROWS, _MOST_OF_A_CAUSE = 40, 8
+"""Rows of a group that are seen at once: the script has a button for the others."""
+_MOST_CAUSES, _MOST_HOT, _MOST_HINTS = 3, 12, 20
 _LONGEST_OF_ALL = 2_000
+_TONES: dict[Overall, Tone] = {
+    "failed": "bad",
+    "undecided": "unsure",
+    "passed": "kept",
+    "not judged": "none",
+}
 
 
 class NoTemplatesError(KernelprofError):
@@ -64,38 +69,25 @@ def html_of(run: Run) -> str:
         NoTemplatesError: Jinja2 is not installed.
     """
     templates = _templates()
-    from pytest_kernelprof.report.html.drawing import ScriptData
-
-    digest = summary_of(run)
-    rows = digest.rows
+    summary = summary_of(run)
     names, data = FullNames(), ScriptData()
-    details = _details(rows, templates, names, data)
-    places = [f"p{i}" if i < len(details) else "" for i in range(len(rows))]
-    title, _, lede = digest.sentence.partition("; ")
-    if digest.open:  # the first line says what was not judged
-        title, lede = digest.sentence, ""
-    looks, more_looks = _looks(digest, rows, places)
+    baselines: dict[Source, str] = {one.baseline.source: one.base for one in summary.compared}
+    tests = _Tests(summary, Detailer(names, data, {"snapshot": "the kernel snapshot", **baselines}))
+    sentence, _, lede = summary.sentence.partition("; ")
+    if summary.open:  # the first line says what was not judged
+        sentence, lede = summary.sentence, ""
     return templates.get_template("page.html.j2").render(
-        title=title.rstrip("."),
-        lede=lede[:1].upper() + lede[1:],
-        digest=digest,
+        title=sentence.removesuffix("."),
+        lede=f"{lede[:1].upper()}{lede[1:]}",
+        tone=_TONES[summary.overall],
+        summary=summary,
         run=run,
         **_assets(),
-        bar_parts=_bar(digest),
-        looks=looks,
-        more_looks=more_looks,
-        facts=list(_facts(digest, run)),
-        compared=[(one, _changed(digest, rows, places)) for one in digest.compared],
-        most_changed=_MOST_CHANGED,
-        rows=table_rows(rows, places),
-        chips=_chips(rows),
-        details=details,
-        without_details=len(rows) - len(details),
-        hottest=list(_hottest(digest, names)),
-        more_hot=max(0, len(digest.hottest) - _MOST_HOT),
-        advised=list(_advised(digest)),
+        facts=list(_facts(summary)),
+        tests=tests,
+        hottest=_hottest(summary, names),
+        hints=_hints(summary),
         comparisons=list(_comparisons(run)),
-        integrity=digest.integrity,
         full_names=names.all(),
         data=data.block(),
     )
@@ -116,7 +108,7 @@ def _templates() -> jinja2.Environment:
         raise NoTemplatesError(f"no HTML page can be made: {why}")
     import jinja2
 
-    found = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("pytest_kernelprof.report.html", ""),
         autoescape=True,
         finalize=_harmless,
@@ -124,175 +116,268 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(
-        time=format_time,
-        size=format_bytes,
-        counted=count_words,
-        breakable=_breakable,
-        percent=percent_words,
-    )
-    return found
 
 
 def _harmless(value: Any) -> Any:
-    """Text in which nothing is left that a browser does not show (control characters, marks that
-    turn the direction of writing), without the middle of what nobody reads to its end. What is
-    markup in it is escaped later."""
+    """As ``text``, for what the template escapes itself."""
     return printable(cut(value, _LONGEST_OF_ALL)) if type(value) is str else value
 
 
-def _breakable(words: str) -> Any:
-    """A long name that may go on in the next line after each underscore."""
-    from markupsafe import Markup, escape
-
-    return Markup("_<wbr>").join(map(escape, str(_harmless(words)).split("_")))
-
-
 @functools.cache
-def _text(name: str) -> str:
+def _file(name: str) -> Html:
     file = resources.files("pytest_kernelprof.report.html") / name
-    return file.read_text(encoding="utf-8").strip()
+    return Html(file.read_text(encoding="utf-8").strip())
 
 
-def _assets() -> dict[str, Any]:
-    """Style and script, which nothing escapes, and what the page's policy knows them by."""
-    from markupsafe import Markup
-
-    files = {"style": "style.css", "script": "script.js"}
-    texts = {what: Markup(_text(name)) for what, name in files.items()}
-    return {**texts, **{f"{what}_hash": _hash(name) for what, name in files.items()}}
-
-
-def _hash(name: str) -> Any:
-    from markupsafe import Markup
-
-    digest = hashlib.sha256(_text(name).encode()).digest()
-    return Markup(f"'sha256-{base64.b64encode(digest).decode()}'")
-
-
-def _details(
-    rows: Sequence[Row],
-    templates: jinja2.Environment,
-    names: FullNames,
-    data: ScriptData,
-) -> list[Any]:
-    """The details of rows from the first, as far as they go on a page."""
-    from markupsafe import Markup
-
-    is_short = len(rows) <= _FEW
-    template = templates.get_template("case.html.j2")
-    found: list[Any] = []
-    size = 0
-    for i, row in enumerate(rows):
-        amount = ALL if is_short or row.told in NEEDS_A_LOOK else LESS
-        case = case_of(row, f"p{i}", amount, names, data)
-        found.append(Markup(template.render(case=case, is_open=i == 0 and case.mark.tone == "bad")))
-        size += len(found[-1]) + (case.round.data_bytes if case.round else 0)
-        if size > MOST_BYTES_OF_DETAILS:
-            break
+def _assets() -> dict[str, Html]:
+    """Style and script, and what the page's policy knows them by."""
+    found: dict[str, Html] = {}
+    for what, name in {"style": "style.css", "script": "script.js"}.items():
+        digest = base64.b64encode(hashlib.sha256(_file(name).encode()).digest()).decode()
+        found |= {what: _file(name), f"{what}_hash": Html(f"'sha256-{digest}'")}
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A piece of the bar: how many tests, where it lies in 1,000."""
-
-    tone: str
-    word: str
-    number: int
-    left: float
-    width: float
+# The table of tests: what needs a look, what changed, the others; each test once.
 
 
-def _bar(digest: Summary) -> list[_Part]:
-    """The tests by how they fared, worst first."""
-    told = {mark: digest.counts.told.get(mark, 0) for mark in MARKS if mark is not None}
-    numbers = {MARKS[mark]: number for mark, number in told.items()}
-    numbers[MARKS[None]] = digest.counts.tests - sum(told.values())
-    left, parts = 0.0, []
-    for mark, number in numbers.items():
-        if number:
-            width = number / digest.counts.tests * 1000
-            parts.append(_Part(mark.tone, mark.word, number, round(left, 1), round(width, 1)))
-            left += width
-    return parts
+class _Group(NamedTuple):
+    """Rows below one heading.
+
+    Attributes:
+        title: of the section that they stand in. head: what they have in common; may be empty.
+        entries: each with the causes that the heading does not say.
+        most: so many of them are seen at once.
+    """
+
+    title: str
+    head: Html
+    entries: Sequence[tuple[Entry, Sequence[Cause]]]
+    most: int
 
 
-def _looks(digest: Summary, rows: Sequence[Row], places: Sequence[str]) -> tuple[list[Look], int]:
-    place_of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
-    found = [row for problem in digest.problems for row in problem.rows]
-    return to_look_at(found, [place_of.get(id(getattr(r, "profile", None)), "") for r in found])
+def _groups(summary: Summary) -> Iterator[_Group]:
+    """All that ran and all that is wrong, in the order in which it is told."""
+    rows = {(id(row.test), row.number): row for row in summary.rows}
+    left = dict(rows)
+
+    def unfolded(one: Entry) -> Iterator[Entry]:
+        """Each profile by itself: folded rows stand for several."""
+        for each in one.each:
+            if isinstance(each, Row):
+                left.pop((id(each.test), each.number), None)
+                yield rows[id(each.test), each.number]
+            else:
+                yield each
+
+    for problem in summary.problems:
+        entries = [each for one in problem.rows for each in unfolded(one)]
+        if len(entries) == 1:  # it says its causes itself
+            told_of: list[tuple[Entry, Sequence[Cause]]] = [(one, one.causes) for one in entries]
+            yield _Group("What needs a look", Html(""), told_of, _MOST_OF_A_CAUSE)
+            continue
+        named = count_words(problem.tests, "test")
+        why = _cause(problem.cause) if problem.cause else text(word_of(problem.told))
+        head = joined([mark(problem.told), element("b", text(f"{named}:")), why], " ")
+        told_of = [(one, one.causes[1:]) for one in entries]
+        yield _Group("What needs a look", head, told_of, _MOST_OF_A_CAUSE)
+    against = " and ".join(one.base for one in summary.compared)
+    changed = (
+        (result_of(one.comparison), each)
+        for one in listed(summary).changed
+        if one.comparison is not None
+        for each in unfolded(one)
+    )
+    for result, several in groupby(changed, lambda one: one[0]):
+        head = element("b", text(RESULTS[result].word))
+        told_of = [(one, one.causes) for _, one in several]
+        yield _Group(f"What changed against {against}", head, told_of, _MOST_ROWS)
+    is_marked = summary.counts.marked
+    told_of = [(one, one.causes if is_marked else ()) for one in by_file(left.values())]
+    title = "All other tests" if len(left) < len(rows) else "Tests"
+    yield _Group(title, Html(""), told_of, _MOST_ROWS)
+    told_of = [(one, one.causes) for one in map(_unjudged, summary.left_out)]
+    yield _Group("Not judged", Html(""), told_of, _MOST_ROWS)
 
 
-def _chips(rows: Sequence[Row]) -> list[tuple[str, str, str, int]]:
-    """What the table can be filtered by: sign, word, tone, number of rows."""
-    return [
-        (mark.sign, mark.word, mark.tone, number)
-        for told, mark in MARKS.items()
-        if (number := sum(row.told == told for row in rows))
+def _unjudged(test: Test) -> Entry:
+    file, name = parts_of(test.id)
+    causes = (Cause(test.not_judged),) if test.not_judged else ()
+    return Entry(test=test, file=file, name=name, told="not judged", causes=causes)
+
+
+def _cause(one: Cause) -> Html:
+    place = element("code", text(line_words(one.place)))
+    return joined([text(f"{one.sign} {one.text}".lstrip()), place], " " if place else "")
+
+
+class _Tests:
+    """The tables of tests, for the template: one for those on a GPU, one for those on the CPU.
+
+    Attributes:
+        tables: each as markup.
+        chips: what they can be filtered by: the mark, its word, how many rows have it.
+        number: of rows. without: how many have no detail on the page.
+    """
+
+    def __init__(self, summary: Summary, detailer: Detailer) -> None:
+        self._marked = summary.counts.marked
+        self._detailer = detailer
+        self._size = self._number = self.without = 0
+        groups = list(_groups(summary))
+        rows = [one for group in groups for one, _ in group.entries]
+        self.number = len(rows)
+        kinds = {_kind(one) for one in rows}
+        self._first = "cuda" if "cuda" in kinds else "cpu"
+        self.tables = [
+            self._table(groups, kind)
+            for kind in ("cuda", "cpu")
+            if kind in kinds or ("" in kinds and kind == self._first)
+        ]
+        told = [self._told(one) for one in rows]
+        self.chips = [(mark(one), word_of(one), told.count(one)) for one in MARKS if one in told]
+
+    def _table(self, groups: Iterable[_Group], kind: str) -> Html:
+        ours = [(one, [e for e in one.entries if self._is_in(e[0], kind)]) for one in groups]
+        rows = [one for _, entries in ours for one, _ in entries if isinstance(one, Row)]
+        columns = columns_of(rows, verbose=False) if rows else []
+        cells = {id(row): at for at, row in enumerate(rows)}
+        heads = (f'<th class="n" data-sort="n">{text(one.title)}' for one in columns)
+        bodies: list[str] = []
+        section = ""
+        for group, entries in ours:
+            if not entries:
+                continue
+            wide = len(columns) + 2
+            if group.title != section:
+                section = group.title
+                head = f'<th colspan="{wide}" scope="rowgroup"><h2>{text(section)}</h2></th>'
+                bodies.append(f'<tbody class="section"><tr>{head}</tbody>')
+            named = f'<td colspan="{wide}">{group.head}' if group.head else "<td>"
+            kind_of = "group" if group.head else "group bare"
+            bodies.append(f'<tbody class="{kind_of}" data-most="{group.most}"><tr>{named}</tbody>')
+            bodies += (
+                self._row(one, causes, columns, cells.get(id(one))) for one, causes in entries
+            )
+        named = f"Tests{' on the CPU' if kind == 'cpu' else ''} with their counts and times"
+        return Html(
+            f'<table class="tests"><caption class="sr">{named}</caption><thead><tr>'
+            f'<th data-sort="t"><span class="sr">verdict</span>'
+            f'<th data-sort="t">test{"".join(heads)}</tr></thead>{"".join(bodies)}</table>'
+        )
+
+    def _is_in(self, one: Entry, kind: str) -> bool:
+        return (_kind(one) or self._first) == kind
+
+    def _told(self, one: Entry) -> Any:
+        return one.told if self._marked or one.told in NEEDS_A_LOOK else None
+
+    def _row(
+        self, one: Entry, causes: Sequence[Cause], columns: Sequence[Numbers], at: int | None
+    ) -> str:
+        """A body of the table: the numbers of a profile, and its detail, which opens below them."""
+        stem, bracket, rest = one.name.partition("[")
+        name = joined([text(stem), element("i", text(bracket + rest))])
+        said = [_cause(cause) for cause in causes[:_MOST_CAUSES]]
+        left = len(causes) - _MOST_CAUSES
+        more = [f"and {left} more"] if left > 0 else []
+        inside = Html("")
+        if isinstance(one, Row):
+            more += filter(None, beside_words(one, {column.key for column in columns}))
+            if one.profile.other_ranks:
+                name = joined([name, text(f" (rank {one.profile.rank})")])
+            inside = self._detail(one)
+        if one.file:
+            name = joined([name, element("span", text(one.file), "file")], " ")
+        said += [text("; ".join(more))] if more else []
+        below = joined(element("p", words) for words in said)
+        if inside:
+            self._number += 1
+            name = Html(f'<details id="p{self._number}"><summary>{name}</summary></details>')
+            wide = len(columns) + 2
+            inside = Html(f'<tr class="inside"><td colspan="{wide}"><div>{inside}</div>')
+        cells = (
+            f'<td class="n">{_cell(c.cells[at] if at is not None else "", one)}' for c in columns
+        )
+        told = self._told(one)
+        return (
+            f'<tbody data-word="{word_of(told)}"><tr><td>{mark(told)}<td>{name}{below}'
+            f"{''.join(cells)}{inside}</tbody>\n"
+        )
+
+    def _detail(self, row: Row) -> Html:
+        """As much of it as the page has room for."""
+        if self._size > MOST_BYTES:
+            self.without += 1
+            return Html("")
+        if self._size > WHOLE_BYTES:
+            found, size = self._detailer.compact(row), 0
+        else:
+            found, size = self._detailer.whole(row, f"p{self._number + 1}")
+        self._size += len(found) + size
+        return found
+
+
+def _kind(one: Entry) -> str:
+    return one.profile.environment.kind if isinstance(one, Row) else ""
+
+
+def _cell(words: str, one: Entry) -> Html:
+    is_bad = " > " in words or (ARROW in words and one.told == "failed")
+    told = text(words.replace(ARROW, " → "))
+    return element("b", told, "x-bad") if is_bad else told
+
+
+# Below the table.
+
+
+def _facts(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
+    """What all of it comes to, by what it is of."""
+    for one in summary.compared:
+        yield f"against {one.short}", [one.words]
+        yield "not compared", one.uncompared
+        yield "notes", one.notes
+    for what, words in summary.facts.items():
+        yield what, [words]
+
+
+def _hottest(summary: Summary, names: FullNames) -> Html:
+    found = summary.hottest[:_MOST_HOT]
+    columns = [
+        Column("kernel", [names.told(one.full) for one in found], "c"),
+        Column("calls", [text(f"{one.calls:,}") for one in found], "n"),
+        Column("tests", [text(f"{one.tests:,}") for one in found], "n"),
+        Column("GPU time", [text(format_time(one.us)) for one in found], "n"),
+        Column("share", [text(f"{one.share * 100:.0f} %") for one in found], "n"),
     ]
+    return table(columns) if found else Html("")
 
 
-def _facts(digest: Summary, run: Run) -> Iterator[tuple[str, str]]:
-    yield from digest.facts.items()
-
-
-def _changed(found: Summary, rows: Sequence[Row], places: Sequence[str]) -> list[dict[str, Any]]:
-    """What is not as it was, and where its profile stands on the page."""
-    of = {id(row.profile): place for row, place in zip(rows, places, strict=True)}
-    changed: list[Any] = [
-        one
-        for one in (*(r for p in found.problems for r in p.rows), *listed(found).changed)
-        if getattr(one, "comparison", None) is not None
+def _hints(summary: Summary) -> Html:
+    found = summary.hints[:_MOST_HINTS]
+    columns = [
+        Column("hint", [text(one.kind) for one in found]),
+        Column("test", [text(one.test) for one in found]),
+        Column("limit", [text(one.limit) for one in found], "c"),
+        Column("now", [text(one.words) for one in found]),
     ]
-    return [
-        {
-            "name": cut(one.name, _LONGEST),
-            "place": of.get(id(one.profile), ""),
-            "mark": RESULTS[result_of(one.comparison)],
-            "kernels": deltas_of(one.comparison).get("kernels"),
-            "gpu_time": deltas_of(one.comparison).get("cuda_time"),
-            "share": share_of(one.comparison),
-            "range": range_words(one.comparison),
-            "reasons": why_of(one.comparison),
-        }
-        for one in changed[:_MOST_CHANGED]
-    ]
+    return table(columns) if found else Html("")
 
 
-def _hottest(digest: Summary, names: FullNames) -> Iterator[dict[str, Any]]:
-    most = digest.hottest[0].us if digest.hottest else 0.0
-    for one in digest.hottest[:_MOST_HOT]:
-        yield {
-            "kernel": one,
-            "full": names.place_of(one.full) if one.full != one.name else 0,
-            "family": family_of(one.full),
-            "bar": round(max(one.us / most * 56, 0.8), 1) if most else 0.0,
-        }
-
-
-def _advised(digest: Summary) -> Iterator[tuple[str, str, str]]:
-    for one in digest.hints[:_MOST_ADVISED]:
-        yield cut(one.test, _LONGEST), cut(one.limit, _LONGEST), f"{one.kind}: {one.words}"
-
-
-def _comparisons(run: Run) -> Iterator[dict[str, Any]]:
-    """Callables that tests measured in turn, each with its interval on one scale."""
-    from pytest_kernelprof.report.comparison import check_lines
-    from pytest_kernelprof.summary.verdicts import comparison_line
-
+def _comparisons(run: Run) -> Iterator[tuple[str, Html]]:
+    """Callables that tests measured in turn: the test, and a table of them."""
+    titles = ("callable", "kernels", "", "speedup", "99 % interval")
     for test in run.tests:
         for one in test.comparisons:
-            top = max((c.high or c.value for c in one.contestants), default=0.0) * 1.05 or 1.0
-            yield {
-                "test": cut(parts_of(test.id)[1], _LONGEST),
-                "comparison": one,
-                "form": format_bytes if one.metric == "peak_memory" else format_time,
-                "top": top,
-                "said": [
-                    (MARKS[v.outcome], cut(comparison_line(one, v), _LONGEST))
-                    for v in one.verdicts
-                    if is_judged(v)
-                ],
-                "checks": [cut(line, _LONGEST) for line in check_lines(one)],
-            }
+            cells = zip(*(cells_of(one, each) for each in one.contestants), strict=True)
+            columns = [
+                Column(title or compared_metric(one), list(map(text, column)), "n" if at else "c")
+                for at, (title, column) in enumerate(zip(titles, cells, strict=True))
+            ]
+            said = [
+                joined([mark(verdict.outcome), text(comparison_line(one, verdict))], " ")
+                for verdict in one.verdicts
+            ]
+            said += map(text, (*check_lines(one), *unstable_words(one)))
+            below = joined(element("p", words, "fact") for words in said)
+            yield parts_of(test.id)[1], joined([table(columns), below])

@@ -6,6 +6,21 @@
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const SVG = "http://www.w3.org/2000/svg";
 
+  /** An element with attributes and what is in it. */
+  function make(tag, attributes = {}, ...inside) {
+    const svg = /^(svg|g|path|text)$/.test(tag);
+    const element = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...inside);
+    return element;
+  }
+
+  function button(words, act, attributes = {}) {
+    const element = make("button", { type: "button", ...attributes }, words);
+    element.addEventListener("click", act);
+    return element;
+  }
+
   /* Light or dark: as the system has it, until somebody says otherwise. */
   const theme = one("#theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -18,76 +33,44 @@
   system.addEventListener("change", tellTheme);
   tellTheme();
 
-  /* The table of tests: filter, sort, and not all rows at once. */
-  const FIRST = 40;
-  const table = one("#table");
-  if (table) setUpTable(table);
-
-  /** @param {HTMLTableElement} table */
-  function setUpTable(table) {
-    const body = table.tBodies[0];
-    const rows = [...body.rows];
-    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-    const box = one("#filter");
-    const more = one("#more");
-    const said = one("#said");
-    const chips = all("[data-word]", one(".tools"));
-    let word = "";
-    let showAll = false;
-
-    function show() {
-      const wanted = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const limited = !showAll && !word && !wanted.length;
-      let hits = 0;
-      for (const row of body.rows) {
-        const text = texts.get(row);
-        const fits = (!word || row.dataset.word === word) && wanted.every((w) => text.includes(w));
-        hits += Number(fits);
-        row.hidden = !fits || (limited && hits > FIRST);
+  /* Commands can be copied; where the browser does not allow that, they are selected. */
+  for (const copy of all("button.copy")) {
+    copy.addEventListener("click", async () => {
+      const command = copy.previousElementSibling;
+      try {
+        await navigator.clipboard.writeText(command.textContent);
+        copy.textContent = "Copied";
+        setTimeout(() => (copy.textContent = "Copy"), 2000);
+      } catch {
+        getSelection().selectAllChildren(command);
       }
-      more.hidden = !limited || hits <= FIRST;
-      more.textContent = `Show ${hits - FIRST} more`;
-      said.textContent = `${hits} of ${rows.length} profiles`;
-    }
+    });
+  }
 
-    /** @param {HTMLTableCellElement} head */
-    function sortBy(head) {
-      const at = head.cellIndex;
-      const byNumber = head.dataset.sort === "n";
-      const before = head.getAttribute("aria-sort");
-      const down = before ? before === "ascending" : byNumber;
-      for (const other of all("th", table)) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = byNumber
-        ? (row) => Number(row.cells[at].dataset.k)
-        : (row) => row.cells[at].textContent.trim();
-      const compare = byNumber ? (a, b) => key(a) - key(b) : (a, b) => key(a).localeCompare(key(b));
-      body.append(...rows.slice().sort((a, b) => (down ? compare(b, a) : compare(a, b))));
-      show();
-    }
+  /* The tables of tests: filter, sort, and of each group only some rows at once. */
+  const box = one("#filter");
+  const chips = all(".tools [data-word]");
+  const FIRST = 40;
+  let word = "";
+  const tables = all("table.tests").map(setUpTable);
+  if (tables.length) setUpTools();
 
-    for (const head of all("th[data-sort]", table)) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...head.childNodes);
-      head.append(button);
-      button.addEventListener("click", () => sortBy(head));
-    }
+  function setUpTools() {
+    const show = () => {
+      const found = tables.map((table) => table.show());
+      const [hits, rows] = [0, 1].map((i) => found.reduce((sum, each) => sum + each[i], 0));
+      one("#said").textContent = `${hits} of ${rows} profiles`;
+    };
     for (const chip of chips) {
       chip.addEventListener("click", () => {
         word = word === chip.dataset.word ? "" : chip.dataset.word;
-        for (const c of chips) c.setAttribute("aria-pressed", String(c.dataset.word === word));
+        for (const each of chips) each.setAttribute("aria-pressed", String(each.dataset.word === word));
         show();
       });
     }
-    more.addEventListener("click", () => {
-      showAll = true;
-      show();
-      body.rows[FIRST]?.querySelector("a")?.focus();
-    });
     box.addEventListener("input", show);
     addEventListener("beforeprint", () => {
-      showAll = true;
+      for (const table of tables) table.showAll();
       show();
     });
     document.addEventListener("keydown", (event) => {
@@ -103,76 +86,186 @@
     show();
   }
 
-  /* Details: not all at once, either; one that is linked to is shown. */
-  const cases = all("details.case");
-  const others = cases.slice(FIRST);
-  const moreDetails = one("#more-details");
-  function showDetails() {
-    for (const other of others) other.hidden = false;
-    moreDetails.hidden = true;
+  /** The test of a row with its file, without its causes. */
+  function nameOf(row) {
+    const parts = [...row.rows[0].cells[1].childNodes].filter((node) => node.nodeName !== "P");
+    return parts.map((node) => node.textContent).join(" ");
   }
-  if (others.length) {
-    for (const other of others) other.hidden = true;
-    moreDetails.hidden = false;
-    moreDetails.textContent = `Show ${others.length} more`;
-    moreDetails.addEventListener("click", () => {
-      showDetails();
-      one("summary", others[0]).focus();
-    });
-    addEventListener("beforeprint", showDetails);
+
+  /** @param {HTMLTableElement} table */
+  function setUpTable(table) {
+    const headings = all("tbody.section, tbody.group", table);
+    const rows = all("tbody[data-word]", table);
+    const texts = new Map(rows.map((row) => [row, nameOf(row).toLowerCase()]));
+    const groups = [];
+    let section = null;
+    for (const body of table.tBodies) {
+      if (body.className === "section") section = { body, groups: [] };
+      else if (body.classList.contains("group")) {
+        groups.push({ body, most: Number(body.dataset.most), rows: [], all: false });
+        section.groups.push(groups.at(-1));
+        groups.at(-1).section = section;
+      } else groups.at(-1).rows.push(body);
+    }
+    const wide = table.tHead.rows[0].cells.length;
+    for (const group of groups) group.more = moreOf(group);
+    const whole = { most: FIRST, rows, all: false };
+    whole.more = moreOf(whole);
+    table.append(whole.more);
+    for (const group of groups) group.rows.at(-1).after(group.more);
+    let isSorted = false;
+
+    /** The button that shows the rest of a group. */
+    function moreOf(group) {
+      const act = () => {
+        const [first] = group.rows.filter((row) => row.hidden);
+        group.all = true;
+        show();
+        one("summary", first)?.focus();
+      };
+      const cell = make("td", { colspan: wide }, button("", act, { class: "more" }));
+      return make("tbody", { class: "rest" }, make("tr", {}, cell));
+    }
+
+    const fits = (row, wanted) =>
+      (!word || row.dataset.word === word) && wanted.every((each) => texts.get(row).includes(each));
+
+    /** Returns how many rows there are to be seen, and how many there are. */
+    function show() {
+      const wanted = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const isFiltered = Boolean(word || wanted.length);
+      let hits = 0;
+      for (const group of [...groups, whole]) group.more.hidden = true;
+      for (const group of isSorted ? [whole] : groups) {
+        let number = 0;
+        for (const row of group.rows) {
+          const isHit = fits(row, wanted);
+          number += Number(isHit);
+          row.hidden = !isHit || (!isFiltered && !group.all && number > group.most);
+        }
+        group.hits = number;
+        hits += number;
+        const left = isFiltered || group.all ? 0 : number - group.most;
+        group.more.hidden = left <= 0;
+        one("button", group.more).textContent = `Show ${left} more`;
+        if (group.body) group.body.hidden = !number;
+      }
+      for (const { section } of groups) {
+        section.body.hidden = isSorted || !section.groups.some((group) => group.hits);
+      }
+      if (isSorted) for (const heading of headings) heading.hidden = true;
+      return [hits, rows.length];
+    }
+
+    /** Down or up by a column; the third time as it was. */
+    function sortBy(head) {
+      const at = head.cellIndex;
+      const byNumber = head.dataset.sort === "n";
+      const order = byNumber ? ["descending", "ascending", null] : ["ascending", "descending", null];
+      const now = order[(order.indexOf(head.getAttribute("aria-sort")) + 1) % 3];
+      for (const other of all("th", table)) other.removeAttribute("aria-sort");
+      if (now) head.setAttribute("aria-sort", now);
+      isSorted = Boolean(now);
+      const words = (row) => row.rows[0].cells[at].textContent.trim();
+      const number = (row) => numberIn(words(row));
+      const compare = byNumber
+        ? (a, b) => number(a) - number(b)
+        : (a, b) => words(a).localeCompare(words(b));
+      const sorted = rows.slice().sort((a, b) => (now === "descending" ? compare(b, a) : compare(a, b)));
+      const bodies = groups.flatMap((group) => [group.body, ...group.rows, group.more]);
+      for (const { section } of groups) {
+        const at = bodies.indexOf(section.groups[0].body);
+        if (!bodies.includes(section.body)) bodies.splice(at, 0, section.body);
+      }
+      whole.rows = sorted;
+      table.append(...new Set([...(now ? sorted : bodies), ...bodies, whole.more]));
+      show();
+    }
+
+    for (const head of all("th[data-sort]", table)) {
+      const inside = [...head.childNodes];
+      const sorts = button("", () => sortBy(head));
+      sorts.append(...inside);
+      head.append(sorts);
+    }
+    const showAll = () => {
+      for (const group of [...groups, whole]) group.all = true;
+    };
+    return { show, showAll };
+  }
+
+  /** The current value of a cell such as ``14 → 16 > 15`` or ``+3.9 %``; of an empty one the least. */
+  function numberIn(words) {
+    const found = words.split("→").pop().match(/[+-]?[\d,.]+/);
+    return found ? Number(found[0].replaceAll(",", "")) : -Infinity;
   }
 
   /* A link to a detail opens it; one to a full name shows that in place. */
   function openTarget() {
     const target = location.hash && document.getElementById(location.hash.slice(1));
     if (!target) return;
-    const details = target.closest("details");
-    if (details) {
-      details.hidden = false;
-      details.open = true;
+    if (target instanceof HTMLDetailsElement) {
+      target.closest("tbody").hidden = false;
+      target.open = true;
+      one("summary", target).focus({ preventScroll: true });
     }
     target.scrollIntoView();
-    if (target === details) one("summary", target).focus({ preventScroll: true });
   }
   addEventListener("hashchange", openTarget);
   addEventListener("click", (event) => {
-    const link = event.target instanceof Element && event.target.closest("a");
+    const link = event.target instanceof Element && event.target.closest("a.full");
     if (!link) return;
-    if (link.classList.contains("full")) {
-      event.preventDefault();
-      showFull(link);
-    } else if (link.hash && link.hash === location.hash) {
-      event.preventDefault();
-      openTarget();
-    }
+    event.preventDefault();
+    showFull(link);
   });
   for (const link of all("a.full")) link.setAttribute("aria-expanded", "false");
 
   /** @param {HTMLAnchorElement} link */
   function showFull(link) {
     const next = link.nextElementSibling;
-    if (next?.classList.contains("shown")) {
-      next.remove();
-      link.setAttribute("aria-expanded", "false");
-      return;
+    const isShown = next?.classList.contains("shown");
+    if (isShown) next.remove();
+    else {
+      const name = document.getElementById(link.hash.slice(1)).textContent;
+      link.after(make("code", { class: "shown" }, name));
     }
-    const name = document.createElement("code");
-    name.className = "shown";
-    name.textContent = document.getElementById(link.hash.slice(1)).textContent;
-    link.after(name);
-    link.setAttribute("aria-expanded", "true");
+    link.setAttribute("aria-expanded", String(!isShown));
   }
 
-  /* Timelines: drawn anew for what is seen of them. */
+  /* What is drawn when a detail is opened for the first time. */
   let known = null;
   const data = () => (known ??= JSON.parse(one("#data").textContent));
-  const TOGETHER = 0.4;
-  const NARROWEST = 0.8;
-  const NARROW = 1.5;
-  const MOST_ARROWS = 150;
-  const MOST_LABELS = 400;
-  const LETTER = 5.9;
-  const PREFIX = /^(aten::|torch::autograd::|autograd::)/;
+  const drawn = new Set();
+
+  function wake(details) {
+    const inside = details.closest("tbody")?.rows[1];
+    if (!details.open || !inside) return;
+    const found = data().details[details.id];
+    if (found && !drawn.has(details)) {
+      drawn.add(details);
+      const scene = found.timeline && sceneOf(found);
+      if (scene) one(".timeline-of", inside).append(timelineOf(scene), treeOf(scene) ?? "");
+      one(".plots-of", inside).append(...found.plots.map(plotOf));
+      all("table.kernels", inside).forEach(addBars);
+    }
+    makeReachable(inside);
+  }
+
+  /** What scrolls sideways can be reached by the keyboard, and says what it is. */
+  function makeReachable(within) {
+    for (const each of all(".scroll:not([tabindex])", within)) {
+      if (!each.clientWidth || each.scrollWidth <= each.clientWidth) continue;
+      each.tabIndex = 0;
+      each.setAttribute("role", "group");
+      const head = one("h2, h3", each.parentElement) ?? each.parentElement;
+      each.setAttribute("aria-label", `${head.textContent.trim().slice(0, 80)}, scrolls sideways`);
+    }
+  }
+
+  function part(title, note, ...inside) {
+    const head = make("h3", {}, title, " ", make("small", {}, note));
+    return make("section", { class: "part" }, head, ...inside);
+  }
 
   /** @param {number} us */
   function time(us) {
@@ -180,222 +273,434 @@
     return us < 999950 ? `${(us / 1e3).toFixed(2)}ms` : `${(us / 1e6).toFixed(2)}s`;
   }
 
-  /** @param {string} words */
-  function letters(words) {
-    let width = 0;
-    for (const c of words) width += c < "\u0080" ? LETTER : 2 * LETTER;
-    return width;
+  /* The kind of work of a kernel or an operator, by its name, which has a colour. In this order: a
+   * fused kernel that ends in a sum counts as fused. */
+  const FAMILIES = {
+    gemm: "GEMM, convolution",
+    attention: "attention",
+    fused: "fused",
+    reduce: "reduction",
+    copy: "copy, fill",
+    elementwise: "elementwise",
+    other: "other work",
+  };
+  const POINTWISE =
+    "abs|add|addcdiv|addcmul|bernoulli|clamp|clamp_min|cos|div|eq|erf|exp|ge|gelu|gt|le|leaky_relu|" +
+    "lerp|log|lt|masked_fill|mul|native_dropout|ne|neg|pow|reciprocal|relu|rsqrt|rsub|sigmoid|silu|" +
+    "sin|sqrt|sub|tanh|threshold|where";
+  const RULES = [
+    ["attention", /flash|fmha|sdpa|attention|attn/],
+    ["fused", /^triton_|_fused_/],
+    ["reduce", /splitk ?reduce/],
+    ["gemm", /^(nvjet|cutlass|tensile|cijk)|gemm|gemv|conv\d?d|convolution|xmma/],
+    ["gemm", /^aten::(mm|addmm|bmm|baddbmm|linear|addmv|mv|dot|_scaled_mm)(\.|$)/],
+    ["copy", /\[(copy|fill|cat)|memcpy|memset|catarray|gather|index/],
+    ["copy", /^aten::(copy_|clone|cat|stack|fill_|zero_|_to_copy|embedding)(\.|$)/],
+    ["reduce", /reduce|norm(?!al)|softmax|\bcub\b|scan|sort|topk|welford/],
+    ["reduce", /^aten::(sum|mean|amax|amin|max|min|argmax|var|std|cumsum)(\.|$)/],
+    ["elementwise", /elementwise/],
+    ["elementwise", new RegExp(`^aten::(${POINTWISE})(_|_backward)?(\\.|$)`)],
+  ];
+  const familyOf = (name) => RULES.find(([, rule]) => rule.test(name.toLowerCase()))?.[0] ?? "other";
+
+  /** A bar beside each share of a table of kernels. */
+  function addBars(table) {
+    const rows = [...table.tBodies[0].rows];
+    const times = rows.map((row) => numberIn(row.cells[row.cells.length - 2].textContent));
+    const most = Math.max(...times);
+    rows.forEach((row, i) => {
+      const name = one("a, ins, td:nth-child(2)", row).textContent.replace(/^\+new: /, "");
+      const long = times[i] > 0 ? Math.max((times[i] / most) * 56, 0.8) : 0;
+      const path = make("path", { class: `k-${familyOf(name)}`, d: `M0 3h${long}` });
+      row.cells[row.cells.length - 1].prepend(make("svg", { class: "b" }, path));
+    });
   }
 
-  /** The boxes of a row: where, start, duration, name, label, whether marked. */
-  function boxesOf([middle, numbers, marked], kind) {
-    const { names } = data();
-    const found = [];
-    const has = kind.startsWith("box stream");
-    const isWritten = kind.startsWith("box thread");
+  /* A round as a scene: lanes of boxes from the top, arrows from calls to kernels, idle time. */
+  const MOST_LEVELS = 4;
+  const MOST_LANES = 12;
+  const QUEUED_US = 10;
+  const WRAPPER = "autograd::engine::evaluate_function";
+  const PREFIX = /^(aten::|torch::autograd::|autograd::)/;
+  const STREAM = /^device (\d+) stream (\d+)$/;
+  const OF_DEVICE = "kms";
+
+  /** The events of a round, by start. Of each: what it lies in, how deep, and which call caused it.
+   *  Of each operator: the kernels, copies and sets that are launched inside of it. */
+  function eventsOf({ timeline }) {
     let start = 0;
-    for (let i = 0; i < numbers.length; i += has ? 4 : 3) {
-      start += numbers[i];
-      const name = names[numbers[i + 2]];
-      const label = has ? names[numbers[i + 3]] : isWritten ? name.replace(PREFIX, "") : "";
-      found.push([middle, start, numbers[i + 1], name, label, 0]);
+    const events = timeline.name.map((name, i) => {
+      start += timeline.start[i];
+      const words = data().names[name];
+      return {
+        at: i,
+        name,
+        words,
+        start,
+        kind: timeline.kind[i],
+        lane: timeline.lane[i],
+        end: start + timeline.lasts[i],
+        call: timeline.call[i],
+        parent: null,
+        level: 0,
+        by: null,
+        kernels: 0,
+        moves: 0,
+        gpu: 0,
+      };
+    });
+    events.sort((a, b) => a.start - b.start || b.end - a.end || a.at - b.at);
+    const open = new Map();
+    const calls = new Map();
+    for (const event of events) {
+      if (OF_DEVICE.includes(event.kind)) continue;
+      if (!open.has(event.lane)) open.set(event.lane, []);
+      const around = open.get(event.lane);
+      while (around.length && around.at(-1).end <= event.start) around.pop();
+      event.parent = around.at(-1) ?? null;
+      event.level = around.length;
+      if (event.kind === "c") {
+        if (event.call && !calls.has(event.call)) calls.set(event.call, event);
+      } else if (!event.words.startsWith(WRAPPER)) around.push(event);
     }
-    for (const i of marked) found[i][5] = 1;
-    return found;
-  }
-
-  /** Arrows between two heights: from when, to when, the heights, whether marked. */
-  function arrowsOf([top, bottom, numbers, marked]) {
-    const found = [];
-    let start = 0;
-    for (let i = 0; i < numbers.length; i += 2) {
-      start += numbers[i];
-      found.push([start, start + numbers[i + 1], top, bottom, 0]);
+    for (const event of events) {
+      if (!OF_DEVICE.includes(event.kind)) continue;
+      event.by = calls.get(event.call) ?? null;
+      for (let above = event.by; above; above = above.parent) {
+        above[event.kind === "k" ? "kernels" : "moves"] += 1;
+        if (event.kind === "k") above.gpu += event.end - event.start;
+      }
     }
-    for (const i of marked) found[i][4] = 1;
-    return found;
+    return events;
   }
 
-  /** @param {string} name of its class */
-  function group(name) {
-    const element = document.createElementNS(SVG, "g");
-    element.setAttribute("class", name);
-    return element;
+  function sceneOf(found) {
+    const { timeline } = found;
+    const US = timeline.parts;
+    const isWrapper = (event) => event.kind !== "c" && event.words.startsWith(WRAPPER);
+    const [wrappers, events] = [[], []];
+    for (const event of eventsOf(found)) (isWrapper(event) ? wrappers : events).push(event);
+    const notes = [];
+    const busy = new Map();
+    for (const event of events) busy.set(event.lane, (busy.get(event.lane) ?? 0) + event.end - event.start);
+    const name = (lane) => timeline.lanes[lane];
+    const chosen = (lanes, what) => {
+      const left = lanes.length - MOST_LANES;
+      if (left > 0) notes.push(`${left} more ${what} are not drawn: the others were busier`);
+      const kept = lanes.slice().sort((a, b) => busy.get(b) - busy.get(a)).slice(0, MOST_LANES);
+      return lanes.filter((lane) => kept.includes(lane));
+    };
+    const isStream = (lane) => STREAM.test(name(lane));
+    const numbers = (lane) => name(lane).match(STREAM).slice(1).map(Number);
+    const threads = chosen([...busy.keys()].filter((lane) => !isStream(lane)), "threads");
+    const streams = chosen(
+      [...busy.keys()]
+        .filter(isStream)
+        .sort((a, b) => numbers(a)[0] - numbers(b)[0] || numbers(a)[1] - numbers(b)[1]),
+      "streams",
+    );
+    const severalDevices = new Set(streams.map((lane) => numbers(lane)[0])).size > 1;
+    markNew(events, found);
+    const counted = countedOf(events, found);
+    const lanes = [];
+    for (const lane of threads) {
+      const ours = events.filter((event) => event.lane === lane);
+      const operators = ours.filter((event) => event.kind !== "c" && event.level < MOST_LEVELS);
+      const calls = ours.filter((event) => event.kind === "c");
+      /* Autograd's where nodes of a backward pass ran, unless all began there. */
+      const isAutograd = lane !== threads[0] && wrappers.some((event) => event.lane === lane);
+      const title = isAutograd ? name(lane).replace("thread", "autograd") : name(lane);
+      if (operators.length) {
+        const boxes = operators.map((event) => ({
+          ...boxOf(event, kindOf(event, counted)),
+          label: event.words.replace(PREFIX, ""),
+          level: event.level,
+        }));
+        lanes.push({ kind: "thread", name: title, boxes, lane });
+      }
+      if (calls.length) {
+        const of = threads.length > 1 ? `its calls, ${name(lane).split(" ").pop()}` : "calls";
+        const boxes = calls.map((event) => boxOf(event, kindOf(event)));
+        lanes.push({ kind: "calls", name: of, boxes, lane });
+      }
+    }
+    for (const lane of streams) {
+      const [device, stream] = numbers(lane);
+      const title = severalDevices ? `GPU ${device}, stream ${stream}` : `stream ${stream}`;
+      const boxes = events.filter((event) => event.lane === lane).map(deviceBoxOf);
+      lanes.push({ kind: "stream", name: title, boxes, lane });
+    }
+    const gaps = gapsOf(events.filter((event) => isStream(event.lane)), found, US);
+    if (gaps.length) lanes.push({ kind: "idle", name: "GPU idle", boxes: gaps, lane: -1 });
+    else if (found.idle && streams.length) notes.push(`Idle time is not known: ${found.idle}`);
+    const tooDeep = events.some((event) => "oa".includes(event.kind) && event.level >= MOST_LEVELS);
+    if (tooDeep) notes.push(`Operators inside of ${MOST_LEVELS} others are not drawn`);
+    if (timeline.left) notes.push(`${timeline.left.toLocaleString("en")} shorter events are left out`);
+    const kernels = events.filter((event) => event.kind === "k");
+    return {
+      events,
+      lanes,
+      notes,
+      US,
+      left: timeline.left,
+      length: events.reduce((length, event) => Math.max(length, event.end), 1),
+      arrows: kernels.filter((event) => event.by).map((event) => ({ from: event.by, to: event })),
+      number: found.counted.length ? found.kernels : kernels.length,
+      what: found.counted.length ? "operator" : "kernel",
+      streams: new Set(kernels.map((event) => event.lane)).size,
+    };
   }
 
-  /** @param {string} name of its class @param {Element} behind what it lies */
-  function path(name, behind) {
-    const element = document.createElementNS(SVG, "path");
-    element.setAttribute("class", name);
-    behind.before(element);
-    return element;
+  const boxOf = ({ start, end, words, isNew = false }, kind) =>
+    ({ start, end, words, isNew, kind, label: "", level: 0 });
+
+  /** What the device did: a kernel is labelled by the operator that launched it. */
+  function deviceBoxOf(event) {
+    if (event.kind !== "k") return boxOf(event, "memory");
+    const operator = event.by?.parent?.words.replace(PREFIX, "").replace(/_+$/, "");
+    return { ...boxOf(event, `k-${familyOf(event.words)}`), label: operator || event.words };
   }
 
-  /** A timeline that zooms. @param {HTMLElement} figure */
-  function setUpTimeline(figure) {
-    const { width, gutter, timelines } = data();
-    const found = timelines[figure.dataset.place];
-    if (!found) return;
-    const svg = one(".timeline", figure);
-    const plot = one(".plot", figure);
-    const paths = all(".box", figure);
-    const labels = one(".labels", figure);
-    const gaps = one(".gaps", figure);
-    const axis = one(".axis", figure);
-    const plain = one(".arrows", figure);
-    const marked = one(".arrows.marked", figure) ?? path("arrows marked", paths[0] ?? labels);
-    const rings = one(".rings", figure) ?? path("rings", labels);
-    const written = new Map(["plain", "on-dark", "on-light"].map((tone) => [tone, group(tone)]));
-    const pointed = one(".pointed", figure);
-    const height = svg.viewBox.baseVal.height;
-    const room = width - 4 - gutter;
-    const span = found.length;
-    const US = found.parts;
-    const kinds = paths.map((path) => path.getAttribute("class"));
-    const lanes = all(".names text", figure).map((t) => [Number(t.getAttribute("y")), t.textContent]);
-    const boxes = found.paths.map((rows, i) => rows.flatMap((row) => boxesOf(row, kinds[i])));
-    const arrows = found.arrows.flatMap(arrowsOf);
+  function kindOf(event, counted = new Set()) {
+    if (event.kind === "c") return event.kernels ? "launch" : event.moves ? "moves" : "call";
+    if (counted.has(event)) return `k-${familyOf(event.words)}`;
+    if (event.kind === "a") return "note";
+    return event.kernels || event.moves ? "op" : "quiet";
+  }
+
+  /** Kernels that the baseline has not, by their place in launch order; none where the timeline has
+   *  not just the profile's kernels. */
+  function markNew(events, found) {
+    const kernels = events.filter((event) => event.kind === "k");
+    if (kernels.length !== found.kernels) return;
+    const launched = (event) => event.by?.start ?? event.start;
+    kernels.sort((a, b) => launched(a) - launched(b) || a.start - b.start);
+    for (const at of found.new) if (kernels[at]) kernels[at].isNew = true;
+  }
+
+  /** On the CPU the operators that are counted: none inside of another; none where they are not as
+   *  many as the profile says. */
+  function countedOf(events, found) {
+    const names = new Set(found.counted);
+    const counted = new Set();
+    for (const event of events) {
+      if (event.kind !== "o" || !names.has(event.name)) continue;
+      let above = event.parent;
+      while (above && !counted.has(above)) above = above.parent;
+      if (!above) counted.add(event);
+    }
+    return counted.size === found.kernels ? counted : new Set();
+  }
+
+  const CAUSES = {
+    host: ["idle: the host had not launched the next", "idle: the host was late"],
+    kernel: ["idle: the next was queued", "idle: the next was queued"],
+    other: ["idle: launched before, begun late", "idle: launched before, begun late"],
+  };
+
+  /** The idle stretches over all streams, by the same rule as the profile's own sums. */
+  function gapsOf(events, found, US) {
+    if (found.idle || events.length < 2) return [];
+    const gaps = [];
+    let reached = events[0].end;
+    for (const event of events.slice(1)) {
+      if (event.start > reached) {
+        const isLate = event.by && event.by.end > reached;
+        const isQueued = event.by && event.start - reached <= QUEUED_US * US;
+        const cause = isLate ? "host" : isQueued ? "kernel" : "other";
+        gaps.push(boxOf({ start: reached, end: event.start, words: CAUSES[cause][0] }, `gap-${cause}`));
+      }
+      reached = Math.max(reached, event.end);
+    }
+    return gaps;
+  }
+
+  /** What colours mean, of what is in the picture; idle time with how much there is. */
+  function legendOf({ lanes, US }) {
+    const boxes = lanes.flatMap((lane) => lane.boxes);
+    const kinds = new Set(boxes.map((box) => box.kind));
+    const told = Object.entries(FAMILIES)
+      .map(([family, words]) => [`k-${family}`, words])
+      .filter(([kind]) => kinds.has(kind));
+    if (kinds.has("memory")) told.push(["memory", "copy, memset of memory"]);
+    for (const [cause, [, words]] of Object.entries(CAUSES)) {
+      const gaps = boxes.filter((box) => box.kind === `gap-${cause}`);
+      const sum = gaps.reduce((us, box) => us + box.end - box.start, 0);
+      if (gaps.length) told.push([`gap-${cause}`, `${words}, ${time(sum / US)}`]);
+    }
+    if (boxes.some((box) => box.isNew)) told.push(["ring", "new"]);
+    const items = told.map(([kind, words]) => make("li", {}, make("i", { class: kind }), words));
+    return make("ul", { class: "legend" }, ...items);
+  }
+
+  /* The picture of a scene: an SVG that is drawn anew for what is seen of it. */
+  const WIDTH = 1144;
+  const GUTTER = 132;
+  const TOP = 26;
+  const ROOM = WIDTH - 4 - GUTTER;
+  const ROOM_FOR_ARROWS = 28;
+  const MOST_ARROWS = 150;
+  const MOST_LABELS = 400;
+  const NARROWEST = 0.8;
+  const NARROW = 1.5;
+  const TOGETHER = 0.4;
+  const LETTER = 5.9;
+  /* Of each kind of lane: the height of a box, of a row, and what lies below the last row. */
+  const HEIGHTS = { thread: [13, 15, 3], calls: [11, 11, 9], stream: [20, 20, 6], idle: [8, 8, 18] };
+
+  const letters = (words) => [...words].reduce((wide, c) => wide + (c < "\u0080" ? LETTER : 2 * LETTER), 0);
+
+  /** Boxes by the class that they are drawn by, each with the middle of its row. */
+  function placed(lanes) {
+    const kinds = new Map();
+    let y = TOP;
+    lanes.forEach((lane, i) => {
+      const [thick, row, below] = HEIGHTS[lane.kind];
+      if (i && lane.kind === "stream" && lanes[i - 1].kind !== "stream") y += ROOM_FOR_ARROWS;
+      lane.top = y;
+      lane.middle = y + thick / 2;
+      for (const box of lane.boxes) {
+        const kind = `box ${lane.kind} ${box.kind}`;
+        if (!kinds.has(kind)) kinds.set(kind, []);
+        kinds.get(kind).push({ ...box, thick, middle: y + box.level * row + thick / 2, in: lane.name });
+      }
+      y += (1 + lane.boxes.reduce((most, box) => Math.max(most, box.level), 0)) * row + below;
+    });
+    return [kinds, Math.ceil(y) + 4];
+  }
+
+  /** A timeline that zooms, as a part of a detail. */
+  function timelineOf(scene) {
+    const { lanes, US } = scene;
+    const [kinds, height] = placed(lanes);
+    const number = `${scene.number.toLocaleString("en")} ${scene.what}${scene.number === 1 ? "" : "s"}`;
+    const on = scene.streams ? ` on ${scene.streams} stream${scene.streams === 1 ? "" : "s"}` : "";
+    const took = time(scene.length / US);
+    const said = `Timeline of one profiled round: ${number}${on} in ${took}. The table has the same facts.`;
+    const names = lanes.map((lane) => make("text", { x: 0, y: lane.middle + 4 }, lane.name.slice(0, 22)));
+    const paths = [...kinds.keys()].map((kind) => make("path", { class: kind }));
+    const [axis, labels, gaps] = ["axis", "labels", "gaps"].map((name) => make("g", { class: name }));
+    const [plain, marked, rings] = ["arrows", "arrows marked", "rings"].map((name) =>
+      make("path", { class: name }),
+    );
+    const width = WIDTH - GUTTER;
+    const box = { x: GUTTER, y: 0, width, height, viewBox: `${GUTTER} 0 ${width} ${height}` };
+    const plot = make("svg", { class: "plot", ...box }, plain, marked, ...paths, rings, labels, gaps);
+    const svg = make(
+      "svg",
+      { class: "timeline", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": said },
+      axis,
+      make("g", { class: "names" }, ...names),
+      plot,
+    );
+    const help = "Timeline: plus, minus, 0 and arrows zoom and move";
+    const scroll = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": help }, svg);
+    const pointed = make("p", { class: "pointed", "aria-hidden": "true" });
+    const tones = ["plain", "on-dark", "on-light"];
+    const written = new Map(tones.map((tone) => [tone, make("g", { class: tone })]));
+    const notes = scene.notes.map((words) => make("p", { class: "fact" }, `${words}.`));
+    const crowded = make("p", { class: "fact" }, "Too many kernels for arrows: zoom in to see them.");
+    const figure = make("div", { class: "tl" });
+    const ends = new Map(lanes.map((lane) => [`${lane.lane} ${lane.kind}`, lane]));
+    const span = scene.length;
     let from = 0;
     let to = span;
     let hits = [];
+    let ringed = [];
+    let waiting = 0;
+    const x = (t) => GUTTER + ((t - from) / (to - from)) * ROOM;
 
-    const x = (t) => gutter + ((t - from) / (to - from)) * room;
-    const thickness = (kind) =>
-      kind.includes("stream") ? 20 : kind.includes("thread") ? 13 : kind.includes("calls") ? 11 : 8;
-
-    function text(into, at, y, words) {
-      if (into.childElementCount >= MOST_LABELS) return;
-      const element = document.createElementNS(SVG, "text");
-      element.setAttribute("x", at.toFixed(1));
-      element.setAttribute("y", y);
-      element.textContent = words;
-      into.append(element);
+    function write(into, at, y, words) {
+      if (into.childElementCount < MOST_LABELS) into.append(make("text", { x: at.toFixed(1), y }, words));
     }
 
-    /** What is seen of a kind of boxes: wide ones as they are, of narrow ones their pixels. */
-    function place(which, spans, pixels) {
-      const kind = kinds[which];
-      const thick = thickness(kind);
-      const isIdle = kind.includes("idle");
+    /** Wide boxes as they are; of narrow ones the kind that takes most of a pixel has it. */
+    function place(kind, boxes, spans, pixels) {
       const tone = /k-(gemm|fused|other)/.test(kind) ? "on-dark" : kind.includes("k-") ? "on-light" : "plain";
-      for (const [middle, start, lasts, name, label, isMarked] of boxes[which]) {
-        if (start + lasts < from || start > to) continue;
-        const left = Math.max(x(start), gutter - 4);
-        const right = Math.min(x(start + lasts), width + 4);
+      for (const box of boxes) {
+        if (box.end < from || box.start > to) continue;
+        const left = Math.max(x(box.start), GUTTER - 4);
+        const right = Math.min(x(box.end), WIDTH + 4);
         const wide = Math.max(right - left > 2 ? right - left - 0.6 : right - left, NARROWEST);
-        hits.push([middle, thick, left, wide, name, lasts, label]);
-        if (isMarked) ringed.push(`M${left} ${middle - 10}h${wide}v20h${-wide}z`);
+        hits.push({ box, left, wide });
+        if (box.isNew) ringed.push(`M${left} ${box.middle - 10}h${wide}v20h${-wide}z`);
         if (wide < NARROW) {
-          const at = `${middle} ${Math.floor(left)}`;
+          const at = `${box.middle} ${Math.floor(left)}`;
           if (!pixels.has(at)) pixels.set(at, new Map());
           const times = pixels.get(at);
-          times.set(which, (times.get(which) ?? 0) + lasts);
+          times.set(kind, (times.get(kind) ?? 0) + box.end - box.start);
           continue;
         }
-        row(spans, which, middle).push([left, wide]);
-        if (isIdle) {
-          if (wide > 46) text(gaps, left + 2, middle + 15, time(lasts / US));
-        } else if (label && wide > letters(label) + 6) {
-          text(written.get(tone), left + 3, middle + 3.5, label);
+        row(spans, kind, box.middle).push([left, wide]);
+        if (kind.includes("idle")) {
+          if (wide > 46) write(gaps, left + 2, box.middle + 15, time((box.end - box.start) / US));
+        } else if (box.label && wide > letters(box.label) + 6) {
+          write(written.get(tone), left + 3, box.middle + 3.5, box.label);
         }
       }
     }
 
-    function row(spans, which, middle) {
-      const rows = spans[which];
+    function row(spans, kind, middle) {
+      const rows = spans.get(kind);
       if (!rows.has(middle)) rows.set(middle, []);
       return rows.get(middle);
     }
 
-    /** Of boxes that share a pixel, the kind that takes most of its time has it. */
-    function settle(spans, pixels) {
+    function draw() {
+      waiting = 0;
+      [hits, ringed] = [[], []];
+      labels.replaceChildren(...written.values());
+      for (const group of written.values()) group.replaceChildren();
+      gaps.replaceChildren();
+      const spans = new Map([...kinds.keys()].map((kind) => [kind, new Map()]));
+      const pixels = new Map();
+      for (const [kind, boxes] of kinds) place(kind, boxes, spans, pixels);
       for (const [at, times] of pixels) {
         const [middle, pixel] = at.split(" ").map(Number);
-        const [which] = [...times].reduce((a, b) => (b[1] > a[1] ? b : a));
-        row(spans, which, middle).push([pixel, 1]);
+        const [kind] = [...times].reduce((a, b) => (b[1] > a[1] ? b : a));
+        row(spans, kind, middle).push([pixel, 1]);
       }
-    }
-
-    function drawn(rows) {
-      let path = "";
-      for (const [middle, spans] of rows) {
-        spans.sort((a, b) => a[0] - b[0]);
-        let left = -Infinity;
-        let right = -Infinity;
-        const flush = () => {
-          if (right > left) path += `M${left.toFixed(1)} ${middle}h${(right - left).toFixed(1)}`;
-        };
-        for (const [start, wide] of spans) {
-          if (start <= right + TOGETHER && wide < 2) {
-            right = Math.max(right, start + wide);
-          } else {
-            flush();
-            left = start;
-            right = start + wide;
-          }
-        }
-        flush();
-      }
-      return path;
+      paths.forEach((path, i) => path.setAttribute("d", lines([...spans.values()][i])));
+      rings.setAttribute("d", ringed.slice(0, MOST_LABELS).join(""));
+      drawArrows();
+      drawAxis();
+      figure.dataset.from = String(from / US);
+      figure.dataset.to = String(to / US);
     }
 
     function drawArrows() {
       const seen = [];
-      for (const [start, end, top, bottom, isMarked] of arrows) {
-        if (Math.max(start, end) < from || Math.min(start, end) > to) continue;
-        seen.push([x(start), x(end), top, bottom, isMarked]);
+      for (const arrow of scene.arrows) {
+        const top = ends.get(`${arrow.from.lane} calls`);
+        const bottom = ends.get(`${arrow.to.lane} stream`);
+        const [a, b] = [arrow.from.start, arrow.to.start];
+        if (!top || !bottom || Math.max(a, b) < from || Math.min(a, b) > to) continue;
+        seen.push([x(a), x(b), top.top + HEIGHTS.calls[0], bottom.top, Number(arrow.to.isNew ?? false)]);
       }
-      const tooMany = seen.length > MOST_ARROWS;
+      crowded.hidden = seen.length <= MOST_ARROWS;
       const curves = ["", ""];
-      for (const [a, b, top, bottom, isMarked] of seen) {
-        if (tooMany && !isMarked) continue;
+      for (const [a, b, top, bottom, isNew] of seen) {
+        if (seen.length > MOST_ARROWS && !isNew) continue;
         const bend = Math.min(17, (bottom - top) / 2);
-        curves[isMarked] += `M${a} ${top}C${a} ${top + bend} ${b} ${bottom - bend} ${b} ${bottom}`;
+        curves[isNew] += `M${a} ${top}C${a} ${top + bend} ${b} ${bottom - bend} ${b} ${bottom}`;
       }
       plain.setAttribute("d", curves[0]);
       marked.setAttribute("d", curves[1]);
     }
 
     function drawAxis() {
-      axis.replaceChildren();
-      const rough = (to - from) / 9;
-      const power = 10 ** Math.floor(Math.log10(rough));
-      const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough);
+      const line = make("path", { class: "grid" });
+      axis.replaceChildren(line);
+      const step = stepOf((to - from) / 9);
       const [scale, unit] = span >= 2e4 * US ? [1e3 * US, "ms"] : [US, "us"];
-      const line = document.createElementNS(SVG, "path");
-      line.setAttribute("class", "grid");
-      axis.append(line);
-      let drawn = "";
+      let grid = "";
       for (let i = Math.ceil(from / step); i * step <= to; i++) {
         const at = x(i * step);
-        drawn += `M${at} 18V${height - 4}`;
-        if (at < width - 44) {
-          const words = `${Number(((i * step) / scale).toPrecision(6))}${i ? unit : ""}`;
-          text(axis, at + 3, 12, words);
-        }
+        grid += `M${at} 18V${height - 4}`;
+        const words = `${Number(((i * step) / scale).toPrecision(6))}${i ? unit : ""}`;
+        if (at < WIDTH - 44) write(axis, at + 3, 12, words);
       }
-      line.setAttribute("d", drawn);
-    }
-
-    let ringed = [];
-    let waiting = 0;
-    function draw() {
-      waiting = 0;
-      hits = [];
-      ringed = [];
-      labels.replaceChildren(...written.values());
-      for (const group of written.values()) group.replaceChildren();
-      gaps.replaceChildren();
-      const spans = paths.map(() => new Map());
-      const pixels = new Map();
-      for (let i = 0; i < paths.length; i++) place(i, spans, pixels);
-      settle(spans, pixels);
-      paths.forEach((path, i) => path.setAttribute("d", drawn(spans[i])));
-      rings.setAttribute("d", ringed.slice(0, MOST_LABELS).join(""));
-      drawArrows();
-      drawAxis();
-      figure.dataset.from = String(from / US);
-      figure.dataset.to = String(to / US);
+      line.setAttribute("d", grid);
     }
 
     function look(start, end) {
@@ -410,28 +715,10 @@
     const fit = () => look(0, span);
     const placeOf = (event) => {
       const box = svg.getBoundingClientRect();
-      return [
-        ((event.clientX - box.left) / box.width) * width,
-        ((event.clientY - box.top) / box.height) * height,
-      ];
+      const share = [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+      return [share[0] * WIDTH, share[1] * height];
     };
-    const timeAt = (event) => from + ((placeOf(event)[0] - gutter) / room) * (to - from);
-
-    const bar = document.createElement("div");
-    bar.className = "zoom js";
-    for (const [sign, what, act] of [
-      ["−", "Zoom out", () => zoom(1.6)],
-      ["+", "Zoom in", () => zoom(0.625)],
-      ["Fit", "Fit: show the whole round", fit],
-    ]) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = sign;
-      button.setAttribute("aria-label", what);
-      button.addEventListener("click", act);
-      bar.append(button);
-    }
-    figure.prepend(bar);
+    const timeAt = (event) => from + ((placeOf(event)[0] - GUTTER) / ROOM) * (to - from);
 
     svg.addEventListener(
       "wheel",
@@ -452,17 +739,17 @@
     svg.addEventListener("pointermove", (event) => {
       if (held) {
         const [at, start, end] = held;
-        const moved = ((at - event.clientX) / svg.getBoundingClientRect().width) * width;
-        const by = (moved / room) * (end - start);
+        const moved = ((at - event.clientX) / svg.getBoundingClientRect().width) * WIDTH;
+        const by = (moved / ROOM) * (end - start);
         look(start + by, end + by);
         return;
       }
       const [px, py] = placeOf(event);
       const hit = hits.find(
-        ([middle, thick, left, wide]) =>
-          Math.abs(py - middle) <= thick / 2 && px >= left - 1 && px <= left + wide + 1,
+        ({ box, left, wide }) =>
+          Math.abs(py - box.middle) <= box.thick / 2 && px >= left - 1 && px <= left + wide + 1,
       );
-      pointed.textContent = hit ? wordsOf(hit) : "";
+      pointed.textContent = hit ? wordsOf(hit.box) : "";
     });
     const letGo = () => {
       held = null;
@@ -471,54 +758,191 @@
     svg.addEventListener("pointerup", letGo);
     svg.addEventListener("pointercancel", letGo);
     svg.addEventListener("dblclick", (event) => zoom(0.4, timeAt(event)));
-
-    function wordsOf([middle, , , , name, lasts, label]) {
-      const lane = lanes.filter(([y]) => y <= middle + 8).pop();
-      const by = label && !name.endsWith(label) ? `, ${label}` : "";
-      return `${name}: ${time(lasts / US)}${by}${lane ? ` · ${lane[1]}` : ""}`;
-    }
-
-    draw();
-    one(".scroll", figure).addEventListener("keydown", (event) => {
-      const acts = {
-        "+": () => zoom(0.625),
-        "=": () => zoom(0.625),
-        "-": () => zoom(1.6),
-        0: fit,
-        ArrowLeft: () => move(-0.125),
-        ArrowRight: () => move(0.125),
-      };
+    const wordsOf = (box) => {
+      const by = box.label && !box.words.endsWith(box.label) ? `, ${box.label}` : "";
+      return `${box.words}: ${time((box.end - box.start) / US)}${by} · ${box.in}`;
+    };
+    const acts = {
+      "+": () => zoom(0.625),
+      "=": () => zoom(0.625),
+      "-": () => zoom(1.6),
+      0: fit,
+      ArrowLeft: () => move(-0.125),
+      ArrowRight: () => move(0.125),
+    };
+    scroll.addEventListener("keydown", (event) => {
       const act = acts[event.key];
       if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
       event.preventDefault();
       act();
     });
+    const bar = make(
+      "div",
+      { class: "zoom" },
+      button("−", acts["-"], { "aria-label": "Zoom out" }),
+      button("+", acts["+"], { "aria-label": "Zoom in" }),
+      button("Fit", fit, { "aria-label": "Fit: show the whole round" }),
+    );
+    figure.append(bar, scroll, pointed, legendOf(scene), crowded, ...notes);
+    draw();
+    const note = scene.streams
+      ? "one round: GPU times accurate, host times slowed by profiling"
+      : "one round, slowed by the profiler";
+    return part("Timeline", note, figure);
   }
 
-  const awake = new Set();
-  function wake(details) {
-    if (!details.open) return;
-    makeReachable(details);
-    const figure = one(".tl", details);
-    if (!figure || awake.has(figure)) return;
-    awake.add(figure);
-    setUpTimeline(figure);
-  }
-  /** What scrolls sideways can be reached by the keyboard, and says what it is. */
-  function makeReachable(within) {
-    for (const box of all(".scroll:not([tabindex])", within)) {
-      if (!box.clientWidth || box.scrollWidth <= box.clientWidth) continue;
-      box.tabIndex = 0;
-      box.setAttribute("role", "region");
-      const head = one("h2, h4", box.parentElement) ?? box.parentElement;
-      box.setAttribute("aria-label", `${head.textContent.trim().slice(0, 80)}, scrolls sideways`);
+  /** Spans of rows as the path of an SVG; those that cannot be told apart as one. */
+  function lines(rows) {
+    let path = "";
+    for (const [middle, spans] of rows) {
+      spans.sort((a, b) => a[0] - b[0]);
+      let left = -Infinity;
+      let right = -Infinity;
+      const flush = () => {
+        if (right > left) path += `M${left.toFixed(1)} ${middle}h${(right - left).toFixed(1)}`;
+      };
+      for (const [start, wide] of spans) {
+        if (start <= right + TOGETHER && wide < 2) {
+          right = Math.max(right, start + wide);
+        } else {
+          flush();
+          [left, right] = [start, start + wide];
+        }
+      }
+      flush();
     }
+    return path;
   }
+
+  /** A round number that is no less. */
+  function stepOf(rough) {
+    const power = 10 ** Math.floor(Math.log10(rough));
+    return [1, 2, 2.5, 5, 10].map((m) => m * power).find((step) => step >= rough);
+  }
+
+  /* Operators as a tree: those that launch kernels, by name; the others as a number. */
+  const DEEPEST = 3;
+  const MOST_LINES = 60;
+
+  /** A table of it; null where events are left out, and where nothing is launched. */
+  function treeOf({ events, US, left }) {
+    const operators = events.filter((event) => "oa".includes(event.kind));
+    if (left || !operators.some((event) => event.kernels)) return null;
+    const below = new Map(operators.map((event) => [event, []]));
+    const top = [];
+    for (const event of operators) (below.get(event.parent) ?? top).push(event);
+    const rows = [];
+    const sum = (events, what) => events.reduce((all, event) => all + what(event), 0);
+    const cells = (...numbers) => numbers.map((words) => make("td", { class: "n" }, words));
+    const host = (events) => (sum(events, (event) => event.end - event.start) / US).toFixed(1);
+
+    /** An operator with the one that does all its launching, and so on; and the last of them. */
+    function chain(event) {
+      const names = [event.words];
+      for (;;) {
+        const [inner, ...others] = below.get(event).filter((each) => each.kernels);
+        if (!inner || others.length || inner.kernels !== event.kernels) return [names.join(" > "), event];
+        event = inner;
+        if (event.words !== names.at(-1) && names.length < 4) names.push(event.words);
+      }
+    }
+
+    function level(events, depth) {
+      const alike = new Map();
+      for (const event of events.filter((each) => each.kernels)) {
+        const [name, last] = chain(event);
+        if (!alike.has(name)) alike.set(name, []);
+        alike.get(name).push([event, last]);
+      }
+      for (const [name, found] of alike) {
+        const own = found.map(([event]) => event);
+        const named = make("td", { class: `c d${depth}` }, own.length > 1 ? `${name} x${own.length}` : name);
+        const gpu = (sum(own, (event) => event.gpu) / US).toFixed(1);
+        rows.push(make("tr", {}, named, ...cells(sum(own, (event) => event.kernels), gpu, host(own))));
+        if (depth < DEEPEST) level(found.flatMap(([, last]) => below.get(last)), depth + 1);
+      }
+    }
+
+    level(top, 0);
+    const quiet = top.filter((event) => !event.kernels);
+    const hidden = rows.length - MOST_LINES;
+    const shown = rows.slice(0, MOST_LINES);
+    if (quiet.length) {
+      const words = `${quiet.length} operator${quiet.length > 1 ? "s" : ""} that launch nothing`;
+      shown.push(make("tr", { class: "same" }, make("td", {}, words), ...cells("", "", host(quiet))));
+    }
+    const titles = ["operator", "kernels", "GPU us", "host us"];
+    const head = titles.map((title, i) => make("th", i ? { class: "n" } : {}, title));
+    const titled = make("thead", {}, make("tr", {}, ...head));
+    const table = make("table", { class: "tree" }, titled, make("tbody", {}, ...shown));
+    const more = hidden > 0 ? [make("p", { class: "fact" }, `${hidden} more lines not shown`)] : [];
+    const scroll = make("div", { class: "scroll" }, table);
+    return part("Operators", "host times slowed by profiling", scroll, ...more);
+  }
+
+  /* Rounds of a time as dots on a scale, with the interval and what is allowed. */
+  const PLOT = { left: 112, right: 560, row: 44, top: 30 };
+
+  const TITLES = {
+    cuda_time: "GPU time of each round",
+    latency: "Latency of each call",
+    launch_overhead: "Launch overhead of each call",
+    dispatch_time: "Dispatch time of each call",
+    gpu_busy: "GPU busy in each round",
+    pairs: "GPU time of each pair timed in turn",
+  };
+
+  function plotOf({ title, rows, limit, words }) {
+    const seen = rows
+      .flatMap((row) => [...row.values, row.middle, ...(row.interval ?? []), limit])
+      .filter((value) => value !== null);
+    const [least, most] = [Math.min(...seen), Math.max(...seen)];
+    const pad = (most - least) * 0.06 || Math.abs(least) * 0.01 || 1;
+    const [low, high] = [least - pad, most + pad];
+    const x = (value) =>
+      PLOT.left + ((value - low) / (high - low)) * (PLOT.right - 16 - PLOT.left);
+    const height = 34 + PLOT.row * rows.length;
+    const named = { role: "img", "aria-label": TITLES[title] };
+    const svg = make("svg", { class: "strip", viewBox: `0 0 560 ${height}`, ...named });
+    const step = stepOf((high - low) / 5);
+    for (let i = Math.ceil(low / step); i * step <= high; i++) {
+      svg.append(
+        make("path", { class: "grid", d: `M${x(i * step)} 8V${height - 22}` }),
+        make("text", { class: "tick", x: x(i * step), y: height - 7 }, `${+(i * step).toPrecision(10)}`),
+      );
+    }
+    rows.forEach((row, i) => {
+      const y = PLOT.top + PLOT.row * i;
+      const age = row.name === "this run" || rows.length === 1 ? "now" : "was";
+      svg.append(make("text", { class: "lane", x: 0, y: y + 4 }, row.name));
+      if (row.interval) {
+        const [left, right] = row.interval.map(x);
+        svg.append(make("path", { class: `band ${age}`, d: `M${left} ${y}h${Math.max(right - left, 1)}` }));
+      }
+      /* Scattered, so that equal rounds are seen to be several, and always the same. */
+      const scattered = (k) => y + Math.round(((k * 0.618) % 1) * 22 - 11);
+      const dots = row.values.map((value, k) => `M${x(value)} ${scattered(k)}h0`);
+      svg.append(make("path", { class: `dots ${age}`, d: dots.join("") }));
+      if (row.middle !== null) {
+        svg.append(make("path", { class: `middle ${age}`, d: `M${x(row.middle)} ${y - 16}v32` }));
+      }
+    });
+    if (limit !== null) {
+      const isLeft = x(limit) > PLOT.right - 100;
+      const at = { x: x(limit) + (isLeft ? -5 : 5), y: 13, "text-anchor": isLeft ? "end" : "start" };
+      svg.append(
+        make("path", { class: "limit", d: `M${x(limit)} 6V${height - 22}` }),
+        make("text", { class: "tick strong", ...at }, words),
+      );
+    }
+    return part(TITLES[title], "a dot a round, a line at the median, a band of 99 %", svg);
+  }
+
   addEventListener("resize", () => makeReachable(document));
   makeReachable(document);
-  for (const details of cases) {
+  for (const details of all("table.tests details")) {
     details.addEventListener("toggle", () => wake(details));
     wake(details);
   }
-  openTarget();
+  addEventListener("load", openTarget);
 })();

@@ -12,7 +12,6 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.report.html.tests_table import table_rows
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.ranks import ranks_told, texts_of
 from pytest_kernelprof.report.style import Style, plain
@@ -91,10 +90,10 @@ def test_the_page_has_a_section_for_it() -> None:
     assert '<table class="ranks">' not in html_of(run_of(judged(mlp(), max_kernels=2)))
 
 
-def test_the_tables_have_the_count_of_the_rank_that_is_over() -> None:
-    rows = summary_of(run_of(judged(of_ranks(*SLOW), max_kernels=2))).rows
-    (row,) = table_rows(rows, ["p"])
-    assert (row.kernels, row.more) == (3, 1)
+def test_the_page_has_the_count_of_the_rank_that_is_over() -> None:
+    page = html_of(run_of(judged(of_ranks(*SLOW), max_kernels=2)))
+    assert '<b class="x-bad">3 &gt; 2 (rank 1)</b>' in page
+    assert "test_step (rank 0)" in page
 
 
 def test_of_a_file_the_straggler_is_told_with_the_first_ranks_kernels() -> None:

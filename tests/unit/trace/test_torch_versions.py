@@ -101,7 +101,8 @@ def test_a_run_of_each_is_read_and_written_again(version: str) -> None:
     (comparison,) = tests["test_compared"].comparisons
     assert [one.kernels for one in comparison.contestants] == [3, 3]
     written = codec.encode(pack(run))
-    assert json.loads(written) == json.loads(gzip.decompress(run_of(version).read_bytes()))
+    recorded = json.loads(gzip.decompress(run_of(version).read_bytes()))
+    assert json.loads(written) == {**recorded, "project": "", "commit": ""}  # which came later
     assert [test.id for test in read_run(str(run_of(version))).tests] == [t.id for t in run.tests]
 
 
