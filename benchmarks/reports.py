@@ -59,7 +59,7 @@ read, held = time.process_time() - began, peak() - before
 began = time.process_time()
 if sys.argv[2] == "terminal":
     from pytest_kernelprof.summary.run import summary_of
-    from pytest_kernelprof.report.style import Style
+    from pytest_kernelprof.report.tables import Style
     from pytest_kernelprof.report.terminal import report_lines
     size = sum(len(span.text) for line in report_lines(summary_of(run), Style()) for span in line)
 elif sys.argv[2] == "annotations":

@@ -237,8 +237,9 @@ class Profile:
     def table(self, width: int = 100) -> str:
         """The kernels of one call as a text table: name, operators, source line, time."""
         from pytest_kernelprof.report.kernel_tables import kernel_table
+        from pytest_kernelprof.report.tables import Style
 
-        return "\n".join(kernel_table(self._whole(), width))
+        return "\n".join(kernel_table(self._whole(), Style(width)))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the Chrome trace (gzip if the name ends in ``.gz``), with what we know of it

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 import re
 from numbers import Real
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TIME_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6}
 _DURATION_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -149,3 +153,24 @@ def printable(text: str) -> str:
 def name_of(called: object) -> str:
     """What a callable is called, in one line; its type where it has no name."""
     return printable(str(getattr(called, "__name__", None) or type(called).__name__))
+
+
+class TimeUnit(NamedTuple):
+    """How the times of a column are written: scaled, with so many decimals."""
+
+    name: str
+    scale: float
+    decimals: int
+
+    def words(self, us: float, decimals: int | None = None) -> str:
+        """Return a time without its unit."""
+        return f"{us / self.scale:.{self.decimals if decimals is None else decimals}f}"
+
+
+def time_unit(values: Iterable[float]) -> TimeUnit:
+    """Choose the unit of microseconds: one decimal if the largest is below 1 ms, none above, and
+    milliseconds with two from 100 ms on."""
+    largest = max(values, default=0.0)
+    if largest < 1e3:
+        return TimeUnit("us", 1.0, 1)
+    return TimeUnit("us", 1.0, 0) if largest <= 1e5 else TimeUnit("ms", 1e3, 2)

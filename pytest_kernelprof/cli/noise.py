@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import shutil
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -207,26 +206,25 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
-    from pytest_kernelprof.report.tables import Column, render
+    from pytest_kernelprof.cli.printing import style_here
+    from pytest_kernelprof.report.tables import Column, lay_out, left
     from pytest_kernelprof.units import format_time
 
-    numbers = ("median", "within", "lag 1", "between", "margin")
-    columns = [Column("workload", shrinks=True), Column("metric")]
-    columns += [Column(name, number=True) for name in numbers]
+    titles = ("median", "within", "lag 1", "between", "margin")
     rows = [
-        [
-            one["workload"],
-            one["metric"],
+        (
             format_time(one["median_us"]),
             _percent(one["within"]),
             f"{one['autocorrelation']:+.2f}",
             _percent(one["between"]),
-            "-" if one["margin_us"] is None else f"+{format_time(one['margin_us'])}",
-        ]
+            "" if one["margin_us"] is None else f"+{format_time(one['margin_us'])}",
+        )
         for one in spreads
     ]
-    return render(columns, rows, shutil.get_terminal_size((100, 24)).columns)
+    columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
+    names = tuple(f"{one['metric']} of {one['workload']}" for one in spreads)
+    return lay_out([*columns, Column("what", names, align=left)], style_here()).texts
 
 
 def _percent(fraction: float | None) -> str:
-    return "-" if fraction is None else f"{fraction * 100:.1f} %"
+    return "" if fraction is None else f"{fraction * 100:.1f} %"

@@ -7,12 +7,12 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.style import Style, text_width
+from pytest_kernelprof.report.tables import Style, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_kernelprof.report.style import Colour, Line
+    from pytest_kernelprof.report.tables import Colour, Line
 
 _CODES: dict[Colour, str] = {
     "red": "31",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.analysis.profile import SessionFacts
-    from pytest_kernelprof.report.style import Line, Style
+    from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.summary.ranks import Rank
@@ -101,16 +101,10 @@ def _operators(
     style: Style,
 ) -> list[Line]:
     from pytest_kernelprof.analysis.operator_tree import operator_tree
-    from pytest_kernelprof.report.operator_tree import tree_lines
-    from pytest_kernelprof.report.show import verdict_lines
+    from pytest_kernelprof.report.show import Wanted, tree_lines, verdict_lines
 
-    tree = tree_lines(
-        operator_tree(reading, facts.fullest),
-        style,
-        on_cpu=profile.environment.kind == "cpu",
-        top=chosen.top,
-        everything=chosen.all,
-    )
+    wanted = Wanted(top=chosen.top, everything=chosen.all)
+    tree = tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
     return [*verdict_lines(profile, style), (), *tree]
 
 
@@ -128,7 +122,7 @@ def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-    from pytest_kernelprof.report.ranks import rank_lines
+    from pytest_kernelprof.report.show import rank_lines
     from pytest_kernelprof.summary.ranks import odd_ones
 
     diffs: dict[str, KernelDiff] = {

@@ -23,11 +23,9 @@ from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import may_be_blind, nothing_to_look_at, run_plainly
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option
-from pytest_kernelprof.report.comparison import (
-    WIDTH,
-    comparison_message,
-    comparison_table,
-)
+from pytest_kernelprof.report.failure import comparison_message
+from pytest_kernelprof.report.kernel_tables import comparison_table
+from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 from pytest_kernelprof.summary.words import line_words
@@ -165,9 +163,9 @@ class Comparison:
 
     __repr__ = __str__
 
-    def table(self, width: int = WIDTH) -> str:
+    def table(self, width: int = 100) -> str:
         """Both as a text table."""
-        return "\n".join(comparison_table(self._record(), width))
+        return "\n".join(comparison_table(self._record(), Style(width)))
 
     def _record(self, *verdicts: run.Verdict) -> run.Comparison:
         rounds = self._group._measured

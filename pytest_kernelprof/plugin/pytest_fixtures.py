@@ -37,7 +37,7 @@ def begin_test(item: pytest.Item, target: Target, *, asked: bool = True) -> Meas
     from pytest_kernelprof.plugin.ledger import Ledger
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.places import place_of_test
-    from pytest_kernelprof.report.progress import measuring
+    from pytest_kernelprof.plugin.progress_line import measuring
 
     item.config.stash[MEASURES] = True  # which a fixture fetched by name did not tell before
     settings, marks = item.config.stash[SETTINGS], known_marks(item)

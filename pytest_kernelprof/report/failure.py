@@ -6,14 +6,24 @@ import linecache
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.diff_text import diff_lines
-from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
-from pytest_kernelprof.report.ranks import ranks_told, texts_of
-from pytest_kernelprof.report.snapshots import changed_lines_of
-from pytest_kernelprof.report.tables import wrapped
+from pytest_kernelprof.report.diff_text import changed_lines_of, diff_lines
+from pytest_kernelprof.report.kernel_tables import (
+    comparison_table,
+    copy_table,
+    kernel_table,
+    lines_of_ranks,
+    wait_table,
+)
+from pytest_kernelprof.report.tables import Style, plain, wrapped
 from pytest_kernelprof.summary.causes import broken_cells
-from pytest_kernelprof.summary.new_kernels import new_kernels
-from pytest_kernelprof.summary.verdicts import footing, judged_words, turns_words, verdict_line
+from pytest_kernelprof.summary.kernels import guilty_kernels, new_kernels
+from pytest_kernelprof.summary.verdicts import (
+    comparison_line,
+    footing,
+    judged_words,
+    turns_words,
+    verdict_line,
+)
 from pytest_kernelprof.summary.words import (
     doubt_words,
     judged_rank,
@@ -27,12 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.comparison import ProfileComparison
-    from pytest_kernelprof.schema.run import Place, Profile, Verdict
-    from pytest_kernelprof.summary.new_kernels import NewKernels
+    from pytest_kernelprof.schema.run import Comparison, Place, Profile, Verdict
+    from pytest_kernelprof.summary.kernels import NewKernels
 
 INDENT = "  "
 """Before each line that is no verdict."""
 _WIDTH = 78 - len(INDENT)
+_STYLE = Style(_WIDTH)
 
 
 def failure_message(profile: Profile) -> str:
@@ -62,6 +73,21 @@ def failure_message(profile: Profile) -> str:
     return "\n".join([*verdicts, *(INDENT + line for line in below)])
 
 
+def comparison_message(comparison: Comparison) -> str:
+    """The assertions that do not hold, or may not hold; where; then the table of all callables."""
+    told = [
+        verdict
+        for outcome in ("failed", "undecided")
+        for verdict in comparison.verdicts
+        if verdict.outcome == outcome
+    ]
+    places = dict.fromkeys(one.place for one in told if one.place is not None)
+    code = [line for one in places for line in code_lines(one)]
+    verdicts = [comparison_line(comparison, one) for one in told]
+    below = [*code, *comparison_table(comparison)]
+    return "\n".join([*verdicts, *(INDENT + line for line in below)])
+
+
 def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
     """What of a test is worse than a revision, by how much, and through which kernels.
 
@@ -78,14 +104,14 @@ def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
         if one.paired is not None and one.paired.change == "worse":
             margin = f"margin {one.paired.margin * 100:.3g} %"
             verdicts.append(f"{turns_words(one)}, {margin}, against {name}{of}")
-        below += [f"{INDENT}{line}" for line in diff_lines(one)]
+        below += [f"{INDENT}{line}" for line in diff_lines(one, _STYLE)]
     return "\n".join(map(printable, (*verdicts, *below)))
 
 
 def _changes(told: Sequence[Verdict]) -> list[str]:
     """What came and went, where it cannot be told in the table which of its kernels came."""
     found = [one.comparison for one in told if one.comparison is not None]
-    return [line for one in found for line in changed_lines_of(one)]
+    return [line for one in found for line in changed_lines_of(one, _STYLE)]
 
 
 def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
@@ -111,20 +137,22 @@ def _tables(profile: Profile, new: NewKernels | None) -> list[str]:
     over = {verdict.limit for verdict in broken}
     lines = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     lines += (
-        kernel_table(judged, _WIDTH, new=new if judged is profile else None)
+        kernel_table(
+            judged,
+            _STYLE,
+            new=new if judged is profile else None,
+            guilty=guilty_kernels(profile, judged),
+        )
         if judged.kernels
         else ["no kernels were launched"]
     )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(judged, _WIDTH)
+        lines += copy_table(judged, _STYLE)
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += wait_table(judged, _WIDTH)
+        lines += wait_table(judged, _STYLE)
     if "max_launch_overhead" in over:
         lines += overhead_lines(judged)
-    told = ranks_told(profile)
-    if told is not None:
-        lines += [*texts_of(told[0]), *(line for one in told[1] for line in wrapped(one, _WIDTH))]
-    return lines
+    return [*lines, *map(plain, lines_of_ranks(profile, _STYLE))]
 
 
 def overhead_lines(profile: Profile) -> list[str]:

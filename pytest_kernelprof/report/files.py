@@ -97,14 +97,17 @@ def _benchmark_json(run: Run) -> Content:
 def _markdown(run: Run) -> Content:
     from pytest_kernelprof.report.markdown import markdown_of
 
-    data = markdown_of(run).encode()
-    return Content(data, format_bytes(len(data)))
+    return _text(markdown_of(run))
 
 
 def _html(run: Run) -> Content:
     from pytest_kernelprof.report.html.page import html_of
 
-    data = html_of(run).encode()
+    return _text(html_of(run))
+
+
+def _text(told: str) -> Content:
+    data = told.encode()
     return Content(data, format_bytes(len(data)))
 
 

@@ -8,9 +8,8 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pytest_kernelprof.report.diff_text import changed_lines_of
 from pytest_kernelprof.report.kernel_tables import kernel_table
-from pytest_kernelprof.report.ranks import ranks_told
-from pytest_kernelprof.report.snapshots import changed_lines_of
 from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     deltas_of,
@@ -20,7 +19,8 @@ from pytest_kernelprof.summary.comparisons import (
     share_of,
     why_of,
 )
-from pytest_kernelprof.summary.new_kernels import new_kernels
+from pytest_kernelprof.summary.kernels import guilty_kernels, new_kernels
+from pytest_kernelprof.summary.ranks import ranks_told
 from pytest_kernelprof.summary.records import NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import turns_words
@@ -206,7 +206,8 @@ def _kernels(profile: Profile) -> list[str]:
     over: list[Verdict] = [one for one in profile.verdicts if one.outcome == "failed"]
     judged = judged_rank(profile, over[0]) if over else profile
     of_rank = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
-    return fence([*of_rank, *kernel_table(judged)], "text") if judged.kernels else below
+    table = kernel_table(judged, guilty=guilty_kernels(profile, judged))
+    return fence([*of_rank, *table], "text") if judged.kernels else below
 
 
 def _ranks_detail(one: Row) -> list[str]:

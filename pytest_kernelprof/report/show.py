@@ -1,78 +1,294 @@
-"""What a recorded trace holds, as ``kernelprof show`` tells it: the verdict, kernels; idle time,
-copies, waits, what was checked."""
+"""What ``kernelprof show`` prints: the kernels of a trace, its tree of operators, or its ranks."""
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.names.apart import tell_apart
-from pytest_kernelprof.report.style import Span
-from pytest_kernelprof.report.tables import (
-    Numbers,
-    Unit,
-    Words,
-    lay_out,
-    right,
-    text_table,
-    time_unit,
-    wrapped,
+from pytest_kernelprof.report.kernel_tables import (
+    NOUNS,
+    TableRow,
+    chain_of,
+    lay_out_rows,
+    rank_table_lines,
 )
-from pytest_kernelprof.report.terminal import labelled
-from pytest_kernelprof.summary.kernel_groups import by_name, times_words, with_chain
-from pytest_kernelprof.summary.repeats import stretches, whole_repeats
+from pytest_kernelprof.report.tables import Column, Span, labelled, lay_out, left
+from pytest_kernelprof.summary.causes import causes_of_diff
+from pytest_kernelprof.summary.kernels import (
+    by_name,
+    enough,
+    stretches,
+    times_words,
+    whole_repeats,
+    with_chain,
+)
+from pytest_kernelprof.summary.ranks import odd_ones, rank_table, waiting_words
 from pytest_kernelprof.summary.verdicts import completeness_words, integrity_words, would_wait_words
-from pytest_kernelprof.summary.words import chain_words, count_words, place_words, value_of
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.summary.words import (
+    chain_words,
+    count_words,
+    first_of,
+    line_words,
+    place_words,
+    value_of,
+)
+from pytest_kernelprof.units import format_bytes, format_time, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.report.style import Line, Style
+    from pytest_kernelprof.report.tables import Line, Style
+    from pytest_kernelprof.schema.comparison import KernelDiff
+    from pytest_kernelprof.schema.kernels import OperatorNode
     from pytest_kernelprof.schema.run import Kernel, Origin, Profile
-    from pytest_kernelprof.summary.kernel_groups import Named, Order
-    from pytest_kernelprof.summary.repeats import Stretch
+    from pytest_kernelprof.summary.kernels import Order
+    from pytest_kernelprof.summary.ranks import Odd, Rank
 
 
-FEW = 50
-"""So many kernels are told one by one, in launch order, where nothing else is asked for."""
-_MOST_CALLS = 3
-_LABEL = 11
-_SHORT_US = 10.0
-_SHORT_SHARE = 0.3
+_FEW = 50
+"""So many kernels are listed one by one, in launch order."""
+_MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH = 3, 3, 8, 12
 _OPTIONS = "--all --operators --sort=name|calls|each|total|order --top=N --json"
 
 
-def about_lines(profile: Profile, kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
-    """What is not zero, each in a line or two."""
-    yield from labelled("devices", _devices(profile), style, _LABEL)
-    yield from labelled("idle", _idle(profile), style, _LABEL)
-    yield from labelled("comm", _communication(profile), style, _LABEL)
-    yield from labelled("short", _short(profile, kernels), style, _LABEL)
-    yield from labelled("also", ", ".join(_also(profile)), style, _LABEL)
-    yield from labelled("host", _host(profile), style, _LABEL)
-    if profile.bound.verdict != "unknown":
-        yield from labelled(
-            "bound", f"{profile.bound.verdict}: {profile.bound.reason}", style, _LABEL
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes:
+        order: the order of the rows; None is launch order of few kernels, and by name of many.
+        top: how many rows; None is as many as say enough.
+        everything: whether each row is listed, and nothing is folded.
+    """
+
+    order: Order | Literal["order"] | None = None
+    top: int | None = None
+    everything: bool = False
+
+
+def trace_lines(
+    profile: Profile, origin: Origin | None, wanted: Wanted, style: Style
+) -> list[Line]:
+    """Return the verdict, the device, the kernels, and what is not zero.
+
+    Args:
+        origin: where the trace is from, if known.
+    """
+    names = [one.name for one in profile.kernels]
+    repeats = 1 if wanted.everything else whole_repeats(names)
+    kernels = _mean_of(_without_frame(profile.kernels), repeats)
+    place = _place(profile, origin, repeats, len(kernels))
+    lines = [*verdict_lines(profile, style), *style.sentence(place, "dim")]
+    if kernels:
+        lines += [(), *_body(profile, kernels, wanted, style)]
+    about = [
+        line
+        for label, text in _about(profile, kernels).items()
+        for line in labelled(label, text, style)
+    ]
+    return [*lines, *([(), *about] if about else [])]
+
+
+def verdict_lines(profile: Profile, style: Style) -> list[Line]:
+    """Return how many kernels there are, their time, and whether that is all; what is missing
+    comes first."""
+    problems = profile.integrity.problems
+    if not problems:
+        state = completeness_words([profile.integrity])
+        return style.sentence(f"{_counted(profile)}; {state}.", "bold")
+    missing = [f"INCOMPLETE: {problems[0]}", *problems[1:]]
+    told = [line for one in missing for line in style.sentence(one, "red")]
+    return [*told, *style.sentence(f"What is there: {_counted(profile)}.", "bold")]
+
+
+def _counted(profile: Profile) -> str:
+    nouns = NOUNS[profile.environment.kind]
+    us = value_of(profile, "cuda_time")
+    if profile.environment.kind == "cpu":
+        us = sum(one.duration_us for one in profile.kernels)
+    launches, comm_us = value_of(profile, "launches"), value_of(profile, "comm_time")
+    words = count_words(profile.kernel_count, nouns.kernel)
+    if launches is not None:
+        words += f" in {count_words(int(launches), 'launch', 'launches')}"
+    words += f", {format_time(us)} on the {nouns.device}" if us else ""
+    return words + (f", {format_time(comm_us)} communicating" if comm_us else "")
+
+
+def _place(profile: Profile, origin: Origin | None, repeats: int, number: int) -> str:
+    kind = profile.environment.kind
+    told = []
+    if repeats > 1:
+        kernels = count_words(number, NOUNS[kind].kernel)
+        told.append(f"{repeats} equal repeats of {kernels}, below is one with mean times")
+    if profile.rounds > 1:
+        of = "the fullest, as they differ" if profile.variants else "one of them"
+        below = f", below is {of}" if repeats == 1 or profile.variants else ""
+        told.append(f"median of {profile.rounds} rounds{below}")
+    told.append(place_words(profile.environment))
+    if kind == "cpu":
+        told.append("no device in this trace, so no kernels")
+    if origin is not None and (origin.form or origin.dialect not in ("CUDA", "CPU")):
+        told.append(f"{origin.dialect} trace {origin.form}".rstrip())
+    return "; ".join(told)
+
+
+def _without_frame(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    """Drop the annotation that all kernels stand in, which tells none of them apart."""
+    outermost = {one.operators[-1] for one in kernels if len(one.operators) > 1}
+    frame = outermost.pop() if len(outermost) == 1 and len(kernels) > 1 else "::"
+    if "::" in frame:
+        return tuple(kernels)
+    return tuple(
+        replace(one, operators=tuple(name for name in one.operators if name != frame))
+        for one in kernels
+    )
+
+
+def _mean_of(kernels: Sequence[Kernel], repeats: int) -> tuple[Kernel, ...]:
+    """One of the repeats, each kernel with its mean time over all of them."""
+    number = len(kernels) // repeats
+    return tuple(
+        replace(one, duration_us=sum(k.duration_us for k in kernels[at::number]) / repeats)
+        for at, one in enumerate(kernels[:number])
+    )
+
+
+# The kernels.
+
+
+def _body(
+    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
+) -> Iterator[Line]:
+    on_cpu = profile.environment.kind == "cpu"
+    few = len(kernels) <= _FEW and not on_cpu and wanted.top is None
+    if wanted.order == "order" or (wanted.order is None and few):
+        yield from _in_order(profile, kernels, wanted, style)
+        return
+    yield from _by_name(profile, kernels, wanted, style)
+    if wanted.order is None and not on_cpu:
+        yield ()
+        if wanted.everything:
+            yield from _in_order(profile, kernels, wanted, style)
+        else:
+            yield from _folded_order(kernels, style)
+
+
+def _in_order(
+    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
+) -> Iterator[Line]:
+    """A row for each kernel."""
+    nouns = NOUNS[profile.environment.kind]
+    shown = kernels if wanted.everything else kernels[: wanted.top or _FEW]
+    names = tell_apart(one.name for one in kernels)
+    unit = time_unit(one.duration_us for one in shown)
+    rows = [
+        TableRow(
+            (str(at), unit.words(one.duration_us)),
+            names[one.name],
+            chain_of(one),
+            os.path.basename(one.source),
+            _sizes(one),
         )
-    if len(kernels) > FEW or profile.environment.kind == "cpu":
-        yield from labelled("more", _OPTIONS, style, _LABEL)
-    if profile.integrity.complete:
-        yield from labelled("checked", _checked(profile), style, _LABEL)
+        for at, one in enumerate(shown, 1)
+    ]
+    titles = ("#", f"{nouns.device} {unit.name}")
+    yield from lay_out_rows(titles, nouns.kernel, nouns.caller, rows, style).coloured()
+    if len(kernels) > len(shown):
+        yield (Span(f"{len(kernels) - len(shown):,} more {nouns.kernel}s: --all"),)
 
 
-def _checked(profile: Profile) -> str:
-    """What is known of its completeness, that it is apart."""
-    words = integrity_words(profile).removeprefix("complete: ")
-    return words.removeprefix("CPU operators counted, not GPU kernels").removeprefix(", ")
+def _sizes(kernel: Kernel) -> str:
+    """Grid and block without the ones at their ends: ``2x66, 384``; empty if unknown."""
+    if not any(kernel.grid):
+        return ""
+    told = ("x".join(map(str, size)) for size in (kernel.grid, kernel.block))
+    return ", ".join(one.removesuffix("x1").removesuffix("x1") for one in told)
+
+
+def _by_name(
+    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
+) -> Iterator[Line]:
+    """A row for each name; one for all others."""
+    nouns, order = NOUNS[profile.environment.kind], wanted.order
+    ranked = by_name(kernels, "total" if order is None or order == "order" else order)
+    most = len(ranked) if wanted.everything else wanted.top or enough(ranked)
+    rest = ranked[most:]
+    rows = [
+        (one.name, one.calls, one.us, ", ".join(by or "-" for by in one.callers[:_MOST_CALLERS]))
+        for one in ranked[:most]
+    ]
+    if rest:
+        name = count_words(len(rest), f"other {nouns.kernel}")
+        rows.append((name, sum(one.calls for one in rest), sum(one.us for one in rest), ""))
+    total, unit = sum(us for _, _, us, _ in rows), time_unit(us for _, _, us, _ in rows)
+    on_cpu = profile.environment.kind == "cpu"
+    columns = [
+        Column("calls", tuple(str(calls) for _, calls, _, _ in rows)),
+        Column(f"{nouns.device} {unit.name}", tuple(unit.words(us) for _, _, us, _ in rows)),
+        Column("share", tuple(f"{us / total * 100:.0f} %" if total else "" for *_, us, _ in rows)),
+        Column("each us", tuple(f"{us / calls:.1f}" for _, calls, us, _ in rows), 0),
+        Column(nouns.kernel, tuple(name for name, *_ in rows), 1, least=24, align=left),
+    ]
+    if on_cpu:
+        callers = tuple(by for *_, by in rows)
+        columns.append(Column(nouns.caller, callers, least=16, align=left))
+    yield from lay_out(columns, style).coloured()
+
+
+def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
+    """The sequence with its repeats folded."""
+    names = tell_apart(one.name for one in kernels)
+    found = stretches([names[one.name] for one in kernels])
+    shown = found[:_MOST_STRETCHES]
+    folded = (
+        [times_words(name, len(list(equal))) for name, equal in itertools.groupby(stretch.unit)]
+        for stretch in shown
+    )
+    columns = [
+        Column("", tuple(str(len(one.unit)) for one in shown)),
+        Column("", tuple(f"x{one.times}" if one.times > 1 else "" for one in shown)),
+        Column(
+            "",
+            tuple(", ".join(first_of(one, _MOST_OF_STRETCH, "{} more (--all)")) for one in folded),
+            align=left,
+        ),
+    ]
+    yield (Span("in launch order, repeats folded:"),)
+    for block in lay_out(columns, style.within(2)).blocks:
+        yield from ((Span(f"  {line}"),) for line in block)
+    more = sum(len(one.unit) * one.times for one in found[_MOST_STRETCHES:])
+    if more:
+        yield (Span(f"  {more:,} more kernels: --all"),)
+
+
+# What is not zero.
+
+
+def _about(profile: Profile, kernels: Sequence[Kernel]) -> dict[str, str]:
+    """Return sentences by their labels; empty ones where there is nothing to say."""
+    on_cpu, bound = profile.environment.kind == "cpu", profile.bound
+    checked = integrity_words(profile).removeprefix("complete: ")
+    checked = checked.removeprefix("CPU operators counted, not GPU kernels").removeprefix(", ")
+    return {
+        "devices": _devices(profile),
+        "idle": _idle(profile),
+        "comm": _communication(profile),
+        "also": ", ".join(_also(profile)),
+        "host": _host(profile),
+        "bound": "" if bound.verdict == "unknown" else f"{bound.verdict}: {bound.reason}",
+        "more": _OPTIONS if on_cpu or len(kernels) > _FEW else "",
+        "checked": checked if profile.integrity.complete else "",
+    }
 
 
 def _devices(profile: Profile) -> str:
-    """What each of several did."""
+    """What each of several devices did."""
     on: defaultdict[int, list[float]] = defaultdict(list)
     for kernel in profile.kernels:
         on[kernel.device].append(kernel.duration_us)
@@ -88,66 +304,47 @@ def _idle(profile: Profile) -> str:
     if not idle or not span:
         return ""
     ours = ", under the profiler" if idle > 0.1 * span else ""
-    return (
-        f"{format_time(idle)} of {format_time(span)} between the first activity and the last{ours}"
-    )
+    return f"{format_time(idle)} of {format_time(span)} between first and last activity{ours}"
 
 
 def _communication(profile: Profile) -> str:
-    """What of it nothing hides, how much is exchanged, and by what."""
+    """How much of it is exposed, how many bytes are exchanged, and by which operations."""
     took, exposed = value_of(profile, "comm_time"), value_of(profile, "exposed_comm_time")
     if not took or exposed is None:
         return ""
     size = value_of(profile, "comm_bytes")
     of = f", {format_bytes(size)}" if size else ""
     operations = Counter(one.operation or "other" for one in profile.collectives)
-    named = ", ".join(times_words(name, number) for name, number in operations.most_common(3))
+    named = ", ".join(times_words(*one) for one in operations.most_common(3))
     return f"{format_time(exposed)} of {format_time(took)} hidden by no computation{of} ({named})"
 
 
-def _short(profile: Profile, kernels: Sequence[Kernel]) -> str:
-    if profile.environment.kind == "cpu" or len(kernels) <= FEW:
-        return ""
-    short = [one.duration_us for one in kernels if one.duration_us < _SHORT_US]
-    total = sum(one.duration_us for one in kernels)
-    if not total or len(short) < _SHORT_SHARE * len(kernels):
-        return ""
-    return (
-        f"{len(short):,} of {len(kernels):,} kernels are shorter than {_SHORT_US:.0f}us; they take "
-        f"{sum(short) / total * 100:.0f} % of the time"
-    )
-
-
 def _also(profile: Profile) -> Iterator[str]:
-    """Counts that are not zero, with what they are of."""
-    for metric, word in (("memsets", "memset"), ("allocations", "allocation")):
+    """Yield counts that are not zero, with what they are of."""
+    counts = {
+        "memsets": ("memset", "memsets", ""),
+        "allocations": ("allocation", "allocations", ""),
+        "memcpys": (
+            "copy",
+            f"copies of {format_bytes(value_of(profile, 'memcpy_bytes') or 0)}",
+            _kinds((one.name.removeprefix("Memcpy "), one.operators) for one in profile.copies),
+        ),
+        "syncs": ("wait", "waits", _kinds((one.call, one.operators) for one in profile.waits)),
+        "recompiles": ("compilation", "compilations", ""),
+    }
+    for metric, (one, several, kinds) in counts.items():
         number = int(value_of(profile, metric) or 0)
         if number:
-            yield count_words(number, word)
-    if value_of(profile, "peak_memory"):
-        yield f"peak memory {format_bytes(value_of(profile, 'peak_memory') or 0)}"
-    copies = int(value_of(profile, "memcpys") or 0)
-    if copies:
-        size = format_bytes(value_of(profile, "memcpy_bytes") or 0)
-        named = _kinds(
-            (one.name.removeprefix("Memcpy "), chain_words(one.operators)) for one in profile.copies
-        )
-        yield f"{count_words(copies, 'copy', 'copies')} of {size}{named}"
-    waits = int(value_of(profile, "syncs") or 0)
-    if waits:
-        named = _kinds((one.call, chain_words(one.operators)) for one in profile.waits)
-        yield f"{count_words(waits, 'wait')}{named}"
+            yield count_words(number, one, several) + kinds
+    if memory := value_of(profile, "peak_memory"):
+        yield f"peak memory {format_bytes(memory)}"
     yield from filter(None, [would_wait_words(profile)])
-    recompiles = int(value_of(profile, "recompiles") or 0)
-    if recompiles:
-        yield count_words(recompiles, "compilation")
 
 
-def _kinds(found: Iterable[tuple[str, str]]) -> str:
-    counted = Counter(with_chain(name, chain) for name, chain in found).most_common()
-    told = [times_words(words, number) for words, number in counted[:_MOST_CALLS]]
-    left = len(counted) - len(told)
-    return f" ({'; '.join([*told, *([f'{left} more'] if left else [])])})" if told else ""
+def _kinds(found: Iterable[tuple[str, tuple[str, ...]]]) -> str:
+    counted = Counter(with_chain(name, chain_words(operators)) for name, operators in found)
+    told = [times_words(*one) for one in counted.most_common()]
+    return f" ({'; '.join(first_of(told, _MOST_CALLS))})" if told else ""
 
 
 def _host(profile: Profile) -> str:
@@ -156,286 +353,121 @@ def _host(profile: Profile) -> str:
     return ", ".join(f"{words} {format_time(us)}" for words, us in values if us)
 
 
-_MOST_STRETCHES = 8
-_MOST_LINES = 2
-_MOST_KINDS = 3
-_CHAIN, _NAME = 16, 24
+# The operators as a tree.
+
+_MOST_LINES, _DEEPEST, _MOST_NAMES = 60, 20, 6
+_WRAPPER = "autograd::engine::evaluate_function: "
+"""What stands around each node of autograd, and is named like it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is asked for.
+def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Style) -> list[Line]:
+    """Return a line for each operator, below its caller. Operators that launch nothing share a
+    line with their neighbours, and what they call is left out."""
+    rows = list(_rows(root.below, 0, everything=wanted.everything))
+    if not rows:
+        return [(Span("No operator in this trace: kernels alone."),)]
+    most = len(rows) if wanted.everything else wanted.top or _MOST_LINES
+    # What is above a row takes no less time than the row, and comes before it.
+    costliest = sorted(range(len(rows)), key=lambda at: (-rows[at][1].us, at))
+    shown = [rows[at] for at in sorted(costliest[:most])]
+    nouns, unit = NOUNS[profile.environment.kind], time_unit([root.us])
+    launched = "computing" if profile.environment.kind == "cpu" else "kernels"
+    launching = [node if node.kernels else None for _, node, _ in shown]
+    columns = [
+        Column("calls", tuple(str(node.calls) for _, node, _ in shown)),
+        Column(launched, tuple(str(one.kernels) if one else "" for one in launching)),
+        Column(
+            f"{nouns.device} {unit.name}",
+            tuple(unit.words(one.us) if one else "" for one in launching),
+        ),
+        Column(
+            "operator",
+            tuple("  " * min(depth, _DEEPEST) + name for depth, _, name in shown),
+            align=left,
+        ),
+    ]
+    lines = [*lay_out(columns, style).coloured(["" if one else "dim" for one in launching])]
+    if len(rows) > len(shown):
+        lines.append((Span(f"{len(rows) - len(shown):,} more lines with shorter kernels: --all"),))
+    own = root.kernels - sum(one.kernels for one in root.below)
+    if own:
+        words = count_words(own, nouns.kernel)
+        lines.append((Span(f"launched by no operator that is recorded: {words}"),))
+    return lines
 
-    Attributes:
-        order: in which order; None for launch order of few kernels, and by name of many.
-        top: how many rows; None for as many as say enough.
-        everything: each row, and nothing folded.
-    """
 
-    order: Order | None = None
-    top: int | None = None
-    everything: bool = False
+def _rows(
+    nodes: Sequence[OperatorNode], depth: int, *, everything: bool
+) -> Iterator[tuple[int, OperatorNode, str]]:
+    """Yield depth, node and name."""
+    silent: list[OperatorNode] = []
+    for node in itertools.chain.from_iterable(map(_unwrapped, nodes)):
+        if everything or node.kernels:
+            yield depth, node, node.name
+            yield from _rows(node.below, depth + 1, everything=everything)
+        else:
+            silent.append(node)
+    if silent:
+        names = first_of([times_words(one.name, one.calls) for one in silent], _MOST_NAMES)
+        together = type(silent[0])("", sum(one.calls for one in silent), 0, 0.0)
+        yield depth, together, f"nothing from {', '.join(names)}"
 
 
-def trace_lines(
-    profile: Profile, origin: Origin | None, wanted: Wanted, style: Style
+def _unwrapped(node: OperatorNode) -> tuple[OperatorNode, ...]:
+    return node.below if node.name.startswith(_WRAPPER) and node.below else (node,)
+
+
+# Several ranks.
+
+_MOST_ODD, _MOST_CAUSES = 3, 6
+
+
+def rank_lines(
+    ranks: Sequence[Rank], unread: Mapping[str, str], diffs: Mapping[str, KernelDiff], style: Style
 ) -> list[Line]:
-    """The verdict, where it was, the kernels, what else there is to know, and what more there is.
+    """Return which rank differs, a row for each, and how its kernels differ.
 
     Args:
-        origin: what the file is one of, where that is known.
+        unread: by the name of a file why it is no trace.
+        diffs: by the name of a rank that differs, how its kernels differ from those of most.
     """
-    kernels = profile.kernels
-    repeats = 1 if wanted.everything else whole_repeats(_identities(kernels))
-    profile = _without_frames(profile)
-    kernels = profile.kernels
-    one = _one_of(kernels, repeats) if repeats > 1 else kernels
-    lines = [*verdict_lines(profile, style), *_place(profile, origin, repeats, len(one), style)]
-    if one:
-        lines += [(), *_body(profile, one, wanted, style)]
-    about = list(about_lines(profile, one, style))
-    if about:
-        lines += [(), *about]
-    return lines
-
-
-def verdict_lines(profile: Profile, style: Style) -> list[Line]:
-    """How many, how long, and whether that is all; what is missing comes first."""
-    words = style.say(_counted(profile))
-    problems = profile.integrity.problems
-    if not problems:
-        words += f"; {completeness_words([profile.integrity])}."
-        return [(Span(line, "bold"),) for line in wrapped(words, style.width)]
-    missing = [f"INCOMPLETE: {problems[0]}", *problems[1:]]
-    told = [line for one in missing for line in wrapped(style.say(one), style.width)]
-    there = f"What is there: {words}."
-    return [*((Span(line, "red"),) for line in told), (Span(there, "bold"),)]
-
-
-def _counted(profile: Profile) -> str:
-    if profile.environment.kind == "cpu":
-        told = f"{count_words(profile.kernel_count, 'operator')} on the CPU"
-        together = sum(one.duration_us for one in profile.kernels)
-        return f"{told}, {format_time(together)}" if profile.kernel_count else told
-    kernels = count_words(profile.kernel_count, "kernel")
-    launches, us = value_of(profile, "launches"), value_of(profile, "cuda_time")
-    if launches is not None:
-        kernels += f" in {count_words(int(launches), 'launch', 'launches')}"
-    comm_us = value_of(profile, "comm_time")
-    kernels += f", {format_time(us)} on the GPU" if us else ""
-    return kernels + (f", {format_time(comm_us)} communicating" if comm_us else "")
-
-
-def _place(
-    profile: Profile, origin: Origin | None, repeats: int, number: int, style: Style
-) -> list[Line]:
-    on_cpu = profile.environment.kind == "cpu"
-    told = []
-    if repeats > 1:
-        kernels = count_words(number, _what(on_cpu))
-        told.append(f"{repeats} equal repeats of {kernels}, below is one on average")
-    if profile.rounds > 1:
-        of = "the fullest, as they differ" if profile.variants else "one of them"
-        below = f", below is {of}" if repeats == 1 or profile.variants else ""
-        told.append(f"median of {profile.rounds} rounds{below}")
-    told.append(place_words(profile.environment))
-    if on_cpu:
-        told.append("no device in this trace, so no kernels")
-    if origin is not None and (origin.form or origin.dialect not in ("CUDA", "CPU")):
-        told.append(f"{origin.dialect} trace {origin.form}".rstrip())
-    return [(Span(line, "dim"),) for line in wrapped(style.say("; ".join(told)), style.width)]
-
-
-def _without_frames(profile: Profile) -> Profile:
-    """The same without the annotation that all kernels stand in, which tells none of them apart."""
-    outermost = {one.operators[-1] for one in profile.kernels if len(one.operators) > 1}
-    frames = outermost if len(outermost) == 1 and len(profile.kernels) > 1 else set()
-    frames = {one for one in frames if "::" not in one}
-
-    def inside(operators: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(one for one in operators if one not in frames)
-
-    return replace(
-        profile,
-        kernels=tuple(replace(k, operators=inside(k.operators)) for k in profile.kernels),
-        copies=tuple(replace(c, operators=inside(c.operators)) for c in profile.copies),
-        waits=tuple(replace(w, operators=inside(w.operators)) for w in profile.waits),
-    )
-
-
-def _identities(kernels: Sequence[Kernel]) -> list[str]:
-    return [one.name for one in kernels]
-
-
-def _one_of(kernels: Sequence[Kernel], repeats: int) -> tuple[Kernel, ...]:
-    """One of the repeats, each kernel with its mean time over all of them."""
-    number = len(kernels) // repeats
-    return tuple(
-        replace(one, duration_us=sum(k.duration_us for k in kernels[at::number]) / repeats)
-        for at, one in enumerate(kernels[:number])
-    )
-
-
-def _body(
-    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
-) -> Iterator[Line]:
-    on_cpu = profile.environment.kind == "cpu"
-    few = len(kernels) <= FEW and not on_cpu
-    if wanted.order == "order" or (wanted.order is None and few and wanted.top is None):
-        yield from _in_order(kernels, wanted, style, on_cpu=on_cpu)
-        return
-    yield from _by_name(kernels, wanted, style, on_cpu=on_cpu)
-    if wanted.order is None and not on_cpu:
-        yield ()
-        yield from _folded_order(kernels, wanted, style)
-
-
-def _in_order(
-    kernels: Sequence[Kernel], wanted: Wanted, style: Style, *, on_cpu: bool
-) -> Iterator[Line]:
-    """One line each."""
-    most = len(kernels) if wanted.everything else wanted.top or FEW
-    told = kernels[:most]
-    names = tell_apart(one.name for one in kernels)
-    unit = time_unit([one.duration_us for one in told])
-    chains = tuple(style.say(_chain(one)) for one in told)
-    numbers = [
-        Numbers("#", tuple(str(at) for at in range(1, len(told) + 1))),
-        Numbers(f"{_device(on_cpu)} {unit.name}", tuple(unit.words(k.duration_us) for k in told)),
-    ]
-    words = [
-        Words(_what(on_cpu), tuple(style.say(names[k.name]) for k in told), _NAME, 4),
-        Words("grid, block", tuple(map(_sizes, told)), 0, 2, goes=True),
-        Words("called by" if on_cpu else "launched by", chains, _CHAIN, 3),
-        Words("line", tuple(style.say(os.path.basename(k.source)) for k in told), 0, 1, goes=True),
-    ]
-    yield from _table(text_table(numbers, words, style.width, style.cut))
-    if len(kernels) > len(told):
-        yield (Span(f"{len(kernels) - len(told):,} more {_what(on_cpu)}s: --all"),)
-
-
-def _by_name(
-    kernels: Sequence[Kernel], wanted: Wanted, style: Style, *, on_cpu: bool
-) -> Iterator[Line]:
-    """One line a name; all others in one."""
-    most = len(kernels) if wanted.everything else wanted.top
-    found = by_name(kernels, _chain, wanted.order or "total", most)
-    unit = time_unit([one.us for one in (*found.shown, *found.rest)])
-    rows = [_cells(one.calls, one.us, found.us, unit) for one in found.shown]
-    names = [style.say(one.name) for one in found.shown]
-    callers = [style.say(_callers(one)) for one in found.shown]
-    if found.rest:
-        rows.append(_cells(found.rest_calls, found.rest_us, found.us, unit))
-        names.append(f"{count_words(len(found.rest), 'other ' + _what(on_cpu))}")
-        callers.append("")
-    titles = ("calls", f"{_device(on_cpu)} {unit.name}", "share", "each us")
-    gives = (None, None, None, 0)
-    numbers = [
-        Numbers(title, tuple(row[at] for row in rows), way)
-        for at, (title, way) in enumerate(zip(titles, gives, strict=True))
-    ]
-    if on_cpu:
+    # Files that no number of a rank is found in the names of are traces.
+    numbered = all(one.name.partition(".")[0].isdigit() for one in ranks)
+    what: Literal["rank", "trace"] = "rank" if numbered else "trace"
+    odd = odd_ones(ranks)
+    places = dict.fromkeys(place_words(one.profile.environment) for one in ranks)
+    lines = [*_rank_verdict(ranks, unread, odd, what, style)]
+    lines += style.sentence("; ".join(places), "dim")
+    lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
+    lines += [(), *rank_table_lines(rank_table(ranks, what), style)]
+    for one in odd:
+        causes = causes_of_diff(diffs[one.rank.name]) if one.rank.name in diffs else ()
+        if causes:
+            lines += [(), (Span(f"{what} {one.rank.name}, compared with {one.like.name}:"),)]
         words = [
-            Words("operator", tuple(names), _NAME, 2),
-            Words("called by", tuple(callers), _CHAIN, 1),
+            f"{cause.sign or '~'} {cause.text}{', ' * bool(cause.place)}{line_words(cause.place)}"
+            for cause in causes
         ]
-        yield from _table(text_table(numbers, words, style.width, style.cut))
-        return
-    laid = lay_out(numbers, names, style.width + 2, name="kernel", cut=style.cut)
-    yield (Span(laid.title[2:], "dim"),)
-    for cells, name in laid.rows:
-        yield (Span("  ".join([*cells, name[0]])),)
-        yield from ((Span(" " * (laid.indent - 2) + more),) for more in name[1:])
-
-
-def _cells(calls: int, us: float, all_us: float, unit: Unit) -> tuple[str, str, str, str]:
-    share = f"{us / all_us * 100:.0f} %" if all_us else ""
-    return str(calls), unit.words(us), share, f"{us / calls:.1f}"
-
-
-def _folded_order(kernels: Sequence[Kernel], wanted: Wanted, style: Style) -> Iterator[Line]:
-    """The sequence as short as it gets."""
-    names = tell_apart(one.name for one in kernels)
-    found = stretches([names[one.name] for one in kernels])
-    most = len(found) if wanted.everything else _MOST_STRETCHES
-    told = found[:most]
-    number = max(len(str(len(one.unit))) for one in told)
-    times = max((len(f"x{one.times}") for one in told if one.times > 1), default=0)
-    yield (Span("in launch order, repeats folded:"),)
-    indent = 2 + number + (1 + times if times else 0) + 2
-    for one in told:
-        head = right(str(len(one.unit)), 2 + number)
-        head += f" {right(f'x{one.times}' if one.times > 1 else '', times)}" if times else ""
-        lines = _sequence(one, style, style.width - indent, wanted)
-        yield (Span(f"{head}  {lines[0]}"),)
-        yield from ((Span(" " * indent + more),) for more in lines[1:])
-    if len(found) > most:
-        left = sum(len(one.unit) * one.times for one in found[most:])
-        yield (Span(f"  {left:,} more kernels: --all"),)
-
-
-def _sequence(stretch: Stretch, style: Style, width: int, wanted: Wanted) -> list[str]:
-    """Its names in a few lines; of the last as many as there is room for."""
-    names = [style.say(times_words(name, number)) for name, number in stretch.folded]
-    lines = _joined(names, width)
-    if wanted.everything or len(lines) <= _MOST_LINES:
-        return lines
-    more = f", {style.cut} (--all)"
-    told = [f"{names[0]}{more}"]
-    for number in range(2, len(names)):
-        longer = _joined([*names[: number - 1], names[number - 1] + more], width)
-        if len(longer) > _MOST_LINES:
-            break
-        told = longer
-    return told
-
-
-def _joined(names: Sequence[str], width: int) -> list[str]:
-    """Names with commas, broken between them."""
-    lines = [""]
-    for at, name in enumerate(names):
-        piece = name + ("," if at + 1 < len(names) else "")
-        if not lines[-1]:
-            lines[-1] = piece
-        elif len(lines[-1]) + 1 + len(piece) <= width:
-            lines[-1] += f" {piece}"
-        else:
-            lines.append(piece)
+        for told in first_of(words, _MOST_CAUSES, "{} more changes"):
+            lines += [(Span("  "), *line) for line in style.within(2).sentence(told)]
+    if odd and odd[0].like.file != odd[0].rank.file:
+        command = f"kernelprof diff {odd[0].like.file} {odd[0].rank.file}"
+        lines += [(), (Span(style.say(command), "dim"),)]
     return lines
 
 
-def _table(lines: Sequence[str]) -> Iterator[Line]:
-    yield (Span(lines[0], "dim"),)
-    yield from ((Span(line),) for line in lines[1:])
-
-
-def _device(on_cpu: bool) -> str:
-    return "CPU" if on_cpu else "GPU"
-
-
-def _what(on_cpu: bool) -> str:
-    return "operator" if on_cpu else "kernel"
-
-
-def _chain(kernel: Kernel) -> str:
-    return chain_words(kernel.operators, kernel.name)
-
-
-def _callers(one: Named) -> str:
-    return (
-        ", ".join(caller or "-" for caller in one.callers[:_MOST_KINDS]) if any(one.callers) else ""
-    )
-
-
-def _sizes(kernel: Kernel) -> str:
-    """Grid and block without the ones at their ends: ``2x66, 384``; empty where unknown."""
-    if not any(kernel.grid):
-        return ""
-    return f"{_size(kernel.grid)}, {_size(kernel.block)}"
-
-
-def _size(size: tuple[int, int, int]) -> str:
-    told = list(size)
-    while len(told) > 1 and told[-1] == 1:
-        told.pop()
-    return "x".join(map(str, told))
+def _rank_verdict(
+    ranks: Sequence[Rank], unread: Mapping[str, str], odd: Sequence[Odd], what: str, style: Style
+) -> Iterator[Line]:
+    lost = [one for one in ranks if not one.profile.integrity.complete]
+    missing = [f"{what} {one.name}: {one.profile.integrity.problems[0]}" for one in lost]
+    missing += [f"{name} is not read: {why}" for name, why in unread.items()]
+    for at, words in enumerate(missing):
+        yield from style.sentence(words if at else f"INCOMPLETE: {words}", "red")
+    kernels = sum(one.profile.kernel_count for one in ranks)
+    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    counted = count_words(kernels, NOUNS["cpu" if on_cpu else "cuda"].kernel)
+    state = completeness_words([one.profile.integrity for one in ranks])
+    words = f"{count_words(len(ranks), what)}, {counted}{'' if missing else f'; {state}'}."
+    differ = [f"{what.capitalize()} {one.rank.name} differs: {one.words}." for one in odd]
+    yield from style.sentence(" ".join([words, *differ[:_MOST_ODD]]), "bold")

@@ -1,33 +1,138 @@
-"""Text in columns of a terminal, and tables of it that fit a given width.
-
-Three forms: rows whose columns shrink; numbers left and a name last, whole, wrapped under itself,
-whose columns never move; numbers left and several columns of text, of which what matters least
-gives way first.
-"""
+"""Text for terminals: the engine of all text tables; lines that wrap; signs and colours, which say
+nothing that the text does not say."""
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from pytest_kernelprof.summary.records import MARKS
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Literal
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pytest
+
+    from pytest_kernelprof.summary.records import Told, Tone
 
 
-_MILLI, _MANY_MS = 1_000.0, 100_000.0
-_STRONG = re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)")
-_WEAK = re.compile(r"(?<=[_\-/., ])")
-_INDENT = 2
-_MOST_LINES = 8
+Colour = Literal["", "red", "yellow", "green", "bold", "dim"]
+
+
+class Span(NamedTuple):
+    """A piece of a line, of one colour."""
+
+    text: str
+    colour: Colour = ""
+
+
+Line = tuple[Span, ...]
+
+
+def plain(line: Line) -> str:
+    """Return the text of a line."""
+    return "".join(span.text for span in line)
+
+
+def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> None:
+    """Write lines to pytest's terminal, which knows whether it has colours."""
+    for line in lines:
+        for text, colour in line:
+            terminal.write(text, **({_MARKUP.get(colour, colour): True} if colour else {}))
+        terminal.write("\n")
+
+
+_MARKUP = {"dim": "light"}
+_COLOURS: dict[Tone, Colour] = {"bad": "red", "lost": "red", "unsure": "yellow"}
+_NARROWEST, _WIDEST, _PIPED = 60, 160, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a terminal can show.
+
+    Attributes:
+        width: how many columns text has.
+        encoding: of the terminal.
+        verbosity: as pytest counts it: -1 with ``-q``, 1 with ``-v``.
+    """
+
+    width: int = _PIPED
+    encoding: str = "utf-8"
+    verbosity: int = 0
+
+    @property
+    def ascii(self) -> bool:
+        """Whether signs have to be ASCII."""
+        return self.say("✓") != "✓"
+
+    @property
+    def cut(self) -> str:
+        """The mark of a place where something is cut out."""
+        return "..." if self.ascii else "…"
+
+    def sign(self, told: Told | None) -> tuple[str, Colour]:
+        """Return the sign of a status, with its colour; a space for none."""
+        mark = MARKS[told]
+        if told is None:
+            return " ", ""
+        return (mark.letter if self.ascii else mark.sign), _COLOURS.get(mark.tone, "")
+
+    def say(self, text: str) -> str:
+        """Return text in one line that does nothing to a terminal, and that its encoding has; the
+        rest is escaped."""
+        told = printable(text)
+        if told.isascii():
+            return told
+        try:
+            return told.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        except LookupError:
+            return told.encode("ascii", "backslashreplace").decode()
+
+    def sentence(self, text: str, colour: Colour = "") -> list[Line]:
+        """Wrap a sentence."""
+        return [(Span(one, colour),) for one in wrapped(self.say(text), self.width)]
+
+    def within(self, indent: int) -> Style:
+        """Return the style of text that is indented."""
+        return replace(self, width=self.width - indent)
+
+
+def style_of(terminal: pytest.TerminalReporter) -> Style:
+    """Return the style of pytest's terminal; a pipe, which has no width, has 100 columns."""
+    writer = terminal._tw
+    piped = not getattr(terminal, "isatty", False) and not os.environ.get("COLUMNS")
+    width = text_width(None if piped else writer.fullwidth)
+    encoding = getattr(getattr(writer, "_file", None), "encoding", None) or "utf-8"
+    return Style(width, encoding, terminal.verbosity)
+
+
+def text_width(columns: int | None) -> int:
+    """Return how wide text is on a terminal of so many columns; None is a pipe."""
+    return _PIPED if columns is None else max(_NARROWEST, min(_WIDEST, columns))
+
+
+LABEL = 13
+"""Columns of the labels beside sentences."""
+
+
+def labelled(label: str, text: str, style: Style) -> list[Line]:
+    """Wrap a sentence beside a label; nothing without a sentence."""
+    told = wrapped(style.say(text), style.width - LABEL) if text else []
+    return [
+        (Span(left("" if at else label, LABEL), "dim"), Span(one)) for at, one in enumerate(told)
+    ]
+
+
+# Text in columns of a terminal.
 
 
 def width_of(text: str) -> int:
-    """How many columns a terminal gives to it."""
+    """Return how many columns a terminal gives to a text."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
@@ -38,17 +143,17 @@ def _width(one: str) -> int:
 
 
 def right(text: str, width: int) -> str:
-    """At the right of so many columns."""
+    """Align a text to the right."""
     return " " * (width - width_of(text)) + text
 
 
 def left(text: str, width: int) -> str:
-    """At the left of so many columns."""
+    """Align a text to the left."""
     return text + " " * (width - width_of(text))
 
 
 def head_of(text: str, width: int) -> str:
-    """As much of its beginning as so many columns hold."""
+    """Return as much of the beginning of a text as fits."""
     if text.isascii():
         return text[:width]
     room = width
@@ -59,15 +164,8 @@ def head_of(text: str, width: int) -> str:
     return text
 
 
-def cut_end(text: str, width: int, mark: str = "…") -> str:
-    """Text that fits, its end left out where it is longer."""
-    if width_of(text) <= width:
-        return text
-    return head_of(text, max(0, width - len(mark))) + mark
-
-
 def cut_middle(text: str, width: int, mark: str = "…") -> str:
-    """Text that fits, its middle left out where it is longer."""
+    """Return text that fits, without its middle if it is longer."""
     if width_of(text) <= width:
         return text
     room = max(0, width - len(mark))
@@ -75,278 +173,181 @@ def cut_middle(text: str, width: int, mark: str = "…") -> str:
     return head_of(text, room - width_of(tail)) + mark + tail
 
 
-def wrapped_name(name: str, width: int, mark: str = "…") -> list[str]:
-    """The lines of a name: whole, broken at ``::`` or ``[``, else at an underscore, the further
-    lines indented. A piece without any is cut in its middle, and so is a name of eight lines."""
-    if width_of(name) <= width:
-        return [name]
-    name = cut_middle(name, _MOST_LINES * (width - _INDENT), mark)
-    lines: list[str] = []
-    line = ""
-    for piece in filter(None, _STRONG.split(name)):
-        for part in [piece] if width_of(piece) <= width - _INDENT else _WEAK.split(piece):
-            room = width - (_INDENT if lines else 0)
-            if line and width_of(line + part) > room:
-                lines.append(line)
-                line, room = "", width - _INDENT
-            line = cut_middle(line + part.lstrip() if not line else line + part, room, mark)
-    return [one if not at else " " * _INDENT + one for at, one in enumerate([*lines, line])]
+def _fitted(text: str, width: int, mark: str) -> str:
+    """Cut a text in its middle; what stands in brackets at its end stays whole if it can."""
+    stem, bracket, what = text.partition(" [")
+    kept = width - width_of(bracket + what)
+    if width_of(text) > width and bracket and kept > len(mark) + 4:
+        return head_of(stem, kept - len(mark)) + mark + bracket + what
+    return cut_middle(text, width, mark)
+
+
+_MOST_LINES, _INDENT = 8, 2
+_SPACES = (re.compile(r"(?<= )"),)
+_JOINTS = (
+    re.compile(r"(?<=, )(?![^\[]*\])|(?= < )"),
+    re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)"),
+    re.compile(r"(?<=[_\-/., ])"),
+)
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a sentence, broken at spaces; a longer word breaks anywhere, and one of eight
-    lines is cut in its middle."""
-    lines: list[str] = []
-    for word in text.split(" "):
-        if lines and width_of(f"{lines[-1]} {word}") <= width:
-            lines[-1] += f" {word}"
+    """Break a sentence at spaces; a longer word breaks anywhere, and one of eight lines is cut in
+    its middle."""
+    return _packed(text, width, 0, _SPACES)
+
+
+def wrapped_name(name: str, width: int, mark: str = "…") -> list[str]:
+    """Break a name at ``::`` or ``[``, else at an underscore, else anywhere; a chain of operators
+    between them. Further lines are indented. A name of eight lines is cut in its middle."""
+    room = width - _INDENT
+    return _packed(cut_middle(name, _MOST_LINES * room, mark), width, _INDENT, _JOINTS)
+
+
+def _packed(text: str, width: int, indent: int, joints: Sequence[re.Pattern[str]]) -> list[str]:
+    if width_of(text) <= width:
+        return [text]
+    lines = [""]
+    for piece in _pieces(text, width - indent, joints):
+        if lines[-1].strip() and width_of((lines[-1] + piece).rstrip()) > width:
+            lines.append(" " * indent + piece.lstrip())
         else:
-            lines += _pieces(cut_middle(word, _MOST_LINES * width, "..."), width)
-    return lines
+            lines[-1] += piece
+    return [line.rstrip() for line in lines]
 
 
-def _pieces(word: str, width: int) -> list[str]:
-    """A word in pieces that fit."""
-    pieces = []
-    while width_of(word) > width:
-        pieces.append(head_of(word, width))
-        word = word[len(pieces[-1]) :]
-    return [*pieces, word]
+def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator[str]:
+    """Break a text at the first of the joints, its longer pieces at the others, else anywhere."""
+    if width_of(text.rstrip()) <= room:
+        yield text
+    elif joints:
+        for one in filter(None, joints[0].split(text)):
+            yield from _pieces(one, room, joints[1:])
+    else:
+        text = cut_middle(text, _MOST_LINES * room, "...")
+        while text:
+            piece = head_of(text, room) or text[0]
+            yield piece
+            text = text[len(piece) :]
 
 
-_NARROWEST = 8
-_COMFORTABLE = 24
+# Tables.
+
+_GAP = "  "
+_LEAST_LAST, _LEAST_ROOM = 40, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
+    """A column; without a text in any cell it is not shown.
 
     Attributes:
-        title: what stands above it.
-        number: whether it holds numbers.
-        shrinks: whether it may be cut to fit.
-        keeps: what is left of a text that is cut: its "start", its "end", or its start and what
-            stands in "brackets" at its end.
-    """
-
-    title: str
-    number: bool = False
-    shrinks: bool = False
-    keeps: Literal["start", "end", "brackets"] = "start"
-
-
-def render(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """The lines of the table, titles first. Where space is short the columns that shrink give way,
-    the widest first, down to eight characters, and the gaps narrow; numbers are never cut."""
-    told = [[printable(cell) for cell in row] for row in rows]
-    lines = [[column.title for column in columns], *told]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    gaps = len(columns) - 1
-    needed = [
-        min(wide, _COMFORTABLE) if column.shrinks else wide
-        for wide, column in zip(widths, columns, strict=True)
-    ]
-    gap = "  " if sum(needed) + 2 * gaps <= width else " "
-    excess = sum(widths) + len(gap) * gaps - width
-    shrinkable = [i for i, column in enumerate(columns) if column.shrinks]
-    while excess > 0 and any(widths[i] > _NARROWEST for i in shrinkable):
-        widest = max(shrinkable, key=lambda i: widths[i])
-        widths[widest] -= 1
-        excess -= 1
-    return [
-        gap.join(
-            _fit(cell, width, column)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-
-
-def _fit(text: str, width: int, column: Column) -> str:
-    if len(text) > width:
-        return _cut(text, width, column.keeps)
-    return text.rjust(width) if column.number else text.ljust(width)
-
-
-def _cut(text: str, width: int, keeps: str) -> str:
-    if keeps == "end":
-        return "…" + text[1 - width :]
-    stem, bracket, what = text.partition(" [")
-    if keeps == "brackets" and bracket and width - len(what) > _NARROWEST:
-        return f"{stem[: width - len(what) - 3]}… [{what}"
-    return text[: width - 1] + "…"
-
-
-_GAP = "  "
-_MARK = 2
-_LEAST_NAME = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """A column.
-
-    Attributes:
-        title: with the unit that all its cells are in.
-        cells: one a row, empty where a value could not be had.
-        gives_way: where space is short, the least first; None where it never does.
-        key: what it is of, for who has to tell it elsewhere where it gave way.
+        title: with the unit of its cells.
+        cells: one a row, empty if unknown.
+        gives_way: in which order columns give way where space is short; None if it never does.
+        key: what it is of, for a caller that tells elsewhere what gave way.
+        least: how narrow it becomes where it gives way; 0 if it goes. The others give way until
+            the last column has so much room.
+        align: numbers stand at the right, texts at the left.
     """
 
     title: str
     cells: tuple[str, ...]
     gives_way: int | None = None
     key: str = ""
-
-    @property
-    def width(self) -> int:
-        """Of its widest cell."""
-        return max(map(width_of, (self.title, *self.cells)))
+    least: int = 0
+    align: Callable[[str, int], str] = right
 
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A table as lines.
+    """A table in lines.
 
     Attributes:
         title: the line of titles.
-        rows: of each row what stands before the name, cell by cell, and the lines of its name.
-        indent: where names begin, for their further lines.
-        gone: the keys of the columns that gave way.
+        rows: for each row its cells, without the last, and the lines of the last.
+        indent: where the last column begins.
+        shown: the keys of the columns that are there.
     """
 
     title: str
     rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     indent: int
-    gone: frozenset[str]
-
-
-def lay_out(
-    columns: Sequence[Numbers], names: Sequence[str], width: int, *, name: str, cut: str = "…"
-) -> Laid:
-    """The table in so many columns of the terminal; before each row there are two for a mark.
-
-    Args:
-        names: one a row, in the order of the cells.
-        name: the title of the names. cut: what marks the place where a name is cut.
-    """
-    shown = _shown(columns, names, width)
-    indent = _indent(shown)
-    room = max(width - indent, _LEAST_NAME // 2)
-    title = _GAP.join([*(right(one.title, one.width) for one in shown), name])
-    cells = [[right(one.cells[at], one.width) for one in shown] for at in range(len(names))]
-    told = (tuple(wrapped_name(one, room, cut)) for one in names)
-    return Laid(
-        " " * _MARK + title,
-        tuple((tuple(row), lines) for row, lines in zip(cells, told, strict=True)),
-        indent,
-        frozenset(one.key for one in columns) - {one.key for one in shown},
-    )
-
-
-def _indent(columns: Sequence[Numbers]) -> int:
-    return _MARK + sum(one.width + len(_GAP) for one in columns)
-
-
-def _shown(columns: Sequence[Numbers], names: Sequence[str], width: int) -> list[Numbers]:
-    """Those that are left once names have room enough: 40 columns, or what the longest takes."""
-    shown = list(columns)
-    needed = min(_LEAST_NAME, max(map(width_of, names), default=0))
-    while width - _indent(shown) < needed:
-        candidates = [one for one in shown if one.gives_way is not None]
-        if not candidates:
-            return shown
-        shown.remove(min(candidates, key=lambda one: one.gives_way or 0))
-    return shown
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A column of text.
-
-    Attributes:
-        title: what stands above it.
-        cells: one a row.
-        least: so narrow may it become.
-        gives_way: in which order columns become narrow, the least first.
-        goes: whether it goes altogether where it would have to be narrower than it is.
-    """
-
-    title: str
-    cells: tuple[str, ...]
-    least: int
-    gives_way: int
-    goes: bool = False
+    shown: frozenset[str]
 
     @property
-    def width(self) -> int:
-        """Of its widest cell."""
-        return max(map(width_of, (self.title, *self.cells)))
+    def blocks(self) -> list[list[str]]:
+        """The lines of each row."""
+        pad = " " * self.indent
+        return [
+            [_GAP.join([*cells, first]).rstrip(), *(pad + one for one in more)]
+            for cells, (first, *more) in self.rows
+        ]
+
+    @property
+    def texts(self) -> list[str]:
+        """All lines."""
+        return [self.title, *(line for block in self.blocks for line in block)]
+
+    def marked(self, signs: Sequence[str]) -> list[str]:
+        """Return the lines with a sign before each row, for which two columns are there."""
+        lines = [f"  {self.title}"]
+        for sign, (first, *more) in zip(signs, self.blocks, strict=True):
+            lines += [left(sign, 2) + first, *(f"  {one}" for one in more)]
+        return lines
+
+    def coloured(self, colours: Sequence[Colour] = ()) -> Iterator[Line]:
+        """Yield the lines, each row in its colour."""
+        yield (Span(self.title, "dim"),)
+        for at, block in enumerate(self.blocks):
+            yield from ((Span(one, colours[at] if colours else ""),) for one in block)
 
 
-def text_table(
-    numbers: Sequence[Numbers], words: Sequence[Words], width: int, cut: str
-) -> list[str]:
-    """The lines, titles first. A column of text without any cell is none."""
-    told = [one for one in words if any(one.cells)]
-    room = width - sum(one.width + len(_GAP) for one in numbers)
-    widths = _fitted_widths(told, room)
-    told = [one for one in told if one.title in widths]
-    titles = [right(one.title, one.width) for one in numbers]
-    titles += [left(one.title, widths[one.title]) for one in told]
-    lines = [titles]
-    for at in range(len(told[0].cells) if told else 0):
-        cells = [right(one.cells[at], one.width) for one in numbers]
-        for one in told:
-            wide = widths[one.title]
-            cells.append(left(_fitting(one.cells[at], wide, cut), wide))
-        lines.append(cells)
-    return [_GAP.join(cells).rstrip() for cells in lines]
+def lay_out(columns: Sequence[Column], style: Style) -> Laid:
+    """Lay out a table. The last column is whole and wraps under itself."""
+    known = [replace(one, cells=tuple(map(style.say, one.cells))) for one in columns]
+    *before, last = [one for one in known if any(one.cells)] or known[-1:]
+    widths = _widths(before, last, style.width)
+    shown = [before[at] for at in widths]
+    wide = list(widths.values())
+    indent = _indent(wide)
+    room = max(style.width - indent, _LEAST_ROOM)
+    rows = []
+    for at, cell in enumerate(last.cells):
+        cells = (
+            one.align(_fitted(one.cells[at], width, style.cut), width)
+            for one, width in zip(shown, wide, strict=True)
+        )
+        lines = (
+            [right(cell, _width_of(last))]
+            if last.align is right
+            else wrapped_name(cell, room, style.cut)
+        )
+        rows.append((tuple(cells), tuple(lines)))
+    titles = [one.align(one.title, width) for one, width in zip(shown, wide, strict=True)]
+    title = _GAP.join([*titles, last.align(last.title, _width_of(last))]).rstrip()
+    return Laid(title, tuple(rows), indent, frozenset(one.key for one in (*shown, last)))
 
 
-def _fitted_widths(words: Sequence[Words], room: int) -> dict[str, int]:
-    """How wide each column is; of those that are left out, none."""
-    widths = {one.title: one.width for one in words}
-    for one in sorted(words, key=lambda one: one.gives_way):
-        excess = sum(widths.values()) + len(_GAP) * (len(widths) - 1) - room
+def _widths(before: Sequence[Column], last: Column, width: int) -> dict[int, int]:
+    """Return the widths of the columns before the last, by their places; none for those that go."""
+    widths = {at: _width_of(one) for at, one in enumerate(before)}
+    needed = min(last.least or _LEAST_LAST, _width_of(last))
+    order = [(one.gives_way, at) for at, one in enumerate(before) if one.gives_way is not None]
+    for _, at in sorted(order):
+        excess = _indent(list(widths.values())) + needed - width
         if excess <= 0:
             break
-        if one.goes:
-            del widths[one.title]
+        if before[at].least:
+            widths[at] = max(min(before[at].least, widths[at]), widths[at] - excess)
         else:
-            widths[one.title] = max(min(one.least, one.width), one.width - excess)
+            del widths[at]
     return widths
 
 
-def _fitting(text: str, width: int, cut: str) -> str:
-    """Text that fits; what stands in brackets at its end stays whole where it can."""
-    if width_of(text) <= width:
-        return text
-    stem, bracket, what = text.partition(" [")
-    kept = width - width_of(bracket + what)
-    if bracket and kept > len(cut) + 4:
-        return cut_end(stem, kept, cut) + bracket + what
-    return cut_end(text, width, cut)
+def _indent(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * len(widths)
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """How the values of a column are written: scaled, with so many decimals."""
-
-    name: str
-    scale: float
-    decimals: int
-
-    def words(self, us: float, decimals: int | None = None) -> str:
-        """A value."""
-        return f"{us / self.scale:.{self.decimals if decimals is None else decimals}f}"
-
-
-def time_unit(values: Sequence[float]) -> Unit:
-    """Of microseconds: one decimal while the largest is below 1 ms, none above, and milliseconds
-    with two once it is above 100 ms."""
-    largest = max(values, default=0.0)
-    if largest < _MILLI:
-        return Unit("us", 1.0, 1)
-    return Unit("us", 1.0, 0) if largest <= _MANY_MS else Unit("ms", 1e3, 2)
+def _width_of(column: Column) -> int:
+    return max(map(width_of, (column.title, *column.cells)))

@@ -5,23 +5,25 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.comparison import comparison_lines
-from pytest_kernelprof.report.ranks import lines_of_ranks
-from pytest_kernelprof.report.style import Span, style_of, write_lines
+from pytest_kernelprof.report.kernel_tables import (
+    comparison_lines,
+    kernel_table,
+    lines_of_ranks,
+)
 from pytest_kernelprof.report.tables import (
-    Numbers,
-    Unit,
-    cut_end,
-    cut_middle,
+    LABEL,
+    Column,
+    Span,
+    labelled,
     lay_out,
     left,
     right,
-    time_unit,
+    style_of,
     width_of,
     wrapped,
+    write_lines,
 )
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.summary.comparisons import (
@@ -33,7 +35,6 @@ from pytest_kernelprof.summary.comparisons import (
     share_of,
     why_of,
 )
-from pytest_kernelprof.summary.kernel_groups import alike
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import change_words, comparison_line, verdict_line
@@ -48,21 +49,21 @@ from pytest_kernelprof.summary.words import (
     value_of,
     value_words,
 )
-from pytest_kernelprof.units import format_time, printable
+from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     import pytest
 
-    from pytest_kernelprof.report.style import Colour, Line, Style
+    from pytest_kernelprof.report.tables import Colour, Line, Style
     from pytest_kernelprof.schema.comparison import MetricDelta
     from pytest_kernelprof.schema.run import Run
     from pytest_kernelprof.summary.records import Entry, Problem, Remedy
     from pytest_kernelprof.summary.run import Summary
 
 _MOST_CAUSES, _MOST_TESTS, _MOST_KERNELS, _MOST_NOTES = 3, 8, 40, 3
-_LABEL, _INDENT = 13, 4
+_SIGN, _INDENT = 2, 4
 
 
 def write_report(
@@ -143,13 +144,13 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
 
 def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
     """The command whole, so that it can be pasted, however wide; what it does as its comment."""
-    head, command = Span(left(label, _LABEL), "dim"), style.say(one.command)
+    head, command = Span(left(label, LABEL), "dim"), style.say(one.command)
     comment = style.say(f"# {one.what}")
-    if _LABEL + width_of(command) + 2 + width_of(comment) <= style.width:
+    if LABEL + width_of(command) + 2 + width_of(comment) <= style.width:
         yield head, Span(command), Span(f"  {comment}", "dim")
     else:
         yield head, Span(command)
-        yield (Span(" " * _LABEL + comment, "dim"),)
+        yield (Span(" " * LABEL + comment, "dim"),)
 
 
 def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -> Iterator[Line]:
@@ -187,7 +188,7 @@ def _compared_lines(summary: Summary, style: Style, *, brief: bool) -> Iterator[
 
 # The table: numbers left, the name last, why below.
 
-_COUNT = Unit("", 1.0, 0)
+_COUNT = TimeUnit("", 1.0, 0)
 _FEWEST_ALIKE = 3
 ARROW = " -> "
 # Of each metric that is a column: its title, and when it gives way where space is short.
@@ -250,14 +251,14 @@ class _Table:
         self._rows = rows
         unit = _unit_of(rows, "cuda_time")
         columns = columns_of(rows, verbose=style.verbosity > 0)
-        names = [style.say(_name_of(row, unit)) for row in rows]
-        self._laid = lay_out(columns, names, style.width, name="test", cut=style.cut)
-        self._shown = {one.key for one in columns} - self._laid.gone
+        names = tuple(_name_of(row, unit) for row in rows)
+        self._laid = lay_out([*columns, Column("test", names, align=left)], style.within(_SIGN))
+        self._shown = self._laid.shown
         self._at = {id(row): at for at, row in enumerate(rows)}
 
     def lines(self, problems: Sequence[Problem], changed: Sequence[Row]) -> Iterator[Line]:
         """The title; the problems, one cause once; what changed, by its result; the rest."""
-        yield (Span(self._laid.title, "dim"),)
+        yield (Span(" " * _SIGN + self._laid.title, "dim"),)
         told, file = set[int](), ""
         for problem in problems:
             ours = [one for one in problem.rows if id(one) in self._at and isinstance(one, Row)]
@@ -300,12 +301,14 @@ class _Table:
             bad = " > " in cell or (ARROW in cell and row.told == "failed")
             spans += [Span(cell, "red" if bad else ""), Span("  ")]
         yield (*spans, *_name_spans(name[0]))
-        yield from ((Span(" " * self._laid.indent + more),) for more in name[1:])
+        yield from ((Span(" " * (_SIGN + self._laid.indent) + more),) for more in name[1:])
         yield from self._below(row, causes)
         if row.least_us is None:  # of several that agree -v has the ranks of each
-            yield from lines_of_ranks(row.profile, style, _INDENT)
+            table = lines_of_ranks(row.profile, style.within(_INDENT))
+            yield from ((Span(" " * _INDENT), *line) for line in table)
         if style.verbosity > 1 and self._marked and not row.failed:
-            yield from _kernel_lines(row, style)
+            kernels = kernel_table(row.profile, style.within(_INDENT), most=_MOST_KERNELS)
+            yield from ((Span(" " * _INDENT + line),) for line in kernels)
 
     def _below(self, row: Row, causes: Sequence[Cause]) -> Iterator[Line]:
         """Why it is marked; what no column says of it."""
@@ -350,7 +353,7 @@ def _file_lines(file: str, style: Style) -> Iterator[Line]:
     yield (Span(folder + slash, "dim"), Span(name, "bold"))
 
 
-def _name_of(row: Row, unit: Unit) -> str:
+def _name_of(row: Row, unit: TimeUnit) -> str:
     """Of a folded row with the smallest GPU time: ``test_it[x3, from 98.2]``; of several ranks with
     the one whose numbers these are."""
     name, number = row.name, len(row.each)
@@ -365,23 +368,7 @@ def _name_spans(name: str) -> Line:
     return (Span(stem), Span(bracket + rest, "dim")) if bracket else (Span(name),)
 
 
-def _kernel_lines(row: Row, style: Style) -> Iterator[Line]:
-    """The kernels of a row in launch order, equal neighbours as one."""
-    what = attrgetter("short_name", "operators", "source")
-    runs = [one for _, run in groupby(row.profile.kernels, what) for one in alike(run)]
-    if not runs:
-        return
-    device = "CPU" if row.profile.environment.kind == "cpu" else "GPU"
-    yield (Span(f"{' ' * _INDENT}{device} time  in launch order", "dim"),)
-    for run in runs[:_MOST_KERNELS]:
-        words = cut_end(style.say(run.words), style.width - _INDENT - 10, style.cut)
-        yield (Span(f"{' ' * _INDENT}{format_time(run.us):>8}  {words}"),)
-    more = row.profile.kernel_count - sum(run.number for run in runs[:_MOST_KERNELS])
-    if more > 0:
-        yield (Span(f"{' ' * _INDENT}{'':8}  and {more} more"),)
-
-
-def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Numbers]:
+def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
     """The columns that say something, with what gives way first where space is short.
 
     Args:
@@ -399,19 +386,19 @@ def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Numbers]:
         _counted(rows, "kernels", "operators" if on_cpu else "kernels"),
         _counted(rows, "launches", "launches", 2),
         _timed(rows, "cuda_time", "GPU"),
-        Numbers("change", tuple(map(_share_cell, rows)), key="change"),
-        Numbers("range", tuple(map(_range_cell, rows)), gives_way=_ASKED, key="range"),
+        Column("change", tuple(map(_share_cell, rows)), key="change"),
+        Column("range", tuple(map(_range_cell, rows)), gives_way=_ASKED, key="range"),
         _timed(rows, "latency", "latency", 5),
         _timed(rows, "launch_overhead", "overhead", 6),
         *(_counted(rows, metric, *title) for metric, title in _COUNTED.items()),
-        Numbers("bound", tuple(map(_bound, rows)), gives_way=1, key="bound"),
-        Numbers("headroom", tuple(map(_headroom, rows)), gives_way=0, key="headroom"),
+        Column("bound", tuple(map(_bound, rows)), gives_way=1, key="bound"),
+        Column("headroom", tuple(map(_headroom, rows)), gives_way=0, key="headroom"),
     ]
     told = [one for one in columns if wanted.get(one.key, True) and _says_something(one)]
     return told if told and told[0].key == "kernels" else [columns[0], *told]
 
 
-def _says_something(column: Numbers) -> bool:
+def _says_something(column: Column) -> bool:
     """Not zero or unknown in every row, nor the same in several; that is told with the totals."""
     values = set(column.cells)
     alike = len(values) == 1 and len(column.cells) >= _FEWEST_ALIKE
@@ -428,15 +415,15 @@ def _is_asked(rows: Sequence[Row], metric: str, *, on_cpu: bool) -> bool:
     return on_cpu and any(value_of(row.profile, metric) is not None for row in limited)
 
 
-def _counted(rows: Sequence[Row], metric: str, title: str, gives_way: int | None = None) -> Numbers:
+def _counted(rows: Sequence[Row], metric: str, title: str, gives_way: int | None = None) -> Column:
     cells = tuple(_cell(row, metric, _COUNT) for row in rows)
-    return Numbers(title, cells, _yields(rows, metric, gives_way), metric)
+    return Column(title, cells, _yields(rows, metric, gives_way), metric)
 
 
-def _timed(rows: Sequence[Row], metric: str, title: str, gives_way: int | None = None) -> Numbers:
+def _timed(rows: Sequence[Row], metric: str, title: str, gives_way: int | None = None) -> Column:
     unit = _unit_of(rows, metric)
     cells = tuple(_cell(row, metric, unit) for row in rows)
-    return Numbers(f"{title} {unit.name}", cells, _yields(rows, metric, gives_way), metric)
+    return Column(f"{title} {unit.name}", cells, _yields(rows, metric, gives_way), metric)
 
 
 def _yields(rows: Sequence[Row], metric: str, gives_way: int | None) -> int | None:
@@ -444,7 +431,7 @@ def _yields(rows: Sequence[Row], metric: str, gives_way: int | None) -> int | No
     return gives_way if gives_way is None or not asked else gives_way + _ASKED
 
 
-def _unit_of(rows: Sequence[Row], metric: str) -> Unit:
+def _unit_of(rows: Sequence[Row], metric: str) -> TimeUnit:
     """What a column of times is written in."""
     deltas = (_delta(row, metric) for row in rows)
     sides = ((*one.baselines, one.current) for one in deltas if one is not None)
@@ -457,7 +444,7 @@ def _delta(row: Row, metric: str) -> MetricDelta | None:
     return deltas_of(one).get(metric) if one is not None and one.source != "snapshot" else None
 
 
-def _cell(row: Row, metric: str, unit: Unit) -> str:
+def _cell(row: Row, metric: str, unit: TimeUnit) -> str:
     """A value, with the baseline's where that is another, and with its limit where it is beyond
     that: ``14 -> 16 > 15``; empty where it is not available, which of an incomplete profile is
     everything."""
@@ -565,14 +552,6 @@ def _follows(delta: MetricDelta, beside: MetricDelta | None) -> bool:
 # Below the table.
 
 
-def labelled(label: str, text: str, style: Style, room: int = _LABEL) -> list[Line]:
-    """A label in so many columns, and a sentence beside it; nothing without one."""
-    told = wrapped(style.say(text), style.width - room) if text else []
-    return [
-        (Span(left("" if at else label, room), "dim"), Span(one)) for at, one in enumerate(told)
-    ]
-
-
 def _several(label: str, texts: Sequence[str], style: Style) -> Iterator[Line]:
     """A few of them, each on lines of its own, and how many there are beyond."""
     most = len(texts) if style.verbosity > 0 else _MOST_NOTES
@@ -618,20 +597,16 @@ def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
         share += one.share
         if share >= 0.6 and style.verbosity <= 0:
             break
-    numbers = [
-        (count_words(one.calls, "call"), format_time(one.us), f"{one.share * 100:.0f} %")
-        for one in shown
+    columns = [
+        Column("", tuple(count_words(one.calls, "call") for one in shown)),
+        Column("", tuple(format_time(one.us) for one in shown)),
+        Column("", tuple(f"{one.share * 100:.0f} %" for one in shown)),
+        Column("", tuple(one.name for one in shown), align=left),
     ]
-    widths = [max(map(width_of, column)) for column in zip(*numbers, strict=True)]
-    room = style.width - _LABEL - sum(widths) - 3 * 3
-    names = [cut_middle(style.say(one.name), room, style.cut) for one in shown]
-    wide = max(map(width_of, names), default=0)
+    lines = [line for block in lay_out(columns, style.within(LABEL)).blocks for line in block]
     return [
-        (
-            Span(left("" if at else "hottest", _LABEL), "dim"),
-            Span("   ".join([left(name, wide), *map(right, row, widths)])),
-        )
-        for at, (name, row) in enumerate(zip(names, numbers, strict=True))
+        (Span(left("" if at else "hottest", LABEL), "dim"), Span(line))
+        for at, line in enumerate(lines)
     ]
 
 

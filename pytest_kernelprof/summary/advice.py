@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.summary.kernel_groups import groups_of
+from pytest_kernelprof.summary.kernels import groups_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row
 from pytest_kernelprof.summary.words import (
     chain_words,

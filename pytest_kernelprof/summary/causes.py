@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Cause
-from pytest_kernelprof.summary.kernel_groups import alike, times_words, with_chain
-from pytest_kernelprof.summary.new_kernels import fusions_of
+from pytest_kernelprof.summary.kernels import alike, fusions_of, times_words, with_chain
 from pytest_kernelprof.summary.records import MARKS, Broken
 from pytest_kernelprof.summary.verdicts import REASONS, mismatch_words
 from pytest_kernelprof.summary.words import (
@@ -176,7 +175,7 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     fusions = fusions_of(diff)
     fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
     return (
-        *(Cause(one.words, source_place(one.after.source)) for one in fusions),
+        *(Cause(one.words, source_place(one.come[0].side.source)) for one in fusions),
         *(_change_cause(one) for one in diff.came_or_went if id(one) not in fused),
         *map(_slower_cause, diff.of("slower")),
         *([] if diff.came_or_went else map(_elsewhere_cause, diff.of("moved", "operator"))),

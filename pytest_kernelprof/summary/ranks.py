@@ -1,26 +1,38 @@
-"""Several ranks of one program: which of them do the same, which are the odd ones, and for whom the
-others wait."""
+"""The ranks of one program: which of them do the same, which differs, whom the others wait for; and
+the table that has a row for each."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.names.short import short_name
-from pytest_kernelprof.summary.words import chain_words, line_words, source_place, value_of
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.summary.words import (
+    chain_words,
+    count_words,
+    line_words,
+    source_place,
+    value_of,
+)
+from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_kernelprof.schema.run import Collective, Kernel, Profile
 
 
-SLOWER_BY = 0.05
-"""A rank whose own kernels take so much more than the median of all is told."""
-COUNTED = ("kernels", "memcpys", "syncs")
+_SLOWER_BY = 0.05
+"""A rank is told if its own kernels take so much longer than those of the median rank."""
+_COUNTED = {
+    "kernels": ("kernel", "kernels"),
+    "memcpys": ("copy", "copies"),
+    "syncs": ("wait", "waits"),
+}
+_UNMATCHED = "not available: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +40,7 @@ class Rank:
     """One process of a program.
 
     Attributes:
-        name: "3", or what its file is called. file: where its trace is.
+        name: "3", or the name of its file. file: where its trace is.
     """
 
     name: str
@@ -37,44 +49,31 @@ class Rank:
 
     @property
     def own_us(self) -> float:
-        """What its kernels take, those of communication apart."""
+        """The time of its kernels without communication."""
         return value_of(self.profile, "cuda_time") or 0.0
 
     @property
     def counts(self) -> tuple[float | None, ...]:
-        """What ranks that do the same have the same of."""
-        return tuple(value_of(self.profile, name) for name in COUNTED)
+        """The counts that are equal in ranks that do the same."""
+        return tuple(value_of(self.profile, name) for name in _COUNTED)
 
 
 def ranks_of(profile: Profile) -> tuple[Rank, ...]:
-    """The ranks of a call on several, by number; none of a call on one."""
+    """Return the ranks of a call on several, by number; none of a call on one."""
     if not profile.other_ranks:
         return ()
     return tuple(Rank(str(one.rank), one.trace, one) for one in profile.ranks)
 
 
-def spread_of(ranks: Sequence[Rank], metric: str) -> tuple[Rank, float] | None:
-    """The rank that has most of a time, and how many times as much as the median rank, of an even
-    number of them the faster one of the two in the middle; None where a rank lacks it, or where the
-    median is zero."""
-    values = [value_of(one.profile, metric) for one in ranks]
-    there = [one for one in values if one is not None]
-    middle = statistics.median_low(there) if len(there) == len(ranks) > 1 else 0.0
-    if not middle:
-        return None
-    slowest = max(ranks, key=lambda one: value_of(one.profile, metric) or 0.0)
-    return slowest, (value_of(slowest.profile, metric) or 0.0) / middle
-
-
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """A rank that is not as most are.
+    """A rank that differs from most.
 
     Attributes:
-        like: one of those that most are like.
-        counts: by how much its counts are others, by metric.
-        slower: how much more its own kernels take than those of the median rank, as a fraction; 0
-            where that is little.
+        like: one of the ranks that most are like.
+        counts: the differences of its counts, by metric.
+        slower: how much longer its own kernels take than those of the median rank, as a fraction;
+            0 if that is little.
     """
 
     rank: Rank
@@ -82,39 +81,149 @@ class Odd:
     counts: dict[str, float]
     slower: float
 
+    @property
+    def words(self) -> str:
+        """For example ``2 kernels and 2 waits more, 16 % more GPU time``."""
+        told = []
+        for sign, word in ((1, "more"), (-1, "fewer")):
+            several = [
+                count_words(abs(int(by)), *_COUNTED[name])
+                for name, by in self.counts.items()
+                if by * sign > 0
+            ]
+            told += [f"{' and '.join(several)} {word}"] if several else []
+        told += [f"{self.slower * 100:.0f} % more GPU time"] if self.slower else []
+        return ", ".join(told)
+
 
 def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
-    """The ranks that are not as most are; none where no more than half are alike."""
+    """Find the ranks that differ from most; none if no more than half are alike."""
     usual, number = Counter(one.counts for one in ranks).most_common(1)[0]
     if len(ranks) < 2 or 2 * number <= len(ranks):
         return ()
     like = next(one for one in ranks if one.counts == usual)
-    middle = statistics.median(one.own_us for one in ranks)
     found = []
     for one in ranks:
         counts = {
             name: (mine or 0) - (theirs or 0)
-            for name, mine, theirs in zip(COUNTED, one.counts, usual, strict=True)
+            for name, mine, theirs in zip(_COUNTED, one.counts, usual, strict=True)
             if mine != theirs
         }
-        slower = one.own_us / middle - 1 if middle else 0.0
-        if counts or slower > SLOWER_BY:
-            found.append(Odd(one, like, counts, slower if abs(slower) > SLOWER_BY else 0.0))
+        slower = times_slower(one, ranks) - 1
+        if counts or slower > _SLOWER_BY:
+            found.append(Odd(one, like, counts, slower if slower > _SLOWER_BY else 0.0))
     return tuple(found)
 
 
-def alike_neighbours(ranks: Sequence[Rank], odd: Sequence[Odd]) -> list[list[Rank]]:
-    """The ranks in their order, those that stand together and are alike as one."""
-    apart = {one.rank.name for one in odd}
-    found: list[list[Rank]] = []
-    for one in ranks:
-        before = found[-1][-1] if found else None
-        folds = before is not None and one.name not in apart and before.name not in apart
-        if folds and before is not None and before.counts == one.counts:
-            found[-1].append(one)
-        else:
-            found.append([one])
-    return found
+def times_slower(rank: Rank, ranks: Sequence[Rank]) -> float:
+    """Return how many times as long its own kernels take as those of the median rank, which of an
+    even number is the faster one of the two in the middle; 1 if that is unknown."""
+    middle = statistics.median_low(one.own_us for one in ranks)
+    return rank.own_us / middle if middle else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """The cells of a rank, of neighbours that are alike, or of all ranks together.
+
+    Attributes:
+        differs: whether it is a rank that differs from most.
+    """
+
+    cells: tuple[str, ...]
+    differs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RankTable:
+    """Titles and rows, the total of ranks last; without the columns that are zero or unknown."""
+
+    titles: tuple[str, ...]
+    rows: tuple[RankRow, ...]
+
+
+_METRICS = {
+    "kernels": "kernels",
+    "GPU": "cuda_time",
+    "comm": "comm_time",
+    "exposed": "exposed_comm_time",
+    "comm wait": "comm_wait",
+    "idle": "gpu_idle",
+    "waits": "syncs",
+    "copies": "memcpys",
+}
+"""The metric of each column."""
+_TIMES = ("GPU", "comm", "exposed", "comm wait", "idle")
+
+
+def rank_table(ranks: Sequence[Rank], what: str = "rank") -> RankTable:
+    """Make the table: a row for each rank that differs, and for neighbours that are alike.
+
+    Args:
+        what: what they are; of traces that are no ranks there is no total.
+    """
+    apart = {one.rank.name for one in odd_ones(ranks)}
+    groups = [
+        list(group)
+        for _, group in groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
+    ]
+    names = ["..".join(dict.fromkeys((one[0].name, one[-1].name))) for one in groups]
+    columns = [(what, *names, "all"), *_columns(groups, ranks)]
+    titles, *rows = zip(*columns, strict=True)
+    told = [
+        RankRow(cells, group[0].name in apart)
+        for cells, group in zip(rows, groups, strict=False)  # the total is of no group
+    ]
+    adds_up = what == "rank" and len(ranks) > 1
+    return RankTable(titles, (*told, *([RankRow(rows[-1])] if adds_up else [])))
+
+
+def _columns(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -> Iterator[tuple[str, ...]]:
+    """Yield the title, a cell for each group, and one for all ranks."""
+    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    for title, metric in _METRICS.items():
+        values = {one.name: _value(one, metric) for one in ranks}
+        known = [one for one in values.values() if one is not None]
+        if not any(known):
+            continue
+        unit = time_unit(known) if title in _TIMES else TimeUnit("", 1.0, 0)
+        named = "operators" if on_cpu and title == "kernels" else title
+        cells = []
+        for group in groups:
+            ours = [one for one in (values[rank.name] for rank in group) if one is not None]
+            ends = [unit.words(min(ours)), unit.words(max(ours))] if ours else [""]
+            cells.append("..".join(dict.fromkeys(ends)))
+        total = unit.words(sum(known)) if len(known) == len(ranks) else ""
+        yield (f"{named} {unit.name}".rstrip(), *cells, total)
+
+
+def _value(rank: Rank, metric: str) -> float | None:
+    profile = rank.profile
+    return float(profile.kernel_count) if metric == "kernels" else value_of(profile, metric)
+
+
+def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
+    """Return the table of a profile's ranks, and what is said of them; None of one rank."""
+    ranks = ranks_of(profile)
+    return (rank_table(ranks), tuple(waiting_words(ranks))) if ranks else None
+
+
+def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
+    """Yield whom the others wait for, and how far the ranks are apart, a sentence each; why it is
+    unknown who waits, if they communicate."""
+    yield from filter(None, [straggler_words([one.profile for one in ranks])])
+    slowest = max(ranks, key=lambda one: one.own_us)
+    times = times_slower(slowest, ranks) if all(one.own_us for one in ranks) else 1.0
+    said = {one.rank.name for one in odd_ones(ranks) if one.slower}
+    if times >= 1 + _SLOWER_BY and slowest.name not in said:
+        yield (
+            f"The slowest is rank {slowest.name}: its own kernels take {times:.2f} times as long "
+            "as those of the median rank."
+        )
+    reasons = (one.profile.metrics.get("comm_wait") for one in ranks)
+    unmatched = [one.why for one in reasons if one is not None and one.why.startswith(_UNMATCHED)]
+    if unmatched:
+        yield f"It is unknown who waits for whom: {unmatched[0].removeprefix(_UNMATCHED)}."
 
 
 _MOST_OF_IT = 0.5

@@ -20,7 +20,7 @@ from pytest_kernelprof.summary.causes import (
     found_in,
 )
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
-from pytest_kernelprof.summary.kernel_groups import hottest_kernels
+from pytest_kernelprof.summary.kernels import hottest_kernels
 from pytest_kernelprof.summary.records import (
     FAILED,
     FAILED_OTHERWISE,

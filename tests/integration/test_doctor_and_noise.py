@@ -101,8 +101,8 @@ def test_noise_on_the_cpu_prints_the_margin_of_the_latency(here: Here) -> None:
     lines.fnmatch_lines(
         [
             "CPU (*), torch *: 8 rounds in each of 2 processes",
-            "workload * metric * median * within * lag 1 * between * margin",
-            "small MLP * latency *s * % * % *+*s",
+            "*median * within * lag 1 * between * margin * what",
+            "*s * % * % *+*s  latency of small MLP",
             "On the CPU only latency is measured*",
             "  max_latency: median + * %",
             "Rule: *",

@@ -168,7 +168,11 @@ def test_each_test_is_compared(
     assert "the run fails: 1 test is worse than main" in told
     result.assert_outcomes(failed=2, passed=10, skipped=1)
     result.stdout.fnmatch_lines(
-        [f"E   kernels: 3 > 2 of main ({short})", "  2 -> 3 operators", "  + aten::mul *  mlp.py:3"]
+        [
+            f"E   kernels: 3 > 2 of main ({short})",
+            "  2 operators -> 3.",
+            "  + *us  aten::mul  mlp.py:3",
+        ]
     )
     assert "kernelprof-against" not in (repository.folder / "hooked").read_text()
     assert 'tests="13"' in (repository.folder / "j.xml").read_text()
@@ -355,7 +359,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
         [
             "E   max_kernels: 3 > 1",
             "E   kernels: 3 > 2 of main (*)",
-            "  + aten::mul *  mlp.py:3",
+            "  + *us  aten::mul  mlp.py:3",
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 tests is worse than main (*",
             "✗ *2 -> 3 *test_over_and_worse",

@@ -59,7 +59,9 @@ def test_show_tells_it_of_a_trace(run: Run, capsys: pytest.CaptureFixture[str]) 
     run(TWO, "--kernelprof-trace-dir=traces").assert_outcomes(passed=1)
     capsys.readouterr()
     assert main(["show", "traces/test_it.py-test_model-1.json.gz"]) == 0
-    assert "also       would wait on a GPU 2 times (.item(), if tensor)" in capsys.readouterr().out
+    assert (
+        "also         would wait on a GPU 2 times (.item(), if tensor)" in capsys.readouterr().out
+    )
 
 
 def test_a_snapshot_fails_by_it(run: Run, pytester: pytest.Pytester) -> None:
@@ -70,8 +72,8 @@ def test_a_snapshot_fails_by_it(run: Run, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         [
             "E   snapshot: would_wait 1 > 0",
-            "  #  would wait in              called by   line",
-            "  1  aten::_local_scalar_dense  aten::item  test_it.py:9",
+            "  #  would wait in              line          called by",
+            "  1  aten::_local_scalar_dense  test_it.py:9  aten::item",
         ]
     )
     assert "would_wait" in (pytester.path / "report.md").read_text()

@@ -20,10 +20,10 @@ from pytest_kernelprof.report.html.markup import (
     text,
 )
 from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.report.ranks import ranks_told
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT
 from pytest_kernelprof.summary.advice import advice_on
-from pytest_kernelprof.summary.new_kernels import positions_in
+from pytest_kernelprof.summary.kernels import positions_in
+from pytest_kernelprof.summary.ranks import ranks_told
 from pytest_kernelprof.summary.verdicts import footing, verdict_line
 from pytest_kernelprof.summary.words import (
     chain_words,

@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_kernelprof.errors import KernelprofError
-from pytest_kernelprof.report.comparison import cells_of, check_lines
 from pytest_kernelprof.report.html.details import Detailer, FullNames
 from pytest_kernelprof.report.html.markup import (
     Column,
@@ -24,6 +23,7 @@ from pytest_kernelprof.report.html.markup import (
     word_of,
 )
 from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.report.kernel_tables import cells_of, check_lines
 from pytest_kernelprof.report.terminal import ARROW, beside_words, columns_of
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.summary.comparisons import RESULTS, result_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.report.tables import Numbers
+    from pytest_kernelprof.report import tables
     from pytest_kernelprof.schema.run import Run, Source, Test
     from pytest_kernelprof.summary.records import Overall, Tone
     from pytest_kernelprof.summary.run import Summary
@@ -273,7 +273,7 @@ class _Tests:
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
 
     def _row(
-        self, one: Entry, causes: Sequence[Cause], columns: Sequence[Numbers], at: int | None
+        self, one: Entry, causes: Sequence[Cause], columns: Sequence[tables.Column], at: int | None
     ) -> str:
         """A body of the table: the numbers of a profile, and its detail, which opens below them."""
         stem, bracket, rest = one.name.partition("[")
@@ -369,7 +369,9 @@ def _comparisons(run: Run) -> Iterator[tuple[str, Html]]:
     titles = ("callable", "kernels", "", "speedup", "99 % interval")
     for test in run.tests:
         for one in test.comparisons:
-            cells = zip(*(cells_of(one, each) for each in one.contestants), strict=True)
+            cells = zip(
+                *((each.name, *cells_of(one, each)) for each in one.contestants), strict=True
+            )
             columns = [
                 Column(title or compared_metric(one), list(map(text, column)), "n" if at else "c")
                 for at, (title, column) in enumerate(zip(titles, cells, strict=True))

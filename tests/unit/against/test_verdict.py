@@ -13,7 +13,7 @@ from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.comparison.judge import STATUS_OF
 from pytest_kernelprof.report.failure import worse_message
-from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import Change, ProfileComparison, RunComparison
@@ -60,10 +60,10 @@ def test_more_kernels_are_worse_and_named() -> None:
     assert lines[:3] == [
         "kernels: 6 > 5 of main (abc1234)",
         "launches: 6 > 5 of main (abc1234)",
-        "  5 -> 6 kernels",
+        "  5 kernels -> 6.",
     ]
-    assert "+ vectorized_elementwise [mul]" in lines[3]
-    assert lines[3].endswith("aten::mul  mlp.py:31")
+    assert lines[3].split()[:3] == ["+", "10.0us", "vectorized_elementwise"]
+    assert lines[3].endswith("mlp.py:31  aten::mul")
 
 
 def test_fewer_are_better_and_equal_ones_the_same() -> None:
@@ -307,7 +307,7 @@ def test_slower_is_worse_and_the_kernels_that_are_slower_are_named() -> None:
         "GPU time +8.0 % in 4 of 4 pairs timed in turn (233.1us -> 251.7us), margin 5 %, "
         "against main (abc1234)"
     )
-    assert lines[1] == "  5 kernels, the same; 233.1us -> 251.7us (+8.0 %)"
+    assert lines[1] == "  5 kernels, unchanged, GPU time 233.1us -> 251.7us (+8.0 %)."
     assert len(lines) == 3
     assert "slower" in lines[2]
 

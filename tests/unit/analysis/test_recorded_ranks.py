@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.cli.rank_files import ranks_in
-from pytest_kernelprof.report.ranks import ranks_told
 from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.summary.ranks import ranks_told
 
 FOLDER = Path(__file__).parents[2] / "traces" / "ranks"
 CASES = ("slow", "gather_scatter", "pairs", "batch", "graph", "ddp")

@@ -20,7 +20,7 @@ from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES
 from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import Place, Profile, Status, Test
 from pytest_kernelprof.summary.causes import causes_of
-from pytest_kernelprof.summary.kernel_groups import groups_of
+from pytest_kernelprof.summary.kernels import groups_of
 
 
 def judged(profile: Profile, **limits: Any) -> Profile:

@@ -25,7 +25,9 @@ COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source
 
 
 def lines(old: Profile, new: Profile, most: int = 40) -> list[str]:
-    return [" ".join(line.split()) for line in diff_lines(compare_traces(old, new), most=most)]
+    found = compare_traces(old, new)
+    told = [*kernel_lines(found, most=most), *metric_lines(found)]
+    return [" ".join(line.split()) for line in told]
 
 
 def of(*kernels: Kernel) -> Profile:
@@ -34,8 +36,8 @@ def of(*kernels: Kernel) -> Profile:
 
 def test_what_came_is_told_with_its_time_operators_and_line() -> None:
     assert lines(profile(MLP), profile([*MLP, COPY])) == [
-        "5 -> 6 kernels; 50.0us -> 59.2us (+18.4 %)",
-        "+ copy 9.2us aten::copy_ train.py:31",
+        "5 kernels -> 6, GPU time 50.0us -> 59.2us (+18.4 %).",
+        "+ 9.2us copy train.py:31 aten::copy_",
         "launches: 5 -> 6",
     ]
 
@@ -43,19 +45,19 @@ def test_what_came_is_told_with_its_time_operators_and_line() -> None:
 def test_another_in_its_place_is_told_on_both_sides() -> None:
     other = kernel(GEMM.replace("256x128", "192x128"), *LINEAR, us=11)
     assert lines(profile(MLP), profile([*MLP[:2], other, *MLP[3:]])) == [
-        "5 kernels, of which some are others; 50.0us -> 51.0us (+2.0 %)",
-        "- nvjet 256x128x64 TNT 10.0us aten::mm < aten::linear",
-        "+ nvjet 192x128x64 TNT 11.0us aten::mm < aten::linear",
+        "5 kernels, some changed, GPU time 50.0us -> 51.0us (+2.0 %).",
+        "- 10.0us nvjet 256x128x64 TNT aten::mm < aten::linear",
+        "+ 11.0us nvjet 192x128x64 TNT aten::mm < aten::linear",
     ]
 
 
 def test_what_repeats_is_told_once_with_the_time_of_one() -> None:
     found = lines(profile([*MLP] * 48), profile([*MLP, COPY] * 48))
-    assert found[1] == "+ copy x48 9.2us aten::copy_ train.py:31"
+    assert found[1] == "+ 9.2us copy x48 train.py:31 aten::copy_"
     found = lines(profile([*MLP] * 3), profile([*MLP, COPY, kernel("k")] * 3))
     assert found[1:3] == [
-        "+ copy x3 (and 1 below) 9.2us aten::copy_ train.py:31",
-        "+ k 10.0us -",
+        "+ 9.2us copy x3 (with 1 below) train.py:31 aten::copy_",
+        "+ 10.0us k",
     ]
 
 
@@ -64,18 +66,19 @@ def test_another_time_and_another_grid_are_told_with_both() -> None:
     wide = msgspec.structs.replace(MLP[3], grid=(4, 2, 1), registers=64)
     found = lines(profile(MLP), profile([MLP[0], slow, MLP[2], wide, MLP[4]]))
     assert found == [
-        "5 kernels, the same; 50.0us -> 54.0us (+8.0 %)",
-        "~ vectorized_elementwise [gelu] 10.0us -> 14.0us aten::gelu; slower",
-        "~ vectorized_elementwise [mul] 10.0us -> 10.0us aten::mul; reconfigured: "
-        "grid 1x1x1 -> 4x2x1, registers 32 -> 64",
+        "5 kernels, unchanged, GPU time 50.0us -> 54.0us (+8.0 %).",
+        "~ 10.0us -> 14.0us vectorized_elementwise [gelu] aten::gelu; slower",
+        "~ 10.0us -> 10.0us vectorized_elementwise [mul] aten::mul; reconfigured: grid 1x1x1 "
+        "-> 4x2x1,",
+        "registers 32 -> 64",
     ]
 
 
 def test_two_of_one_short_name_are_told_apart() -> None:
     old, new = (kernel(f"void f_kernel<{kind}>(int)", "op") for kind in ("int", "long"))
-    assert [line.split()[:3] for line in lines(of(old), of(new))[1:3]] == [
-        ["-", "f", "int"],
-        ["+", "f", "long"],
+    assert [line.split() for line in lines(of(old), of(new))[1:3]] == [
+        ["-", "10.0us", "f", "int", "op"],
+        ["+", "10.0us", "f", "long", "op"],
     ]
 
 
@@ -90,21 +93,21 @@ def test_no_more_lines_than_asked_for(most: int, told: int) -> None:
 def test_what_can_not_be_compared_is_said() -> None:
     lost = profile(MLP, integrity=Integrity(("1 of 5 launches has no kernel",)))
     why = "1 of 5 launches has no kernel"
-    told = f"INCOMPLETE: what is missing on one side may be lost, not gone: {why}"
+    told = f"INCOMPLETE: kernels that one side lacks may be lost, not removed: {why}"
     assert told in lines(lost, profile(MLP))
     assert told in lines(lost, lost)
     found = lines(profile(MLP), profile(MLP, environment=CPU))
-    assert found[1].startswith("times are no comparison: device NVIDIA H200 -> CPU (x86_64)")
+    assert found[1].startswith("times not compared: device NVIDIA H200 -> CPU (x86_64)")
     found = lines(profile(MLP, variants=(MLP[:2],)), profile(MLP))
-    assert "rounds differ in their kernels' order, so they are compared without it" in found
+    assert "compared without order, since rounds differ in the order of kernels" in found
 
 
 def test_on_the_cpu_operators_are_told_with_what_called_them() -> None:
     mm = kernel("aten::mm", "aten::mm", "aten::linear")
     found = lines(profile([mm], environment=CPU), profile([mm, mm], environment=CPU))
     assert found[:2] == [
-        "1 -> 2 operators; 10.0us -> 20.0us (+100.0 %)",
-        "+ aten::mm 10.0us aten::linear",
+        "1 operators -> 2, CPU time 10.0us -> 20.0us (+100.0 %).",
+        "+ 10.0us aten::mm aten::linear",
     ]
 
 
@@ -120,13 +123,13 @@ def test_names_do_nothing_to_a_terminal() -> None:
 
 
 def test_nothing_on_either_side_is_a_line() -> None:
-    assert lines(of(), of()) == ["0 kernels, the same"]
+    assert lines(of(), of()) == ["0 kernels, unchanged."]
 
 
 def test_of_other_numbers_of_processes_it_is_said_which_were_compared() -> None:
     one = compare_traces(profile(MLP), profile([*MLP, COPY]))
     assert processes_words(TracesComparison((one, one), 2, 3)) == (
-        "2 -> 3 processes: compared are the 2 that both have"
+        "2 -> 3 processes: the 2 that both have are compared"
     )
     assert processes_words(TracesComparison((one, one), 2, 2)) == ""
 
@@ -134,48 +137,39 @@ def test_of_other_numbers_of_processes_it_is_said_which_were_compared() -> None:
 def test_a_recorded_fusion_reads_as_what_it_replaced() -> None:
     found = lines(record("compiled"), record("mlp"))
     assert found[:4] == [
-        "4 -> 5 kernels; 200.7us -> 231.4us (+15.3 %)",
-        "+ vectorized_elementwise [gelu] 31.9us aten::gelu",
-        "- triton_poi_fused [gelu, mul] 36.7us Torch-Compiled Region: 0/0",
-        "+ vectorized_elementwise [mul] 37.2us aten::mul",
+        "4 kernels -> 5, GPU time 200.7us -> 231.4us (+15.3 %).",
+        "+ 31.9us vectorized_elementwise [gelu] aten::gelu",
+        "- 36.7us triton_poi_fused [gelu, mul] Torch-Compiled Region: 0/0",
+        "+ 37.2us vectorized_elementwise [mul] aten::mul",
     ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (3, 5, "of 3 and 5 steps, one of the most frequent kind each"),
-        (
-            *(3, 0),
-            "of the first trace one of 3 steps, of the most frequent kind; of the second one, "
-            "which has no steps, all",
-        ),
-        (
-            *(1, 4),
-            "of the second trace one of 4 steps, of the most frequent kind; of the first one, "
-            "which has one step, all",
-        ),
+        (3, 5, "one of 3 steps of the first trace, one of 5 steps of the second trace"),
+        (3, 0, "one of 3 steps of the first trace, all of the second trace"),
+        (1, 4, "all of the first trace, one of 4 steps of the second trace"),
         (1, 0, None),
     ],
 )
 def test_what_of_traces_with_steps_was_compared(old: int, new: int, words: str | None) -> None:
     same = KernelDiff(baseline_kernels=5, current_kernels=5, baseline_steps=old, current_steps=new)
     found = ProfileComparison(source="trace", kernels=same)
-    assert diff_lines(found)[1:] == ([words] if words else [])
+    steps = f"compared: {words}; a step is one of the most frequent kind"
+    assert diff_lines(found)[1:] == ([steps] if words else [])
 
 
 def test_what_a_diff_does_not_name_is_counted() -> None:
     many = [kernel(f"k{i}", f"op{i}") for i in range(MOST_CHANGES + 7)]
-    found = compare_traces(of(), of(*many)).kernels
-    assert found is not None
-    told = change_lines(found)
+    told = kernel_lines(compare_traces(of(), of(*many)))
     assert told[-2:] == [f"... and {MOST_CHANGES - 40} more lines", "... and 7 more changes"]
 
 
 def test_where_times_are_not_known_none_is_told() -> None:
     old, new = (sides_of(kept_of(profile(kernels))) for kernels in (MLP, [*MLP, COPY]))
     found = diff_sides(old, new, ordered=True)
-    assert [" ".join(line.split()) for line in change_lines(found)] == [
+    assert [" ".join(line.split()) for line in change_lines(found.changes)] == [
         f"+ {kept_name(COPY.name)} aten::copy_"
     ]
 

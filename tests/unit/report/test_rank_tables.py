@@ -13,12 +13,12 @@ from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.report.markdown import markdown_of
-from pytest_kernelprof.report.ranks import ranks_told, texts_of
-from pytest_kernelprof.report.style import Style, plain
+from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.run import Profile, Run, Test
+from pytest_kernelprof.summary.ranks import RankRow, ranks_told
 from pytest_kernelprof.summary.run import summary_of
 
 TABLE = [
@@ -127,15 +127,16 @@ def test_why_nobody_can_be_named_is_said() -> None:
     told = ranks_told(of_ranks(elsewhere, talking(20.0)))
     assert told is not None
     assert told[1][-1] == (
-        "Who waits for whom is not available: rank 5, which takes part in allreduce, is not "
-        "among them."
+        "It is unknown who waits for whom: rank 5, which takes part in allreduce, is not among "
+        "them."
     )
 
 
 def test_on_the_cpu_it_is_operators() -> None:
     told = ranks_told(of_ranks(mlp(environment=CPU), mlp(environment=CPU)))
     assert told is not None
-    assert texts_of(told[0]) == ["rank  operators", "0..1          5", "all          10"]
+    assert told[0].titles == ("rank", "operators")
+    assert told[0].rows == (RankRow(("0..1", "5")), RankRow(("all", "10")))
 
 
 def test_one_rank_is_told_as_ever() -> None:

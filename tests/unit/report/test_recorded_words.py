@@ -12,6 +12,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_limit
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.kernel_tables import copy_table, kernel_table, wait_table
+from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
 from pytest_kernelprof.summary.words import place_words
 
@@ -63,7 +64,7 @@ def test_the_place_is_told_in_words(trace: str, words: str) -> None:
 @pytest.mark.parametrize("trace", ["backward", "syncs", "compiled"])
 def test_tables_fit_the_width(trace: str, width: int) -> None:
     profile = record(trace)
-    for lines in (table(profile, width) for table in (kernel_table, copy_table, wait_table)):
+    for lines in (table(profile, Style(width)) for table in (kernel_table, copy_table, wait_table)):
         assert max(map(len, lines)) <= width
 
 
@@ -78,3 +79,7 @@ def test_messages_fit_a_hundred_columns(trace: str) -> None:
 
 def test_waits_are_told_with_their_operators() -> None:
     assert any("aten::_local_scalar_dense" in line for line in wait_table(record("syncs")))
+
+
+def test_a_recorded_copy_is_told_with_its_size() -> None:
+    assert "4.19 MB" in copy_table(record("copies"))[1]

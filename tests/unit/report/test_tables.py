@@ -1,33 +1,62 @@
-"""Tables fit the width that they are given."""
+"""The engine of text tables, and lines that wrap."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.report.tables import Column, render
-
-COLUMNS = (
-    Column("name", shrinks=True, keeps="end"),
-    Column("kernel", shrinks=True, keeps="brackets"),
-    Column("time", number=True),
+from pytest_kernelprof.report.tables import (
+    Column,
+    Laid,
+    Style,
+    cut_middle,
+    head_of,
+    lay_out,
+    left,
+    plain,
+    right,
+    width_of,
+    wrapped,
+    wrapped_name,
 )
-ROWS = [["tests/test_a_very_long_name.py::test_it", "vectorized_elementwise [gelu]", "234.9us"]]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_no_line_is_longer_than_the_width(width: int) -> None:
-    assert max(map(len, render(COLUMNS, ROWS, width))) <= width
+def names(*cells: str) -> Column:
+    return Column("test", cells, align=left)
 
 
-def test_names_are_cut_where_they_may_be_and_numbers_never() -> None:
-    line = render(COLUMNS, ROWS, 40)[1]
-    assert line.startswith("…")
-    assert "::test_it" in line
-    assert line.endswith("234.9us")
+def of(columns: list[Column], width: int) -> Laid:
+    return lay_out(columns, Style(width))
 
 
-def test_a_wide_terminal_shows_everything() -> None:
-    assert render(COLUMNS, ROWS, 200)[1].split("  ") == ROWS[0]
+def test_numbers_stand_at_the_right_of_their_widest_cell() -> None:
+    laid = of([Column("kernels", ("5", "1234567890")), names("a", "b")], 80)
+    assert laid.texts == ["   kernels  test", "         5  a", "1234567890  b"]
+    assert laid.indent == 12
+
+
+def test_a_column_without_any_text_is_not_there() -> None:
+    laid = of([Column("a", ("", "")), Column("b", ("1", "")), names("x", "y")], 80)
+    assert laid.texts == ["b  test", "1  x", "   y"]
+    last = of([Column("a", ("1",), key="a"), Column("b", ("22",), key="b"), names("")], 80)
+    assert last.texts == ["a   b", "1  22"]
+    assert last.shown == {"a", "b"}
+
+
+def test_a_short_name_needs_no_forty_columns() -> None:
+    columns = [Column(f"c{i}" * 5, ("1",), gives_way=i, key=f"c{i}") for i in range(5)]
+    assert len(of([*columns, names("short")], 70).shown) == 6
+
+
+@pytest.mark.parametrize(("width", "shown"), [(110, "abc"), (100, "ab"), (60, "a")])
+def test_what_gives_way_first_is_gone_first_and_what_never_does_stays(
+    width: int, shown: str
+) -> None:
+    columns = [
+        Column("a" * 20, ("1",), None, "a"),
+        Column("b" * 20, ("1",), 2, "b"),
+        Column("c" * 20, ("1",), 1, "c"),
+    ]
+    assert of([*columns, names("n" * 60)], width).shown == {*shown, ""}
 
 
 @pytest.mark.parametrize(
@@ -35,10 +64,84 @@ def test_a_wide_terminal_shows_everything() -> None:
     [
         (29, "vectorized_elementwise [gelu]"),
         (24, "vectorized_eleme… [gelu]"),
-        (12, "vectorized_…"),
-        (10, "vectorize…"),
+        (12, "vector…gelu]"),
     ],
 )
 def test_what_stands_in_brackets_is_cut_last(width: int, told: str) -> None:
-    column = Column("kernel", shrinks=True, keeps="brackets")
-    assert render([column], [["vectorized_elementwise [gelu]"]], width)[1] == told
+    kernel = Column("k", ("vectorized_elementwise [gelu]",), 0, least=4, align=left)
+    laid = of([kernel, Column("by", ("x" * 10,), align=left)], width + 2 + 10)
+    assert laid.texts[1] == f"{told}  {'x' * 10}"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8", "cp1252", "unknown"])
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_no_line_is_longer_than_the_width_whatever_the_terminal_can_say(
+    width: int, encoding: str
+) -> None:
+    columns = [
+        Column("time", ("234.9us", "1")),
+        Column("name", ("test_ä日本語_" * 9, "\x1b[2J\n"), 0, least=8, align=left),
+        Column("by", ("aten::copy_ < " * 9, "é"), align=left),
+    ]
+    laid = lay_out(columns, Style(width, encoding))
+    assert max(map(width_of, laid.texts)) <= width
+    assert all(one.isprintable() for one in laid.texts)
+    if encoding in ("ascii", "unknown"):
+        assert "".join(laid.texts).isascii()
+
+
+def test_a_sign_stands_before_the_first_line_of_its_row() -> None:
+    laid = of([Column("#", ("1", "2")), names("test_" * 8, "b")], 30)
+    assert laid.marked(["", "+"])[1:] == [
+        "  1  test_test_test_test_test_",
+        "       test_test_test_",
+        "+ 2  b",
+    ]
+    colours = [line[0].colour for line in laid.coloured(["red", ""])]
+    assert colours == ["dim", "red", "red", ""]
+    assert [plain(line) for line in laid.coloured()] == laid.texts
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("test_short", ["test_short"]),
+        ("TestIt::test_it_is_rather_long", ["TestIt::test_it_is_", "  rather_long"]),
+        ("test_it_is_long[a parameter]", ["test_it_is_long", "  [a parameter]"]),
+        ("test_it_is_long_too [backward]", ["test_it_is_long_too", "  [backward]"]),
+        ("aten::copy_ < aten::to_copy", ["aten::copy_", "  < aten::to_copy"]),
+        ("gelu [a], gelu [b], mul", ["gelu [a], gelu [b],", "  mul"]),
+        ("a" * 30, ["a" * 18, "  " + "a" * 12]),
+    ],
+)
+def test_a_name_wraps_at_its_joints(name: str, lines: list[str]) -> None:
+    assert wrapped_name(name, 20) == lines
+
+
+def test_a_name_of_very_many_lines_is_cut_in_its_middle() -> None:
+    lines = wrapped_name("test_" + "of_many_words_" * 1_000, 40)
+    assert len(lines) <= 10
+    assert any("…" in line for line in lines)
+
+
+def test_wide_signs_count_twice_and_marks_above_others_not_at_all() -> None:
+    assert width_of("日本") == 4
+    assert width_of("e\u0301") == 1
+    assert head_of("日本語", 3) == "日"
+    assert right("日", 4) == "  日"
+    assert left("日", 4) == "日  "
+
+
+@pytest.mark.parametrize("text", ["a" * 50, "日本語" * 20, "e\u0301" * 50])
+def test_what_is_cut_fits_and_says_where(text: str) -> None:
+    for width in range(1, 30):
+        assert width_of(cut_middle(text, width)) <= max(1, width)
+        assert all(width_of(one) <= max(2, width) for one in wrapped(text, width))
+    assert cut_middle("abcdef", 5) == "ab…ef"
+    assert cut_middle("abcdef", 5, "...") == "a...f"
+
+
+def test_a_sentence_breaks_at_spaces_and_a_long_word_anywhere() -> None:
+    assert wrapped("to be or not", 6) == ["to be", "or not"]
+    assert wrapped("a " + "b" * 14, 6) == ["a", "bbbbbb", "bbbbbb", "bb"]
+    assert len(wrapped("b" * 100_000, 60)) == 8

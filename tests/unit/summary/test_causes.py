@@ -14,8 +14,7 @@ from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.report.style import Style, plain
-from pytest_kernelprof.report.tables import width_of
+from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.schema.run import (

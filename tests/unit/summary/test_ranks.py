@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import calls_of, timed
 
-from pytest_kernelprof.summary.ranks import Rank, alike_neighbours, odd_ones, spread_of
+from pytest_kernelprof.summary.ranks import Rank, odd_ones, rank_table, times_slower
 
 
 def rank(name: str, kernels: int = 5, us: float = 100, comm_us: float = 0) -> Rank:
@@ -33,9 +33,17 @@ def test_without_a_majority_nobody_is(kernels: list[int]) -> None:
 
 
 def test_neighbours_that_are_alike_are_one_row_and_the_odd_one_stands_alone() -> None:
-    ranks = [rank("0"), rank("1"), rank("2", us=150), rank("3"), rank("4", 9)]
-    found = alike_neighbours(ranks, odd_ones(ranks))
-    assert [[one.name for one in group] for group in found] == [["0", "1"], ["2"], ["3"], ["4"]]
+    found = rank_table([rank("0"), rank("1"), rank("2", us=150), rank("3"), rank("4", 9)])
+    assert found.titles == ("rank", "kernels", "GPU us")
+    assert [(row.cells, row.differs) for row in found.rows] == [
+        (("0..1", "5", "100.0"), False),
+        (("2", "5", "150.0"), True),
+        (("3", "5", "100.0"), False),
+        (("4", "9", "100.0"), True),
+        (("all", "29", "550.0"), False),
+    ]
+    traces = rank_table([rank("a"), rank("b", us=104)], "trace")
+    assert [row.cells for row in traces.rows] == [("a..b", "5", "100.0..104.0")]
 
 
 @pytest.mark.parametrize(
@@ -45,15 +53,14 @@ def test_neighbours_that_are_alike_are_one_row_and_the_odd_one_stands_alone() ->
         ([100, 100, 150], 1.5),
         ([100, 100, 120, 150], 1.5),
         ([80, 100, 100, 90], 100 / 90),
+        ([0, 0], 1),
     ],
 )
-def test_the_spread_is_of_the_slowest_over_the_median(own: list[float], times: float) -> None:
-    found = spread_of([rank(str(at), us=us) for at, us in enumerate(own)], "cuda_time")
-    assert found is not None
-    assert found[1] == pytest.approx(times)
+def test_a_rank_is_slower_than_the_median_of_all(own: list[float], times: float) -> None:
+    ranks = [rank(str(at), us=us) for at, us in enumerate(own)]
+    assert max(times_slower(one, ranks) for one in ranks) == pytest.approx(times)
 
 
-def test_without_times_there_is_no_spread() -> None:
-    assert spread_of([rank("0", us=0), rank("1", us=5)], "cuda_time") is None
-    assert spread_of([rank("0")], "cuda_time") is None
-    assert spread_of([rank("0"), rank("1")], "latency") is None
+def test_a_difference_is_told_in_words() -> None:
+    odd = odd_ones([rank("0"), rank("1"), rank("2", 7, 116), rank("3", 4), rank("4")])
+    assert [one.words for one in odd] == ["2 kernels more, 16 % more GPU time", "1 kernel fewer"]

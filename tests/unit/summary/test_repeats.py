@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pytest_kernelprof.summary.repeats import Stretch, stretches, whole_repeats
+from pytest_kernelprof.summary.kernels import Stretch, stretches, whole_repeats
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,6 @@ def test_nothing_is_lost_whatever_the_sequence() -> None:
         sequence = [chosen.choice("abc") for _ in range(chosen.randrange(60))]
         told = [name for one in stretches(sequence) for name in one.unit * one.times]
         assert told == sequence
-
-
-def test_neighbours_that_are_equal_are_one_with_their_number() -> None:
-    assert Stretch(("a", "b", "b", "b", "a"), 4).folded == (("a", 1), ("b", 3), ("a", 1))
 
 
 def test_equal_rounds_are_counted() -> None:
