@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable
 
-    from pytest_kernelprof.cli.checks import Machine
-
-HELP = "find problems that prevent or distort measurements, with remedies"
-EXAMPLE = "doctor"
-STATUS = "0 if measurements are possible, 1 if they are not"
+    from pytest_kernelprof.cli.machine_checks import Machine
 
 State = Literal["ok", "warn", "fail", "unknown"]
 Told = tuple[State, str] | tuple[State, str, str]
@@ -64,13 +60,13 @@ class Finding:
     remedy: str = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """The command takes none."""
 
 
 def run(_: argparse.Namespace) -> int:
     """Print the findings; 1 if counts could not be had, else 0."""
-    from pytest_kernelprof.cli.checks import examine_machine
+    from pytest_kernelprof.cli.machine_checks import examine_machine
 
     if sys.stderr.isatty():
         words = "asking the driver, torch, CUPTI and the profiler (half a minute with a GPU) ..."

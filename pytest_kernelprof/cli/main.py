@@ -1,4 +1,4 @@
-"""The command ``kernelprof``: its parser and exit statuses; each subcommand has its own file."""
+"""The command ``kernelprof``: one table of its subcommands, the parser, and exit statuses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from pytest_kernelprof.cli import compare, diff, doctor, noise, report, show, update
-from pytest_kernelprof.cli import open as open_
+from pytest_kernelprof.cli import doctor, noise, run_commands, trace_commands
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.units import printable
 
@@ -25,16 +24,77 @@ examples:
   kernelprof doctor                           find out why there are no numbers
 
 kernelprof COMMAND --help describes a command."""
-_COMMANDS = {
-    "show": show,
-    "open": open_,
-    "diff": diff,
-    "compare": compare,
-    "report": report,
-    "update": update,
-    "doctor": doctor,
-    "noise": noise,
+
+
+class Command(NamedTuple):
+    """A subcommand: how it is described, its options, and what runs it."""
+
+    help: str
+    example: str
+    status: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = {
+    "show": Command(
+        "print the kernels of a trace, or compare the traces of ranks",
+        "show trace.json.gz --top=10",
+        "0 if the trace is complete, 1 if it is not, 2 for an error",
+        trace_commands.add_show_options,
+        trace_commands.show,
+    ),
+    "open": Command(
+        "open a trace in Perfetto, in the browser",
+        "open trace.json.gz",
+        "0 if the trace was read, 1 if not, 2 for an error",
+        trace_commands.add_open_options,
+        trace_commands.open_in_perfetto,
+    ),
+    "diff": Command(
+        "show what changed between two traces",
+        "diff old.json.gz new.json.gz",
+        "0 also if they differ, 2 for a trace that cannot be read",
+        trace_commands.add_diff_options,
+        trace_commands.diff,
+    ),
+    "compare": Command(
+        "compare a run with earlier runs",
+        "compare main.json today.json --fail-on=cuda_time:5%",
+        "0 if nothing is worse, 1 if worse or nothing compared, 2 for an error",
+        run_commands.add_compare_options,
+        run_commands.compare,
+    ),
+    "report": Command(
+        "report a recorded run again, as text or in other formats",
+        "report run.json --html=run.html",
+        "0 if it was reported, 2 for an error",
+        run_commands.add_report_options,
+        run_commands.report,
+    ),
+    "update": Command(
+        "write kernel snapshots from a run document",
+        "update run.json",
+        "0 if all snapshots were written, 1 if one was not, 2 for an error",
+        run_commands.add_update_options,
+        run_commands.update_snapshots,
+    ),
+    "doctor": Command(
+        "find problems that prevent or distort measurements, with remedies",
+        "doctor",
+        "0 if measurements are possible, 1 if they are not",
+        doctor.add_options,
+        doctor.run,
+    ),
+    "noise": Command(
+        "measure how much times vary on this machine, and print margins for limits",
+        "noise --processes=5",
+        "0 if it measured, 2 for an error",
+        noise.add_options,
+        noise.run,
+    ),
 }
+"""In the order of the help page."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,15 +139,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, command in _COMMANDS.items():
+    for name, command in COMMANDS.items():
         added = commands.add_parser(
             name,
-            help=command.HELP,
-            description=f"{command.HELP[0].upper()}{command.HELP[1:]}.",
-            epilog=f"example: kernelprof {command.EXAMPLE}\n\nexit status: {command.STATUS}",
+            help=command.help,
+            description=f"{command.help[0].upper()}{command.help[1:]}.",
+            epilog=f"example: kernelprof {command.example}\n\nexit status: {command.status}",
             formatter_class=form,
         )
-        command.add_arguments(added)
+        command.add_options(added)
         added.set_defaults(run=command.run)
     return parser
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
+from pytest_kernelprof.cli.machine_checks import NotFinished, run_fresh
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
@@ -18,17 +18,13 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import DeviceKind
     from pytest_kernelprof.stats.noise import Run
 
-HELP = "measure how much times vary on this machine, and print margins for limits"
-EXAMPLE = "noise --processes=5"
-STATUS = "0 if it measured, 2 for an error"
-
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
 _FEWEST_ROUNDS = 2
 _TIMEOUT_S = 900.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Options: rounds, processes, device, json."""
     parser.add_argument(
         "--rounds",
@@ -206,8 +202,7 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
-    from pytest_kernelprof.cli.printing import style_here
-    from pytest_kernelprof.report.tables import Column, lay_out, left
+    from pytest_kernelprof.report.tables import Column, lay_out, left, style_of_output
     from pytest_kernelprof.units import format_time
 
     titles = ("median", "within", "lag 1", "between", "margin")
@@ -223,7 +218,7 @@ def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
     ]
     columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
     names = tuple(f"{one['metric']} of {one['workload']}" for one in spreads)
-    return lay_out([*columns, Column("what", names, align=left)], style_here()).texts
+    return lay_out([*columns, Column("what", names, align=left)], style_of_output()).texts
 
 
 def _percent(fraction: float | None) -> str:

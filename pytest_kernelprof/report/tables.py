@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -46,6 +48,28 @@ def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> Non
         terminal.write("\n")
 
 
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines, in colours on a terminal that is not told to have none."""
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _knows_colours()
+    for line in lines:
+        print("".join(_told(text, colour, coloured=coloured) for text, colour in line).rstrip())
+
+
+def _knows_colours() -> bool:
+    return os.environ.get("TERM") != "dumb" and sys.platform != "win32"
+
+
+def _told(text: str, colour: Colour, *, coloured: bool) -> str:
+    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if coloured and colour and text else text
+
+
+_CODES: dict[Colour, str] = {
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "bold": "1",
+    "dim": "2",
+}
 _MARKUP = {"dim": "light"}
 _COLOURS: dict[Tone, Colour] = {"bad": "red", "lost": "red", "unsure": "yellow"}
 _NARROWEST, _WIDEST, _PIPED = 60, 160, 100
@@ -109,6 +133,13 @@ def style_of(terminal: pytest.TerminalReporter) -> Style:
     width = text_width(None if piped else writer.fullwidth)
     encoding = getattr(getattr(writer, "_file", None), "encoding", None) or "utf-8"
     return Style(width, encoding, terminal.verbosity)
+
+
+def style_of_output() -> Style:
+    """Return the style of standard output; a pipe, which has no width, has 100 columns."""
+    piped = not sys.stdout.isatty() and not os.environ.get("COLUMNS")
+    width = text_width(None if piped else shutil.get_terminal_size((100, 24)).columns)
+    return Style(width, getattr(sys.stdout, "encoding", None) or "utf-8")
 
 
 def text_width(columns: int | None) -> int:

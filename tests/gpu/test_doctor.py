@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.cli.checks import examine_machine
 from pytest_kernelprof.cli.doctor import diagnose, has_failure
+from pytest_kernelprof.cli.machine_checks import examine_machine
 
 pytestmark = pytest.mark.usefixtures("_minds_who_disturbs_the_gpu")
 

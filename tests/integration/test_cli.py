@@ -61,7 +61,7 @@ def test_show_tells_what_the_test_saw(saved: Path, capsys: pytest.CaptureFixture
     lines = pytest.LineMatcher(capsys.readouterr().out.splitlines())
     lines.fnmatch_lines(
         [
-            "3 operators on the CPU, *s; complete.",
+            "3 operators, *s on the CPU; complete.",
             "median of * rounds, below is one of them; CPU (*), torch *",
         ]
     )

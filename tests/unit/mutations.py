@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from corpus import NAMES, Document, document
 
-from pytest_kernelprof.cli import show
+from pytest_kernelprof.cli import trace_commands
 from pytest_kernelprof.errors import TraceError
 
 Mutation = Callable[[Document, random.Random], bytes]
@@ -267,7 +267,7 @@ def _of_event(whole: Document, chance: random.Random) -> tuple[Any, Any]:
 
 
 _SHOWN = argparse.ArgumentParser()
-show.add_arguments(_SHOWN)
+trace_commands.add_show_options(_SHOWN)
 
 
 def result(path: Path, data: bytes) -> str:
@@ -275,7 +275,7 @@ def result(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            show.run(_SHOWN.parse_args([str(path)]))
+            trace_commands.show(_SHOWN.parse_args([str(path)]))
     except TraceError as error:
         text = str(error)
         if len(text.splitlines()) != 1 or len(text) > 2_000:

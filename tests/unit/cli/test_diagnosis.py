@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelprof.cli.checks import Canary, Machine, TorchFacts
 from pytest_kernelprof.cli.doctor import Finding, cupti_release, diagnose, has_failure, lines_of
+from pytest_kernelprof.cli.machine_checks import Canary, Machine, TorchFacts
 from pytest_kernelprof.device.nvml import NvmlFacts
 from pytest_kernelprof.device.permissions import Permissions
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.cli import open as command
+from pytest_kernelprof.cli import trace_commands as command
 from pytest_kernelprof.cli.loopback import HOST, READER, OneFile, plain_name
 from pytest_kernelprof.cli.main import main
 

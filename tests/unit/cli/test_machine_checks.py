@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pytest_kernelprof.cli import checks
-from pytest_kernelprof.cli.checks import driver_version, examine_machine
+from pytest_kernelprof.cli import machine_checks as checks
+from pytest_kernelprof.cli.machine_checks import driver_version, examine_machine
 from pytest_kernelprof.device.inventory import why_no_gpu
 
 

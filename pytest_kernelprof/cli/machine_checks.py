@@ -12,6 +12,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -20,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
 from pytest_kernelprof.device.attached_tools import injected_libraries
 from pytest_kernelprof.device.nvml import NvmlFacts, nvml_facts
 from pytest_kernelprof.device.permissions import Permissions, permissions
@@ -183,7 +184,7 @@ def _ask(question: Question) -> dict[str, Any] | str:
     """The answer of a fresh process, or why there was none."""
     try:
         done = run_fresh(
-            f"from pytest_kernelprof.cli.checks import answer; answer({question!r})",
+            f"from pytest_kernelprof.cli.machine_checks import answer; answer({question!r})",
             _TIMEOUT_S,
         )
     except NotFinished as error:
@@ -273,3 +274,48 @@ def _try_canary_after_cpu() -> Canary:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.ones(1).add_(1)
     return _try_canary()
+
+
+# Python code in a fresh process that can import this package.
+
+
+class NotFinished(Exception):  # noqa: N818 (what happened, not an error of ours)
+    """The process did not start, or had no answer in time; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A process that ended by itself.
+
+    Attributes:
+        status: its exit status. output: its standard output.
+        last_words: the last line of its standard error, which says why it died.
+    """
+
+    status: int
+    output: str
+    last_words: str
+
+
+def run_fresh(code: str, timeout_s: float) -> Finished:
+    """Run Python code in a process of its own, without standard input, for so long at most.
+
+    Raises:
+        NotFinished: it was not over in time and was ended, or could not be started.
+    """
+    root = str(Path(__file__).parents[2])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.path.append({root!r}); {code}"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise NotFinished(f"no answer within {timeout_s:.0f} s") from None
+    except OSError as error:
+        raise NotFinished(f"no process could be started: {error}") from error
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    return Finished(done.returncode, done.stdout, last)
