@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from pytest_kernelprof.cli.trace_commands import ranks_in
 
+from pytest_kernelprof.cli.trace_commands import ranks_in
 from pytest_kernelprof.schema.run import Profile
 from pytest_kernelprof.summary.ranks import ranks_told
 
