@@ -21,7 +21,7 @@ from harness import device_and_place, in_turn, table
 
 from pytest_kernelprof.capture.l2 import L2Flush
 from pytest_kernelprof.device.inventory import current_device, load_torch
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 
 HEAD_START = 400_000

@@ -20,7 +20,7 @@ from harness import MLP_KERNELS, device_and_place, device_kind, geglu_mlp, met, 
 from pytest_kernelprof.device.inventory import load_torch
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 
 MOST_EXTRA = 20

@@ -27,9 +27,8 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.comparison import Contest, contest
-from pytest_kernelprof.measure.plan import Plan
-from pytest_kernelprof.measure.policy import more_pairs
+from pytest_kernelprof.measure.callables import Contest, contest
+from pytest_kernelprof.measure.policy import Plan, more_pairs
 from pytest_kernelprof.stats.confidence import autocorrelation
 
 BUSY = Path(__file__).parent.parent / "tests" / "gpu" / "busy.py"

@@ -25,7 +25,7 @@ from harness import (
 )
 
 from pytest_kernelprof.device.inventory import load_torch
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
 
 if TYPE_CHECKING:

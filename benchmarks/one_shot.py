@@ -18,7 +18,7 @@ from typing import Any
 from harness import device_and_place, device_kind, in_turn, met, table
 
 from pytest_kernelprof.device.inventory import current_device, load_torch, synchronize
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
 from pytest_kernelprof.schema.recording import DeviceKind
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 from harness import device_and_place, device_kind, in_turn, met, quartiles, table
 
 from pytest_kernelprof.device.inventory import load_torch
-from pytest_kernelprof.measure.plan import EXACT_ROUNDS, TIMED_ROUNDS, Needs, plan_of
+from pytest_kernelprof.measure.policy import EXACT_ROUNDS, TIMED_ROUNDS, Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_kernelprof.device.inventory import DeviceKind
-    from pytest_kernelprof.measure.plan import Plan
+    from pytest_kernelprof.measure.policy import Plan
 
 OPERATORS = 6
 COUNTED, TIMED, ALL = "counted", "timed", "timed, host times and memory too"

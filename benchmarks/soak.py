@@ -28,7 +28,7 @@ from harness import device_and_place, device_kind, met, table
 from pytest_kernelprof.capture.graphs import watch_captures
 from pytest_kernelprof.device.inventory import current_device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import DeviceKind

@@ -1,28 +1,237 @@
-"""What to do next: every "again?" of a measurement, a pure function of what was seen.
+"""What to measure of a callable, and what to do next: every "again?" is a pure function of what was
+seen.
 
 `runner` executes the steps and notes what each showed. Nothing here calls, times or waits.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
-from msgspec.structs import replace
+import msgspec
 
-from pytest_kernelprof.measure.plan import PROVING_ROUNDS, TIMED_ROUNDS, Plan
+from pytest_kernelprof.device.conditions import LOCK_TIMEOUT_S
+from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.recording import DeviceKind
 from pytest_kernelprof.schema.run import Verdict
-from pytest_kernelprof.schema.steps import (
-    Batch,
-    Judge,
-    ProfileRounds,
-    RecordShapes,
-    Step,
-    TimeCalls,
-    WarmUp,
-    WatchMemory,
-)
+
+EXACT_ROUNDS = 2
+"""Rounds of a session whose counts alone are wanted: enough to see that they differ."""
+PROVING_ROUNDS = 3
+"""Replays of a CUDA graph that must have equal numbers of children. Beyond it rounds are timed."""
+TIMED_ROUNDS = 12
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Needs:
+    """What has to be taken for a set of limits, or for a report.
+
+    Attributes:
+        device_times: rounds enough for an interval of the device's times.
+        host_times: unprofiled calls, timed.
+        memory: unprofiled calls whose memory is watched.
+    """
+
+    device_times: bool = False
+    host_times: bool = False
+    memory: bool = False
+
+
+EVERYTHING = Needs(device_times=True, host_times=True, memory=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        device: "cuda" or "cpu".
+        warmup: calls before the first profiled one; more follow until the code is warm.
+        rounds: profiled calls in the first session.
+        host_rounds: unprofiled calls for host times; 0 measures none.
+        memory: whether to watch memory in unprofiled calls.
+        flush_l2: whether the L2 cache is flushed before each timed call.
+        stacks: whether Python frames are recorded.
+        inputs: of a block on the CPU, whether operators' inputs are recorded, which tell operators
+            from ranges of their name.
+        roofline: whether shapes are recorded, for the work behind each kernel, where the device is
+            the limit.
+        sample_on: whether rounds are added while a verdict on a time is not reached.
+        lock_timeout_s: how long to wait for other processes on the same GPU that hold its lock.
+        who: what that process is told of this one, a test for example.
+        ignore_children: whether child processes are meant to do work that is not counted.
+    """
+
+    device: DeviceKind
+    warmup: int = 1
+    rounds: int = EXACT_ROUNDS
+    host_rounds: int = 0
+    memory: bool = False
+    flush_l2: bool = True
+    stacks: bool = False
+    inputs: bool = True
+    roofline: bool = False
+    sample_on: bool = False
+    lock_timeout_s: float = LOCK_TIMEOUT_S
+    who: str = ""
+    ignore_children: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether any time is measured: that wants the GPU alone, and a cold L2."""
+        return self.rounds > PROVING_ROUNDS or self.host_rounds > 0
+
+
+WARMUP_OF_RANKS = 2
+"""DistributedDataParallel rebuilds its buckets in its second step, with broadcasts of their own."""
+
+
+def plan_of_ranks(plans: Sequence[Plan]) -> Plan:
+    """The plan that takes on each rank what any of them needs, so that all make the same calls.
+
+    Raises:
+        MarkerError: they are to be measured on different kinds of devices.
+    """
+    first = plans[0]
+    kinds = sorted({plan.device for plan in plans})
+    if len(kinds) > 1:
+        raise MarkerError(
+            f"some ranks measure on {kinds[0]}, others on {kinds[1]}: choose one for all, "
+            "--kernelprof-device=cpu or cuda"
+        )
+    return dataclasses.replace(
+        first,
+        warmup=max(WARMUP_OF_RANKS if len(plans) > 1 else 1, *(plan.warmup for plan in plans)),
+        rounds=max(plan.rounds for plan in plans),
+        host_rounds=max(plan.host_rounds for plan in plans),
+        memory=any(plan.memory for plan in plans),
+        flush_l2=any(plan.flush_l2 for plan in plans),
+        stacks=any(plan.stacks for plan in plans),
+        roofline=any(plan.roofline for plan in plans),
+        sample_on=any(plan.sample_on for plan in plans),
+        lock_timeout_s=max(plan.lock_timeout_s for plan in plans),
+    )
+
+
+def plan_of(
+    device: DeviceKind,
+    needs: Needs,
+    *,
+    rounds: int | None = None,
+    warmup: int | None = None,
+    flush_l2: bool = True,
+    stacks: bool = False,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+    who: str = "",
+    ignore_children: bool = False,
+) -> Plan:
+    """The plan that takes what is needed, and no more.
+
+    Who asks for a number of rounds gets that number, decided or not, and host times with it.
+    """
+    timed = needs.device_times or needs.host_times
+    host = needs.host_times or rounds is not None
+    return Plan(
+        device,
+        warmup=warmup or 1,
+        rounds=rounds or (TIMED_ROUNDS if timed else EXACT_ROUNDS),
+        host_rounds=(rounds or TIMED_ROUNDS) if host else 0,
+        memory=needs.memory,
+        flush_l2=flush_l2,
+        stacks=stacks,
+        roofline=host,
+        sample_on=timed and rounds is None,
+        lock_timeout_s=lock_timeout_s,
+        who=who,
+        ignore_children=ignore_children,
+    )
+
+
+# Steps.
+
+
+class WarmUp(msgspec.Struct, frozen=True, tag=True):
+    """Call once, unmeasured; ``done`` of ``of`` such calls have been made."""
+
+    done: int
+    of: int
+
+
+class ProfileRounds(msgspec.Struct, frozen=True, tag=True):
+    """One profiler session of so many rounds.
+
+    Attributes:
+        batch: 0 for the session that the kernels are of; 1, 2, ... for further rounds, which join
+            it. A batch that is taken again keeps its number.
+        flush_l2: whether the L2 cache is flushed before each round.
+        reason: why it is taken, where it is more than usual, in words.
+    """
+
+    rounds: int
+    batch: int = 0
+    flush_l2: bool = False
+    reason: str = ""
+
+
+class TimeCalls(msgspec.Struct, frozen=True, tag=True):
+    """So many unprofiled calls, timed on the host.
+
+    Attributes:
+        batch: 0 for the first, 1, 2, ... for further rounds, which join it.
+        second_look: a measurement of its own, beside the others.
+        reason: why it is taken, where it is more than usual, in words.
+    """
+
+    rounds: int
+    batch: int = 0
+    second_look: bool = False
+    reason: str = ""
+
+
+class WatchMemory(msgspec.Struct, frozen=True, tag=True):
+    """So many unprofiled calls whose memory is watched."""
+
+    rounds: int
+
+
+class Judge(msgspec.Struct, frozen=True, tag=True):
+    """Ask how the limits fare by what there is."""
+
+
+class RecordShapes(msgspec.Struct, frozen=True, tag=True):
+    """One profiler session of one round that records the shapes of operators' inputs."""
+
+
+Step = WarmUp | ProfileRounds | TimeCalls | WatchMemory | Judge | RecordShapes
+Batch = ProfileRounds | TimeCalls
+
+
+class Progress(Protocol):
+    """Told now and then how far a measurement is; called outside of everything that is timed."""
+
+    def __call__(self, what: str, done: int, of: int, reason: str = "") -> None:
+        """Note how far it is.
+
+        Args:
+            what: what is being done, for example "profiling". done, of: rounds.
+            reason: why it takes more than usual, in words; empty otherwise.
+        """
+
+
+def no_progress(what: str, done: int, of: int, reason: str = "") -> None:
+    """Say nothing."""
+
+
+def silently() -> contextlib.AbstractContextManager[Progress]:
+    """Where nothing is told: the form of a context that says nothing."""
+    return contextlib.nullcontext(no_progress)
+
+
+# What to do next.
 
 TRIES = 3
 """How often a batch is taken that is incomplete, or during which the GPU throttles."""
@@ -32,7 +241,7 @@ MEMORY_ROUNDS = 2
 _MOST_WARMUPS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
     """A step that was taken, and what it showed.
 
@@ -55,7 +264,7 @@ class Shown:
     verdicts: tuple[Verdict, ...] = ()
 
 
-def of_all(shown: Sequence[Shown]) -> Shown:
+def shown_on_ranks(shown: Sequence[Shown]) -> Shown:
     """What one step showed on all ranks together: each that needs it taken again has all take it
     again. So what follows of it, a pure function, is the same on all of them."""
     first = shown[0]
@@ -254,7 +463,7 @@ def _unfinished(history: Sequence[Shown]) -> Step | None:
     if not isinstance(last, Batch):
         return None
     reason = again([one for one in history if _same_batch(one.step, last)])
-    return replace(last, reason=reason) if reason else None
+    return msgspec.structs.replace(last, reason=reason) if reason else None
 
 
 def _same_batch(step: Step, other: Batch) -> bool:

@@ -25,25 +25,24 @@ from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.device.conditions import alone, unwatched
 from pytest_kernelprof.device.presence import sharing
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure import plan as plans
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
 from pytest_kernelprof.measure.more_rounds import MoreRounds
-from pytest_kernelprof.measure.plan import Plan
-from pytest_kernelprof.measure.policy import Shown
-from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.recording import HostTimings, Recording
-from pytest_kernelprof.schema.run import Profile, Verdict
-from pytest_kernelprof.schema.steps import (
+from pytest_kernelprof.measure.policy import (
     Judge,
+    Plan,
     ProfileRounds,
     RecordShapes,
+    Shown,
     Step,
     TimeCalls,
     WarmUp,
     WatchMemory,
     no_progress,
 )
+from pytest_kernelprof.schema.metrics import METRICS
+from pytest_kernelprof.schema.recording import HostTimings, Recording
+from pytest_kernelprof.schema.run import Profile, Verdict
 from pytest_kernelprof.trace.late_work import left_words
 
 if TYPE_CHECKING:
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
+    from pytest_kernelprof.measure.policy import Progress
     from pytest_kernelprof.schema.run import Timeline
-    from pytest_kernelprof.schema.steps import Progress
 
     JudgeProfile = Callable[[Profile], Sequence[Verdict]]
 
@@ -123,7 +122,7 @@ def agreed(what: str, plan: Plan, agreement: Agreement) -> Plan:
     """The plan of all ranks of a call, with which each measurement of it begins."""
     # Another rank may have waited for its GPU until now.
     patience_s = plan.lock_timeout_s if plan.device == "cuda" else 0.0
-    return plans.of_all(agreement.gather(what, plan, patience_s=patience_s))
+    return policy.plan_of_ranks(agreement.gather(what, plan, patience_s=patience_s))
 
 
 def _measure(
@@ -293,7 +292,7 @@ class _Run:
             shown = self._ask_verdicts(step)
         else:
             shown = self._record_shapes(step)
-        self._history.append(policy.of_all(self._agreement.gather(repr(step), shown)))
+        self._history.append(policy.shown_on_ranks(self._agreement.gather(repr(step), shown)))
 
     def measurement(self) -> Measurement:
         """What all steps together gave."""

@@ -180,7 +180,7 @@ class KernelBenchmark:
         self, fn: Callable[..., R], arguments: Arguments, rounds: int | None, place: Place
     ) -> R:
         """As ``kernel_profile``, but every metric is taken, whatever the limits need."""
-        from pytest_kernelprof.measure.plan import EVERYTHING
+        from pytest_kernelprof.measure.policy import EVERYTHING
         from pytest_kernelprof.plugin.measuring import measure_call
 
         test = self._test

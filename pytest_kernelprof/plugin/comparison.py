@@ -14,10 +14,9 @@ from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerEr
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import CLOSE
-from pytest_kernelprof.measure.comparison import CompareBy, Contest, contest
-from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
-from pytest_kernelprof.measure.policy import more_pairs
+from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan, more_pairs
 from pytest_kernelprof.plugin.conclusion import in_place_words
 from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import may_be_blind, nothing_to_look_at, run_plainly

@@ -13,7 +13,7 @@ from pytest_kernelprof.capture.ranks import agreeing, number_of_rank
 from pytest_kernelprof.capture.tries import name_of_test
 from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
+from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.runner import (
     Measurement,
     measure,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
+    from pytest_kernelprof.measure.policy import Progress
     from pytest_kernelprof.plugin.settings import Options, Settings
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.steps import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.schema.steps import Progress, no_progress
+from pytest_kernelprof.measure.policy import Progress, no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from pytest_kernelprof.limits.kinds import Limit
-    from pytest_kernelprof.measure.plan import Plan
+    from pytest_kernelprof.measure.policy import Plan
     from pytest_kernelprof.schema import run
 
 

@@ -27,7 +27,7 @@ from pytest_kernelprof.comparison.judge import allowances, parse_allowance, stat
 from pytest_kernelprof.device.filelocks import can_share
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
-from pytest_kernelprof.measure.plan import TIMED_ROUNDS
+from pytest_kernelprof.measure.policy import TIMED_ROUNDS
 from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF

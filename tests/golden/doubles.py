@@ -25,7 +25,7 @@ from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.ranks import gathered
 from pytest_kernelprof.device import health, inventory
-from pytest_kernelprof.measure import comparison as contests
+from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against, comparison, measuring, sharing
 from pytest_kernelprof.schema.paired import TimedPair
@@ -159,7 +159,7 @@ def recorded(call: Call, folder: Path) -> Recorded:
     return record(call, folder / f"call-{number}.json")
 
 
-class _DescribedContest(contests.Contest):
+class _DescribedContest(callables.Contest):
     """Rounds that are there already; of further ones the same again."""
 
     def __init__(self, described: Contest, plan: Any, metric: Any, folder: Path) -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import Measurement, measure, measure_once
 
 pytestmark = pytest.mark.usefixtures("_shares_the_gpu")

@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 
 from pytest_kernelprof.capture.l2 import L2Flush
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.measure.plan import EVERYTHING, Plan, plan_of
+from pytest_kernelprof.measure.policy import EVERYTHING, Plan, plan_of
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.run import Profile
 

@@ -10,7 +10,7 @@ import torch
 
 from pytest_kernelprof.analysis.roofline.model import Rate, peaks_of, rates, work_of
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
+from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.measure.sessions import profile_rounds
 from pytest_kernelprof.schema.run import Bound

@@ -11,7 +11,7 @@ import torch
 
 from pytest_kernelprof.capture.canary import canary_seen
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 
 

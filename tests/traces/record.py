@@ -22,7 +22,7 @@ from scrubbing import scrub
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.canary import prime
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 
 

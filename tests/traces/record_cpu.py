@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from scrubbing import scrub
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 
 TESTS = """

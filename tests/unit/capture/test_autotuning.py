@@ -15,7 +15,7 @@ from torch._inductor.runtime.benchmarking import Benchmarker, InductorBenchmarke
 from pytest_kernelprof.capture import autotuning
 from pytest_kernelprof.capture.autotuning import INDUCTOR, TRITON, Autotuning
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure_once
 
 X = torch.ones(4)

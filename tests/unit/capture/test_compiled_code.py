@@ -15,7 +15,7 @@ from pytest_kernelprof.capture import compiled_code, watched_calls
 from pytest_kernelprof.capture.compiled_code import CompiledCode, code_of_graphs, code_of_source
 from pytest_kernelprof.capture.operators import compute_operators
 from pytest_kernelprof.capture.watched_calls import Packages, watch_calls
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.run import Profile
 

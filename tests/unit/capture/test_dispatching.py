@@ -16,7 +16,7 @@ from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 
 CPU = current_device("cpu")

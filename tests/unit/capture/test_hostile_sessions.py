@@ -28,7 +28,7 @@ from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device import bindings, health
 from pytest_kernelprof.device.inventory import current_device, synchronize, try_to_synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.system import Real

@@ -17,12 +17,18 @@ from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
 from pytest_kernelprof.capture.ranks import Lookout
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure import plan as plans
 from pytest_kernelprof.measure import policy
-from pytest_kernelprof.measure.plan import Needs, Plan, plan_of
-from pytest_kernelprof.measure.policy import Shown, next_step
+from pytest_kernelprof.measure.policy import (
+    Judge,
+    Needs,
+    Plan,
+    Shown,
+    Step,
+    next_step,
+    plan_of,
+    plan_of_ranks,
+)
 from pytest_kernelprof.schema.run import Verdict
-from pytest_kernelprof.schema.steps import Judge, Step
 
 TEST = "test_ddp.py::test_step\n1"
 CALL = Call(TEST, (0, 1), 1, "kernel_profile at test_ddp.py:9")
@@ -126,7 +132,7 @@ def test_each_gets_what_all_have_by_number(number: int) -> None:
 
 def test_plans_become_the_one_that_takes_what_any_of_them_needs() -> None:
     own = [plan_of("cpu", Needs()), plan_of("cpu", Needs(host_times=True), warmup=3, who="b")]
-    found = Ranks().all_do(lambda rank, here: plans.of_all(here.gather("the plan", own[rank])))
+    found = Ranks().all_do(lambda rank, here: plan_of_ranks(here.gather("the plan", own[rank])))
     assert [one.who for one in found] == ["", ""]
     assert [(one.warmup, one.rounds, one.host_rounds, one.sample_on) for one in found] == [
         (3, 12, 12, True)
@@ -135,7 +141,7 @@ def test_plans_become_the_one_that_takes_what_any_of_them_needs() -> None:
 
 def test_plans_for_different_kinds_of_devices_are_refused() -> None:
     with pytest.raises(Exception, match="some ranks measure on cpu, others on cuda"):
-        plans.of_all([Plan("cuda"), Plan("cpu")])
+        plan_of_ranks([Plan("cuda"), Plan("cpu")])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -163,7 +169,7 @@ def test_whatever_each_sees_all_take_the_same_steps(seed: int) -> None:
                 if isinstance(step, Judge)
                 else (),
             )
-            history.append(policy.of_all(here.gather(repr(step), shown)))
+            history.append(policy.shown_on_ranks(here.gather(repr(step), shown)))
         return [one.step for one in history]
 
     one, other, third = Ranks(3).all_do(measure)
@@ -417,7 +423,7 @@ def test_who_waits_for_the_device_for_too_long_is_broken_off(
 def test_what_one_step_showed_on_all_ranks_is_the_worst_of_it() -> None:
     step = Judge()
     shown: Sequence[Shown] = [Shown(step), Shown(step, complete=False, problems="a", bound="gpu")]
-    assert policy.of_all(shown) == Shown(step, complete=False, problems="a", bound="gpu")
-    assert policy.of_all([Shown(step, cold=True), Shown(step, throttled=True)]) == Shown(
+    assert policy.shown_on_ranks(shown) == Shown(step, complete=False, problems="a", bound="gpu")
+    assert policy.shown_on_ranks([Shown(step, cold=True), Shown(step, throttled=True)]) == Shown(
         step, cold=True, throttled=True
     )

@@ -13,7 +13,7 @@ import torch
 from pytest_kernelprof.api import profile
 from pytest_kernelprof.capture.mutation import watch
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 
 COUNTER = "self.num_batches_tracked"

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_kernelprof.capture.operators import compute_operators, registered_operators
 from pytest_kernelprof.measure.arguments import Arguments
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 
 X, Y = torch.randn(8, 16), torch.randn(8, 16)

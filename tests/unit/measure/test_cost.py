@@ -19,7 +19,7 @@ from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
 from pytest_kernelprof.device import bindings, inventory, lock, presence
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.measure.plan import Needs, plan_of
+from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.schema.run import Integrity
 

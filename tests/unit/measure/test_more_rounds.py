@@ -11,7 +11,7 @@ from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.measure import more_rounds
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.more_rounds import MoreRounds, Series
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 
 X = torch.ones(4)

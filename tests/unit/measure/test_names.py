@@ -10,7 +10,7 @@ import torch
 from torch._C._profiler import _RecordFunctionFast
 from torch.profiler import record_function
 
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.run import Profile
 

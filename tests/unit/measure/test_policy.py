@@ -8,29 +8,30 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.measure.plan import EVERYTHING, Needs, Plan, plan_of
 from pytest_kernelprof.measure.policy import (
+    EVERYTHING,
     MOST_ROUNDS,
     TRIES,
+    Judge,
+    Needs,
+    Plan,
+    ProfileRounds,
+    RecordShapes,
     Shown,
+    Step,
+    TimeCalls,
+    WarmUp,
+    WatchMemory,
     again,
     kept_throttled,
     more_pairs,
     next_rounds,
     next_step,
+    plan_of,
     retakes,
     settled,
 )
 from pytest_kernelprof.schema.run import STATUSES, Status, Verdict
-from pytest_kernelprof.schema.steps import (
-    Judge,
-    ProfileRounds,
-    RecordShapes,
-    Step,
-    TimeCalls,
-    WarmUp,
-    WatchMemory,
-)
 
 Answer = Callable[[Step, Sequence[Shown]], Shown]
 

@@ -23,14 +23,20 @@ from pytest_kernelprof.device.conditions import unwatched
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.telemetry import Watch
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
-from pytest_kernelprof.measure import plan, policy, runner, sessions
+from pytest_kernelprof.measure import policy, runner, sessions
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.completeness import require_complete
-from pytest_kernelprof.measure.plan import Plan
-from pytest_kernelprof.measure.policy import TRIES, Shown
+from pytest_kernelprof.measure.policy import (
+    TRIES,
+    Plan,
+    RecordShapes,
+    Shown,
+    Step,
+    WarmUp,
+    plan_of_ranks,
+)
 from pytest_kernelprof.measure.runner import Measurement, _Run, measure, measure_once
 from pytest_kernelprof.schema.run import Bound, Conditions, Integrity, Profile, Verdict
-from pytest_kernelprof.schema.steps import RecordShapes, Step, WarmUp
 
 X = torch.ones(4)
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
@@ -105,9 +111,12 @@ def test_one_longer_round_of_two_is_told_whichever_it_is(longer: int) -> None:
 
 
 def test_several_ranks_warm_up_past_what_they_do_in_their_second_call() -> None:
-    alone, several = plan.of_all([Plan("cpu")]), plan.of_all([Plan("cpu"), Plan("cpu")])
+    alone, several = (
+        plan_of_ranks([Plan("cpu")]),
+        plan_of_ranks([Plan("cpu"), Plan("cpu")]),
+    )
     assert (alone.warmup, several.warmup) == (1, 2)
-    assert plan.of_all([Plan("cpu", warmup=5), Plan("cpu")]).warmup == 5
+    assert plan_of_ranks([Plan("cpu", warmup=5), Plan("cpu")]).warmup == 5
 
 
 @pytest.mark.parametrize(

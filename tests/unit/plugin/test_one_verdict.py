@@ -12,7 +12,7 @@ import torch
 from pytest_kernelprof.limits.kinds import parse_limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.measure.plan import Needs, plan_of
+from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin import ledger
 from pytest_kernelprof.plugin.ledger import Ledger

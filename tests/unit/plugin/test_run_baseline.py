@@ -11,12 +11,18 @@ from records import H200, MIXED, absent, around, calls_of, counted, of_ranks, ti
 from pytest_kernelprof.baseline.run_documents import profiles_of
 from pytest_kernelprof.comparison.judge import Allowance, allowances
 from pytest_kernelprof.errors import IncompleteProfile
-from pytest_kernelprof.measure.plan import EVERYTHING, plan_of
-from pytest_kernelprof.measure.policy import Shown, next_step
+from pytest_kernelprof.measure.policy import (
+    EVERYTHING,
+    Judge,
+    ProfileRounds,
+    Shown,
+    WarmUp,
+    next_step,
+    plan_of,
+)
 from pytest_kernelprof.plugin.run_baseline import Baseline, Baselines
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.schema.run import Conditions, Integrity, Profile, Test, Verdict
-from pytest_kernelprof.schema.steps import Judge, ProfileRounds, WarmUp
 from pytest_kernelprof.summary.verdicts import verdict_line
 
 ID = "test_it.py::test_it"

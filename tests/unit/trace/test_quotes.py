@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.trace.layout import escape_quotes
 from pytest_kernelprof.trace.reader import read_trace

@@ -19,12 +19,21 @@ from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.checks import CLOSE, Checks, in_own_memory, refuse_idle
 from pytest_kernelprof.measure.completeness import require_clock, require_complete
-from pytest_kernelprof.measure.plan import EXACT_ROUNDS, Plan
-from pytest_kernelprof.measure.policy import Shown, again, kept_throttled, more_pairs, of_all
+from pytest_kernelprof.measure.policy import (
+    EXACT_ROUNDS,
+    Plan,
+    ProfileRounds,
+    Shown,
+    TimeCalls,
+    again,
+    kept_throttled,
+    more_pairs,
+    shown_on_ranks,
+    silently,
+)
 from pytest_kernelprof.measure.runner import agreed, warm
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
-from pytest_kernelprof.schema.steps import ProfileRounds, TimeCalls, silently
 from pytest_kernelprof.stats.confidence import FEWEST_FOR_BLOCKS, median_interval
 from pytest_kernelprof.stats.pairs import order_of_turns, paired_rounds
 
@@ -35,7 +44,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.measure.checks import Check
-    from pytest_kernelprof.schema.steps import Progress
+    from pytest_kernelprof.measure.policy import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     Agreeing = Callable[[], contextlib.AbstractContextManager[Agreement]]
@@ -265,7 +274,7 @@ class Contest:
                 values, problems = take(order, progress, agreement)
                 throttled = not watch.block(len(order))
                 shown = Shown(step, not problems, problems=problems, throttled=throttled)
-                history.append(of_all(agreement.gather("rounds", shown)))
+                history.append(shown_on_ranks(agreement.gather("rounds", shown)))
         if not history[-1].complete:
             times = sum(not one.complete for one in history)
             raise IncompleteProfile(

@@ -19,11 +19,11 @@ from pytest_kernelprof.capture import memory
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.telemetry import Watch
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
-from pytest_kernelprof.measure import comparison, sessions
+from pytest_kernelprof.measure import callables, sessions
 from pytest_kernelprof.measure.arguments import Arguments
+from pytest_kernelprof.measure.callables import CompareBy, Contest, contest
 from pytest_kernelprof.measure.checks import refuse_idle
-from pytest_kernelprof.measure.comparison import CompareBy, Contest, contest
-from pytest_kernelprof.measure.plan import Plan
+from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.schema.recording import MemoryUse
 from pytest_kernelprof.schema.run import Conditions, Neighbour, Profile
 
@@ -94,7 +94,7 @@ class Stage:
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     made = Stage()
     monkeypatch.setattr(sessions, "profile_rounds", made.session)
-    monkeypatch.setattr(comparison, "alone", made.alone)
+    monkeypatch.setattr(callables, "alone", made.alone)
     return made
 
 
