@@ -85,12 +85,11 @@ def _json(run: Run) -> Content:
 def _benchmark_json(run: Run) -> Content:
     import json
 
-    from pytest_kernelprof.report.benchmark_json import benchmarks_of
+    from pytest_kernelprof.report.exports import benchmarks_of
 
     found = benchmarks_of(run)
-    counts = {"benchmarks": len(found.document["benchmarks"])}
-    counts.update({f"left out {why}": count for why, count in found.left_out.items()})
-    words = ", ".join(f"{what} {count}" for what, count in counts.items())
+    left_out = [f"left out {why} {count}" for why, count in found.left_out.items()]
+    words = ", ".join([f"benchmarks {len(found.document['benchmarks'])}", *left_out])
     return Content(json.dumps(found.document, indent=1, allow_nan=False).encode(), words)
 
 

@@ -4,9 +4,10 @@ repository."""
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
+from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import count_words, first_of
 from pytest_kernelprof.system import Real
@@ -55,29 +56,18 @@ def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable
     Args:
         root: the folder that places are relative to.
     """
-    top = os.path.realpath(variables.get("GITHUB_WORKSPACE") or _repository_of(root))
+    here = Path(os.path.realpath(root))
+    above = (one for one in (here, *here.parents) if (one / ".git").exists())
+    top = os.path.realpath(variables.get("GITHUB_WORKSPACE") or next(above, here))
 
     def file_of(place: Place) -> str:
         try:
-            found = os.path.relpath(os.path.realpath(os.path.join(root, place.file)), top)
-        except (OSError, ValueError):  # a NUL; another drive
+            found = Path(os.path.realpath(here / place.file)).relative_to(top)
+        except (OSError, ValueError):  # outside; a NUL
             return ""
-        parts = found.split(os.sep)
-        outside = parts[0] == os.pardir or "site-packages" in parts
-        return "" if outside else "/".join(parts)
+        return "" if "site-packages" in found.parts else found.as_posix()
 
     return file_of
-
-
-def _repository_of(folder: str) -> str:
-    """The nearest folder from here up that is a repository; else this one."""
-    here = os.path.realpath(folder)
-    while not os.path.exists(os.path.join(here, ".git")):
-        above = os.path.dirname(here)
-        if above == here:
-            return folder
-        here = above
-    return here
 
 
 MOST = 10
@@ -118,7 +108,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line."""
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
-    title = "; ".join(first.found[:2]) or "snapshot: outdated"
+    title = found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         over = dict.fromkeys(one.partition(": ")[0] for row in rows for one in row.found)

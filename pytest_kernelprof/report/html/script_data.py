@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Metric, Profile, Timeline, TimelineKind
 
 _LONGEST_NAME = 400
-_SHORT_US = 200.0
-"""Times of a shorter round are in hundredths of microseconds, of others in tenths."""
+_PARTS = 100
+"""Times are in hundredths of microseconds."""
 _LETTERS: dict[TimelineKind, str] = {
     "operator": "o",
     "annotation": "a",
@@ -69,18 +69,16 @@ class ScriptData:
 
     def _timeline(self, one: Timeline) -> dict[str, Any]:
         """Columns of whole numbers: times as parts of a microsecond, starts from the one before."""
-        length = max(map(sum, zip(one.start_us, one.duration_us, strict=True)))
-        parts = 100 if length < _SHORT_US else 10
-        starts = [round(us * parts) for us in one.start_us]
+        starts = [round(us * _PARTS) for us in one.start_us]
         lanes = {lane: at for at, lane in enumerate(dict.fromkeys(one.lane))}
         return {
-            "parts": parts,
+            "parts": _PARTS,
             "lanes": [printable(lane[:_LONGEST_NAME]) for lane in lanes],
             "kind": "".join(_LETTERS[kind] for kind in one.kind),
             "name": list(map(self._name, one.name, one.kind)),
             "lane": [lanes[lane] for lane in one.lane],
             "start": [now - before for before, now in zip((0, *starts), starts, strict=False)],
-            "lasts": [round(us * parts) for us in one.duration_us],
+            "lasts": [round(us * _PARTS) for us in one.duration_us],
             "call": list(one.correlation),
             "left": one.left_out,
         }
