@@ -76,7 +76,7 @@ _LONGEST = 1000
 
 
 class Benchmarks(NamedTuple):
-    """The document, plain builtins, and how many profiles are not in it, by why."""
+    """The document, and how many profiles were left out, by reason."""
 
     document: dict[str, Any]
     left_out: dict[str, int]
@@ -129,7 +129,7 @@ def _rounds(profile: Profile) -> tuple[float, ...]:
 
 
 def _benchmark(fullname: str, profile: Profile) -> dict[str, Any]:
-    """Metrics that are not available are left out; times are medians in microseconds."""
+    """Without the metrics that are not available; times among them are medians in microseconds."""
     time, device = _TIMES[profile.environment.kind], profile.environment.device
     path, bracket, parameters = fullname.partition("[")  # parameters may hold colons
     facts = {"time": time, "device": device, "one_shot": profile.one_shot}

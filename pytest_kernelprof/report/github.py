@@ -1,5 +1,4 @@
-"""A step of GitHub Actions: its summary, its annotations, and where files are as seen from the
-repository."""
+"""A step of GitHub Actions: its summary, and its annotations at files of the repository."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ _LEAST_BYTES = 4096
 
 
 def append_summary(run: Run, variables: Mapping[str, str]) -> str:
-    """Append what a run says to the summary of this step.
+    """Append the report of a run to the summary of this step.
 
     Returns:
-        Why that was not done, in words; empty where it was.
+        Why that failed, in words; empty if it did not.
     """
     path = variables.get(SUMMARY, "")
     if not path:
@@ -50,8 +49,8 @@ def append_summary(run: Run, variables: Mapping[str, str]) -> str:
 
 
 def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable[[Place], str]:
-    """What gives the file of a place as seen from the root of the repository, with forward
-    slashes; nothing for one that is not in it.
+    """Return a function that gives the path of a place in the repository, with forward slashes;
+    empty if it is outside.
 
     Args:
         root: the folder that places are relative to.
@@ -71,16 +70,16 @@ def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable
 
 
 MOST = 10
-"""GitHub shows so many errors, and as many warnings, of a step."""
+"""The most errors, and the most warnings, that GitHub shows of a step."""
 _MOST_LINES = 5
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
 
 
 class Annotation(NamedTuple):
-    """What is told at one line of code.
+    """A message at one line of code.
 
     Attributes:
-        failed: whether a test has failed by it: an error, else a warning.
+        failed: whether a test failed by it: an error, else a warning.
         warned: whether pytest has warned of it.
         places: where it may stand, the best first.
         title, lines: in words.
@@ -94,8 +93,8 @@ class Annotation(NamedTuple):
 
 
 def annotations_of(run: Run) -> list[Annotation]:
-    """One for each line of code that somebody should look at, worst first: tests with one cause,
-    and causes at one line, are told together."""
+    """Return one for each line of code to look at, worst first: tests with one cause share one, and
+    so do causes at one line."""
     at_place: dict[tuple[Place | None, bool], list[Problem]] = {}
     for problem in summary_of(run).problems:
         failed = any(one.failed for one in problem.rows)
@@ -127,7 +126,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
 
 
 def notice_of(run: Run) -> str:
-    """The command that tells GitHub what was not judged; empty if all was."""
+    """Return the command that notes what was not judged; empty if everything was."""
     summary = summary_of(run)
     if not summary.open:
         return ""
@@ -138,7 +137,7 @@ def notice_of(run: Run) -> str:
 def commands(
     found: Sequence[Annotation], file_of: Callable[[Place], str], most: int = MOST
 ) -> list[str]:
-    """The lines that tell GitHub.
+    """Return the lines that GitHub reads.
 
     Args:
         found: the worst first.

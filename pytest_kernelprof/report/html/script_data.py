@@ -1,5 +1,5 @@
-"""What the page's script draws, as one block of JSON that no browser runs: timelines as columns,
-rounds of times as numbers, each name once."""
+"""The data that the page's script draws, as one block of JSON: timelines as columns, rounds of
+times as numbers, each name once."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ScriptData:
 
 
 def _why_no_idle_time(profile: Profile) -> str:
-    """Why it is not known when the GPU was idle, and why; empty if it is."""
+    """Why it is not known when the GPU was idle; empty if it is."""
     if profile.gaps.why:
         return profile.gaps.why
     if profile.integrity.clock_skew:
@@ -114,7 +114,7 @@ _MEASURED = {"cuda_time", "latency", "launch_overhead", "dispatch_time", "gpu_bu
 
 
 def _plots(profile: Profile) -> Iterator[dict[str, Any]]:
-    """The times that everybody looks at, those with a limit, and pairs with a revision."""
+    """GPU time and latency, the times that have a limit, and pairs with a revision."""
     limits = {
         one.metric: one.allowed for one in profile.verdicts if one.of_limit and one.unit == "us"
     }
