@@ -19,17 +19,19 @@ from pytest_kernelprof.summary.causes import broken_cells
 from pytest_kernelprof.summary.kernels import guilty_kernels, new_kernels
 from pytest_kernelprof.summary.verdicts import (
     comparison_line,
+    delta_words,
     footing,
     judged_words,
-    turns_words,
     verdict_line,
 )
 from pytest_kernelprof.summary.words import (
+    count_words,
     doubt_words,
     judged_rank,
     limits_of,
     line_words,
-    pair_words,
+    value_of,
+    with_label,
 )
 from pytest_kernelprof.units import format_time, printable
 
@@ -38,141 +40,133 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.comparison import ProfileComparison
     from pytest_kernelprof.schema.run import Comparison, Place, Profile, Verdict
-    from pytest_kernelprof.summary.kernels import NewKernels
 
 INDENT = "  "
 """Before each line that is no verdict."""
-_WIDTH = 78 - len(INDENT)
-_STYLE = Style(_WIDTH)
+_STYLE = Style(78 - len(INDENT))
 
 
 def failure_message(profile: Profile) -> str:
-    """All violations of one profile, the line that made the call, and its kernels.
+    """Return all violations of one profile, the line that made the call, and its kernels.
 
     The first line is a verdict, since that is what a summary shows.
     """
-    told = [
-        *(verdict for verdict in profile.verdicts if verdict.outcome == "failed"),
-        *(verdict for verdict in profile.verdicts if verdict.outcome == "undecided"),
-    ]
+    told = _open_verdicts(profile.verdicts)
     doubt = doubt_words(profile.conditions)
     unjudged = judged_words(limits_of([profile]))
-    new = new_kernels(profile)
     below = [
         *_origin(profile, told),
-        *([] if new else _changes(told)),
-        *(wrapped(unjudged, _WIDTH) if unjudged else ()),
-        *([f"+ and - against {new.since}"] if new else []),
-        *_tables(profile, new),
-        *wrapped(footing(profile), _WIDTH),
+        *(wrapped(unjudged, _STYLE.width) if unjudged else ()),
+        *what_ran(profile, _STYLE),
+        *map(plain, lines_of_ranks(profile, _STYLE)),
+        *wrapped(footing(profile), _STYLE.width),
     ]
     verdicts = [verdict_line(verdict, doubt) for verdict in told]
     over = sum(one.outcome == "failed" for one in told)
     if over > 1:  # a summary shows this line alone
-        verdicts[0] += f" (+{over - 1} more {'limit' if over == 2 else 'limits'} exceeded)"
-    return "\n".join([*verdicts, *(INDENT + line for line in below)])
+        verdicts[0] += f" (+{count_words(over - 1, 'more limit')} exceeded)"
+    return _message(verdicts, below)
 
 
 def comparison_message(comparison: Comparison) -> str:
-    """The assertions that do not hold, or may not hold; where; then the table of all callables."""
-    told = [
-        verdict
-        for outcome in ("failed", "undecided")
-        for verdict in comparison.verdicts
-        if verdict.outcome == outcome
-    ]
+    """Return the assertions that do not hold, or may not hold; where; then the table of all
+    callables."""
+    told = _open_verdicts(comparison.verdicts)
     places = dict.fromkeys(one.place for one in told if one.place is not None)
     code = [line for one in places for line in code_lines(one)]
     verdicts = [comparison_line(comparison, one) for one in told]
-    below = [*code, *comparison_table(comparison)]
-    return "\n".join([*verdicts, *(INDENT + line for line in below)])
+    return _message(verdicts, [*code, *comparison_table(comparison)])
 
 
 def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
-    """What of a test is worse than a revision, by how much, and through which kernels.
+    """Return what of a test is worse than a revision, by how much, and through which kernels.
 
     Args:
         name: the baseline's.
     """
     verdicts, below = [], []
     for one in found:
-        of = f" [{one.label}]" if one.label else ""
-        for delta in one.worse:
-            if delta.current is not None and delta.baseline is not None:
-                values = pair_words(delta.spec.unit, delta.current, delta.baseline)
-                verdicts.append(f"{delta.name}: {' > '.join(values)} of {name}{of}")
-        if one.paired is not None and one.paired.change == "worse":
-            margin = f"margin {one.paired.margin * 100:.3g} %"
-            verdicts.append(f"{turns_words(one)}, {margin}, against {name}{of}")
-        below += [f"{INDENT}{line}" for line in diff_lines(one, _STYLE)]
-    return "\n".join(map(printable, (*verdicts, *below)))
+        slower = one.paired is not None and one.paired.change == "worse"
+        margin = f", margin {one.paired.margin * 100:.3g} %" if one.paired and slower else ""
+        verdicts.append(f"{delta_words(one)}{margin}, {with_label(f'against {name}', one.label)}")
+        below += diff_lines(one, _STYLE)
+    return _message(map(printable, verdicts), map(printable, below))
 
 
-def _changes(told: Sequence[Verdict]) -> list[str]:
-    """What came and went, where it cannot be told in the table which of its kernels came."""
-    found = [one.comparison for one in told if one.comparison is not None]
-    return [line for one in found for line in changed_lines_of(one, _STYLE)]
+def _open_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Those that failed, then those that are undecided."""
+    return [v for outcome in ("failed", "undecided") for v in verdicts if v.outcome == outcome]
+
+
+def _message(verdicts: Iterable[str], below: Iterable[str]) -> str:
+    return "\n".join([*verdicts, *(INDENT + line for line in below)])
 
 
 def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
     """Which profile of the test it is, and the line that took it with its code, where known."""
-    what = ""
+    what = []
     if profile.label:
-        what = f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"
+        what = [f"in region {profile.label!r}" if profile.one_shot else f"in {profile.label}"]
     places = dict.fromkeys(one.place or profile.place for one in told)
-    lines = [line for place in places if place is not None for line in code_lines(place)]
-    return [*([what] if what else []), *lines]
+    return [*what, *(line for place in places if place for line in code_lines(place))]
 
 
 def code_lines(place: Place) -> list[str]:
-    """The line of code, by its place and as it is written, where that is known."""
+    """Return the line of code, by its place and as it is written, where that is known."""
     code = linecache.getline(place.file, place.line).strip()
     return [f"at {line_words(place)}", *([f"> {printable(code)}"] if code else [])]
 
 
-def _tables(profile: Profile, new: NewKernels | None) -> list[str]:
-    """What ran, and what the violated limits are about: on the rank that the first is of."""
-    broken = [verdict for verdict in profile.verdicts if verdict.outcome == "failed"]
-    judged = judged_rank(profile, broken[0]) if broken else profile
-    over = {verdict.limit for verdict in broken}
-    lines = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
-    lines += (
-        kernel_table(
-            judged,
-            _STYLE,
-            new=new if judged is profile else None,
-            guilty=guilty_kernels(profile, judged),
-        )
-        if judged.kernels
-        else ["no kernels were launched"]
-    )
+def what_ran(profile: Profile, style: Style) -> list[str]:
+    """Return the kernels and how they differ from a baseline; the copies, waits or overhead that a
+    limit fails by. They are of the rank that the first failed verdict is about."""
+    failed = [verdict for verdict in profile.verdicts if verdict.outcome == "failed"]
+    judged = judged_rank(profile, failed[0]) if failed else profile
+    over, new = {verdict.limit for verdict in failed}, new_kernels(profile)
+    lines = [f"against {new.since}: + new, - gone"] if new else _changes(profile, style)
+    lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
+    if judged.kernels:
+        guilty = guilty_kernels(profile, judged)
+        marked = new if judged is profile else None
+        lines += kernel_table(judged, style, new=marked, guilty=guilty)
+    else:
+        kept = judged.kernels_kept
+        lines.append("no kernels were launched" if kept else "the kernels were not kept")
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(judged, _STYLE)
+        lines += copy_table(judged, style)
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += wait_table(judged, _STYLE)
+        lines += wait_table(judged, style)
     if "max_launch_overhead" in over:
         lines += overhead_lines(judged)
-    return [*lines, *map(plain, lines_of_ranks(profile, _STYLE))]
+    return lines
+
+
+def _changes(profile: Profile, style: Style) -> list[str]:
+    """What differs from baselines, where the table of kernels cannot mark it."""
+    found = [one.comparison for one in profile.verdicts if one.comparison is not None]
+    differ = [one for one in found if one.change in ("worse", "changed", "undecided")]
+    return [line for one in differ for line in changed_lines_of(one, style)]
 
 
 def overhead_lines(profile: Profile) -> list[str]:
-    """Where the overhead lies, as far as the trace tells: the host's time, the device's gaps."""
+    """Return where the overhead lies, as far as the trace shows: the host's time, the device's
+    gaps."""
     lines, shares = [], profile.host_shares
-    one = profile.metrics.get("overhead_per_launch")
-    if one is not None and one.value is not None:
-        lines.append(f"overhead of each launch: {format_time(one.value)}")
+    each = value_of(profile, "overhead_per_launch")
+    if each is not None:
+        lines.append(f"overhead of each launch: {format_time(each)}")
     if shares is not None:
         lines.append(
             f"host, profiled: {shares.dispatch:.0%} operator dispatch, {shares.launch_calls:.0%} "
             f"launch calls, {shares.waiting:.0%} waiting"
         )
-    rounds = profile.gaps.rounds
-    if rounds:
-        classes = {
-            "waits for the host": [one.host_wait for one in rounds],
-            "between queued kernels": [one.kernel_wait for one in rounds],
-            "other": [one.other for one in rounds],
-        }
-        told = [f"{format_time(statistics.median(us))} {name}" for name, us in classes.items()]
-        lines.append(f"device idle between activities, profiled: {', '.join(told)}")
+    if rounds := profile.gaps.rounds:
+        host, kernel, other = (
+            format_time(statistics.median(getattr(one, wait) for one in rounds))
+            for wait in ("host_wait", "kernel_wait", "other")
+        )
+        lines.append(
+            f"device idle between activities, profiled: {host} waits for the host, {kernel} "
+            f"between queued kernels, {other} other"
+        )
     return lines

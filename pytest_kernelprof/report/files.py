@@ -1,5 +1,5 @@
-"""The files that a run is told as: one table, of which the options and the commands make use; and
-where the traces of ``--kernelprof-trace-dir`` lie."""
+"""The files that a run is written to: one table for options and commands; and the names of the
+traces of ``--kernelprof-trace-dir``."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _PLAIN_LABEL = re.compile(r"[\w.]*", re.ASCII)
 
 
 def trace_path(folder: str, test: str, index: int, label: str = "", rank: int | None = None) -> str:
-    """The file of one of a test's profiles, whose ``index`` counts from 1: a gzip Chrome trace.
+    """Return the file of a profile, a gzip Chrome trace; ``index`` counts a test's profiles from 1.
 
-    No two profiles have the same; where plain characters alone would not tell, a digest does. Of
-    several ranks each has its own.
+    No two profiles have the same file: where plain characters do not suffice, the name has a
+    digest. Each rank has its own file.
     """
     name = f"{test}-{index}-{label}" if label else f"{test}-{index}"
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name.replace("::", "-").replace("/", "-")).strip("-")
@@ -51,8 +51,7 @@ def _is_told_apart(test: str, label: str) -> bool:
 
 
 def why_unwritable(folder: str) -> str:
-    """Why nothing can be written to a folder, which is made if it is not there; empty where it
-    can."""
+    """Return why nothing can be written to a folder, which is made if needed; empty if it can."""
     beside = f"{folder}/.kernelprof-{Real.urandom(6).hex()}"
     try:
         os.makedirs(folder, exist_ok=True)
@@ -74,7 +73,7 @@ class Content(NamedTuple):
     words: str
 
 
-# Each loads what it is made with when it is asked for: of most runs no file is made.
+# Each loads its format when it is called: most runs write no file.
 def _json(run: Run) -> Content:
     from pytest_kernelprof.schema.document import pack
 
@@ -85,12 +84,11 @@ def _json(run: Run) -> Content:
 def _benchmark_json(run: Run) -> Content:
     import json
 
-    from pytest_kernelprof.report.benchmark_json import benchmarks_of
+    from pytest_kernelprof.report.exports import benchmarks_of
 
     found = benchmarks_of(run)
-    counts = {"benchmarks": len(found.document["benchmarks"])}
-    counts.update({f"left out {why}": count for why, count in found.left_out.items()})
-    words = ", ".join(f"{what} {count}" for what, count in counts.items())
+    left_out = [f"left out {why} {count}" for why, count in found.left_out.items()]
+    words = ", ".join([f"benchmarks {len(found.document['benchmarks'])}", *left_out])
     return Content(json.dumps(found.document, indent=1, allow_nan=False).encode(), words)
 
 
@@ -117,11 +115,11 @@ FORMS: Mapping[str, Callable[[Run], Content]] = {
     "markdown": _markdown,
     "benchmark_json": _benchmark_json,
 }
-"""How a run is made a file, by the name of the option that asks for it."""
+"""The function that makes a file's content, by the name of its option."""
 
 
 def why_no_form(form: str) -> str:
-    """Why a run cannot be told in a form here, and what to install; empty where it can.
+    """Return why a format is not available here, and what to install; empty if it is.
 
     Args:
         form: a key of ``FORMS``.
@@ -134,8 +132,8 @@ def why_no_form(form: str) -> str:
 
 
 def why_no_file(path: str) -> str:
-    """Why nothing can be written to a path, as far as that can be known before; empty where it
-    can. Its folder is made if it is not there."""
+    """Return why nothing can be written to a path, as far as that is known before; empty if it can.
+    Its folder is made if needed."""
     if not path:
         return "it is empty"
     if not os.path.basename(path):
@@ -147,7 +145,7 @@ def why_no_file(path: str) -> str:
 
 
 def write_file(path: str, form: str, run: Run) -> str:
-    """Write a run as a file that is whole or not there.
+    """Write a run as a file, whole or not at all.
 
     Args:
         form: a key of ``FORMS``.

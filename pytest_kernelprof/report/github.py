@@ -1,12 +1,12 @@
-"""A step of GitHub Actions: its summary, its annotations, and where files are as seen from the
-repository."""
+"""A step of GitHub Actions: its summary, and its annotations at files of the repository."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
+from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import count_words, first_of
 from pytest_kernelprof.system import Real
@@ -26,10 +26,10 @@ _LEAST_BYTES = 4096
 
 
 def append_summary(run: Run, variables: Mapping[str, str]) -> str:
-    """Append what a run says to the summary of this step.
+    """Append the report of a run to the summary of this step.
 
     Returns:
-        Why that was not done, in words; empty where it was.
+        Why that failed, in words; empty if it did not.
     """
     path = variables.get(SUMMARY, "")
     if not path:
@@ -49,48 +49,37 @@ def append_summary(run: Run, variables: Mapping[str, str]) -> str:
 
 
 def files_in_the_repository(root: str, variables: Mapping[str, str]) -> Callable[[Place], str]:
-    """What gives the file of a place as seen from the root of the repository, with forward
-    slashes; nothing for one that is not in it.
+    """Return a function that gives the path of a place in the repository, with forward slashes;
+    empty if it is outside.
 
     Args:
         root: the folder that places are relative to.
     """
-    top = os.path.realpath(variables.get("GITHUB_WORKSPACE") or _repository_of(root))
+    here = Path(os.path.realpath(root))
+    above = (one for one in (here, *here.parents) if (one / ".git").exists())
+    top = os.path.realpath(variables.get("GITHUB_WORKSPACE") or next(above, here))
 
     def file_of(place: Place) -> str:
         try:
-            found = os.path.relpath(os.path.realpath(os.path.join(root, place.file)), top)
-        except (OSError, ValueError):  # a NUL; another drive
+            found = Path(os.path.realpath(here / place.file)).relative_to(top)
+        except (OSError, ValueError):  # outside; a NUL
             return ""
-        parts = found.split(os.sep)
-        outside = parts[0] == os.pardir or "site-packages" in parts
-        return "" if outside else "/".join(parts)
+        return "" if "site-packages" in found.parts else found.as_posix()
 
     return file_of
 
 
-def _repository_of(folder: str) -> str:
-    """The nearest folder from here up that is a repository; else this one."""
-    here = os.path.realpath(folder)
-    while not os.path.exists(os.path.join(here, ".git")):
-        above = os.path.dirname(here)
-        if above == here:
-            return folder
-        here = above
-    return here
-
-
 MOST = 10
-"""GitHub shows so many errors, and as many warnings, of a step."""
+"""The most errors, and the most warnings, that GitHub shows of a step."""
 _MOST_LINES = 5
 _LONGEST_TITLE, _LONGEST_LINE = 200, 500
 
 
 class Annotation(NamedTuple):
-    """What is told at one line of code.
+    """A message at one line of code.
 
     Attributes:
-        failed: whether a test has failed by it: an error, else a warning.
+        failed: whether a test failed by it: an error, else a warning.
         warned: whether pytest has warned of it.
         places: where it may stand, the best first.
         title, lines: in words.
@@ -104,8 +93,8 @@ class Annotation(NamedTuple):
 
 
 def annotations_of(run: Run) -> list[Annotation]:
-    """One for each line of code that somebody should look at, worst first: tests with one cause,
-    and causes at one line, are told together."""
+    """Return one for each line of code to look at, worst first: tests with one cause share one, and
+    so do causes at one line."""
     at_place: dict[tuple[Place | None, bool], list[Problem]] = {}
     for problem in summary_of(run).problems:
         failed = any(one.failed for one in problem.rows)
@@ -118,7 +107,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line."""
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
-    title = "; ".join(first.found[:2]) or "snapshot: outdated"
+    title = found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         over = dict.fromkeys(one.partition(": ")[0] for row in rows for one in row.found)
@@ -137,7 +126,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
 
 
 def notice_of(run: Run) -> str:
-    """The command that tells GitHub what was not judged; empty if all was."""
+    """Return the command that notes what was not judged; empty if everything was."""
     summary = summary_of(run)
     if not summary.open:
         return ""
@@ -148,7 +137,7 @@ def notice_of(run: Run) -> str:
 def commands(
     found: Sequence[Annotation], file_of: Callable[[Place], str], most: int = MOST
 ) -> list[str]:
-    """The lines that tell GitHub.
+    """Return the lines that GitHub reads.
 
     Args:
         found: the worst first.

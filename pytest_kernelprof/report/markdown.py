@@ -5,34 +5,25 @@ from __future__ import annotations
 import html
 import os
 import re
-from functools import partial
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.report.diff_text import changed_lines_of
-from pytest_kernelprof.report.kernel_tables import kernel_table
-from pytest_kernelprof.summary.comparisons import (
-    RESULTS,
-    deltas_of,
-    differs,
-    range_words,
-    result_of,
-    share_of,
-    why_of,
-)
-from pytest_kernelprof.summary.kernels import guilty_kernels, new_kernels
-from pytest_kernelprof.summary.ranks import ranks_told
-from pytest_kernelprof.summary.records import NEEDS_A_LOOK, Row
+from pytest_kernelprof.report.failure import what_ran
+from pytest_kernelprof.report.kernel_tables import lines_of_ranks
+from pytest_kernelprof.report.tables import Style, plain
+from pytest_kernelprof.report.terminal import beside_words
+from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_of
+from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import turns_words
-from pytest_kernelprof.summary.words import count_words, judged_rank, line_words, percent_words
+from pytest_kernelprof.summary.verdicts import verdict_line
+from pytest_kernelprof.summary.words import count_words, first_of, line_words, percent_words
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.schema.run import Cause, Profile, Run, Verdict
-    from pytest_kernelprof.summary.comparisons import BaselineSummary
-    from pytest_kernelprof.summary.records import Entry, Overall, Problem
+    from pytest_kernelprof.schema.run import Cause, Run
+    from pytest_kernelprof.summary.records import Entry, Overall, Problem, Remedy
     from pytest_kernelprof.summary.run import Summary
 
 LIMIT = 200_000
@@ -45,66 +36,98 @@ _SIGNS: Mapping[Overall, str] = {
     "not judged": "",
 }
 _MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
-_LONGEST_CAUSE, _LONGEST_NOTE = 240, 2000
+_LONGEST_CAUSE, _LONGEST_NOTE, _LONGEST_IN_LINE = 240, 2000, 200
 _FOR_THE_CUT = 400
 _TITLES = ["| | test | cause | exceeded or changed |", "|:-:|---|---|---|"]
+_STYLE = Style()
 
 
 def markdown_of(run: Run, limit: int = LIMIT) -> str:
-    """The whole file; where nothing is wrong and nothing changed, a few lines.
+    """Return the whole file; where nothing is wrong and nothing changed, a few lines.
 
     Args:
         limit: so many bytes at most. What matters least is cut: what changed and needs no look,
             then details and rows from the least bad upward. A line says how much.
     """
     summary = summary_of(run)
-    changed = listed(summary).changed
     foot = f"<sub>{' · '.join(map(text, (*summary.places, summary.integrity)))}</sub>"
-    head = [*_head(summary), *(line for one in summary.compared for line in _against(one))]
+    head = [line for paragraph in _head(summary) for line in (paragraph, "")]
     room = limit - sum(map(_size, (*head, foot, *_TITLES, *_TITLES))) - _FOR_THE_CUT
-    rows, room, left = _as_many(([row] for one in summary.problems for row in _rows(one)), room)
-    makers = _details(summary)
-    makers += [partial(_ranks_detail, one) for one in _of_ranks(summary)]
-    unfolding, room, more = _as_many((make() for make in makers), room)
-    others, room, less = _as_many(([_changed_row(one)] for one in changed), room)
-    told = [*head, *([*_TITLES, *rows, ""] if rows else []), *unfolding]
-    if others:
-        told += details(f"{count_words(len(changed), 'more profile')} changed", [*_TITLES, *others])
-    cut = {"row": left, "detail": more, "change": less}
-    if words := ", ".join(count_words(n, what) for what, n in cut.items() if n):
+    kept: dict[_What, list[str]] = {"row": [], "detail": [], "change": []}
+    cut = Counter[_What]()
+    for what, lines in _blocks(summary):
+        room -= sum(map(_size, lines))
+        if room < 0:  # also for all that follows
+            cut[what] += 1
+        else:
+            kept[what] += lines
+    told = [*head, *([*_TITLES, *kept["row"], ""] if kept["row"] else []), *kept["detail"]]
+    if kept["change"]:
+        named = f"{count_words(len(listed(summary).changed), 'more profile')} changed"
+        told += details(named, [*_TITLES, *kept["change"]])
+    if cut:
+        words = ", ".join(count_words(number, what) for what, number in cut.items())
         told += [f"and {words} more, left out for their size.", ""]
     return "\n".join([*told, foot, ""])
 
 
 def _head(summary: Summary) -> Iterator[str]:
-    """The verdict, where and what to do; the totals; what is not as it should be."""
+    """The verdict, where and what to do; the totals; how it compares with baselines."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
-    yield ""
     if summary.where:
         yield f"**Where:** {text(summary.where, _LONGEST_NOTE)}"
-        yield ""
     for remedy in summary.todo:
-        yield f"**To do:** {text(remedy.what)}: {code(remedy.command, _LONGEST_NOTE)}"
-        yield ""
+        yield f"**To do:** {_remedy(remedy)}"
+    for why in summary.run.unfinished:
+        yield f"**Unfinished:** tests may be missing: {text(why)}."
     facts = [summary.facts[one] for one in ("suite", "CPU") if one in summary.facts]
     if snapshots := summary.facts.get("snapshots"):
         facts.append(f"snapshots: {snapshots}")
-    for why in summary.run.unfinished:
-        yield f"**Unfinished:** tests may be missing: {text(why)}."
-        yield ""
     if facts:
         yield f"{text('; '.join(facts))}."
-        yield ""
+    for one in summary.compared:
+        yield f"Against {code(one.base)}: {text(one.words, _LONGEST_NOTE)}."
+        notes = [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]
+        notes += one.notes[:_MOST_NOTES]
+        if notes:
+            yield "\n".join(f"- {text(words, _LONGEST_NOTE)}" for words in notes)
 
 
-def _against(one: BaselineSummary) -> Iterator[str]:
-    yield f"Against {code(one.base)}: {text(one.words, _LONGEST_NOTE)}."
-    yield ""
-    notes = [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]
-    notes += one.notes[:_MOST_NOTES]
-    if notes:
-        yield from (*(f"- {text(words, _LONGEST_NOTE)}" for words in notes), "")
+def _remedy(one: Remedy) -> str:
+    """What to do, and the command: a long one in a block, which GitHub does not wrap."""
+    if len(one.command) <= _LONGEST_IN_LINE:
+        return f"{text(one.what)}: {code(one.command)}"
+    return "\n".join([f"{text(one.what)}:", "", *fence([one.command], "", _LONGEST_NOTE)])
+
+
+_What = Literal["row", "detail", "change"]
+
+
+def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
+    """What stands below the head, the most important first: the rows of problems; of each cause the
+    kernels of its first test; tables of ranks; what changed and needs no look."""
+    for problem in summary.problems:
+        yield from (("row", [one]) for one in _rows(problem))
+    for problem in summary.problems:
+        worst = problem.rows[0]
+        if isinstance(worst, Row) and worst.told in ("failed", "passed"):
+            lines = what_ran(worst.profile, _STYLE)
+            is_diff = any(one.startswith(("+", "-")) for one in lines)
+            inside = fence(lines, "diff" if is_diff else "text")
+            below = ["", _remedy(problem.remedy)] if problem.remedy else []
+            yield "detail", _detail(worst, found_words(worst), [*inside, *below])
+    for one in summary.folded:
+        if one.profile.other_ranks:
+            table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))), "text")
+            yield "detail", _detail(one, count_words(len(one.profile.ranks), "rank"), table)
+    for one in listed(summary).changed:
+        causes = list(map(_cause, one.causes))
+        yield "change", [row("", _named(one), _joined(causes), text(_changed(one), _LONGEST_NOTE))]
+
+
+def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:
+    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside)
 
 
 def _rows(problem: Problem) -> Iterator[str]:
@@ -115,41 +138,32 @@ def _rows(problem: Problem) -> Iterator[str]:
         if shared and problem.cause is not None:
             number = f"{count_words(problem.tests, 'test')}: "
             causes.insert(0, "as above" if at else number + _cause(problem.cause))
-        exceeded = "; ".join(one.found)
-        if isinstance(one, Row) and not exceeded:
-            exceeded = "; ".join(_delta_words(one)) or "other kernels than in the snapshot"
-        yield row(_sign(one), _named(one), _joined(causes), text(exceeded, _LONGEST_NOTE))
+        is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
+        found = text(found_words(one), _LONGEST_NOTE)
+        yield row("❌" if is_wrong else "⚠️", _named(one), _joined(causes), found)
     more = sum(len(one.each) for one in problem.rows[_MOST_TESTS:])
     if more:
         yield row("", f"and {count_words(more, 'more profile')}", "as above", "")
 
 
-def _changed_row(one: Row) -> str:
-    """Of a profile that differs from its baseline, and needs no look."""
+def found_words(one: Entry) -> str:
+    """Return all that is wrong with a test that needs a look; or how it differs from its snapshot,
+    which is outdated."""
+    if one.found:
+        return "; ".join(one.found)
+    found = (v for v in one.test.verdicts if v.of_snapshot)
+    differ = (verdict_line(v) for v in found if v.comparison and v.comparison.change != "same")
+    return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
+
+
+def _changed(one: Row) -> str:
+    """How it differs from its baseline: ``better; GPU time -11.0 %; kernels 5 -> 3``."""
     assert one.comparison is not None  # it differs from something
+    paired, timed = one.comparison.paired, ""
+    if paired is not None and paired.pairs:
+        timed = f"GPU time {range_words(one.comparison) or percent_words(paired.ratio - 1)}"
     result = RESULTS[result_of(one.comparison)].word
-    told = "; ".join(filter(None, [result, *_delta_words(one), why_of(one.comparison)]))
-    causes = _joined(list(map(_cause, one.causes)))
-    return row("", _named(one), causes, text(told, _LONGEST_NOTE))
-
-
-def _delta_words(one: Row) -> Iterator[str]:
-    """What the baseline has another value of: ``kernels 3 → 4``, ``GPU time +8.4 %``."""
-    compared = one.comparison
-    if compared is None:
-        return
-    delta = deltas_of(compared).get("kernels")
-    if delta is not None and differs(delta) and delta.baseline is not None:
-        yield f"kernels {delta.baseline:.0f} → {delta.current or 0:.0f}"
-    share = share_of(compared)
-    if share is not None:
-        yield f"GPU time {range_words(compared) or percent_words(share)}"
-
-
-def _sign(one: Entry) -> str:
-    if one.told == "undecided" or one.told not in NEEDS_A_LOOK:
-        return "⚠️"
-    return "❌" if one.failed or one.told == "failed" else "⚠️"
+    return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
 
 
 def _cause(one: Cause) -> str:
@@ -158,84 +172,12 @@ def _cause(one: Cause) -> str:
 
 
 def _joined(causes: Sequence[str]) -> str:
-    told = list(causes[:_MOST_CAUSES])
-    told += [f"{len(causes) - len(told)} more"] if len(causes) > len(told) else []
-    return text("; ".join(filter(None, told)), 2 * _MOST_CAUSES * _LONGEST_CAUSE)
+    told = filter(None, first_of(causes, _MOST_CAUSES))
+    return text("; ".join(told), 2 * _MOST_CAUSES * _LONGEST_CAUSE)
 
 
 def _named(one: Entry) -> str:
     return " ".join(filter(None, [code(os.path.basename(one.file)), f"**{text(one.name)}**"]))
-
-
-def _of_ranks(summary: Summary) -> list[Row]:
-    return [one for one in summary.folded if one.profile.other_ranks]
-
-
-def _details(summary: Summary) -> list[Callable[[], list[str]]]:
-    """What unfolds: of each cause the kernels of its first test."""
-    found: list[Callable[[], list[str]]] = []
-    for problem in summary.problems:
-        one = problem.rows[0]
-        if isinstance(one, Row) and one.told in ("failed", "passed"):
-            inside = partial(_kernels, one.profile)
-            found.append(partial(_detail, problem, one, inside))
-    return found
-
-
-def _detail(problem: Problem, one: Row, inside: Callable[[], list[str]]) -> list[str]:
-    words = "; ".join(one.found) or "outdated snapshot"
-    remedy = problem.remedy
-    told = f"{text(remedy.what)}: {code(remedy.command, _LONGEST_NOTE)}" if remedy else ""
-    below = ["", told] if told else []
-    return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", [*inside(), *below])
-
-
-def _kernels(profile: Profile) -> list[str]:
-    """The table of the failure's message; where it cannot say which of its kernels came, what came
-    and went alone."""
-    found = [one.comparison for one in profile.verdicts if one.comparison is not None]
-    times = filter(None, map(turns_words, found))
-    below = [told for words in times for told in ("", text(words))]
-    new = new_kernels(profile)
-    if new is not None and profile.kernels:
-        told = [f"  against {new.since}", *kernel_table(profile, new=new)]
-        return [*fence(told, "diff"), *below]
-    for one in found:
-        if one.change != "same" and one.kernels is not None and one.kernels.changes:
-            return [*fence(changed_lines_of(one), "diff"), *below]
-    over: list[Verdict] = [one for one in profile.verdicts if one.outcome == "failed"]
-    judged = judged_rank(profile, over[0]) if over else profile
-    of_rank = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
-    table = kernel_table(judged, guilty=guilty_kernels(profile, judged))
-    return fence([*of_rank, *table], "text") if judged.kernels else below
-
-
-def _ranks_detail(one: Row) -> list[str]:
-    """A row a rank, a total, and who waits for whom."""
-    told = ranks_told(one.profile)
-    if told is None:
-        return []
-    table, sentences = told
-    rule = "|" + "|".join(["---", *["--:"] * (len(table.titles) - 1)]) + "|"
-    lines = [row(*map(text, cells.cells)) for cells in table.rows]
-    said = [part for words in sentences for part in ("", text(words))]
-    summary = f"<b>{tag_text(one.name)}</b>: {count_words(len(one.profile.ranks), 'rank')}"
-    return details(summary, [row(*map(text, table.titles)), rule, *lines, *said])
-
-
-def _as_many(blocks: Iterable[list[str]], room: int) -> tuple[list[str], int, int]:
-    """The lines of the first blocks that there is room for, what is left of it (nothing once one
-    did not fit), and how many blocks were cut."""
-    kept: list[str] = []
-    left = 0
-    for block in blocks:
-        size = sum(map(_size, block))
-        if left or size > room:
-            left, room = left + 1, 0
-        else:
-            kept += block
-            room -= size
-    return kept, room, left
 
 
 def _size(told: str) -> int:
@@ -261,9 +203,7 @@ _LINKED = re.compile(
     | \bwww(?=\.)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_PLAIN_CODE = re.compile(
-    r"[\w./:,=()+*#@%!?<>&'\"\[\]{}~-]+(?: [\w./:,=()+*#@%!?<>&'\"\[\]{}~-]+)*"
-)
+_PLAIN_CODE = re.compile(r"[\w ./:,=()+*#@%!?<>&'\"\[\]{}~-]+")
 
 
 def line(words: str, most: int = MOST) -> str:

@@ -84,7 +84,7 @@ def test_what_takes_more_fails_with_its_kernels_and_the_section_tells_all(
         [
             "E   earlier run: kernels 4 > 3",
             "  at test_it.py:*",
-            "  + and - against the earlier run",
+            "  against the earlier run: + new, - gone",
             "  + * aten::mul *",
         ]
     )

@@ -72,7 +72,7 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
         [
             "E   snapshot: kernels 4 > 3",
             "  at test_it.py:9",
-            "  + and - against the snapshot",
+            "  against the snapshot: + new, - gone",
             "  + * aten::mul *test_it.py:9*",
             "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
             "--kernelprof-device=cpu",

@@ -169,7 +169,7 @@ def test_each_test_is_compared(
     result.assert_outcomes(failed=2, passed=10, skipped=1)
     result.stdout.fnmatch_lines(
         [
-            f"E   kernels: 3 > 2 of main ({short})",
+            f"E   kernels 3 > 2, against main ({short})",
             "  2 operators -> 3.",
             "  + *us  aten::mul  mlp.py:3",
         ]
@@ -358,7 +358,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 3 > 1",
-            "E   kernels: 3 > 2 of main (*)",
+            "E   kernels 3 > 2, against main (*)",
             "  + *us  aten::mul  mlp.py:3",
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 tests is worse than main (*",

@@ -1,5 +1,5 @@
-"""What the page's script draws, as one block of JSON that no browser runs: timelines as columns,
-rounds of times as numbers, each name once."""
+"""The data that the page's script draws, as one block of JSON: timelines as columns, rounds of
+times as numbers, each name once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Metric, Profile, Timeline, TimelineKind
 
 _LONGEST_NAME = 400
-_SHORT_US = 200.0
-"""Times of a shorter round are in hundredths of microseconds, of others in tenths."""
+_PARTS = 100
+"""Times are in hundredths of microseconds."""
 _LETTERS: dict[TimelineKind, str] = {
     "operator": "o",
     "annotation": "a",
@@ -69,18 +69,16 @@ class ScriptData:
 
     def _timeline(self, one: Timeline) -> dict[str, Any]:
         """Columns of whole numbers: times as parts of a microsecond, starts from the one before."""
-        length = max(map(sum, zip(one.start_us, one.duration_us, strict=True)))
-        parts = 100 if length < _SHORT_US else 10
-        starts = [round(us * parts) for us in one.start_us]
+        starts = [round(us * _PARTS) for us in one.start_us]
         lanes = {lane: at for at, lane in enumerate(dict.fromkeys(one.lane))}
         return {
-            "parts": parts,
+            "parts": _PARTS,
             "lanes": [printable(lane[:_LONGEST_NAME]) for lane in lanes],
             "kind": "".join(_LETTERS[kind] for kind in one.kind),
             "name": list(map(self._name, one.name, one.kind)),
             "lane": [lanes[lane] for lane in one.lane],
             "start": [now - before for before, now in zip((0, *starts), starts, strict=False)],
-            "lasts": [round(us * parts) for us in one.duration_us],
+            "lasts": [round(us * _PARTS) for us in one.duration_us],
             "call": list(one.correlation),
             "left": one.left_out,
         }
@@ -98,7 +96,7 @@ class ScriptData:
 
 
 def _why_no_idle_time(profile: Profile) -> str:
-    """Why it is not known when the GPU was idle, and why; empty if it is."""
+    """Why it is not known when the GPU was idle; empty if it is."""
     if profile.gaps.why:
         return profile.gaps.why
     if profile.integrity.clock_skew:
@@ -116,7 +114,7 @@ _MEASURED = {"cuda_time", "latency", "launch_overhead", "dispatch_time", "gpu_bu
 
 
 def _plots(profile: Profile) -> Iterator[dict[str, Any]]:
-    """The times that everybody looks at, those with a limit, and pairs with a revision."""
+    """GPU time and latency, the times that have a limit, and pairs with a revision."""
     limits = {
         one.metric: one.allowed for one in profile.verdicts if one.of_limit and one.unit == "us"
     }

@@ -57,13 +57,12 @@ def test_more_kernels_are_worse_and_named() -> None:
     assert (told.source, told.change) == ("revision", "worse")
     assert worse(told) == ("kernels", "launches")
     lines = worse_message([told], NAME).splitlines()
-    assert lines[:3] == [
-        "kernels: 6 > 5 of main (abc1234)",
-        "launches: 6 > 5 of main (abc1234)",
+    assert lines[:2] == [
+        "kernels 6 > 5, launches 6 > 5, against main (abc1234)",
         "  5 kernels -> 6.",
     ]
-    assert lines[3].split()[:3] == ["+", "10.0us", "vectorized_elementwise"]
-    assert lines[3].endswith("mlp.py:31  aten::mul")
+    assert lines[2].split()[:3] == ["+", "10.0us", "vectorized_elementwise"]
+    assert lines[2].endswith("mlp.py:31  aten::mul")
 
 
 def test_fewer_are_better_and_equal_ones_the_same() -> None:

@@ -93,8 +93,7 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
     )  # fmt: skip
     told = worse_message([found], MAIN).splitlines()
     assert [" ".join(line.split()) for line in told] == [
-        "kernels: 6 > 5 of main (abc1234) [step]",
-        f"{TIMES}, margin 5 %, against main (abc1234) [step]",
+        f"kernels 6 > 5, {TIMES}, margin 5 %, against main (abc1234) [step]",
         "5 kernels -> 6.",
         "+ 10.0us vectorized_elementwise [mul] mlp.py:31 aten::mul",
         "syncs: 2 -> 1",
@@ -113,7 +112,7 @@ def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_tabl
     assert told[1].strip().startswith("5 kernels -> 6")
     assert "(one of lines 7, 8)" in told[2]
     known = held_to(mlp(), of(delta("kernels", 5, 6), kernels=diff_profiles(profile([]), mlp())))
-    assert failure_message(known).splitlines()[1] == "  + and - against the earlier run"
+    assert failure_message(known).splitlines()[1] == "  against the earlier run: + new, - gone"
 
 
 def with_snapshot(old: list[Kernel], new: list[Kernel]) -> ProfileComparison:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from records import CPU, absent, calls_of, counted, timed
 
-from pytest_kernelprof.report.benchmark_json import benchmarks_of, stats_of
+from pytest_kernelprof.report.exports import benchmarks_of, stats_of
 from pytest_kernelprof.report.files import FORMS
 from pytest_kernelprof.schema.run import Integrity, Profile, Run, Test
 

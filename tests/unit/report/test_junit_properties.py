@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from records import CPU, absent, calls_of, counted, timed
 
-from pytest_kernelprof.report.junit import properties_of
+from pytest_kernelprof.report.exports import properties_of
 from pytest_kernelprof.schema.run import Integrity, Verdict
 
 OVER = Verdict(limit="max_kernels", outcome="failed")

@@ -27,6 +27,7 @@ from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
 from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.schema.run import (
+    Copy,
     Integrity,
     Mismatch,
     Profile,
@@ -193,6 +194,26 @@ def test_where_and_what_to_do_stand_below_the_verdict() -> None:
     assert page.texts("p")[1] == f"To do: see what the last commit changed: {command}"
 
 
+def test_a_long_command_is_a_block_of_its_own() -> None:
+    tests = [broken(f"a/test_a.py::test_{i * 80}") for i in "abc"]
+    lines = markdown_of(Run(tuple(tests))).split("\n")
+    heading, _, where, _, todo, _, *block = lines[:9]
+    assert heading.startswith("### ")
+    assert where.startswith("**Where:** ")
+    assert todo == "**To do:** see what the last commit changed:"
+    assert (block[0], block[2]) == ("```", "```")
+    assert block[1].startswith("pytest a/test_a.py::test_aaa")
+    assert block[1].endswith("ccc --kernelprof-against=HEAD~1")
+
+
+def test_details_have_the_copies_that_a_limit_fails_by() -> None:
+    copy = Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4, 1.0, ("aten::copy_",))
+    limit = msgspec.structs.replace(over(1, 0), limit="max_memcpys", metric="memcpys")
+    page = page_of(Test("t.py::test_it", (mlp(copies=(copy,), verdicts=(limit,)),)))
+    (block,) = page.raw_texts("pre")
+    assert "Memcpy DtoH (Device -> Pageable)" in block
+
+
 def test_one_cause_in_many_tests_is_told_once() -> None:
     tests = [broken(f"t.py::test_{i}") for i in range(12)]
     (table,) = page_of(*tests).tables
@@ -243,7 +264,7 @@ def test_of_a_snapshot_the_details_are_a_diff() -> None:
     page = page_of(test)
     assert page.tables[0][1][3] == "snapshot: kernels 5 > 4"
     (block,) = page.raw_texts("pre")
-    assert block.splitlines()[0] == "  against the snapshot"
+    assert block.splitlines()[0] == "against the snapshot: + new, - gone"
     (new,) = [line for line in block.splitlines() if line.startswith("+")]
     assert "vectorized_elementwise [mul]" in new
     assert not any("--kernelprof-update" in words for words in page.texts("p"))
@@ -281,11 +302,11 @@ def test_what_changed_against_a_revision() -> None:
         ["❌", "t.py test_broken", plus, "max_kernels: 5 > 4; against: kernels 5 > 4"]
     ]
     assert better[1:] == [
-        ["", "t.py test_better", "", "better; kernels 5 → 3; GPU time -11.0..-10.7 %"]
+        ["", "t.py test_better", "", "better; GPU time -11.0..-10.7 %; kernels 5 -> 3"]
     ]
     assert page.texts("summary")[1] == "1 more profile changed"
     (table,) = page.raw_texts("pre")
-    assert table.startswith("  against the revision\n")
+    assert table.startswith("against the revision: + new, - gone\n")
     assert any(line.startswith("+ 1 ") for line in table.splitlines())
 
 

@@ -60,7 +60,7 @@ def test_times_survive_the_way_to_the_script() -> None:
     assert "nvjet 256x128x64 TNT" in kernels
 
 
-def test_short_rounds_are_told_in_hundredths() -> None:
+def test_times_are_told_in_hundredths() -> None:
     made = Recording()
     made.launch(GEMM, 0, 10.12, 1.37, 1)
     told = block(replace(profile_of(1), timeline=made.timeline()))["details"]["p0"]["timeline"]

@@ -1,0 +1,190 @@
+"""Numbers for other tools: a run in pytest-benchmark's JSON, which trackers of benchmarks read, and
+the properties of a test in JUnit files. A metric's name ends in its unit: ``cuda_time_us``."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_kernelprof.schema.codec import text
+from pytest_kernelprof.schema.run import STATUSES
+from pytest_kernelprof.summary.words import with_label
+from pytest_kernelprof.units import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_kernelprof.schema.run import Comparison, Environment, Metric, Profile, Run, Test
+
+_SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
+
+
+def named_with_unit(metric: Metric) -> tuple[str, int | float | None]:
+    """Return a metric's name, which ends in its unit, and its value."""
+    suffix = _SUFFIXES[metric.unit]
+    name = metric.name if metric.name.endswith(suffix) else metric.name + suffix
+    if metric.value is None:
+        return name, None
+    return name, float(metric.value) if metric.unit == "us" else int(metric.value)
+
+
+# Properties in JUnit files.
+
+# What several profiles of a test have together.
+_TOGETHER: Mapping[str, Callable[[list[float]], float]] = {
+    "kernels": sum,
+    "cuda_time": sum,
+    "latency": sum,
+    "syncs": sum,
+    "peak_memory": max,
+}
+
+
+def properties_of(
+    profiles: Sequence[Profile], comparisons: Sequence[Comparison]
+) -> list[tuple[str, str | int | float]]:
+    """Return names and values, eight at most: the worst outcome of all limits, then numbers of the
+    test's profiles together, one call of each. A number that one profile lacks is left out."""
+    outcomes = {profile.outcome for profile in profiles}
+    outcomes |= {verdict.outcome for one in comparisons for verdict in one.verdicts}
+    if not outcomes:
+        return []
+    worst = next((outcome for outcome in STATUSES if outcome in outcomes), "no limit")
+    found: list[tuple[str, str | int | float]] = [("verdict", worst)]
+    if not profiles:
+        return found
+    for name, together in _TOGETHER.items():
+        metrics = [one.metrics[name] for one in profiles if name in one.metrics]
+        numbers = [named_with_unit(one) for one in metrics]
+        values = [value for _, value in numbers if value is not None]
+        if len(values) == len(profiles) and all(one.integrity.complete for one in profiles):
+            found.append((numbers[0][0], round(together(values), 3)))
+    devices = dict.fromkeys(profile.environment.device for profile in profiles)
+    return [*found, ("profiles", len(profiles)), ("device", printable(", ".join(devices)))]
+
+
+# pytest-benchmark's JSON.
+
+_TIMES = {"cuda": "cuda_time", "cpu": "latency"}
+"""The metric that is a profile's time, by the kind of its device."""
+_FORMAT = "5.0.0"
+"""The version of pytest-benchmark whose format this is."""
+_LONGEST = 1000
+"""Bencher refuses a file for one name of more than 1024 bytes."""
+
+
+class Benchmarks(NamedTuple):
+    """The document, and how many profiles were left out, by reason."""
+
+    document: dict[str, Any]
+    left_out: dict[str, int]
+
+
+def benchmarks_of(run: Run) -> Benchmarks:
+    """Return a benchmark for each profile that has a time: on a GPU the rounds of ``cuda_time``, on
+    the CPU those of ``latency``, in seconds; its other metrics are in ``extra_info``.
+
+    Incomplete profiles are left out, since their numbers may be wrong, and so are tries that were
+    repeated.
+    """
+    left_out, seen = Counter[str](), Counter[str]()
+    benchmarks: list[dict[str, Any]] = []
+    environments: list[Environment] = []
+    for test, profile in ((of, one) for of in run.tests for one in of.profiles):
+        if why := _why_left_out(test, profile):
+            left_out[why] += 1
+            continue
+        name = with_label(test.id, profile.label)
+        seen[name] += 1
+        fullname = name if seen[name] == 1 else f"{name} #{seen[name]}"
+        benchmarks.append(_benchmark(_bounded(text(fullname)), profile))
+        environments.append(profile.environment)
+    versions = [set(one.versions.items()) for one in environments] or [set()]
+    document = {
+        "machine_info": {
+            "device": ", ".join(dict.fromkeys(one.device for one in environments)),
+            **dict(sorted(set.intersection(*versions))),  # where all have the same
+        },
+        "commit_info": {},
+        "benchmarks": benchmarks,
+        "datetime": run.began.replace("Z", "+00:00"),
+        "version": _FORMAT,
+    }
+    return Benchmarks(document, dict(left_out))
+
+
+def _why_left_out(test: Test, profile: Profile) -> str:
+    if test.outcome == "rerun":
+        return "of a try that was repeated"
+    if not profile.integrity.complete:
+        return "incomplete"
+    return "" if any(_rounds(profile)) else "without a time"
+
+
+def _rounds(profile: Profile) -> tuple[float, ...]:
+    time = profile.metrics.get(_TIMES[profile.environment.kind])
+    return () if time is None else time.rounds
+
+
+def _benchmark(fullname: str, profile: Profile) -> dict[str, Any]:
+    """Without the metrics that are not available; times among them are medians in microseconds."""
+    time, device = _TIMES[profile.environment.kind], profile.environment.device
+    path, bracket, parameters = fullname.partition("[")  # parameters may hold colons
+    facts = {"time": time, "device": device, "one_shot": profile.one_shot}
+    known = (metric for metric in profile.metrics.values() if metric.value is not None)
+    return {
+        # By default pytest-benchmark compares within a group.
+        "group": f"{time} ({device})",
+        "name": path.rpartition("::")[2] + bracket + parameters,
+        "fullname": fullname,
+        "params": None,
+        "param": None,
+        "extra_info": {"kernelprof": {**facts, **dict(map(named_with_unit, known))}},
+        "options": {"timer": f"kernelprof: {time}", "warmup": not profile.one_shot},
+        "stats": stats_of([us / 1e6 for us in _rounds(profile)]),
+    }
+
+
+def stats_of(seconds: Sequence[float]) -> dict[str, Any]:
+    """Return all statistics that pytest-benchmark has of rounds."""
+    data, n = sorted(seconds), len(seconds)
+    # As pytest-benchmark: between the medians of halves without the middle and with it.
+    halves = (n // 2 or 1, (n + 1) // 2)
+    q1 = statistics.mean(statistics.median(data[:half]) for half in halves)
+    q3 = statistics.mean(statistics.median(data[-half:]) for half in halves)
+    iqr = q3 - q1
+    inside = [one for one in data if q1 - 1.5 * iqr <= one <= q3 + 1.5 * iqr]
+    mean, total = statistics.mean(data), sum(data)
+    stddev = statistics.stdev(data) if n > 1 else 0.0
+    beyond = sum(not mean - stddev <= one <= mean + stddev for one in data)
+    return {
+        "min": data[0],
+        "max": data[-1],
+        "mean": mean,
+        "stddev": stddev,
+        "rounds": n,
+        "median": statistics.median(data),
+        "iqr": iqr,
+        "q1": q1,
+        "q3": q3,
+        "iqr_outliers": n - len(inside),
+        "stddev_outliers": beyond,
+        "outliers": f"{beyond};{n - len(inside)}",
+        "ld15iqr": inside[0],
+        "hd15iqr": inside[-1],
+        "ops": n / total,
+        "total": total,
+        "data": list(seconds),
+        "iterations": 1,
+    }
+
+
+def _bounded(name: str) -> str:
+    """The name, or of one that is too long its beginning and a digest of the whole."""
+    data = name.encode()
+    if len(data) <= _LONGEST:
+        return name
+    begin = data[: _LONGEST - 20].decode("utf-8", "ignore")
+    return f"{begin}...{hashlib.sha1(data, usedforsecurity=False).hexdigest()[:8]}"
