@@ -48,7 +48,7 @@ def run(chosen: argparse.Namespace) -> int:
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.comparison.judge import compare_traces
     from pytest_kernelprof.comparison.kernel_diff import side_by_side
-    from pytest_kernelprof.report.diff_text import processes_words, side_by_side_lines
+    from pytest_kernelprof.report.commands import processes_words, side_by_side_lines
     from pytest_kernelprof.report.tables import Span
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.schema.comparison import TracesComparison

@@ -207,7 +207,7 @@ def _title(report: dict[str, Any]) -> str:
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
     from pytest_kernelprof.cli.printing import style_here
-    from pytest_kernelprof.report.tables import Column, lay_out, left
+    from pytest_kernelprof.report.tables import Column, Table
     from pytest_kernelprof.units import format_time
 
     titles = ("median", "within", "lag 1", "between", "margin")
@@ -223,7 +223,7 @@ def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
     ]
     columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
     names = tuple(f"{one['metric']} of {one['workload']}" for one in spreads)
-    return lay_out([*columns, Column("what", names, align=left)], style_here()).texts
+    return Table((*columns, Column("what", names, kind="name"))).lines(style_here())
 
 
 def _percent(fraction: float | None) -> str:

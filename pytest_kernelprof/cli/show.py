@@ -75,7 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _show_one(chosen: argparse.Namespace, trace: Trace) -> int:
     from pytest_kernelprof.analysis.profile import profile_of, session_facts
     from pytest_kernelprof.cli.printing import print_lines, style_here
-    from pytest_kernelprof.report.show import Wanted, trace_lines
+    from pytest_kernelprof.report.commands import Wanted, trace_lines
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.trace.dialect import origin_of
     from pytest_kernelprof.trace.reading import reading_of
@@ -101,7 +101,7 @@ def _operators(
     style: Style,
 ) -> list[Line]:
     from pytest_kernelprof.analysis.operator_tree import operator_tree
-    from pytest_kernelprof.report.show import Wanted, tree_lines, verdict_lines
+    from pytest_kernelprof.report.commands import Wanted, tree_lines, verdict_lines
 
     wanted = Wanted(top=chosen.top, everything=chosen.all)
     tree = tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
@@ -122,7 +122,7 @@ def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-    from pytest_kernelprof.report.show import rank_lines
+    from pytest_kernelprof.report.commands import rank_lines
     from pytest_kernelprof.summary.ranks import odd_ones
 
     diffs: dict[str, KernelDiff] = {

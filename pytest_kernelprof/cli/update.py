@@ -39,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.baseline.snapshot_files import gather, path_of, update
     from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.diff_text import update_lines
+    from pytest_kernelprof.report.commands import update_lines
     from pytest_kernelprof.units import printable
 
     found = read_run(chosen.run_document)

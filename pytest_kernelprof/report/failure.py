@@ -6,10 +6,11 @@ import linecache
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.diff_text import changed_lines_of, diff_lines
 from pytest_kernelprof.report.kernel_tables import (
-    comparison_table,
+    callable_lines,
     copy_table,
+    diff_lines,
+    kernel_lines,
     kernel_table,
     lines_of_ranks,
     wait_table,
@@ -84,7 +85,7 @@ def comparison_message(comparison: Comparison) -> str:
     places = dict.fromkeys(one.place for one in told if one.place is not None)
     code = [line for one in places for line in code_lines(one)]
     verdicts = [comparison_line(comparison, one) for one in told]
-    below = [*code, *comparison_table(comparison)]
+    below = [*code, *callable_lines(comparison)]
     return "\n".join([*verdicts, *(INDENT + line for line in below)])
 
 
@@ -111,7 +112,7 @@ def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
 def _changes(told: Sequence[Verdict]) -> list[str]:
     """What came and went, where it cannot be told in the table which of its kernels came."""
     found = [one.comparison for one in told if one.comparison is not None]
-    return [line for one in found for line in changed_lines_of(one, _STYLE)]
+    return [line for one in found for line in kernel_lines(one, _STYLE)]
 
 
 def _origin(profile: Profile, told: Sequence[Verdict]) -> list[str]:
@@ -139,17 +140,16 @@ def _tables(profile: Profile, new: NewKernels | None) -> list[str]:
     lines += (
         kernel_table(
             judged,
-            _STYLE,
             new=new if judged is profile else None,
             guilty=guilty_kernels(profile, judged),
-        )
+        ).lines(_STYLE)
         if judged.kernels
         else ["no kernels were launched"]
     )
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(judged, _STYLE)
+        lines += copy_table(judged).lines(_STYLE)
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += wait_table(judged, _STYLE)
+        lines += wait_table(judged).lines(_STYLE)
     if "max_launch_overhead" in over:
         lines += overhead_lines(judged)
     return [*lines, *map(plain, lines_of_ranks(profile, _STYLE))]

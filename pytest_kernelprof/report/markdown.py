@@ -8,8 +8,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.diff_text import changed_lines_of
-from pytest_kernelprof.report.kernel_tables import kernel_table
+from pytest_kernelprof.report.kernel_tables import kernel_lines, kernel_table
 from pytest_kernelprof.summary.comparisons import (
     RESULTS,
     deltas_of,
@@ -198,15 +197,15 @@ def _kernels(profile: Profile) -> list[str]:
     below = [told for words in times for told in ("", text(words))]
     new = new_kernels(profile)
     if new is not None and profile.kernels:
-        told = [f"  against {new.since}", *kernel_table(profile, new=new)]
+        told = [f"  against {new.since}", *kernel_table(profile, new=new).lines()]
         return [*fence(told, "diff"), *below]
     for one in found:
         if one.change != "same" and one.kernels is not None and one.kernels.changes:
-            return [*fence(changed_lines_of(one), "diff"), *below]
+            return [*fence(kernel_lines(one), "diff"), *below]
     over: list[Verdict] = [one for one in profile.verdicts if one.outcome == "failed"]
     judged = judged_rank(profile, over[0]) if over else profile
     of_rank = [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
-    table = kernel_table(judged, guilty=guilty_kernels(profile, judged))
+    table = kernel_table(judged, guilty=guilty_kernels(profile, judged)).lines()
     return fence([*of_rank, *table], "text") if judged.kernels else below
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.report.html.details import Detailer, FullNames
 from pytest_kernelprof.report.html.markup import (
-    Column,
     Html,
     cut,
     element,
@@ -23,13 +22,14 @@ from pytest_kernelprof.report.html.markup import (
     word_of,
 )
 from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.report.kernel_tables import cells_of, check_lines
+from pytest_kernelprof.report.kernel_tables import comparison_notes, comparison_table
+from pytest_kernelprof.report.tables import Column
 from pytest_kernelprof.report.terminal import ARROW, beside_words, columns_of
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.summary.comparisons import RESULTS, result_of
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
 from pytest_kernelprof.summary.run import by_file, listed, summary_of
-from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
+from pytest_kernelprof.summary.verdicts import comparison_line
 from pytest_kernelprof.summary.words import count_words, line_words, parts_of
 from pytest_kernelprof.units import format_time, printable
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.report import tables
     from pytest_kernelprof.schema.run import Run, Source, Test
     from pytest_kernelprof.summary.records import Overall, Tone
     from pytest_kernelprof.summary.run import Summary
@@ -273,7 +272,7 @@ class _Tests:
         return one.told if self._marked or one.told in NEEDS_A_LOOK else None
 
     def _row(
-        self, one: Entry, causes: Sequence[Cause], columns: Sequence[tables.Column], at: int | None
+        self, one: Entry, causes: Sequence[Cause], columns: Sequence[Column], at: int | None
     ) -> str:
         """A body of the table: the numbers of a profile, and its detail, which opens below them."""
         stem, bracket, rest = one.name.partition("[")
@@ -344,42 +343,34 @@ def _facts(summary: Summary) -> Iterator[tuple[str, Sequence[str]]]:
 def _hottest(summary: Summary, names: FullNames) -> Html:
     found = summary.hottest[:_MOST_HOT]
     columns = [
-        Column("kernel", [names.told(one.full) for one in found], "c"),
-        Column("calls", [text(f"{one.calls:,}") for one in found], "n"),
-        Column("tests", [text(f"{one.tests:,}") for one in found], "n"),
-        Column("GPU time", [text(format_time(one.us)) for one in found], "n"),
-        Column("share", [text(f"{one.share * 100:.0f} %") for one in found], "n"),
+        Column("kernel", tuple(names.told(one.name, one.full) for one in found), kind="name"),
+        Column("calls", tuple(f"{one.calls:,}" for one in found)),
+        Column("tests", tuple(f"{one.tests:,}" for one in found)),
+        Column("GPU time", tuple(format_time(one.us) for one in found)),
+        Column("share", tuple(f"{one.share * 100:.0f} %" for one in found)),
     ]
-    return table(columns) if found else Html("")
+    return table(columns)
 
 
 def _hints(summary: Summary) -> Html:
     found = summary.hints[:_MOST_HINTS]
     columns = [
-        Column("hint", [text(one.kind) for one in found]),
-        Column("test", [text(one.test) for one in found]),
-        Column("limit", [text(one.limit) for one in found], "c"),
-        Column("now", [text(one.words) for one in found]),
+        Column("hint", tuple(one.kind for one in found), kind="words"),
+        Column("test", tuple(one.test for one in found), kind="words"),
+        Column("limit", tuple(one.limit for one in found), kind="name"),
+        Column("now", tuple(one.words for one in found), kind="words"),
     ]
-    return table(columns) if found else Html("")
+    return table(columns)
 
 
 def _comparisons(run: Run) -> Iterator[tuple[str, Html]]:
     """Callables that tests measured in turn: the test, and a table of them."""
-    titles = ("callable", "kernels", "", "speedup", "99 % interval")
     for test in run.tests:
         for one in test.comparisons:
-            cells = zip(
-                *((each.name, *cells_of(one, each)) for each in one.contestants), strict=True
-            )
-            columns = [
-                Column(title or compared_metric(one), list(map(text, column)), "n" if at else "c")
-                for at, (title, column) in enumerate(zip(titles, cells, strict=True))
-            ]
             said = [
                 joined([mark(verdict.outcome), text(comparison_line(one, verdict))], " ")
                 for verdict in one.verdicts
             ]
-            said += map(text, (*check_lines(one), *unstable_words(one)))
+            said += map(text, comparison_notes(one))
             below = joined(element("p", words, "fact") for words in said)
-            yield parts_of(test.id)[1], joined([table(columns), below])
+            yield parts_of(test.id)[1], joined([table(comparison_table(one).columns), below])
