@@ -214,11 +214,10 @@ def _kernels(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
 
 def _in_order(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
     """A row for each kernel."""
-    number = len(profile.kernels)
-    most = number if wanted.everything else wanted.top or _FEW
-    rows = list(itertools.islice(launches(profile), min(most, number)))
-    yield from launch_table(profile, rows).whole.coloured(style)
-    if more := number - len(rows):
+    rows = list(launches(profile))
+    shown = rows if wanted.everything else rows[: wanted.top or _FEW]
+    yield from launch_table(profile, shown).whole.coloured(style)
+    if more := len(rows) - len(shown):
         yield (Span(f"{more:,} more {NOUNS[profile.environment.kind].kernel}s: --all"),)
 
 
@@ -362,9 +361,10 @@ def rank_lines(
     lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
     lines += [(), *table_of_ranks(rank_table(ranks, what)).coloured(style)]
     for one in odd:
-        if one.rank.name in diffs:
+        diff = diffs.get(one.rank.name)
+        changes = change_table(diff.changes if diff else (), most=_MOST_CHANGES)
+        if changes.signs:
             lines += [(), (Span(f"{what} {one.rank.name}, compared with {one.like.name}:"),)]
-            changes = change_table(diffs[one.rank.name].changes, most=_MOST_CHANGES)
             lines += changes.coloured(style)
     if odd and odd[0].like.file != odd[0].rank.file:
         command = f"kernelprof diff {odd[0].like.file} {odd[0].rank.file}"
@@ -419,11 +419,11 @@ def side_by_side_lines(
     rows = list(_folded(kernels))
     fits = len(rows) <= most
     differs = bool(diff.came_or_went or diff.retimed)
-    told = diff.retimed if fits else diff.changes
+    changes = change_table(diff.retimed if fits else diff.changes, nouns_of(diff), most)
     if differs and fits:
         lines += [(), *_sides(rows, diff).coloured(style)]
-    if differs and (told or diff.left_out):
-        lines += [(), *change_table(told, nouns_of(diff), most).coloured(style)]
+    if differs and (changes.signs or diff.left_out):
+        lines += [(), *changes.coloured(style)]
         lines += [(Span(f"... and {diff.left_out} more changes"),)] if diff.left_out else []
     about = [f"{one.words}: {' -> '.join(map(format_time, one.us))}" for one in fusions_of(diff)]
     about += metric_lines(found)

@@ -353,7 +353,8 @@ def change_table(
 
 def change_lines(changes: Sequence[KernelChange], style: Style = _STYLE) -> list[str]:
     """Return the rows of this table without its titles."""
-    return change_table(changes, Nouns("", "", "")).lines(style)[1:] if changes else []
+    table = change_table(changes, Nouns("", "", ""))
+    return table.lines(style)[1:] if table.signs else []
 
 
 def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> list[TableRow]:
