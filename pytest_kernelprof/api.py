@@ -239,7 +239,7 @@ class Profile:
         from pytest_kernelprof.report.kernel_tables import kernel_table
         from pytest_kernelprof.report.tables import Style
 
-        return "\n".join(kernel_table(self._whole(), Style(width)))
+        return "\n".join(kernel_table(self._whole()).lines(Style(width)))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the Chrome trace (gzip if the name ends in ``.gz``), with what we know of it

@@ -202,7 +202,7 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
-    from pytest_kernelprof.report.tables import Column, lay_out, left, style_of_output
+    from pytest_kernelprof.report.tables import Column, Table, style_of_output
     from pytest_kernelprof.units import format_time
 
     titles = ("median", "within", "lag 1", "between", "margin")
@@ -218,7 +218,7 @@ def _table(spreads: Sequence[dict[str, Any]]) -> list[str]:
     ]
     columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
     names = tuple(f"{one['metric']} of {one['workload']}" for one in spreads)
-    return lay_out([*columns, Column("what", names, align=left)], style_of_output()).texts
+    return Table((*columns, Column("what", names, kind="name"))).lines(style_of_output())
 
 
 def _percent(fraction: float | None) -> str:

@@ -226,7 +226,7 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.baseline.snapshot_files import gather, path_of, update
     from pytest_kernelprof.documents import read_run
-    from pytest_kernelprof.report.diff_text import update_lines
+    from pytest_kernelprof.report.commands import update_lines
 
     found = read_run(chosen.run_document)
     gathered, refused = gather(found)

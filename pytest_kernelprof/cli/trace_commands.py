@@ -98,7 +98,7 @@ def show(chosen: argparse.Namespace) -> int:
 
 def _show_one(chosen: argparse.Namespace, trace: Trace) -> int:
     from pytest_kernelprof.analysis.profile import profile_of, session_facts
-    from pytest_kernelprof.report.show import Wanted, trace_lines
+    from pytest_kernelprof.report.commands import Wanted, trace_lines
     from pytest_kernelprof.report.tables import print_lines, style_of_output
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.trace.dialect import origin_of
@@ -125,7 +125,7 @@ def _operators(
     style: Style,
 ) -> list[Line]:
     from pytest_kernelprof.analysis.operator_tree import operator_tree
-    from pytest_kernelprof.report.show import Wanted, tree_lines, verdict_lines
+    from pytest_kernelprof.report.commands import Wanted, tree_lines, verdict_lines
 
     wanted = Wanted(top=chosen.top, everything=chosen.all)
     tree = tree_lines(operator_tree(reading, facts.fullest), profile, wanted, style)
@@ -143,7 +143,7 @@ def _show_ranks(chosen: argparse.Namespace, largest: int) -> int:
 
 def _print_ranks(ranks: Sequence[Rank], unread: dict[str, str]) -> int:
     from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-    from pytest_kernelprof.report.show import rank_lines
+    from pytest_kernelprof.report.commands import rank_lines
     from pytest_kernelprof.report.tables import print_lines, style_of_output
     from pytest_kernelprof.summary.ranks import odd_ones
 
@@ -186,7 +186,7 @@ def diff(chosen: argparse.Namespace) -> int:
     """
     from pytest_kernelprof.comparison.judge import compare_traces
     from pytest_kernelprof.comparison.kernel_diff import side_by_side
-    from pytest_kernelprof.report.diff_text import processes_words, side_by_side_lines
+    from pytest_kernelprof.report.commands import processes_words, side_by_side_lines
     from pytest_kernelprof.report.tables import Span, print_lines, style_of_output
     from pytest_kernelprof.schema.codec import encode
     from pytest_kernelprof.schema.comparison import TracesComparison

@@ -23,7 +23,7 @@ from pytest_kernelprof.plugin.measuring import may_be_blind, nothing_to_look_at,
 from pytest_kernelprof.plugin.places import place_of_call
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.failure import comparison_message
-from pytest_kernelprof.report.kernel_tables import comparison_table
+from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.report.tables import Style
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
@@ -78,7 +78,7 @@ class Group(dict[str, "Comparison"]):
     def __str__(self) -> str:
         if self._rounds is None:
             return _UNMEASURED
-        return "\n".join(comparison_table(self._record()))
+        return "\n".join(callable_lines(self._record()))
 
     __repr__ = __str__
 
@@ -164,7 +164,7 @@ class Comparison:
 
     def table(self, width: int = 100) -> str:
         """Both as a text table."""
-        return "\n".join(comparison_table(self._record(), Style(width)))
+        return "\n".join(callable_lines(self._record(), Style(width)))
 
     def _record(self, *verdicts: run.Verdict) -> run.Comparison:
         rounds = self._group._measured

@@ -293,7 +293,7 @@ class SnapshotUpdate:
         return RunComparison(source="snapshot", gone=tuple(unused))
 
     def _compare(self, tests: Iterable[Told]) -> None:
-        from pytest_kernelprof.report.diff_text import detail_lines, last_line
+        from pytest_kernelprof.report.commands import detail_lines, last_line
 
         ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
         line = last_line([told for _, told in ended], len(self._not_used))
@@ -303,7 +303,7 @@ class SnapshotUpdate:
 
     def _update(self, tests: Iterable[Told]) -> None:
         from pytest_kernelprof.baseline.snapshot_files import path_of, update, why_failed
-        from pytest_kernelprof.report.diff_text import update_lines
+        from pytest_kernelprof.report.commands import update_lines
 
         entries: defaultdict[str, dict[str, KeptTest]] = defaultdict(dict)
         removed: defaultdict[str, set[str]] = defaultdict(set)

@@ -6,10 +6,11 @@ import linecache
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.report.diff_text import changed_lines_of, diff_lines
 from pytest_kernelprof.report.kernel_tables import (
-    comparison_table,
+    callable_lines,
     copy_table,
+    diff_lines,
+    kernel_lines,
     kernel_table,
     lines_of_ranks,
     wait_table,
@@ -75,7 +76,7 @@ def comparison_message(comparison: Comparison) -> str:
     places = dict.fromkeys(one.place for one in told if one.place is not None)
     code = [line for one in places for line in code_lines(one)]
     verdicts = [comparison_line(comparison, one) for one in told]
-    return _message(verdicts, [*code, *comparison_table(comparison)])
+    return _message(verdicts, [*code, *callable_lines(comparison)])
 
 
 def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
@@ -128,14 +129,14 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
     if judged.kernels:
         guilty = guilty_kernels(profile, judged)
         marked = new if judged is profile else None
-        lines += kernel_table(judged, style, new=marked, guilty=guilty)
+        lines += kernel_table(judged, new=marked, guilty=guilty).lines(style)
     else:
         kept = judged.kernels_kept
         lines.append("no kernels were launched" if kept else "the kernels were not kept")
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(judged, style)
+        lines += copy_table(judged).lines(style)
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += wait_table(judged, style)
+        lines += wait_table(judged).lines(style)
     if "max_launch_overhead" in over:
         lines += overhead_lines(judged)
     return lines
@@ -145,7 +146,7 @@ def _changes(profile: Profile, style: Style) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
     found = [one.comparison for one in profile.verdicts if one.comparison is not None]
     differ = [one for one in found if one.change in ("worse", "changed", "undecided")]
-    return [line for one in differ for line in changed_lines_of(one, style)]
+    return [line for one in differ for line in kernel_lines(one, style)]
 
 
 def overhead_lines(profile: Profile) -> list[str]:

@@ -1,28 +1,44 @@
-"""Text tables of a profile, its kernels, copies, waits and ranks; and of compared callables."""
+"""The tables of a profile, made once for all formats: kernels, copies, waits, ranks, what changed
+against a baseline; and of compared callables."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.names.apart import tell_apart
-from pytest_kernelprof.report.tables import Column, Style, lay_out, left, right
+from pytest_kernelprof.report.tables import Column, Style, Table
+from pytest_kernelprof.schema.comparison import CAME_OR_WENT, RETIMED
 from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import ranks_told
 from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
-from pytest_kernelprof.summary.words import chain_words, line_words, shortened
+from pytest_kernelprof.summary.words import (
+    chain_words,
+    count_words,
+    line_words,
+    lines_words,
+    percent_words,
+    shortened,
+    value_words,
+)
 from pytest_kernelprof.units import format_bytes, format_time, printable, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.report.tables import Laid, Line
-    from pytest_kernelprof.schema.comparison import KernelChange
-    from pytest_kernelprof.schema.run import Comparison, Contestant, Kernel, Profile, Test
+    from pytest_kernelprof.report.tables import Line
+    from pytest_kernelprof.schema.comparison import (
+        KernelChange,
+        KernelDiff,
+        KernelSide,
+        ProfileComparison,
+    )
+    from pytest_kernelprof.schema.run import Comparison, Contestant, Profile, Test
     from pytest_kernelprof.summary.kernels import NewKernels
     from pytest_kernelprof.summary.ranks import RankTable
+    from pytest_kernelprof.units import TimeUnit
 
 
 class Nouns(NamedTuple):
@@ -38,172 +54,193 @@ NOUNS = {
     "cpu": Nouns("operator", "called by", "CPU"),
 }
 """By the kind of the environment."""
+MOST_ROWS = 40
 _STYLE = Style()
-_LAST = 5
-"""So many rows are left at the end of a table whose middle is cut out."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row of a table of kernels, copies or waits: the cells before the name, the name, where it
-    is launched, the sizes of grid and block, and the sign before the row."""
+    """A kernel, copy or wait; or several that are alike.
 
-    numbers: tuple[str, ...]
+    Attributes:
+        name: in short. full: the full name of a kernel.
+        chain: the operators that launched it. line: where.
+        sign: before the row: ``+`` new, ``-`` gone, ``~`` changed, ``>`` fails a limit.
+        us: what it takes; None if unknown. before_us: what it took in the baseline.
+        at: its position from 1; 0 for kernels that are gone, or kept by name alone.
+        number: how many there are. positions: where, in words.
+        bytes: what a copy moves. sizes: of grid and block. registers: of each thread.
+    """
+
     name: str
     chain: str = ""
     line: str = ""
-    sizes: str = ""
     sign: str = ""
+    full: str = ""
+    us: float | None = None
+    before_us: float | None = None
+    at: int = 0
+    number: int = 1
+    positions: str = ""
+    bytes: int = 0
+    sizes: str = ""
+    registers: str = ""
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What it has in common with others that are alike."""
+        return self.sign, self.name, self.line, self.chain
 
 
-def lay_out_rows(
-    numbers: Sequence[str], what: str, caller: str, rows: Sequence[TableRow], style: Style
-) -> Laid:
-    """Lay out kernels, copies or waits. Where space is short grid and block go, then names and
-    lines are cut.
+def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableRow]) -> Table:
+    """Make a table. Where space is short, names and lines are cut.
 
     Args:
-        numbers, what, caller: the titles of the numbers, of the name and of the operators.
+        numbers: the columns before the name. nouns: have the titles of name and operators.
     """
-    return lay_out(
-        [
-            *(
-                Column(one, tuple(row.numbers[at] for row in rows))
-                for at, one in enumerate(numbers)
-            ),
-            Column(what, tuple(row.name for row in rows), 1, least=12, align=left),
-            Column("grid, block", tuple(row.sizes for row in rows), 0, align=left),
-            Column("line", tuple(row.line for row in rows), 2, least=12, align=left),
-            Column(caller, tuple(row.chain for row in rows), least=16, align=left),
-        ],
-        style,
+    names, full = tuple(row.name for row in rows), tuple(row.full for row in rows)
+    lines = tuple(row.line for row in rows)
+    return Table(
+        (
+            *numbers,
+            Column(nouns.kernel, names, 1, least=12, kind="name", full=full),
+            Column("line", lines, 2, least=12, kind="name"),
+            Column(nouns.caller, tuple(row.chain for row in rows), least=16, kind="name"),
+        ),
+        tuple(row.sign for row in rows),
+        (
+            Column("grid, block", tuple(row.sizes for row in rows), 0, kind="name"),
+            Column("registers", tuple(row.registers for row in rows), -1),
+        ),
     )
+
+
+def time_column(title: str, times: Sequence[float | None], unit: TimeUnit) -> Column:
+    """Return a column of times, empty where one is unknown."""
+    return Column(title, tuple("" if us is None else unit.words(us) for us in times))
+
+
+# Kernels, copies and waits.
+
+
+def _folded(found: Sequence[TableRow], most: int) -> list[TableRow]:
+    """Equal neighbours as one. Of more than so many, those that are alike are one wherever they
+    run; of more kinds, those with a sign and the costliest are left, and one row for the others."""
+    groups = [list(run) for _, run in groupby(found, lambda one: one.kind)]
+    if len(groups) > most:
+        kinds: dict[tuple[str, ...], list[TableRow]] = {}
+        for one in found:
+            kinds.setdefault(one.kind, []).append(one)
+        groups = list(kinds.values())
+    rows = list(map(_together, groups))
+    order = sorted(range(len(rows)), key=lambda at: (not rows[at].sign, -(rows[at].us or 0.0)))
+    told = [rows[at] for at in sorted(order[:most])]
+    if rest := [rows[at] for at in order[most:]]:
+        number = sum(one.number for one in rest)
+        words = f"... {number:,} more of {count_words(len(rest), 'kind')} ..."
+        size = sum(one.bytes for one in rest)
+        told.append(TableRow(words, us=_sum_of(rest), bytes=size, number=number))
+    return told
+
+
+def _together(group: Sequence[TableRow]) -> TableRow:
+    """The row of those that are alike, which may still differ in their sizes."""
+    first, last, number = group[0], group[-1], sum(one.number for one in group)
+    positions = "..".join(dict.fromkeys(str(one.at) for one in (first, last) if one.at))
+    sizes = {(one.sizes, one.registers) for one in group}
+    return replace(
+        first,
+        name=times_words(first.name, number),
+        us=_sum_of(group),
+        number=number,
+        positions=positions if last.at - first.at < len(group) else f"{first.at}, ...",
+        bytes=sum(one.bytes for one in group),
+        sizes=first.sizes if len(sizes) == 1 else "several",
+        registers=first.registers if len(sizes) == 1 else "",
+    )
+
+
+def _sum_of(rows: Sequence[TableRow]) -> float | None:
+    known = [one.us for one in rows if one.us is not None]
+    return sum(known) if known else None
 
 
 def kernel_table(
     profile: Profile,
-    style: Style = _STYLE,
     *,
-    most: int = 40,
+    most: int = MOST_ROWS,
     new: NewKernels | None = None,
     guilty: Collection[int] = (),
-) -> list[str]:
-    """Return a table of the kernels in launch order, equal neighbours as one.
+) -> Table:
+    """Make a table of the kernels in launch order, equal neighbours as one row.
 
     Args:
-        most: how many rows there are; of more kernels those that are marked, the costliest and
-            both ends.
+        most: how many rows there are.
         new: what is new since a baseline, which ``+`` and ``-`` mark.
         guilty: the kernels that a limit on names fails by, from 0, which ``>`` marks.
     """
-    runs = [
-        list(run)
-        for _, run in groupby(
-            _launches(profile, new, guilty), lambda one: (one.sign, one.name, one.line, one.chain)
-        )
-    ]
-    totals = [sum(one.us or 0.0 for one in run) for run in runs]
-    kept = _kept([run[0].sign for run in runs], totals, most)
-    nouns, unit = NOUNS[profile.environment.kind], time_unit(totals)
-    skipped, rows = 0, []
-    for at, (run, us) in enumerate(zip(runs, totals, strict=True)):
-        number, first = sum(one.number for one in run), run[0]
-        if at not in kept:
-            skipped += number
-            continue
-        if skipped:
-            rows.append(TableRow(("", ""), f"... {skipped} more ..."))
-            skipped = 0
-        ends = dict.fromkeys(str(one.at) for one in (first, run[-1]) if one.at)
-        numbers = ("..".join(ends), "" if first.us is None else unit.words(us))
-        name = times_words(first.name, number)
-        rows.append(TableRow(numbers, name, first.chain, first.line, sign=first.sign))
-    titles = ("#", f"{nouns.device} {unit.name}")
-    signs = [row.sign for row in rows]
-    if not any(signs):
-        return lay_out_rows(titles, nouns.kernel, nouns.caller, rows, style).texts
-    laid = lay_out_rows(titles, nouns.kernel, nouns.caller, rows, style.within(2))
-    return laid.marked(signs)
+    rows = _folded(list(launches(profile, new, guilty)), most)
+    return launch_table(profile, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """A kernel at its position; or kernels of one kind that are gone, at 0."""
-
-    sign: str
-    at: int
-    name: str
-    line: str
-    chain: str
-    us: float | None
-    number: int = 1
+def launch_table(profile: Profile, rows: Sequence[TableRow]) -> Table:
+    """Make a table of kernels with their positions and times."""
+    nouns, unit = NOUNS[profile.environment.kind], time_unit(one.us or 0.0 for one in rows)
+    positions = Column("#", tuple(one.positions for one in rows))
+    times = time_column(f"{nouns.device} {unit.name}", [one.us for one in rows], unit)
+    return table_of_rows((positions, times), nouns, rows)
 
 
-def _launches(
-    profile: Profile, new: NewKernels | None, guilty: Collection[int]
-) -> Iterator[_Launch]:
-    names = tell_apart(kernel.name for kernel in profile.kernels)
+def launches(
+    profile: Profile, new: NewKernels | None = None, guilty: Collection[int] = ()
+) -> Iterator[TableRow]:
+    """Yield the kernels in launch order, those that are gone where they were, and at the end those
+    that a document keeps by name alone."""
+    more = profile.more_kernels
+    names = tell_apart([one.name for one in profile.kernels] + [one.name for one in more])
     positions, gone = (new.positions, new.gone) if new else (frozenset[int](), ())
     for at, kernel in enumerate(profile.kernels):
         yield from (_gone(one) for one in gone if one.at == at + 1)
-        sign = "+" if at in positions else ">" if at in guilty else ""
-        line, chain = _line_words(profile, kernel.source), chain_of(kernel)
-        yield _Launch(sign, at + 1, names[kernel.name], line, chain, kernel.duration_us)
+        yield TableRow(
+            names[kernel.name],
+            chain_words(kernel.operators, kernel.name),
+            _line(profile, kernel.source),
+            "+" if at in positions else ">" if at in guilty else "",
+            kernel.name,
+            kernel.duration_us,
+            at=at + 1,
+            positions=str(at + 1),
+            sizes=_sizes(kernel.grid, kernel.block),
+            registers=str(kernel.registers or ""),
+        )
     yield from (_gone(one) for one in gone if not one.at)
+    for group in more:
+        name = names[group.name] if group.name else "(name not kept)"
+        yield TableRow(
+            name,
+            "(operator not kept)",
+            full=group.name,
+            us=group.duration_us,
+            number=group.count,
+        )
 
 
-def _gone(one: KernelChange) -> _Launch:
+def _gone(one: KernelChange) -> TableRow:
     side = one.baseline
     assert side is not None  # it is gone
-    chain = chain_words(side.operators, side.name)
-    return _Launch("-", 0, side.short_name, "", chain, side.duration_us, one.times)
+    chain, us = _chain(side), side.duration_us
+    return TableRow(side.short_name, chain, "", "-", side.name, us, number=one.times)
 
 
-def _kept(signs: Sequence[str], totals: Sequence[float], most: int) -> set[int]:
-    """Choose the rows that are shown: those with a sign and their neighbours, the costliest, and
-    both ends."""
-    everything = range(len(signs))
-    if len(signs) <= most:
-        return set(everything)
-    signed = [at for at in everything if signs[at]][: most // 2]
-    kept = {near for at in signed for near in (at - 1, at, at + 1)} & set(everything)
-    kept |= set(sorted(everything, key=lambda at: -totals[at])[: most // 4])
-    kept |= set(everything[-_LAST:])
-    return kept | set([at for at in everything if at not in kept][: max(0, most - len(kept))])
+def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
+    """Grid and block without the ones at their ends: ``2x66, 384``; empty if unknown."""
+    if not any(grid):
+        return ""
+    told = ("x".join(map(str, size)) for size in (grid, block))
+    return ", ".join(one.removesuffix("x1").removesuffix("x1") for one in told)
 
 
-def copy_table(profile: Profile, style: Style = _STYLE) -> list[str]:
-    """Return a table of the memory copies."""
-    rows = [
-        TableRow(
-            (str(at), format_time(copy.duration_us), format_bytes(copy.bytes)),
-            copy.name,
-            chain_words(copy.operators),
-            _line_words(profile, copy.source),
-        )
-        for at, copy in enumerate(profile.copies, 1)
-    ]
-    return lay_out_rows(("#", "GPU time", "size"), "copy", "called by", rows, style).texts
-
-
-def wait_table(profile: Profile, style: Style = _STYLE) -> list[str]:
-    """Return a table of the host's waits for the device; on the CPU of those on a GPU."""
-    rows = [
-        TableRow(
-            (str(at),), w.call, chain_words(w.operators, w.call), _line_words(profile, w.source)
-        )
-        for at, w in enumerate(profile.waits, 1)
-    ]
-    what = "would wait in" if profile.environment.kind == "cpu" else "waits in"
-    return lay_out_rows(("#",), what, "called by", rows, style).texts
-
-
-def chain_of(kernel: Kernel) -> str:
-    """Return the operators that launched a kernel, in words."""
-    return chain_words(kernel.operators, kernel.name)
-
-
-def _line_words(profile: Profile, source: str) -> str:
+def _line(profile: Profile, source: str) -> str:
     """The line that launched it; in parentheses that of the call, region or test that it was
     launched in, where more is not known (code of a library alone, one-shot profiles)."""
     if source:
@@ -211,38 +248,264 @@ def _line_words(profile: Profile, source: str) -> str:
     return f"({line_words(profile.place)})" if profile.place else ""
 
 
-def rank_table_lines(table: RankTable, style: Style) -> Iterator[Line]:
-    """Yield a row for each rank and the total, and below what is said of them."""
-    columns = list(zip(table.titles, *(row.cells for row in table.rows), strict=True))
-    told = [
-        Column(title, tuple(cells), -at if at > 2 else None, align=right if at else left)
-        for at, (title, *cells) in enumerate(columns)
+def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
+    """Make a table of the memory copies."""
+    found = [
+        TableRow(
+            one.name,
+            chain_words(one.operators),
+            _line(profile, one.source),
+            us=one.duration_us,
+            at=at,
+            bytes=one.bytes,
+        )
+        for at, one in enumerate(profile.copies, 1)
     ]
-    differs = tuple("<- differs" if row.differs else "" for row in table.rows)
-    laid = lay_out([*told, Column("", differs, align=left)], style)
-    yield from laid.coloured(["yellow" if one else "" for one in differs])
+    rows = _folded(found, most)
+    numbers = (
+        Column("#", tuple(one.positions for one in rows)),
+        Column("GPU time", tuple(format_time(one.us or 0.0) for one in rows)),
+        Column("size", tuple(format_bytes(one.bytes) for one in rows)),
+    )
+    return table_of_rows(numbers, Nouns("copy", "called by", "GPU"), rows)
+
+
+def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
+    """Make a table of the host's waits for the device; on the CPU of those on a GPU."""
+    found = [
+        TableRow(one.call, chain_words(one.operators, one.call), _line(profile, one.source), at=at)
+        for at, one in enumerate(profile.waits, 1)
+    ]
+    rows = _folded(found, most)
+    what = "would wait in" if profile.environment.kind == "cpu" else "waits in"
+    numbers = Column("#", tuple(one.positions for one in rows))
+    return table_of_rows((numbers,), Nouns(what, "called by", ""), rows)
+
+
+# Metrics and ranks.
+
+
+def metric_table(profile: Profile) -> Table:
+    """Make a table of all metrics that are not zero."""
+    found = [one for one in profile.metrics.values() if one.value]
+    on_cpu = profile.environment.kind == "cpu"
+    intervals = (
+        f"{format_time(one.low)} to {format_time(one.high)}"
+        if one.unit == "us" and one.low is not None and one.high is not None
+        else ""
+        for one in found
+    )
+    names = ("operators" if on_cpu and one.name == "kernels" else one.name for one in found)
+    return Table(
+        (
+            Column("metric", tuple(names), kind="name"),
+            Column("value", tuple(value_words(one.unit, one.value or 0.0) for one in found)),
+            Column("99 % interval", tuple(intervals)),
+            Column("note", tuple(one.why for one in found), kind="words"),
+        )
+    )
+
+
+def table_of_ranks(table: RankTable) -> Table:
+    """Make a table with a row for each rank, and the total."""
+    cells = zip(*(row.cells for row in table.rows), strict=True)
+    told = [
+        Column(title, column, -at if at > 2 else None, kind="number" if at else "name")
+        for at, (title, column) in enumerate(zip(table.titles, cells, strict=True))
+    ]
+    differs = tuple("differs" if row.differs else "" for row in table.rows)
+    return Table((*told, Column("", differs, kind="words")))
 
 
 def lines_of_ranks(profile: Profile, style: Style) -> Iterator[Line]:
     """Yield the table of the ranks of a call, and what is said of them; nothing of one rank."""
     told = ranks_told(profile)
     if told is not None:
-        yield from rank_table_lines(told[0], style)
+        yield from table_of_ranks(told[0]).coloured(style)
         yield from (line for one in told[1] for line in style.sentence(one))
+
+
+# What changed against a baseline.
+
+
+def change_table(
+    changes: Sequence[KernelChange], nouns: Nouns = NOUNS["cuda"], most: int = MOST_ROWS
+) -> Table:
+    """Make a table with a row for each change: ``-`` removed, ``+`` added, ``~`` another time or
+    launch. Repeats are one row, with ``x48`` and the time of one.
+
+    Args:
+        most: how many rows there are.
+    """
+    sides = [side for one in changes for side in (one.baseline, one.current) if side is not None]
+    names = tell_apart(side.name for side in sides)
+    together: dict[tuple[bool, int], list[KernelChange]] = {}
+    for at, one in enumerate(changes):
+        is_alone = one.kind not in CAME_OR_WENT
+        together.setdefault((is_alone, at if is_alone else one.hunk), []).append(one)
+    rows = [row for several in together.values() for row in _changed_rows(several, names)]
+    if len(rows) > most:
+        rows = [*rows[:most], TableRow(f"... and {len(rows) - most} more lines")]
+    pairs = [[us for us in (one.before_us, one.us) if us is not None] for one in rows]
+    times = Column("time", tuple(" -> ".join(map(format_time, one)) for one in pairs))
+    return table_of_rows((times,), nouns, rows)
+
+
+def change_lines(changes: Sequence[KernelChange], style: Style = _STYLE) -> list[str]:
+    """Return the rows of this table without its titles."""
+    table = change_table(changes, Nouns("", "", ""))
+    return table.lines(style)[1:] if table.signs else []
+
+
+def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> list[TableRow]:
+    """The rows of changes that stand together; how often on the first."""
+    first = changes[0]
+    if first.kind in RETIMED:
+        return [_retimed_row(first, names)]
+    sides = [
+        (sign, side, change)
+        for change in changes
+        for sign, side in (("-", change.baseline), ("+", change.current))
+        if side is not None and change.kind != "moved"
+    ]
+    below = f" (with {len(sides) - 1} below)" if first.times > 1 and len(sides) > 1 else ""
+    return [
+        TableRow(
+            names[side.name] if at else times_words(names[side.name], first.times) + below,
+            _chain(side),
+            os.path.basename(side.source) + lines_words(change.lines if sign == "+" else ()),
+            sign,
+            side.name,
+            None if side.duration_us is None else change.us(side),
+        )
+        for at, (sign, side, change) in enumerate(sides)
+    ]
+
+
+def _retimed_row(change: KernelChange, names: dict[str, str]) -> TableRow:
+    before, now = change.baseline, change.side
+    what: str = change.kind
+    if change.kind == "reconfigured" and before is not None:
+        what = f"reconfigured: {_configuration(before, now)}"
+    return TableRow(
+        times_words(names[now.name], change.times),
+        "; ".join(filter(None, [_chain(now), what])),
+        os.path.basename(now.source),
+        "~",
+        now.name,
+        change.us(now),
+        change.us(before),
+    )
+
+
+def _configuration(old: KernelSide, new: KernelSide) -> str:
+    """What of the launch is different."""
+    pairs = {
+        "grid": ["x".join(map(str, one.grid or ())) for one in (old, new)],
+        "block": ["x".join(map(str, one.block or ())) for one in (old, new)],
+        "registers": [str(one.registers) for one in (old, new)],
+        "shared memory": [format_bytes(one.shared_memory or 0) for one in (old, new)],
+    }
+    return ", ".join(f"{what} {a} -> {b}" for what, (a, b) in pairs.items() if a != b)
+
+
+def _chain(kernel: KernelSide) -> str:
+    return chain_words(kernel.operators, kernel.name)
+
+
+def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
+    """Return the verdict, a line for each change, and the metrics that differ."""
+    return [*kernel_lines(found, style), *metric_lines(found)]
+
+
+def kernel_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
+    """Return the verdict on the kernels, and a line for each change; of a snapshot, which has no
+    times, the changes alone."""
+    diff = found.kernels
+    if diff is None:
+        return []
+    lines = change_lines(diff.changes, style)
+    lines += [f"... and {diff.left_out} more changes"] if diff.left_out else []
+    return lines if found.source == "snapshot" else [diff_words(diff), *note_lines(found), *lines]
+
+
+def metric_lines(found: ProfileComparison) -> list[str]:
+    """Return a line for each metric that differs and that both sides have."""
+    lines = []
+    for delta in found.metrics:
+        before, now = delta.baseline, delta.current
+        if before is None or now is None or delta.name in ("kernels", "cuda_time"):
+            continue
+        old, new = value_words(delta.spec.unit, before), value_words(delta.spec.unit, now)
+        timed = delta.spec.kind == "timed"
+        share = f" ({percent_words(delta.share)})" if timed and delta.share is not None else ""
+        lines += [f"{delta.name}: {old} -> {new}{share}"] if old != new or not timed else []
+    return lines
+
+
+def diff_words(diff: KernelDiff) -> str:
+    """``4 kernels -> 5, GPU time 200.7us -> 231.4us (+15.3 %).``"""
+    words = f"{diff.baseline_kernels} {diff.what} -> {diff.current_kernels}"
+    if diff.baseline_kernels == diff.current_kernels:
+        state = "some changed" if diff.came_or_went else "unchanged"
+        words = f"{diff.current_kernels} {diff.what}, {state}"
+    before, now = diff.baseline_us or 0.0, diff.current_us or 0.0
+    if before or now:
+        share = f" ({percent_words(now / before - 1)})" if before else ""
+        device = nouns_of(diff).device
+        words += f", {device} time {format_time(before)} -> {format_time(now)}{share}"
+    return f"{words}."
+
+
+def nouns_of(diff: KernelDiff) -> Nouns:
+    """Return the nouns for what was compared."""
+    return NOUNS["cpu" if diff.what == "operators" else "cuda"]
+
+
+def note_lines(found: ProfileComparison) -> list[str]:
+    """Return what was not compared, and why."""
+    diff, told = found.kernels, []
+    if found.incomplete:
+        words = "INCOMPLETE: kernels that one side lacks may be lost, not removed: "
+        told.append(words + "; ".join(found.incomplete))
+    if found.lost:
+        told.append(f"not available now: {', '.join(found.lost)}")
+    if found.differences:
+        what = "differs from the snapshot" if found.source == "snapshot" else "times not compared"
+        told.append(f"{what}: {', '.join(found.differences)}")
+    if diff is not None:
+        if diff.of("moved"):
+            told.append("some kernels run in another order")
+        steps = (diff.baseline_steps or 1, diff.current_steps or 1)
+        if max(steps) > 1:
+            told.append("one step of each trace is compared, of {} and {}".format(*steps))
+        if not diff.ordered:
+            told.append("compared without order, since rounds differ in the order of kernels")
+    return [printable(line) for line in told]
 
 
 # Compared callables.
 
 
-def comparison_table(comparison: Comparison, style: Style = _STYLE) -> list[str]:
-    """Return a table of the callables: kernels, value with its spread, speedup with its interval;
-    then what is known of their results."""
+def comparison_table(comparison: Comparison) -> Table:
+    """Make a table of the callables: kernels, value with its spread, speedup with its interval."""
     titles = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
-    rows = [cells_of(comparison, one) for one in comparison.contestants]
+    rows = [_cells(comparison, one) for one in comparison.contestants]
     columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
     names = tuple(one.name for one in comparison.contestants)
-    table = lay_out([*columns, Column("callable", names, align=left)], style).texts
-    return [*table, *check_lines(comparison), *unstable_words(comparison)]
+    return Table((*columns, Column("callable", names, kind="name")))
+
+
+def comparison_notes(comparison: Comparison) -> list[str]:
+    """Return how the results of each candidate compare with those of the reference, and which
+    callables are unstable."""
+    told = (f"{one.name}: {'; '.join(one.checks)}" for one in comparison.contestants if one.checks)
+    return [*map(printable, told), *unstable_words(comparison)]
+
+
+def callable_lines(comparison: Comparison, style: Style = _STYLE) -> list[str]:
+    """Return the table of the callables, and the notes on them."""
+    return [*comparison_table(comparison).lines(style), *comparison_notes(comparison)]
 
 
 def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
@@ -251,7 +514,7 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
     for test in sorted(tests, key=lambda test: test.id):
         ended = "" if test.outcome == "passed" else f" ({test.outcome})"
         for comparison in test.comparisons:
-            told = comparison_table(comparison, style.within(2))
+            told = callable_lines(comparison, style.within(2))
             told += [
                 f"{style.sign(one.outcome)[0]} {one.outcome}: {comparison_line(comparison, one)}"
                 for one in comparison.verdicts
@@ -260,14 +523,8 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
     return [style.say(line) for line in lines]
 
 
-def check_lines(comparison: Comparison) -> list[str]:
-    """Return how the results of each candidate compare with those of the reference."""
-    told = (f"{one.name}: {'; '.join(one.checks)}" for one in comparison.contestants if one.checks)
-    return list(map(printable, told))
-
-
-def cells_of(comparison: Comparison, one: Contestant) -> tuple[str, ...]:
-    """Return the kernels of a callable, its value with its spread, its speedup and the interval."""
+def _cells(comparison: Comparison, one: Contestant) -> tuple[str, ...]:
+    """The kernels of a callable, its value with its spread, its speedup and the interval."""
     paired = one.paired
     interval = paired.speedup_interval if paired is not None else None
     return (

@@ -15,7 +15,7 @@ from pytest_kernelprof.summary.records import MARKS
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pytest
 
@@ -124,6 +124,9 @@ class Style:
     def within(self, indent: int) -> Style:
         """Return the style of text that is indented."""
         return replace(self, width=self.width - indent)
+
+
+_STYLE = Style()
 
 
 def style_of(terminal: pytest.TerminalReporter) -> Style:
@@ -265,12 +268,13 @@ def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator
 # Tables.
 
 _GAP = "  "
+_SIGN_COLOURS: dict[str, Colour] = {"+": "red", "-": "dim"}
 _LEAST_LAST, _LEAST_ROOM = 40, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; without a text in any cell it is not shown.
+    """A column of a table, in any format; without a text in any cell it is not shown.
 
     Attributes:
         title: with the unit of its cells.
@@ -279,7 +283,9 @@ class Column:
         key: what it is of, for a caller that tells elsewhere what gave way.
         least: how narrow it becomes where it gives way; 0 if it goes. The others give way until
             the last column has so much room.
-        align: numbers stand at the right, texts at the left.
+        kind: numbers stand at the right, names and words at the left; a page writes names as code.
+        full: for each cell the full name of its kernel, which a page links to; empty where no
+            cell has one.
     """
 
     title: str
@@ -287,7 +293,46 @@ class Column:
     gives_way: int | None = None
     key: str = ""
     least: int = 0
-    align: Callable[[str, int], str] = right
+    kind: Literal["number", "name", "words"] = "number"
+    full: tuple[str, ...] = ()
+
+    def align(self, text: str, width: int) -> str:
+        """Align the title or a cell."""
+        return right(text, width) if self.kind == "number" else left(text, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table before it has a format.
+
+    Attributes:
+        columns: in text, the last one is whole and wraps under itself.
+        signs: one a row, empty where a row has none; without any sign it may be empty.
+        extra: columns that stand before the last two where there is room for all: on a page and
+            in what commands print.
+    """
+
+    columns: tuple[Column, ...]
+    signs: tuple[str, ...] = ()
+    extra: tuple[Column, ...] = ()
+
+    @property
+    def whole(self) -> Table:
+        """The table with its extra columns."""
+        return Table((*self.columns[:-2], *self.extra, *self.columns[-2:]), self.signs)
+
+    def coloured(self, style: Style = _STYLE) -> Iterator[Line]:
+        """Lay out the table as text: the titles, then each row behind its sign."""
+        indent = 2 if any(self.signs) else 0
+        laid = lay_out(self.columns, style.within(indent))
+        yield (Span(" " * indent + laid.title, "dim"),)
+        for sign, block in zip(self.signs or [""] * len(laid.rows), laid.blocks, strict=True):
+            for at, line in enumerate(block):
+                yield (Span(left("" if at else sign, indent) + line, _SIGN_COLOURS.get(sign, "")),)
+
+    def lines(self, style: Style = _STYLE) -> list[str]:
+        """Return these lines without colours."""
+        return list(map(plain, self.coloured(style)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,24 +360,6 @@ class Laid:
             for cells, (first, *more) in self.rows
         ]
 
-    @property
-    def texts(self) -> list[str]:
-        """All lines."""
-        return [self.title, *(line for block in self.blocks for line in block)]
-
-    def marked(self, signs: Sequence[str]) -> list[str]:
-        """Return the lines with a sign before each row, for which two columns are there."""
-        lines = [f"  {self.title}"]
-        for sign, (first, *more) in zip(signs, self.blocks, strict=True):
-            lines += [left(sign, 2) + first, *(f"  {one}" for one in more)]
-        return lines
-
-    def coloured(self, colours: Sequence[Colour] = ()) -> Iterator[Line]:
-        """Yield the lines, each row in its colour."""
-        yield (Span(self.title, "dim"),)
-        for at, block in enumerate(self.blocks):
-            yield from ((Span(one, colours[at] if colours else ""),) for one in block)
-
 
 def lay_out(columns: Sequence[Column], style: Style) -> Laid:
     """Lay out a table. The last column is whole and wraps under itself."""
@@ -351,7 +378,7 @@ def lay_out(columns: Sequence[Column], style: Style) -> Laid:
         )
         lines = (
             [right(cell, _width_of(last))]
-            if last.align is right
+            if last.kind == "number"
             else wrapped_name(cell, room, style.cut)
         )
         rows.append((tuple(cells), tuple(lines)))

@@ -252,7 +252,7 @@ class _Table:
         unit = _unit_of(rows, "cuda_time")
         columns = columns_of(rows, verbose=style.verbosity > 0)
         names = tuple(_name_of(row, unit) for row in rows)
-        self._laid = lay_out([*columns, Column("test", names, align=left)], style.within(_SIGN))
+        self._laid = lay_out([*columns, Column("test", names, kind="name")], style.within(_SIGN))
         self._shown = self._laid.shown
         self._at = {id(row): at for at, row in enumerate(rows)}
 
@@ -307,7 +307,7 @@ class _Table:
             table = lines_of_ranks(row.profile, style.within(_INDENT))
             yield from ((Span(" " * _INDENT), *line) for line in table)
         if style.verbosity > 1 and self._marked and not row.failed:
-            kernels = kernel_table(row.profile, style.within(_INDENT), most=_MOST_KERNELS)
+            kernels = kernel_table(row.profile, most=_MOST_KERNELS).lines(style.within(_INDENT))
             yield from ((Span(" " * _INDENT + line),) for line in kernels)
 
     def _below(self, row: Row, causes: Sequence[Cause]) -> Iterator[Line]:
@@ -601,7 +601,7 @@ def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
         Column("", tuple(count_words(one.calls, "call") for one in shown)),
         Column("", tuple(format_time(one.us) for one in shown)),
         Column("", tuple(f"{one.share * 100:.0f} %" for one in shown)),
-        Column("", tuple(one.name for one in shown), align=left),
+        Column("", tuple(one.name for one in shown), kind="name"),
     ]
     lines = [line for block in lay_out(columns, style.within(LABEL)).blocks for line in block]
     return [

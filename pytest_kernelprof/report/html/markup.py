@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, NamedTuple, NewType
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.summary.records import MARKS
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
+    from pytest_kernelprof.report.tables import Column
     from pytest_kernelprof.summary.records import Told
 
-Html = NewType("Html", str)
-"""Markup in which every text is escaped."""
+
+class Html(str):
+    """Markup in which every text is escaped."""
+
+    __slots__ = ()
+
 
 LONGEST = 400
 """So many characters of one text are on the page; of longer ones both ends."""
@@ -30,8 +35,8 @@ def cut(words: str, longest: int = LONGEST) -> str:
 
 def text(words: str, longest: int = LONGEST) -> Html:
     """Text that is seen as it is, whatever it holds: control characters and marks that turn the
-    direction of writing become their escapes."""
-    return Html(html.escape(printable(cut(words, longest))))
+    direction of writing become their escapes. Markup stays as it is."""
+    return words if isinstance(words, Html) else Html(html.escape(printable(cut(words, longest))))
 
 
 def joined(parts: Iterable[Html], between: str = "") -> Html:
@@ -61,44 +66,48 @@ def mark(told: Told | None) -> Html:
     return Html(f'<b class="s x-{one.tone}" {named}>{text(one.sign)}</b>')
 
 
-class Column(NamedTuple):
-    """A column of a table.
+_SIGNS = {
+    "+": ("ins", "new"),
+    "-": ("del", "gone"),
+    "~": ("span", "changed"),
+    ">": ("span", "fails a limit"),
+}
 
-    Attributes:
-        title: what stands above it. cells: one a row.
-        kind: the class of its cells: "n" of numbers, "c" of names in code; empty of words.
-        foot: what stands below it.
-    """
 
-    title: str
-    cells: Sequence[Html]
-    kind: str = ""
-    foot: Html = Html("")
+def signed(sign: str, inside: Html) -> Html:
+    """The name in a row that has a sign, with its word for who does not see it."""
+    if not sign:
+        return inside
+    tag, word = _SIGNS[sign]
+    told = f'<b aria-hidden="true">{text(sign)}</b><span class="sr">{word}: </span> '
+    return element(tag, joined([Html(told), inside]))
+
+
+_CLASSES = {"number": " class=n", "name": " class=c", "words": ""}
 
 
 def table(columns: Iterable[Column], kind: str = "") -> Html:
-    """A table that scrolls by itself where it is too wide; a column without a word is left out.
+    """A table that scrolls by itself where it is too wide; a column without a word is left out, and
+    a table without one is empty.
 
     Args:
         kind: the class of the table.
     """
     shown = [one for one in columns if any(one.cells)]
-    kinds = [f" class={one.kind}" if one.kind else "" for one in shown]
-    titles = (_title(one, of_kind) for one, of_kind in zip(shown, kinds, strict=True))
-    rows = (_row(cells, kinds) for cells in zip(*(one.cells for one in shown), strict=True))
-    foot = [one.foot for one in shown]
-    below = f"<tfoot>{_row(foot, kinds)}</tfoot>" if any(foot) else ""
+    kinds = [_CLASSES[one.kind] for one in shown]
+    titles = (
+        f"<th{kind}>{text(one.title)}</th>" if one.title else "<td></td>"
+        for one, kind in zip(shown, kinds, strict=True)
+    )
+    rows = (
+        "".join(f"<td{kind}>{text(cell)}" for cell, kind in zip(cells, kinds, strict=True))
+        for cells in zip(*(one.cells for one in shown), strict=True)
+    )
+    body = "".join(f"<tr>{row}\n" for row in rows)
     named = f' class="{kind}"' if kind else ""
     return Html(
         f'<div class="scroll"><table{named}><thead><tr>{"".join(titles)}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody>{below}</table></div>"
+        f"<tbody>{body}</tbody></table></div>"
+        if shown
+        else ""
     )
-
-
-def _title(one: Column, kind: str) -> str:
-    return f"<th{kind}>{text(one.title)}</th>" if one.title else "<td></td>"
-
-
-def _row(cells: Iterable[Html], kinds: Iterable[str]) -> str:
-    told = (f"<td{kind}>{cell}" for cell, kind in zip(cells, kinds, strict=True))
-    return f"<tr>{''.join(told)}\n"

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import KernelprofError
 from pytest_kernelprof.report.html.details import Detailer, FullNames
-from pytest_kernelprof.report.html.markup import Html, cut, element, mark, text, word_of
+from pytest_kernelprof.report.html.markup import Html, cut, element, mark, table, text, word_of
 from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.report.kernel_tables import cells_of, check_lines
+from pytest_kernelprof.report.kernel_tables import comparison_notes, comparison_table
+from pytest_kernelprof.report.tables import Column
 from pytest_kernelprof.report.terminal import ARROW, beside_words, columns_of
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.summary.comparisons import RESULTS, result_of
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
 from pytest_kernelprof.summary.run import by_file, listed, summary_of
-from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
+from pytest_kernelprof.summary.verdicts import comparison_line
 from pytest_kernelprof.summary.words import count_words, line_words, parts_of
 from pytest_kernelprof.units import format_time, printable
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.report import tables
     from pytest_kernelprof.schema.run import Run, Source, Test
     from pytest_kernelprof.summary.records import Told
     from pytest_kernelprof.summary.run import Summary
@@ -43,7 +43,7 @@ _MOST_ROWS, _MOST_OF_A_CAUSE = 40, 8
 """Rows of a group that are seen at once: the script has a button for the others."""
 _MOST_CAUSES = 3
 _LONGEST_OF_ALL = 2_000
-_OF_COMPARISONS = (cells_of, check_lines, compared_metric, comparison_line, unstable_words)
+_OF_COMPARISONS = (table, comparison_table, comparison_notes, comparison_line)
 
 
 class NoTemplatesError(KernelprofError):
@@ -194,7 +194,7 @@ class _Table:
     """The tests on one kind of device; each row with its causes and its cells."""
 
     on_cpu: bool
-    columns: Sequence[tables.Column]
+    columns: Sequence[Column]
     groups: Sequence[tuple[_Group, Sequence[tuple[Entry, Sequence[Cause], Sequence[Html]]]]]
 
     def more(self, one: Entry, causes: Sequence[Cause]) -> str:

@@ -303,16 +303,17 @@
   ];
   const familyOf = (name) => RULES.find(([, rule]) => rule.test(name.toLowerCase()))?.[0] ?? "other";
 
-  /** A bar beside each share of a table of kernels. */
+  /** A bar beside each time of a table of kernels. */
   function addBars(table) {
     const rows = [...table.tBodies[0].rows];
-    const times = rows.map((row) => numberIn(row.cells[row.cells.length - 2].textContent));
+    const names = rows.map((row) => one("td.c", row));
+    const times = names.map((cell) => numberIn(cell.previousElementSibling.textContent));
     const most = Math.max(...times);
-    rows.forEach((row, i) => {
-      const name = one("a, ins, td:nth-child(2)", row).textContent.replace(/^\+new: /, "");
+    names.forEach((cell, i) => {
+      const name = cell.textContent.replace(/^.(new|gone|changed|fails a limit): /, "");
       const long = times[i] > 0 ? Math.max((times[i] / most) * 56, 0.8) : 0;
       const path = make("path", { class: `k-${familyOf(name)}`, d: `M0 3h${long}` });
-      row.cells[row.cells.length - 1].prepend(make("svg", { class: "b" }, path));
+      cell.previousElementSibling.prepend(make("svg", { class: "b" }, path));
     });
   }
 

@@ -10,7 +10,7 @@ import pytest
 from records import comparison
 
 from pytest_kernelprof.report.failure import comparison_message
-from pytest_kernelprof.report.kernel_tables import comparison_table
+from pytest_kernelprof.report.kernel_tables import callable_lines
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Conditions, Contestant, Neighbour, Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
@@ -119,7 +119,7 @@ def rows(lines: list[str]) -> list[str]:
 
 
 def test_a_table_has_one_line_a_callable() -> None:
-    assert rows(comparison_table(comparison())) == [
+    assert rows(callable_lines(comparison())) == [
         "kernels GPU time speedup 99 % CI callable",
         "1 100.0us ±1.0% 1.203 1.190..1.215 fused",
         "3 120.3us ±0.8% reference eager",
@@ -127,7 +127,7 @@ def test_a_table_has_one_line_a_callable() -> None:
 
 
 def test_a_table_of_memory_shows_sizes() -> None:
-    table = comparison_table(
+    table = callable_lines(
         comparison(
             Contestant("a", 1, 5e6, 5e6, 5e6, paired=Paired(ratio=1 / 2)),
             Contestant("eager", 1, 1e7),
@@ -139,7 +139,7 @@ def test_a_table_of_memory_shows_sizes() -> None:
 
 def test_a_table_says_which_callable_is_unstable() -> None:
     jumping = Contestant("fused", 3, 1.0, paired=Paired(ratio=1 / 2), unstable=(1, 3))
-    assert comparison_table(comparison(jumping, Contestant("eager", 1, 2.0)))[-1] == (
+    assert callable_lines(comparison(jumping, Contestant("eager", 1, 2.0)))[-1] == (
         "UNSTABLE: fused launched 1 to 3 kernels a call"
     )
 

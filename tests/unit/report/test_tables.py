@@ -8,11 +8,11 @@ from pytest_kernelprof.report.tables import (
     Column,
     Laid,
     Style,
+    Table,
     cut_middle,
     head_of,
     lay_out,
     left,
-    plain,
     right,
     width_of,
     wrapped,
@@ -21,24 +21,28 @@ from pytest_kernelprof.report.tables import (
 
 
 def names(*cells: str) -> Column:
-    return Column("test", cells, align=left)
+    return Column("test", cells, kind="name")
 
 
 def of(columns: list[Column], width: int) -> Laid:
     return lay_out(columns, Style(width))
 
 
+def texts(laid: Laid) -> list[str]:
+    return [laid.title, *(line for block in laid.blocks for line in block)]
+
+
 def test_numbers_stand_at_the_right_of_their_widest_cell() -> None:
     laid = of([Column("kernels", ("5", "1234567890")), names("a", "b")], 80)
-    assert laid.texts == ["   kernels  test", "         5  a", "1234567890  b"]
+    assert texts(laid) == ["   kernels  test", "         5  a", "1234567890  b"]
     assert laid.indent == 12
 
 
 def test_a_column_without_any_text_is_not_there() -> None:
     laid = of([Column("a", ("", "")), Column("b", ("1", "")), names("x", "y")], 80)
-    assert laid.texts == ["b  test", "1  x", "   y"]
+    assert texts(laid) == ["b  test", "1  x", "   y"]
     last = of([Column("a", ("1",), key="a"), Column("b", ("22",), key="b"), names("")], 80)
-    assert last.texts == ["a   b", "1  22"]
+    assert texts(last) == ["a   b", "1  22"]
     assert last.shown == {"a", "b"}
 
 
@@ -68,9 +72,9 @@ def test_what_gives_way_first_is_gone_first_and_what_never_does_stays(
     ],
 )
 def test_what_stands_in_brackets_is_cut_last(width: int, told: str) -> None:
-    kernel = Column("k", ("vectorized_elementwise [gelu]",), 0, least=4, align=left)
-    laid = of([kernel, Column("by", ("x" * 10,), align=left)], width + 2 + 10)
-    assert laid.texts[1] == f"{told}  {'x' * 10}"
+    kernel = Column("k", ("vectorized_elementwise [gelu]",), 0, least=4, kind="name")
+    laid = of([kernel, Column("by", ("x" * 10,), kind="name")], width + 2 + 10)
+    assert texts(laid)[1] == f"{told}  {'x' * 10}"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "cp1252", "unknown"])
@@ -80,26 +84,34 @@ def test_no_line_is_longer_than_the_width_whatever_the_terminal_can_say(
 ) -> None:
     columns = [
         Column("time", ("234.9us", "1")),
-        Column("name", ("test_ä日本語_" * 9, "\x1b[2J\n"), 0, least=8, align=left),
-        Column("by", ("aten::copy_ < " * 9, "é"), align=left),
+        Column("name", ("test_ä日本語_" * 9, "\x1b[2J\n"), 0, least=8, kind="name"),
+        Column("by", ("aten::copy_ < " * 9, "é"), kind="name"),
     ]
     laid = lay_out(columns, Style(width, encoding))
-    assert max(map(width_of, laid.texts)) <= width
-    assert all(one.isprintable() for one in laid.texts)
+    assert max(map(width_of, texts(laid))) <= width
+    assert all(one.isprintable() for one in texts(laid))
     if encoding in ("ascii", "unknown"):
-        assert "".join(laid.texts).isascii()
+        assert "".join(texts(laid)).isascii()
 
 
 def test_a_sign_stands_before_the_first_line_of_its_row() -> None:
-    laid = of([Column("#", ("1", "2")), names("test_" * 8, "b")], 30)
-    assert laid.marked(["", "+"])[1:] == [
+    columns = (Column("#", ("1", "2")), names("test_" * 8, "b"))
+    signed = Table(columns, ("", "+"))
+    assert signed.lines(Style(30))[1:] == [
         "  1  test_test_test_test_test_",
         "       test_test_test_",
         "+ 2  b",
     ]
-    colours = [line[0].colour for line in laid.coloured(["red", ""])]
-    assert colours == ["dim", "red", "red", ""]
-    assert [plain(line) for line in laid.coloured()] == laid.texts
+    colours = [line[0].colour for line in signed.coloured(Style(30))]
+    assert colours == ["dim", "", "", "red"]
+    assert Table(columns).lines(Style(80)) == ["#  test", f"1  {'test_' * 8}", "2  b"]
+
+
+def test_extra_columns_stand_before_the_last_two() -> None:
+    some, name, extra = Column("#", ("1",)), names("a"), Column("extra", ("2",))
+    table = Table((some, names("b"), name), extra=(extra,))
+    assert table.lines() == ["#  test  test", "1  b     a"]
+    assert table.whole.lines() == ["#  extra  test  test", "1      2  b     a"]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from records import CPU, GELU, held_to, kernel, timed
+from records import CPU, held_to, kernel
 from rounds import kept, profile_of, run_of
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
-from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames, kernel_rows
-from pytest_kernelprof.report.html.markup import Column, cut, table, text
+from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
+from pytest_kernelprof.report.html.markup import cut, table
 from pytest_kernelprof.report.html.script_data import ScriptData
+from pytest_kernelprof.report.tables import Column
 from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, Source
 from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import KernelGroup, Profile, ProfileComparison, Test
@@ -35,67 +36,34 @@ def compared(change: ProfileComparison, profile: Profile | None = None) -> str:
 
 
 def test_kernels_stand_in_launch_order_with_who_launched_them_and_where() -> None:
-    rows, is_grouped, _ = kernel_rows(profile_of(4), WHOLE, frozenset({3}))
-    first, *_, last = rows
-    assert not is_grouped
-    assert (first.chain, first.line, first.size, first.registers) == (
-        *("aten::mm < aten::linear", "reference_mlp.py:40", "66x2 · 384", "168"),
-    )
-    assert (last.is_new, first.is_new) == (True, False)
-    assert sum(row.us for row in rows) == pytest.approx(
-        sum(one.duration_us for one in profile_of(4).kernels)
-    )
+    told = detail(profile_of(4))
+    assert "Kernels 4 kernels in one round, 109.6us\n" in told
+    for one in ("66x2, 384", "168", "reference_mlp.py:40", "aten::mm < aten::linear"):
+        assert f"\n{one}\n" in told
 
 
 def test_of_very_many_those_that_are_alike_are_one_row() -> None:
-    rows, is_grouped, left = kernel_rows(profile_of(WHOLE[0] + 4), WHOLE, ())
-    assert is_grouped
-    assert not left
-    assert sum(row.number for row in rows) == WHOLE[0] + 4
-    assert [row.chain.partition(" <")[0] for row in rows] == [
-        *("aten::mm", "aten::gelu", "aten::mul", "aten::copy_"),
-    ]
+    told = detail(profile_of(WHOLE + 4))
+    assert f"{WHOLE + 4} kernels in one round" in told
+    assert told.count(" x51\n") == 4
 
 
-def test_kernels_that_were_kept_by_name_alone_belong_to_the_group_of_their_name() -> None:
+def test_kernels_that_a_document_keeps_by_name_alone_are_told_and_counted() -> None:
     """A document keeps 2,000 kernels one by one, the others by name."""
     profile = bounded(profile_of(2_401))
     assert profile.more_kernels
-    rows, _, _ = kernel_rows(profile, WHOLE, ())
-    assert len(rows) == len({row.name for row in rows}) == 4
-    assert sum(row.number for row in rows) == 2_401
-
-
-def test_by_name_alone_and_of_several_groups_they_are_told_apart() -> None:
-    kernels = (kernel(GELU, "aten::gelu"), kernel(GELU, "aten::mish"))
-    more = (KernelGroup(GELU, 98_000, 1e6), KernelGroup("own", 1, 3.0))
-    profile = replace(profile_of(0), kernels=kernels, more_kernels=more)
-    rows, _, _ = kernel_rows(profile, WHOLE, ())
-    told = sorted((row.number, row.chain) for row in rows)
-    assert told == [
-        (1, ""),
-        (1, "aten::gelu"),
-        (1, "aten::mish"),
-        (98_000, "98,000 more calls, operator not kept"),
-    ]
+    told = detail(profile)
+    assert "2,401 kernels in one round" in told
+    assert told.count("(operator not kept)") == len(profile.more_kernels)
+    nameless = replace(profile_of(0), more_kernels=(KernelGroup("", 98_000, 1e6),))
+    assert "(name not kept) x98000\n(operator not kept)" in detail(nameless)
 
 
 def test_very_many_kinds_are_cut_and_counted() -> None:
     more = tuple(KernelGroup(f"kind_{i}", 1, 1.0) for i in range(300))
-    profile = replace(profile_of(0), more_kernels=more)
-    rows, _, left = kernel_rows(profile, WHOLE, ())
-    assert (len(rows), len(left)) == (100, 200)
-    assert "200 more kinds not shown" in detail(profile)
-    assert "300 kernels" in detail(profile)
-
-
-def test_a_sum_that_is_not_the_metric_says_why() -> None:
-    profile = profile_of(4)
-    same = timed("cuda_time", [sum(one.duration_us for one in profile.kernels)])
-    same = replace(profile, metrics={"cuda_time": same})
-    assert "The table shows one round, of 109.6us; the GPU time of 111.2us" in detail(profile)
-    assert "is the median of 12 rounds" in detail(profile)
-    assert "The table shows one round" not in detail(same)
+    told = detail(replace(profile_of(0), more_kernels=more))
+    assert "... 100 more of 100 kinds ..." in told
+    assert "300 kernels in one round" in told
 
 
 def test_on_the_cpu_nothing_is_called_a_kernel() -> None:
@@ -111,23 +79,22 @@ def test_long_names_lose_their_middle_and_say_how_much() -> None:
 
 
 def test_a_column_that_is_empty_in_every_row_is_no_column() -> None:
-    found = table([Column("a", [text("1"), text("")]), Column("b", [text(""), text("")])])
-    assert "<th>a</th>" in found
-    assert "<th>b</th>" not in found
+    found = table([Column("a", ("1", "")), Column("b", ("", ""))])
+    assert "<th class=n>a</th>" in found
+    assert ">b</th>" not in found
 
 
-def test_a_diff_has_new_kernels_at_their_places_and_the_same_ones_counted() -> None:
+def test_a_diff_names_new_kernels_and_launch_order_marks_them() -> None:
     old, new = profile_of(4), profile_of(4)
     extra = kernel("extra", "aten::mul", us=9.0, source="mlp.py:31")
     new = replace(new, kernels=(*new.kernels[:2], extra, *new.kernels[2:]))
     diff = diff_profiles(old, new)
     told = compared(ProfileComparison(source="revision", change="worse", kernels=diff), new)
     assert (
-        "Kernels against main (abc1234)\nkernellaunched bylineGPU us\n2 kernels unchanged\n"
-        "+new: extra\naten::mul\nmlp.py:31\n9.0\n2 kernels unchanged\n"
-        "4 kernels in main (abc1234), 5 in this run\n"
+        "Kernels against main (abc1234)\ntimekernellinelaunched by\n"
+        "9.0us\n+new: extra\nmlp.py:31\naten::mul\n4 kernels -> 5, GPU time "
     ) in told
-    assert "\n3\n+new: extra\n" in told  # the same kernel in launch order
+    assert "\n3\n9.0\n+new: extra\n" in told  # the same kernel in launch order
 
 
 def test_a_snapshot_is_told_beside_what_ran() -> None:
@@ -150,13 +117,21 @@ def test_a_snapshot_is_told_beside_what_ran() -> None:
         )
     )
     for line in (
-        *("Kernels against the kernel snapshot", "4 kernels in the kernel snapshot, 5 in this run"),
-        *("−gone: gelu\naten::gelu", "+new: elementwise [copy] bf16\naten::copy_\nmlp.py:31"),
-        *("+new: other", "−gone: mul\naten::mul\n", "+new: mul\naten::mul_\n"),
-        *("2 kernels unchanged", "some kernels are launched in another order"),
-        *("could not be compared: syncs", "differs from the baseline: torch 2.10.0 -> 2.11.0"),
+        *("Kernels against the kernel snapshot", "4 kernels -> 5.", "some kernels run in another"),
+        *("-gone: gelu\naten::gelu", "+new: elementwise [copy] bf16\nmlp.py:31\naten::copy_\n"),
+        *("+new: other", "-gone: mul\naten::mul\n", "+new: mul\naten::mul_\n"),
+        *("not available now: syncs", "differs from the snapshot: torch 2.10.0 -> 2.11.0"),
     ):
         assert line in told
+
+
+def test_kernels_that_take_longer_are_told_of_a_profile_that_is_slower() -> None:
+    old = profile_of(4)
+    slow = replace(old.kernels[1], duration_us=100.0)
+    new = replace(old, kernels=(old.kernels[0], slow, *old.kernels[2:]))
+    slower = ProfileComparison(source="run", change="worse", kernels=diff_profiles(old, new))
+    assert "-> 100.0us\n~changed: vectorized_elementwise [gelu]\n" in compared(slower, new)
+    assert "Kernels against" not in compared(replace(slower, change="same"), new)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +152,10 @@ def test_of_very_many_changes_those_that_are_not_shown_are_counted() -> None:
     new = replace(profile_of(0), kernels=tuple(kernels))
     diff = diff_profiles(profile_of(0), new)
     told = compared(ProfileComparison(source="run", change="worse", kernels=diff), new)
-    assert "7 more lines not shown" in told
+    assert "7 more changes not shown" in told
 
 
 def test_limits_metrics_and_how_it_was_measured_are_told() -> None:
     told = detail(profile_of(4, kept(n=4)))
-    for line in ("max_kernels\n4\n4\n✓ 4 <= 4", "cuda_time\n111.2us\n", "complete: 8/8 launches"):
+    for line in ("✓ max_kernels: 4 <= 4\n", "cuda_time\n111.2us\n", "complete: 8/8 launches"):
         assert line in told

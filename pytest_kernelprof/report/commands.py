@@ -1,4 +1,5 @@
-"""What ``kernelprof show`` prints: the kernels of a trace, its tree of operators, or its ranks."""
+"""What ``kernelprof show`` and ``diff`` print: the kernels of a trace, its tree of operators, its
+ranks, two traces side by side; and what a run or ``kernelprof update`` says of snapshots."""
 
 from __future__ import annotations
 
@@ -12,49 +13,73 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.report.kernel_tables import (
+    MOST_ROWS,
     NOUNS,
     TableRow,
-    chain_of,
-    lay_out_rows,
-    rank_table_lines,
+    change_lines,
+    change_table,
+    copy_table,
+    diff_words,
+    launch_table,
+    launches,
+    metric_lines,
+    metric_table,
+    note_lines,
+    nouns_of,
+    table_of_ranks,
+    table_of_rows,
+    time_column,
+    wait_table,
 )
-from pytest_kernelprof.report.tables import Column, Span, labelled, lay_out, left
-from pytest_kernelprof.summary.causes import causes_of_diff
+from pytest_kernelprof.report.tables import Column, Span, Table
+from pytest_kernelprof.schema.snapshot import TEST_STATES
 from pytest_kernelprof.summary.kernels import (
+    Named,
     by_name,
     enough,
+    fusions_of,
     stretches,
     times_words,
     whole_repeats,
-    with_chain,
 )
 from pytest_kernelprof.summary.ranks import odd_ones, rank_table, waiting_words
-from pytest_kernelprof.summary.verdicts import completeness_words, integrity_words, would_wait_words
+from pytest_kernelprof.summary.verdicts import (
+    completeness_words,
+    count_change,
+    footing,
+)
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
     first_of,
-    line_words,
+    lines_words,
     place_words,
     value_of,
 )
-from pytest_kernelprof.units import format_bytes, format_time, time_unit
+from pytest_kernelprof.units import format_time, printable, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_kernelprof.comparison.kernel_diff import Pair
+    from pytest_kernelprof.report.kernel_tables import Nouns
     from pytest_kernelprof.report.tables import Line, Style
-    from pytest_kernelprof.schema.comparison import KernelDiff
+    from pytest_kernelprof.schema.comparison import (
+        KernelDiff,
+        ProfileComparison,
+        TracesComparison,
+    )
     from pytest_kernelprof.schema.kernels import OperatorNode
     from pytest_kernelprof.schema.run import Kernel, Origin, Profile
+    from pytest_kernelprof.schema.snapshot import Edited, SnapshotReport, TestState
     from pytest_kernelprof.summary.kernels import Order
     from pytest_kernelprof.summary.ranks import Odd, Rank
 
 
 _FEW = 50
 """So many kernels are listed one by one, in launch order."""
-_MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH = 3, 3, 8, 12
-_OPTIONS = "--all --operators --sort=name|calls|each|total|order --top=N --json"
+_MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH = 8, 3, 8, 12
+_OPTIONS = "more: --all --operators --sort=name|calls|each|total|order --top=N --json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +111,22 @@ def trace_lines(
     place = _place(profile, origin, repeats, len(kernels))
     lines = [*verdict_lines(profile, style), *style.sentence(place, "dim")]
     if kernels:
-        lines += [(), *_body(profile, kernels, wanted, style)]
-    about = [
-        line
-        for label, text in _about(profile, kernels).items()
-        for line in labelled(label, text, style)
-    ]
-    return [*lines, *([(), *about] if about else [])]
+        lines += [(), *_kernels(replace(profile, kernels=kernels), wanted, style)]
+    for table in (
+        metric_table(profile),
+        copy_table(profile, most=_MOST_CALLS),
+        wait_table(profile, most=_MOST_CALLS),
+    ):
+        if any(table.columns[0].cells):
+            lines += [(), *table.coloured(style)]
+    on_cpu = profile.environment.kind == "cpu"
+    about = (
+        _devices(profile),
+        footing(profile) if profile.integrity.complete else "",
+        _OPTIONS if on_cpu or len(kernels) > _FEW else "",
+    )
+    told = [line for words in about if words for line in style.sentence(words)]
+    return [*lines, *([(), *told] if told else [])]
 
 
 def verdict_lines(profile: Profile, style: Style) -> list[Line]:
@@ -162,83 +196,52 @@ def _mean_of(kernels: Sequence[Kernel], repeats: int) -> tuple[Kernel, ...]:
 # The kernels.
 
 
-def _body(
-    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
-) -> Iterator[Line]:
+def _kernels(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
+    nouns, kernels = NOUNS[profile.environment.kind], profile.kernels
     on_cpu = profile.environment.kind == "cpu"
     few = len(kernels) <= _FEW and not on_cpu and wanted.top is None
     if wanted.order == "order" or (wanted.order is None and few):
-        yield from _in_order(profile, kernels, wanted, style)
+        yield from _in_order(profile, wanted, style)
         return
-    yield from _by_name(profile, kernels, wanted, style)
+    yield from _by_name(kernels, nouns, wanted).coloured(style)
     if wanted.order is None and not on_cpu:
         yield ()
         if wanted.everything:
-            yield from _in_order(profile, kernels, wanted, style)
+            yield from _in_order(profile, wanted, style)
         else:
             yield from _folded_order(kernels, style)
 
 
-def _in_order(
-    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
-) -> Iterator[Line]:
+def _in_order(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
     """A row for each kernel."""
-    nouns = NOUNS[profile.environment.kind]
-    shown = kernels if wanted.everything else kernels[: wanted.top or _FEW]
-    names = tell_apart(one.name for one in kernels)
-    unit = time_unit(one.duration_us for one in shown)
-    rows = [
-        TableRow(
-            (str(at), unit.words(one.duration_us)),
-            names[one.name],
-            chain_of(one),
-            os.path.basename(one.source),
-            _sizes(one),
-        )
-        for at, one in enumerate(shown, 1)
-    ]
-    titles = ("#", f"{nouns.device} {unit.name}")
-    yield from lay_out_rows(titles, nouns.kernel, nouns.caller, rows, style).coloured()
-    if len(kernels) > len(shown):
-        yield (Span(f"{len(kernels) - len(shown):,} more {nouns.kernel}s: --all"),)
+    rows = list(launches(profile))
+    shown = rows if wanted.everything else rows[: wanted.top or _FEW]
+    yield from launch_table(profile, shown).whole.coloured(style)
+    if more := len(rows) - len(shown):
+        yield (Span(f"{more:,} more {NOUNS[profile.environment.kind].kernel}s: --all"),)
 
 
-def _sizes(kernel: Kernel) -> str:
-    """Grid and block without the ones at their ends: ``2x66, 384``; empty if unknown."""
-    if not any(kernel.grid):
-        return ""
-    told = ("x".join(map(str, size)) for size in (kernel.grid, kernel.block))
-    return ", ".join(one.removesuffix("x1").removesuffix("x1") for one in told)
-
-
-def _by_name(
-    profile: Profile, kernels: Sequence[Kernel], wanted: Wanted, style: Style
-) -> Iterator[Line]:
+def _by_name(kernels: Sequence[Kernel], nouns: Nouns, wanted: Wanted) -> Table:
     """A row for each name; one for all others."""
-    nouns, order = NOUNS[profile.environment.kind], wanted.order
+    order = wanted.order
     ranked = by_name(kernels, "total" if order is None or order == "order" else order)
     most = len(ranked) if wanted.everything else wanted.top or enough(ranked)
-    rest = ranked[most:]
-    rows = [
-        (one.name, one.calls, one.us, ", ".join(by or "-" for by in one.callers[:_MOST_CALLERS]))
-        for one in ranked[:most]
-    ]
+    rows, rest = ranked[:most], ranked[most:]
     if rest:
         name = count_words(len(rest), f"other {nouns.kernel}")
-        rows.append((name, sum(one.calls for one in rest), sum(one.us for one in rest), ""))
-    total, unit = sum(us for _, _, us, _ in rows), time_unit(us for _, _, us, _ in rows)
-    on_cpu = profile.environment.kind == "cpu"
+        rows.append(Named(name, sum(one.calls for one in rest), sum(one.us for one in rest)))
+    total, unit = sum(one.us for one in rows), time_unit(one.us for one in rows)
     columns = [
-        Column("calls", tuple(str(calls) for _, calls, _, _ in rows)),
-        Column(f"{nouns.device} {unit.name}", tuple(unit.words(us) for _, _, us, _ in rows)),
-        Column("share", tuple(f"{us / total * 100:.0f} %" if total else "" for *_, us, _ in rows)),
-        Column("each us", tuple(f"{us / calls:.1f}" for _, calls, us, _ in rows), 0),
-        Column(nouns.kernel, tuple(name for name, *_ in rows), 1, least=24, align=left),
+        Column("calls", tuple(str(one.calls) for one in rows)),
+        Column(f"{nouns.device} {unit.name}", tuple(unit.words(one.us) for one in rows)),
+        Column("share", tuple(f"{one.us / total * 100:.0f} %" if total else "" for one in rows)),
+        Column("each us", tuple(f"{one.us / one.calls:.1f}" for one in rows), 0),
+        Column(nouns.kernel, tuple(one.name for one in rows), 1, least=24, kind="name"),
     ]
-    if on_cpu:
-        callers = tuple(by for *_, by in rows)
-        columns.append(Column(nouns.caller, callers, least=16, align=left))
-    yield from lay_out(columns, style).coloured()
+    if nouns.device == "CPU":
+        told = tuple(", ".join(by or "-" for by in one.callers[:_MOST_CALLERS]) for one in rows)
+        columns.append(Column(nouns.caller, told, least=16, kind="name"))
+    return Table(tuple(columns))
 
 
 def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
@@ -250,41 +253,16 @@ def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
         [times_words(name, len(list(equal))) for name, equal in itertools.groupby(stretch.unit)]
         for stretch in shown
     )
-    columns = [
+    told = tuple(", ".join(first_of(one, _MOST_OF_STRETCH, "{} more (--all)")) for one in folded)
+    columns = (
         Column("", tuple(str(len(one.unit)) for one in shown)),
         Column("", tuple(f"x{one.times}" if one.times > 1 else "" for one in shown)),
-        Column(
-            "",
-            tuple(", ".join(first_of(one, _MOST_OF_STRETCH, "{} more (--all)")) for one in folded),
-            align=left,
-        ),
-    ]
-    yield (Span("in launch order, repeats folded:"),)
-    for block in lay_out(columns, style.within(2)).blocks:
-        yield from ((Span(f"  {line}"),) for line in block)
+        Column("in launch order, repeats folded", told, kind="name"),
+    )
+    yield from Table(columns).coloured(style)
     more = sum(len(one.unit) * one.times for one in found[_MOST_STRETCHES:])
     if more:
-        yield (Span(f"  {more:,} more kernels: --all"),)
-
-
-# What is not zero.
-
-
-def _about(profile: Profile, kernels: Sequence[Kernel]) -> dict[str, str]:
-    """Return sentences by their labels; empty ones where there is nothing to say."""
-    on_cpu, bound = profile.environment.kind == "cpu", profile.bound
-    checked = integrity_words(profile).removeprefix("complete: ")
-    checked = checked.removeprefix("CPU operators counted, not GPU kernels").removeprefix(", ")
-    return {
-        "devices": _devices(profile),
-        "idle": _idle(profile),
-        "comm": _communication(profile),
-        "also": ", ".join(_also(profile)),
-        "host": _host(profile),
-        "bound": "" if bound.verdict == "unknown" else f"{bound.verdict}: {bound.reason}",
-        "more": _OPTIONS if on_cpu or len(kernels) > _FEW else "",
-        "checked": checked if profile.integrity.complete else "",
-    }
+        yield (Span(f"{more:,} more kernels: --all"),)
 
 
 def _devices(profile: Profile) -> str:
@@ -296,61 +274,7 @@ def _devices(profile: Profile) -> str:
         f"{device}: {count_words(len(us), 'kernel')}, {format_time(sum(us))}"
         for device, us in sorted(on.items())
     )
-    return "; ".join(told) if len(on) > 1 else ""
-
-
-def _idle(profile: Profile) -> str:
-    idle, span = value_of(profile, "gpu_idle"), value_of(profile, "gpu_span")
-    if not idle or not span:
-        return ""
-    ours = ", under the profiler" if idle > 0.1 * span else ""
-    return f"{format_time(idle)} of {format_time(span)} between first and last activity{ours}"
-
-
-def _communication(profile: Profile) -> str:
-    """How much of it is exposed, how many bytes are exchanged, and by which operations."""
-    took, exposed = value_of(profile, "comm_time"), value_of(profile, "exposed_comm_time")
-    if not took or exposed is None:
-        return ""
-    size = value_of(profile, "comm_bytes")
-    of = f", {format_bytes(size)}" if size else ""
-    operations = Counter(one.operation or "other" for one in profile.collectives)
-    named = ", ".join(times_words(*one) for one in operations.most_common(3))
-    return f"{format_time(exposed)} of {format_time(took)} hidden by no computation{of} ({named})"
-
-
-def _also(profile: Profile) -> Iterator[str]:
-    """Yield counts that are not zero, with what they are of."""
-    counts = {
-        "memsets": ("memset", "memsets", ""),
-        "allocations": ("allocation", "allocations", ""),
-        "memcpys": (
-            "copy",
-            f"copies of {format_bytes(value_of(profile, 'memcpy_bytes') or 0)}",
-            _kinds((one.name.removeprefix("Memcpy "), one.operators) for one in profile.copies),
-        ),
-        "syncs": ("wait", "waits", _kinds((one.call, one.operators) for one in profile.waits)),
-        "recompiles": ("compilation", "compilations", ""),
-    }
-    for metric, (one, several, kinds) in counts.items():
-        number = int(value_of(profile, metric) or 0)
-        if number:
-            yield count_words(number, one, several) + kinds
-    if memory := value_of(profile, "peak_memory"):
-        yield f"peak memory {format_bytes(memory)}"
-    yield from filter(None, [would_wait_words(profile)])
-
-
-def _kinds(found: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    counted = Counter(with_chain(name, chain_words(operators)) for name, operators in found)
-    told = [times_words(*one) for one in counted.most_common()]
-    return f" ({'; '.join(first_of(told, _MOST_CALLS))})" if told else ""
-
-
-def _host(profile: Profile) -> str:
-    named = {"latency": "latency", "dispatch_time": "dispatch", "launch_overhead": "overhead"}
-    values = ((words, value_of(profile, metric)) for metric, words in named.items())
-    return ", ".join(f"{words} {format_time(us)}" for words, us in values if us)
+    return f"on device {'; '.join(told)}" if len(on) > 1 else ""
 
 
 # The operators as a tree.
@@ -373,20 +297,16 @@ def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Styl
     nouns, unit = NOUNS[profile.environment.kind], time_unit([root.us])
     launched = "computing" if profile.environment.kind == "cpu" else "kernels"
     launching = [node if node.kernels else None for _, node, _ in shown]
-    columns = [
+    told = tuple("  " * min(depth, _DEEPEST) + name for depth, _, name in shown)
+    columns = (
         Column("calls", tuple(str(node.calls) for _, node, _ in shown)),
         Column(launched, tuple(str(one.kernels) if one else "" for one in launching)),
-        Column(
-            f"{nouns.device} {unit.name}",
-            tuple(unit.words(one.us) if one else "" for one in launching),
+        time_column(
+            f"{nouns.device} {unit.name}", [one.us if one else None for one in launching], unit
         ),
-        Column(
-            "operator",
-            tuple("  " * min(depth, _DEEPEST) + name for depth, _, name in shown),
-            align=left,
-        ),
-    ]
-    lines = [*lay_out(columns, style).coloured(["" if one else "dim" for one in launching])]
+        Column("operator", told, kind="name"),
+    )
+    lines = list(Table(columns).coloured(style))
     if len(rows) > len(shown):
         lines.append((Span(f"{len(rows) - len(shown):,} more lines with shorter kernels: --all"),))
     own = root.kernels - sum(one.kernels for one in root.below)
@@ -419,7 +339,7 @@ def _unwrapped(node: OperatorNode) -> tuple[OperatorNode, ...]:
 
 # Several ranks.
 
-_MOST_ODD, _MOST_CAUSES = 3, 6
+_MOST_ODD, _MOST_CHANGES = 3, 6
 
 
 def rank_lines(
@@ -439,17 +359,13 @@ def rank_lines(
     lines = [*_rank_verdict(ranks, unread, odd, what, style)]
     lines += style.sentence("; ".join(places), "dim")
     lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
-    lines += [(), *rank_table_lines(rank_table(ranks, what), style)]
+    lines += [(), *table_of_ranks(rank_table(ranks, what)).coloured(style)]
     for one in odd:
-        causes = causes_of_diff(diffs[one.rank.name]) if one.rank.name in diffs else ()
-        if causes:
+        diff = diffs.get(one.rank.name)
+        changes = change_table(diff.changes if diff else (), most=_MOST_CHANGES)
+        if changes.signs:
             lines += [(), (Span(f"{what} {one.rank.name}, compared with {one.like.name}:"),)]
-        words = [
-            f"{cause.sign or '~'} {cause.text}{', ' * bool(cause.place)}{line_words(cause.place)}"
-            for cause in causes
-        ]
-        for told in first_of(words, _MOST_CAUSES, "{} more changes"):
-            lines += [(Span("  "), *line) for line in style.within(2).sentence(told)]
+            lines += changes.coloured(style)
     if odd and odd[0].like.file != odd[0].rank.file:
         command = f"kernelprof diff {odd[0].like.file} {odd[0].rank.file}"
         lines += [(), (Span(style.say(command), "dim"),)]
@@ -471,3 +387,157 @@ def _rank_verdict(
     words = f"{count_words(len(ranks), what)}, {counted}{'' if missing else f'; {state}'}."
     differ = [f"{what.capitalize()} {one.rank.name} differs: {one.words}." for one in odd]
     yield from style.sentence(" ".join([words, *differ[:_MOST_ODD]]), "bold")
+
+
+# Two traces.
+
+_LEAST_FOLDED = 4
+
+
+def processes_words(found: TracesComparison) -> str:
+    """Return that one side has other processes; empty if both have the same."""
+    before, now, both = found.baseline_processes, found.current_processes, len(found.processes)
+    if before == now == both:
+        return ""
+    return f"{before} -> {now} processes: the {both} that both have are compared"
+
+
+def side_by_side_lines(
+    found: ProfileComparison, kernels: Sequence[Pair], style: Style, *, most: int
+) -> list[Line]:
+    """Return the verdict, both sides in launch order, which kernels do the work of others, and the
+    metrics that differ.
+
+    Args:
+        most: how many rows there are; of more, only the changes are told.
+    """
+    diff = found.kernels
+    assert diff is not None  # of two traces there always is one
+    lines = style.sentence(diff_words(diff), "bold")
+    for note in note_lines(found):
+        lines += style.sentence(note, "yellow")
+    rows = list(_folded(kernels))
+    fits = len(rows) <= most
+    differs = bool(diff.came_or_went or diff.retimed)
+    changes = change_table(diff.retimed if fits else diff.changes, nouns_of(diff), most)
+    if differs and fits:
+        lines += [(), *_sides(rows, diff).coloured(style)]
+    if differs and (changes.signs or diff.left_out):
+        lines += [(), *changes.coloured(style)]
+        lines += [(Span(f"... and {diff.left_out} more changes"),)] if diff.left_out else []
+    about = [f"{one.words}: {' -> '.join(map(format_time, one.us))}" for one in fusions_of(diff)]
+    about += metric_lines(found)
+    about += ["one trace of each cannot separate change from noise"] if differs else []
+    return [*lines, *([()] if about else []), *(s for one in about for s in style.sentence(one))]
+
+
+def _folded(kernels: Sequence[Pair]) -> Iterator[Pair | int]:
+    """The rows; of more than three in a row that both sides have, the first, how many, the last."""
+    alike = itertools.groupby(kernels, lambda one: one[0] is not None and one[1] is not None)
+    for same, found in alike:
+        run = list(found)
+        folds = same and len(run) >= _LEAST_FOLDED
+        yield from (run[0], len(run) - 2, run[-1]) if folds else run
+
+
+def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
+    kernels = [k for pair in pairs if not isinstance(pair, int) for k in pair[:2] if k]
+    names = tell_apart(kernel.name for kernel in kernels)
+    unit = time_unit(kernel.duration_us or 0.0 for kernel in kernels)
+    rows = []
+    for pair in pairs:
+        if isinstance(pair, int):
+            rows.append(TableRow(f"({pair} unchanged)"))
+            continue
+        before, now, lines = pair
+        kernel = now or before
+        assert kernel is not None  # one side has it
+        rows.append(
+            TableRow(
+                names[kernel.name],
+                chain_words(kernel.operators, kernel.name),
+                os.path.basename(kernel.source) + lines_words(lines),
+                "" if before and now else "+" if now else "-",
+                us=(now.duration_us or 0.0) if now else None,
+                before_us=(before.duration_us or 0.0) if before else None,
+            )
+        )
+    rows.append(TableRow(f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us))
+    old = time_column("old", [one.before_us for one in rows], unit)
+    new = time_column("new", [one.us for one in rows], unit)
+    return table_of_rows((old, new), nouns_of(diff), rows)
+
+
+# Snapshots.
+
+_COMMAND = "pytest --kernelprof-update"
+_FEW_LINES = 12
+_SHOWN: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
+
+
+def last_line(taken: Sequence[SnapshotReport], unused: int) -> str:
+    """Return how the tests of a run compare with their snapshots; empty if all are as agreed, or
+    there are none."""
+    counts = Counter(one.state for one in taken)
+    if not unused and set(counts) <= {None, "same"}:
+        return ""
+    whys = dict.fromkeys(one.why for one in taken if one.state == "not compared" and one.why)
+    bare = {one.device: ", ".join(one.elsewhere) for one in taken if one.elsewhere}
+    more = {
+        "changed": "outdated, not failing",
+        "not compared": "; ".join(list(whys)[:2]),
+        "missing": ", ".join(f"none for {d}, some for {others}" for d, others in bare.items()),
+    }
+    reasons = {state: f" ({words})" for state, words in more.items() if words}
+    parts = [
+        f"{counts[state]} {TEST_STATES[state]}{reasons.get(state, '')}"
+        for state in _SHOWN
+        if counts[state]
+    ]
+    parts += [f"{unused} unused"] if unused else []
+    return printable(f"snapshots: {', '.join(parts)}: {_COMMAND}")
+
+
+def detail_lines(told: Iterable[tuple[str, SnapshotReport]], *, verbose: bool) -> list[str]:
+    """Return the tests that differ from their snapshots, with their kernels.
+
+    Args:
+        told: the tests, by their ids.
+        verbose: all tests; else those whose kernels differ, in a few lines.
+    """
+    lines = []
+    for test, one in told:
+        if one.changes or (verbose and one.state not in (None, "same")):
+            why = f" ({one.why})" if one.why else ""
+            lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
+            lines += [f"    {line}" for line in change_lines(one.changes)]
+    most = len(lines) if verbose else _FEW_LINES
+    return list(map(printable, first_of(lines, most, "  ... and {} more lines with -v")))
+
+
+def update_lines(
+    edited: Sequence[tuple[str, Edited]], refused: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return what an update has done: how many entries, each that now allows more, and what is not
+    kept.
+
+    Args:
+        edited: by test file. refused: tests of which nothing is kept, and why.
+    """
+    counts = {
+        "written": sum(one.written for _, one in edited),
+        "unchanged": sum(one.same for _, one in edited),
+        "removed": sum(one.removed for _, one in edited),
+        "not kept": len(refused),
+    }
+    told = [f"{count} {what}" for what, count in counts.items() if count]
+    looser = [
+        f"looser: {file}::{key}{f' [{label}]' if label else ''}: "
+        + ", ".join(count_change(change, "->") for change in changes)
+        for file, one in edited
+        for key, label, changes in one.looser
+    ]
+    not_kept = [f"not kept: {test}: {why}" for test, why in refused]
+    not_kept = first_of(not_kept, MOST_ROWS, "... and {} more that are not kept")
+    head = [f"snapshots: {', '.join(told)}"] if told else []
+    return list(map(printable, (*head, *looser, *not_kept)))

@@ -11,12 +11,13 @@ from pytest_kernelprof.baseline.snapshots import kept_of, sides_of
 from pytest_kernelprof.comparison.judge import compare_traces
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_sides
 from pytest_kernelprof.names.apart import kept_name
-from pytest_kernelprof.report.diff_text import (
+from pytest_kernelprof.report.commands import processes_words
+from pytest_kernelprof.report.kernel_tables import (
     change_lines,
+    change_table,
     diff_lines,
     kernel_lines,
     metric_lines,
-    processes_words,
 )
 from pytest_kernelprof.schema.comparison import KernelDiff, TracesComparison
 from pytest_kernelprof.schema.run import Integrity, Kernel, Profile, ProfileComparison
@@ -24,10 +25,8 @@ from pytest_kernelprof.schema.run import Integrity, Kernel, Profile, ProfileComp
 COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source="src/train.py:31")
 
 
-def lines(old: Profile, new: Profile, most: int = 40) -> list[str]:
-    found = compare_traces(old, new)
-    told = [*kernel_lines(found, most=most), *metric_lines(found)]
-    return [" ".join(line.split()) for line in told]
+def lines(old: Profile, new: Profile) -> list[str]:
+    return [" ".join(line.split()) for line in diff_lines(compare_traces(old, new))]
 
 
 def of(*kernels: Kernel) -> Profile:
@@ -85,7 +84,9 @@ def test_two_of_one_short_name_are_told_apart() -> None:
 @pytest.mark.parametrize(("most", "told"), [(0, 0), (3, 3), (10, 10), (40, 10)])
 def test_no_more_lines_than_asked_for(most: int, told: int) -> None:
     many = [kernel(f"k{i}", f"op{i}") for i in range(10)]
-    found = lines(of(), of(*many), most)
+    changes = compare_traces(of(), of(*many)).kernels
+    assert changes is not None
+    found = [line.strip() for line in change_table(changes.changes, most=most).lines()]
     assert sum(line.startswith("+") for line in found) == told
     assert (f"... and {10 - most} more lines" in found) == (most < 10)
 
@@ -146,24 +147,20 @@ def test_a_recorded_fusion_reads_as_what_it_replaced() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
-    [
-        (3, 5, "one of 3 steps of the first trace, one of 5 steps of the second trace"),
-        (3, 0, "one of 3 steps of the first trace, all of the second trace"),
-        (1, 4, "all of the first trace, one of 4 steps of the second trace"),
-        (1, 0, None),
-    ],
+    [(3, 5, "of 3 and 5"), (3, 0, "of 3 and 1"), (1, 4, "of 1 and 4"), (1, 0, None)],
 )
 def test_what_of_traces_with_steps_was_compared(old: int, new: int, words: str | None) -> None:
     same = KernelDiff(baseline_kernels=5, current_kernels=5, baseline_steps=old, current_steps=new)
     found = ProfileComparison(source="trace", kernels=same)
-    steps = f"compared: {words}; a step is one of the most frequent kind"
+    steps = f"one step of each trace is compared, {words}"
     assert diff_lines(found)[1:] == ([steps] if words else [])
 
 
 def test_what_a_diff_does_not_name_is_counted() -> None:
     many = [kernel(f"k{i}", f"op{i}") for i in range(MOST_CHANGES + 7)]
     told = kernel_lines(compare_traces(of(), of(*many)))
-    assert told[-2:] == [f"... and {MOST_CHANGES - 40} more lines", "... and 7 more changes"]
+    more = [f"... and {MOST_CHANGES - 40} more lines", "... and 7 more changes"]
+    assert [line.strip() for line in told[-2:]] == more
 
 
 def test_where_times_are_not_known_none_is_told() -> None:
