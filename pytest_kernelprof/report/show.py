@@ -19,7 +19,6 @@ from pytest_kernelprof.report.kernel_tables import (
     rank_table_lines,
 )
 from pytest_kernelprof.report.tables import Column, Span, labelled, lay_out, left
-from pytest_kernelprof.summary.causes import causes_of_diff
 from pytest_kernelprof.summary.kernels import (
     by_name,
     enough,
@@ -29,7 +28,12 @@ from pytest_kernelprof.summary.kernels import (
     with_chain,
 )
 from pytest_kernelprof.summary.ranks import odd_ones, rank_table, waiting_words
-from pytest_kernelprof.summary.verdicts import completeness_words, integrity_words, would_wait_words
+from pytest_kernelprof.summary.verdicts import (
+    causes_of_diff,
+    completeness_words,
+    integrity_words,
+    would_wait_words,
+)
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
