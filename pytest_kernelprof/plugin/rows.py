@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.document import grouped
-from pytest_kernelprof.summary.causes import explained
+from pytest_kernelprof.summary.verdicts import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable

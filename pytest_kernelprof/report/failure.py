@@ -16,9 +16,9 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Style, plain, wrapped
-from pytest_kernelprof.summary.causes import broken_cells
 from pytest_kernelprof.summary.kernels import guilty_kernels, new_kernels
 from pytest_kernelprof.summary.verdicts import (
+    broken_cells,
     comparison_line,
     delta_words,
     footing,

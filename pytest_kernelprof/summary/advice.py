@@ -11,13 +11,12 @@ from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.kernels import groups_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row
 from pytest_kernelprof.summary.words import (
-    chain_words,
     count_words,
-    gpu_us,
     is_judged,
     limits_of,
     line_words,
-    lines_words,
+    note_of,
+    overhead_words,
     source_place,
     title,
     value_of,
@@ -26,9 +25,8 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
     from pytest_kernelprof.summary.records import Entry, Problem
 
@@ -101,6 +99,8 @@ def _plan(run: Run, worst: Entry) -> Remedy | None:
             name = baseline.name.partition(" (")[0]
             against = shlex.quote(f"--kernelprof-against={name}")
             return Remedy(f"compare with {name} again", f"{command} {against}")
+    if not run.commit:
+        return None
     return Remedy("see what the last commit changed", f"{command} --kernelprof-against=HEAD~1")
 
 
@@ -128,24 +128,13 @@ def _near(rows: Iterable[Row]) -> list[Hint]:
     found = []
     for row in rows:
         for one in row.profile.verdicts:
-            left = _left(one)
-            if left is not None:
-                value, allowed = format_time(one.measured or 0.0), format_time(one.allowed or 0.0)
-                words = f"{value} of {allowed}, {left:.1%} left"
-                found.append((left, row.test.id, Hint("near", row.name, one.limit, words)))
+            if one.outcome == "passed" and one.unit == "us" and one.allowed:
+                value, allowed = one.measured or 0.0, one.allowed
+                left = (allowed - value) / allowed
+                if left <= max(_NEAR, ((one.high or 0.0) - (one.low or 0.0)) / allowed):
+                    words = f"{format_time(value)} of {format_time(allowed)}, {left:.1%} left"
+                    found.append((left, row.test.id, Hint("near", row.name, one.limit, words)))
     return [hint for *_, hint in sorted(found, key=lambda one: one[:2])]
-
-
-def _left(verdict: Verdict) -> float | None:
-    """What is left of a timed limit, as a share of it; None where that is not near, or no time."""
-    if verdict.outcome != "passed" or verdict.unit != "us" or not verdict.allowed:
-        return None
-    if verdict.measured is None:
-        return None
-    left = (verdict.allowed - verdict.measured) / verdict.allowed
-    known = verdict.low is not None and verdict.high is not None
-    wide = ((verdict.high or 0.0) - (verdict.low or 0.0)) / verdict.allowed if known else 0.0
-    return left if left <= max(_NEAR, wide) else None
 
 
 def _loose(rows: Iterable[Row]) -> list[Hint]:
@@ -154,8 +143,7 @@ def _loose(rows: Iterable[Row]) -> list[Hint]:
     seen: defaultdict[tuple[str, str, float], list[tuple[Row, Verdict]]] = defaultdict(list)
     for row in rows:
         for one in row.profile.verdicts:
-            known = one.measured is not None and one.allowed
-            if known and one.allowed and one.of_limit and one.metric in METRICS:
+            if one.measured is not None and one.allowed and one.of_limit and one.metric in METRICS:
                 stem = row.test.id.partition("[")[0]
                 seen[stem, title(one), one.allowed].append((row, one))
     found = []
@@ -193,40 +181,35 @@ def _unjudged(tests: Iterable[Test]) -> list[Hint]:
     ]
 
 
-SHORT_US = 3.0
+_SHORT_US = 3.0
 """A kernel that is shorter takes less than its launch, by any measurement that we know of."""
 
 
 def short_kernels_words(rows: Iterable[Row]) -> str:
     """Kernels too short for their launches, in tests that are launch-bound by a measured overhead;
-    empty without."""
+    empty without.
+
+    Args:
+        rows: those on a GPU.
+    """
     found = []
     for row in rows:
-        overhead, latency = (
-            value_of(row.profile, "launch_overhead"),
-            value_of(row.profile, "latency"),
-        )
-        number = _short_of(row.profile)
-        if number and overhead and latency:
-            found.append((overhead / latency, number, row, overhead, latency))
+        overhead, latency = (value_of(row.profile, m) for m in ("launch_overhead", "latency"))
+        if row.profile.bound.verdict == "overhead" and overhead and latency:
+            # By the mean of the kernels of one name: of many kernels no more is known.
+            groups = groups_of(row.profile).values()
+            number = sum(number for number, us in groups if us < _SHORT_US * number)
+            of = f"{row.name} (overhead {format_time(overhead)} of {format_time(latency)})"
+            found += [(overhead / latency, number, row.test.id, of)] if number else []
     if not found:
         return ""
-    _, _, worst, overhead, latency = max(found, key=lambda one: one[:2])
     number = sum(number for _, number, *_ in found)
-    tests = count_words(len({row.test.id for _, _, row, _, _ in found}), "test")
+    tests = count_words(len({test for *_, test, _ in found}), "test")
+    *_, worst = max(found, key=lambda one: one[:2])
     return (
         f"{count_words(number, 'kernel')} in {tests} {'is' if number == 1 else 'are'} shorter than "
-        f"{SHORT_US:.0f}us: fuse them or use a CUDA graph, first in {worst.name} (overhead "
-        f"{format_time(overhead)} of {format_time(latency)})"
+        f"{_SHORT_US:.0f}us: fuse them or use a CUDA graph, first in {worst}"
     )
-
-
-def _short_of(profile: Profile) -> int:
-    """By the mean of the kernels of one name, since that is what is known of many."""
-    if profile.bound.verdict != "overhead" or profile.environment.kind != "cuda":
-        return 0
-    groups = groups_of(profile).values()
-    return sum(number for number, us in groups if number and us / number < SHORT_US)
 
 
 _MUCH = 0.2
@@ -240,136 +223,71 @@ class Advice(NamedTuple):
     why: str
 
 
-def advice_on(profile: Profile, diff: KernelDiff | None = None) -> tuple[Advice, ...]:
-    """What there is to do, the most telling first; none where nothing stands out.
-
-    Args:
-        diff: how its kernels differ from what they were before, where that is known.
-    """
-    if not profile.integrity.complete:
-        return tuple(_about_incomplete(profile))
-    about = (_about_compilations, _about_waits, _about_pageable, _about_overhead)
-    more = (_about_host_waits, _about_cold, _about_undecided)
-    new = _about_new_kernels(profile, diff) if diff is not None else ()
-    return (*new, *(one for tell in (*about, *more) for one in tell(profile)))
-
-
-def _about_incomplete(profile: Profile) -> Iterator[Advice]:
-    tries = profile.integrity.retakes + 1
-    yield Advice(
-        "Run the test alone.",
-        f"{'; '.join(profile.integrity.problems)}, by {count_words(tries, 'try', 'tries')}. "
-        "kernelprof doctor says whether this machine can count kernels.",
-    )
-
-
-def _about_new_kernels(profile: Profile, diff: KernelDiff) -> Iterator[Advice]:
-    come = diff.of("added")
-    if not come or diff.current_kernels <= diff.baseline_kernels:
-        return
-    us, all_us = sum(one.us(one.current) * one.times for one in come), gpu_us(profile)
-    number = sum(one.times for one in come)
-    share = f", {us / all_us:.1%} of the call's" if all_us else ""
-    takes = f" of {format_time(us)}{share}" if us else ""
-    kernel, unsure = come[0].side, lines_words(come[0].lines)
-    place, chain = source_place(kernel.source), chain_words(kernel.operators, kernel.name)
-    where = f" at {line_words(place)}{unsure}" if place else ""
-    by = f", launched by {chain}{where}" if chain else where
-    what = "kernel" if diff.what == "kernels" else "operator"
-    yield Advice(
-        f"Look at what is new{where}.",
-        f"{count_words(number, f'new {what}')}{takes}: {kernel.short_name}{by}.",
-    )
-
-
-def _about_compilations(profile: Profile) -> Iterator[Advice]:
-    number = value_of(profile, "recompiles")
-    if number:
-        metric = profile.metrics["recompiles"]
-        why = f": {metric.why}" if metric.why else ""
-        yield Advice(
-            "Find out why it compiles again.",
-            f"{count_words(int(number), 'compilation')} in calls that were warm{why}. "
-            "TORCH_LOGS=recompiles names the guard that failed.",
-        )
-
-
-def _about_waits(profile: Profile) -> Iterator[Advice]:
-    if not profile.waits or profile.bound.verdict not in ("sync", "overhead", "mixed"):
-        return
-    places = _places([one.source for one in profile.waits])
-    calls = sorted({one.operators[0] if one.operators else one.call for one in profile.waits})
-    yield Advice(
-        "Keep values on the GPU.",
-        f"The host waits {count_words(len(profile.waits), 'time')} for the device in one call, in "
-        f"{', '.join(calls[:3])}{places}.",
-    )
-
-
-def _about_pageable(profile: Profile) -> Iterator[Advice]:
-    number = value_of(profile, "memcpys_pageable")
-    if not number:
-        return
+def advice_on(profile: Profile) -> tuple[Advice, ...]:
+    """What there is to do, the most telling first; none where nothing stands out."""
+    integrity, bound = profile.integrity, profile.bound.verdict
+    if not integrity.complete:
+        doctor = "kernelprof doctor says whether this machine can count kernels."
+        return (Advice("Run the test alone.", doctor),)
+    why = note_of(profile, "recompiles")
+    because = f": {why}" if why else ""
+    compilations = _number(profile, "recompiles")
+    waits, calls = profile.waits, {(one.operators or (one.call,))[0] for one in profile.waits}
     pageable = [one for one in profile.copies if "ageable" in one.name]
-    size = format_bytes(sum(one.bytes for one in pageable))
-    yield Advice(
-        "Pin the host's memory.",
-        f"{count_words(int(number), 'copy', 'copies')} of {size} from or to pageable memory"
-        f"{_places([one.source for one in pageable])}: each makes the host wait.",
-    )
-
-
-def _places(sources: Sequence[str]) -> str:
-    found = [line_words(one) for one in map(source_place, dict.fromkeys(sources)) if one]
-    return f" at {', '.join(found[:3])}" if found else ""
-
-
-def _about_overhead(profile: Profile) -> Iterator[Advice]:
-    launches, each = value_of(profile, "launches"), value_of(profile, "overhead_per_launch")
-    if profile.bound.verdict != "overhead" or not launches or each is None:
-        return
-    kernels = max(1, profile.kernel_count)
-    words = (
-        f"{count_words(int(launches), 'launch', 'launches')} with {format_time(each)} of overhead "
-        f"each, for kernels of {format_time(gpu_us(profile) / kernels)}."
-    )
-    if launches > 1:
-        yield Advice(
+    copies = count_words(_number(profile, "memcpys_pageable"), "copy", "copies")
+    size, cold = format_bytes(sum(one.bytes for one in pageable)), ", ".join(integrity.cold)
+    overhead = overhead_words(profile) if bound == "overhead" else ""
+    several = _number(profile, "launches") > 1
+    late = statistics.median([one.host_wait for one in profile.gaps.rounds] or [0.0])
+    span = value_of(profile, "gpu_span") or 0.0
+    rules = (
+        (
+            compilations,
+            "Find out why it compiles again.",
+            f"{count_words(compilations, 'compilation')} in calls that were warm{because}. "
+            "TORCH_LOGS=recompiles names the guard that failed.",
+        ),
+        (
+            waits and bound in ("sync", "overhead", "mixed"),
+            "Keep values on the GPU.",
+            f"The host waits {count_words(len(waits), 'time')} for the device in one call, in "
+            f"{', '.join(sorted(calls)[:3])}{_places(one.source for one in waits)}.",
+        ),
+        (
+            _number(profile, "memcpys_pageable"),
+            "Pin the host's memory.",
+            f"{copies} of {size} from or to pageable memory"
+            f"{_places(one.source for one in pageable)}: each makes the host wait.",
+        ),
+        (
+            overhead and several,
             "Launch less often.",
-            f"{words} A CUDA graph makes them one launch, torch.compile fewer kernels.",
-        )
-    else:
-        yield Advice("Give a call more to do.", f"{words} Larger batches share the launch.")
-
-
-def _about_host_waits(profile: Profile) -> Iterator[Advice]:
-    span, rounds = value_of(profile, "gpu_span"), profile.gaps.rounds
-    if not span or not rounds:
-        return
-    late = statistics.median(one.host_wait for one in rounds)
-    if late / span > _MUCH:
-        yield Advice(
+            f"{overhead}. A CUDA graph makes them one launch, torch.compile fewer kernels.",
+        ),
+        (
+            overhead and not several,
+            "Give a call more to do.",
+            f"{overhead}. Larger batches share the launch.",
+        ),
+        (
+            late > _MUCH * span > 0,
             "Let the host run ahead.",
             f"In profiled rounds the GPU waited {format_time(late)} of {format_time(span)} for the "
             "next launch; the profiler slows the host, so without it that is less.",
-        )
-
-
-def _about_cold(profile: Profile) -> Iterator[Advice]:
-    if profile.integrity.cold:
-        yield Advice(
+        ),
+        (
+            cold,
             "Profile a call that is warm.",
-            f"{', '.join(profile.integrity.cold)} in the round; kernel_profile(fn) warms up, a "
-            "region does not.",
-        )
+            f"{cold} in the round; kernel_profile(fn) warms up, a region does not.",
+        ),
+    )
+    return tuple(Advice(what, why) for applies, what, why in rules if applies)
 
 
-def _about_undecided(profile: Profile) -> Iterator[Advice]:
-    for verdict in profile.verdicts:
-        if verdict.outcome == "undecided" and verdict.reason in ("interval", "few"):
-            rounds = max(verdict.rounds, 1)
-            yield Advice(
-                "Take more rounds, or move the limit.",
-                f"{count_words(rounds, 'round')} do not tell {verdict.limit} from its limit; "
-                f"--kernelprof-rounds={rounds * 2} takes twice as many.",
-            )
+def _number(profile: Profile, metric: str) -> int:
+    return int(value_of(profile, metric) or 0)
+
+
+def _places(sources: Iterable[str]) -> str:
+    found = [line_words(one) for one in map(source_place, dict.fromkeys(sources)) if one]
+    return f" at {', '.join(found[:3])}" if found else ""

@@ -13,17 +13,18 @@ from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
 from pytest_kernelprof.summary.records import Mark
 from pytest_kernelprof.summary.words import (
     count_words,
-    doubt_words,
+    ends_words,
     first_of,
+    interval_words,
     natural,
     percent_words,
     shortened,
+    why_unsure,
     with_label,
 )
-from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from pytest_kernelprof.schema.comparison import ProfileComparison, Source
     from pytest_kernelprof.schema.run import Run
@@ -43,11 +44,7 @@ RESULTS: dict[Result, Mark] = {
     "changed": Mark(" ", " ", "changed (other kernels, same counts)", "none"),
     "same": Mark(" ", " ", "unchanged", "none"),
 }
-"""The table of all, worst first."""
-_COUNTED: tuple[Result, ...] = (
-    *("worse", "not judged", "undecided", "accepted", "better", "changed", "same", "not compared"),
-)
-"""The order in which they are counted."""
+"""All results, worst first."""
 _ORDER = list(RESULTS)
 _FEW, _MOST_NAMED = 3, 5
 
@@ -104,12 +101,6 @@ class BaselineSummary:
         return self.counts.total() - self.counts["not compared"]
 
     @property
-    def counted(self) -> str:
-        """What the kernels are: on the CPU, operators."""
-        found = {one.kernels.what for one in self.profiles if one.kernels is not None}
-        return found.pop() if len(found) == 1 else "kernels"
-
-    @property
     def sentence(self) -> str:
         """``3 of 31 tests are worse than main (abc1234)``."""
         worse, number = self.counts["worse"], self.compared
@@ -124,9 +115,9 @@ class BaselineSummary:
     @property
     def words(self) -> str:
         """The counts that are not zero, with sums: ``3 worse, 26 unchanged; 3 more kernels in
-        total; 31 calls timed in turn, margin 5 %, 3 of them in 4 pairs, GPU time +1.0 %; 41s``."""
-        told = (one for one in _COUNTED if self.counts[one])
-        counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in told)
+        total; 31 calls timed in turn, margin 5 %, GPU time +1.0 %``."""
+        known = (one for one in RESULTS if self.counts[one])
+        counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in known)
         if not self.compared:
             return counted or "nothing was compared"
         return "; ".join(filter(None, [counted, self._kernels(), self._turns(), self._latency()]))
@@ -136,13 +127,13 @@ class BaselineSummary:
         """What was to be compared and could not be, so that the run fails, in words; empty if all
         was."""
         lost = Counter(name for one in self.profiles for name in one.lost)
-        told = [
+        lacking = [
             f"{name} is missing in {count_words(n, 'profile')} that had it before"
             for name, n in lost.items()
         ]
-        if not self.compared and not told:
+        if not self.compared and not lacking:
             return "nothing could be compared"
-        return ", ".join([*told, *(f"no profile has {name}" for name in self.baseline.nowhere)])
+        return ", ".join([*lacking, *(f"no profile has {name}" for name in self.baseline.nowhere)])
 
     @property
     def failure(self) -> str:
@@ -163,49 +154,43 @@ class BaselineSummary:
     @property
     def uncompared(self) -> list[str]:
         """Each reason why something was not compared, with the names; the most frequent first."""
-        reasons = _by_words(
-            (one.reason, self._name_of(one))
+        by_profile = self.what == "profile"
+        return _by_reason(
+            (one.reason, with_label(shortened(one.test), one.label if by_profile else ""))
             for one in self.profiles
-            if one.change == "not compared" and one.reason
+            if one.change == "not compared"
         )
-        return [f"{_named(names)}: {words}" for words, names in reasons.items()]
 
     @property
     def notes(self) -> list[str]:
         """What else there is to know: of some tests, and of the run."""
-        noted = _by_words((note, one.test) for one in self.profiles for note in one.notes)
-        told = [
-            f"{_named(list(map(_short_name, tests)))}: {words}" for words, tests in noted.items()
-        ]
-        compared = [one for one in self.profiles if one.change != "not compared"]
-        if self.baseline.source == "run":
-            told += _reasons("times not compared for", (one.untimed for one in compared))
-            different = (forbidden_words(one) for one in compared)
-            told += _reasons("differences fail nothing in", different)
-        one = self.baseline
+        found = [(note, shortened(one.test)) for one in self.profiles for note in one.notes]
+        notes, baseline = _by_reason(found), self.baseline
+        if baseline.source == "run":
+            compared = [one for one in self.profiles if one.change != "not compared"]
+            notes += _counted("times not compared for", [one.untimed for one in compared])
+            notes += _counted("differences fail nothing in", map(forbidden_words, compared))
+        earlier = "the earlier run" if baseline.source == "run" else self.short
         lists = {
-            f"only in {'the earlier run' if one.source == 'run' else self.short}": one.gone,
-            "only in this run": one.fresh,
-            "not a whole run": one.unfinished,
+            f"only in {earlier}": baseline.gone,
+            "only in this run": baseline.fresh,
+            "not a whole run": baseline.unfinished,
         }
-        told += [
+        notes += [
             f"{words}: {', '.join(first_of(several, _MOST_NAMED, 'and {} more'))}"
             for words, several in lists.items()
             if several
         ]
-        return [*told, *one.notes]
-
-    def _name_of(self, one: ProfileComparison) -> str:
-        """What is counted by its name."""
-        test = _short_name(one.test)
-        return test if self.what == "test" else with_label(test, one.label)
+        return [*notes, *baseline.notes]
 
     def _kernels(self) -> str:
         diffs = [one.kernels for one in self.profiles if one.kernels is not None]
+        kinds = {one.what for one in diffs}
+        counted = kinds.pop() if len(kinds) == 1 else "kernels"
         more = sum(one.current_kernels - one.baseline_kernels for one in diffs)
         if not more:
-            return f"same number of {self.counted}" if diffs else ""
-        words = f"{'more' if more > 0 else 'fewer'} {self.counted[:-1]}"
+            return f"same number of {counted}" if diffs else ""
+        words = f"{'more' if more > 0 else 'fewer'} {counted[:-1]}"
         return f"{count_words(abs(more), words)} in total"
 
     def _turns(self) -> str:
@@ -213,40 +198,25 @@ class BaselineSummary:
         timed = [one.paired for one in self.profiles if one.paired and one.paired.pairs]
         if not timed:
             return ""
-        margins = sorted({one.margin * 100 for one in timed})
-        margin = " to ".join(dict.fromkeys(f"{one:.3g}" for one in (margins[0], margins[-1])))
-        told = f"{count_words(len(timed), 'call')} timed in turn, margin {margin} %"
-        several = [len(one.pairs) for one in timed if len(one.pairs) > 1]
-        if several:
-            told += f", {len(several)} of them in {max(several)} pairs"
+        margins = [f"{one * 100:.3g}" for one in sorted(one.margin for one in timed)]
+        margin = ends_words(margins[0], margins[-1], " to ")
+        words = f"{count_words(len(timed), 'call')} timed in turn, margin {margin} %"
         before = sum(one.baseline_us for one in timed)
         now = sum(one.baseline_us * one.ratio for one in timed)
-        told += f", GPU time {percent_words(now / before - 1)}" if before else ""
-        took = sum(one.took_s for one in timed)
-        return f"{told}; {took:.0f}s" if took >= 1 else told
+        return f"{words}, GPU time {percent_words(now / before - 1)}" if before else words
 
     def _latency(self) -> str:
-        """The latencies of calls that were timed: of one call both, of more calls the smallest and
-        the largest change; empty without any."""
-        found = [
-            (one.paired.current_latency_us / one.paired.baseline_latency_us - 1, one.paired, one)
-            for one in self.profiles
-            if one.paired is not None and one.paired.baseline_latency_us
-        ]
-        if not found:
+        """The smallest and the largest change of the latencies of calls that were timed in turn."""
+        paired = (one.paired for one in self.profiles if one.paired is not None)
+        shares = sorted(
+            one.current_latency_us / one.baseline_latency_us - 1
+            for one in paired
+            if one.baseline_latency_us
+        )
+        if not shares:
             return ""
-        ordered = sorted(found, key=lambda one: one[0])
-        if len(found) == 1:
-            ((share, paired, _),) = found
-            times = (paired.baseline_latency_us, paired.current_latency_us)
-            told = f"{' -> '.join(map(format_time, times))}, {percent_words(share)}"
-        else:
-            ends = (
-                f"{percent_words(share)} ({with_label(_short_name(one.test), one.label)})"
-                for share, _, one in ordered[:: len(ordered) - 1]
-            )
-            told = f"from {' to '.join(ends)}"
-        return f"latency (not judged): {told}"
+        ends = ends_words(percent_words(shares[0]), percent_words(shares[-1]), " to ")
+        return f"latency (not judged): {ends}"
 
 
 def baseline_summary(run: Run, baseline: RunComparison) -> BaselineSummary:
@@ -263,10 +233,9 @@ def baseline_summaries(run: Run) -> tuple[BaselineSummary, ...]:
 def comparisons_of(run: Run, source: Source) -> Iterator[ProfileComparison]:
     """What verdicts say; of a test that ran again, those of the last try."""
     for test in {test.id: test for test in run.tests}.values():
-        for profile in test.profiles:
-            for verdict in profile.verdicts:
-                if verdict.comparison is not None and verdict.comparison.source == source:
-                    yield verdict.comparison
+        for verdict in test.verdicts:
+            if verdict.comparison is not None and verdict.comparison.source == source:
+                yield verdict.comparison
 
 
 def result_of(one: ProfileComparison) -> Result:
@@ -288,18 +257,16 @@ def weight_of(one: ProfileComparison) -> tuple[int, float, float, tuple[tuple[st
 def deltas_of(one: ProfileComparison) -> dict[str, MetricDelta]:
     """The values of both sides that are told, by metric: ``kernels`` also where they are the same;
     times where they were compared; of those that were taken in turn the latency alone."""
-    found = {}
+    found = []
     if one.kernels is not None:
-        numbers = one.kernels.baseline_kernels, one.kernels.current_kernels
-        found["kernels"] = MetricDelta(name="kernels", baselines=numbers[:1], current=numbers[1])
-    for delta in one.metrics:
-        if delta.change is not None and delta.change != "not compared":
-            found[delta.name] = delta
+        sides = one.kernels.baseline_kernels, one.kernels.current_kernels
+        found.append(MetricDelta(name="kernels", baselines=sides[:1], current=sides[1]))
+    found += (one for one in one.metrics if one.change not in (None, "not compared"))
     paired = one.paired
     if paired is not None and paired.pairs and paired.baseline_latency_us:
-        sides = (paired.baseline_latency_us,), paired.current_latency_us
-        found["latency"] = MetricDelta(name="latency", baselines=sides[0], current=sides[1])
-    return found
+        times = paired.baseline_latency_us, paired.current_latency_us
+        found.append(MetricDelta(name="latency", baselines=times[:1], current=times[1]))
+    return {one.name: one for one in found}
 
 
 def differs(delta: MetricDelta | None) -> bool:
@@ -334,21 +301,18 @@ def why_of(one: ProfileComparison) -> str:
         if paired.change in ("worse", "better") and len(paired.pairs) > 1:
             slower = "slower" if paired.change == "worse" else "faster"
             return f"{slower} in {paired.agreeing} of {len(paired.pairs)} pairs"
-        doubt = doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
-        return doubt if paired.change == "undecided" else ""
+        return why_unsure(paired) if paired.change == "undecided" else ""
     if one.source == "run" and (different := forbidden_words(one)):
         return f"not judged: {different}"
     undecided = [delta for delta in one.metrics if delta.change == "undecided"]
     if any(delta.spec.kind == "exact" for delta in undecided):
         return "not judged: a block ran only once, and was cold"
-    return "; ".join(_how_sure(delta) for delta in undecided if delta.judged)
-
-
-def _how_sure(delta: MetricDelta) -> str:
-    if delta.interval is None:
-        return f"{delta.name} undecided: its rounds are too few, or too alike, for an interval"
-    low, high = map(format_time, delta.interval)
-    return f"{delta.name} undecided: {low} to {high} at 99 %"
+    few = "its rounds are too few, or too alike, for an interval"
+    return "; ".join(
+        f"{delta.name} undecided: {interval_words(delta.interval) or few}"
+        for delta in undecided
+        if delta.judged
+    )
 
 
 def forbidden_words(one: ProfileComparison) -> str:
@@ -356,23 +320,18 @@ def forbidden_words(one: ProfileComparison) -> str:
     return one.reason if one.differences else ""
 
 
-def _reasons(words: str, whys: Iterable[str]) -> list[str]:
-    counted = Counter(why for why in whys if why)
-    return [f"{words} {count_words(n, 'profile')}: {why}" for why, n in counted.items()]
+def _counted(words: str, reasons: Iterable[str]) -> list[str]:
+    numbers = Counter(filter(None, reasons))
+    return [f"{words} {count_words(n, 'profile')}: {why}" for why, n in numbers.items()]
 
 
-def _by_words(found: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    together: dict[str, dict[str, None]] = {}
-    for words, name in found:
-        together.setdefault(words, {})[name] = None
-    several = sorted(together.items(), key=lambda one: -len(one[1]))
-    return {words: tuple(names) for words, names in several}
-
-
-def _named(tests: Sequence[str]) -> str:
-    """A few tests by name, more as a number."""
-    return count_words(len(tests), "test") if len(tests) > _FEW else ", ".join(tests)
-
-
-def _short_name(test: str) -> str:
-    return test.rpartition("::")[2] if "[" not in test else shortened(test)
+def _by_reason(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Each reason after the tests that it is of, a few by name; the most frequent first."""
+    tests: dict[str, dict[str, None]] = {}
+    for reason, test in found:
+        tests.setdefault(reason, {})[test] = None
+    return [
+        f"{count_words(len(of), 'test') if len(of) > _FEW else ', '.join(of)}: {reason}"
+        for reason, of in sorted(tests.items(), key=lambda one: -len(one[1]))
+        if reason
+    ]

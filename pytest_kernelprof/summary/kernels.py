@@ -12,42 +12,14 @@ from typing import TYPE_CHECKING, Literal
 from pytest_kernelprof.names.apart import tell_apart
 from pytest_kernelprof.schema.comparison import BASELINE_WORDS
 from pytest_kernelprof.summary.records import HotKernel
-from pytest_kernelprof.summary.words import chain_words, judged_rank, natural, source_place
+from pytest_kernelprof.summary.words import chain_words, judged_rank, natural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff
-    from pytest_kernelprof.schema.run import Kernel, Place, Profile
+    from pytest_kernelprof.schema.run import Kernel, Profile
     from pytest_kernelprof.summary.records import Row
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Kernels of one short name, one chain of operators and one line.
-
-    Attributes:
-        name: the short name. chain: in words; empty where there is none.
-        number: how many. us: what they take.
-    """
-
-    name: str
-    chain: str
-    place: Place | None
-    number: int
-    us: float
-
-
-def alike(kernels: Iterable[Kernel]) -> list[Alike]:
-    """Kernels that are alike, in the order of the first of each kind."""
-    found: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for one in kernels:
-        chain = chain_words(one.operators, one.name)
-        found[one.short_name, chain, one.source].append(one.duration_us)
-    return [
-        Alike(name, chain, source_place(source), len(us), sum(us))
-        for (name, chain, source), us in found.items()
-    ]
 
 
 def times_words(name: str, number: int) -> str:
@@ -64,12 +36,11 @@ def groups_of(profile: Profile) -> dict[str, tuple[int, float]]:
     """Of each full name of a profile's kernels, how many there are and what they take; under the
     empty name those of which no more is known."""
     found: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-    for kernel in profile.kernels:
-        number, us = found[kernel.name]
-        found[kernel.name] = number + 1, us + kernel.duration_us
-    for group in profile.more_kernels:
-        number, us = found[group.name]
-        found[group.name] = number + group.count, us + group.duration_us
+    groups = [(one.name, 1, one.duration_us) for one in profile.kernels]
+    groups += [(one.name, one.count, one.duration_us) for one in profile.more_kernels]
+    for name, count, duration_us in groups:
+        number, us = found[name]
+        found[name] = number + count, us + duration_us
     return dict(found)
 
 
@@ -130,33 +101,30 @@ def enough(ranked: Sequence[Named]) -> int:
     return len(ranked)
 
 
-_MOST_TOLD_APART = 500
+_HOTTEST, _MOST_TOLD_APART = 50, 500
 
 
-def hottest_kernels(
-    rows: Sequence[Row], gpu_us: float | None, most: int = 50
-) -> tuple[HotKernel, ...]:
+def hottest_kernels(rows: Sequence[Row], gpu_us: float | None) -> tuple[HotKernel, ...]:
     """By time, the largest first; on the CPU, where there is no GPU time, none.
 
     Args:
         gpu_us: of the run; shares are of it, or of all these kernels where they take longer:
             a profile that is incomplete has kernels, though no GPU time.
-        most: how many.
     """
-    found: dict[str, tuple[int, float, set[str]]] = {}
+    calls, tests = Counter[str](), defaultdict[str, set[str]](set)
+    us = defaultdict[str, float](float)
     for row in rows:
-        if row.profile.environment.kind == "cuda":
-            for name, (number, us) in groups_of(row.profile).items():
-                calls, total, tests = found.get(name, (0, 0.0, set()))
-                tests.add(row.test.id)
-                found[name] = calls + number, total + us, tests
-    found.pop("", None)
-    whole = max(gpu_us or 0.0, sum(us for _, us, _ in found.values()))
-    hottest = sorted(found.items(), key=lambda one: (-one[1][1], one[0]))
-    told = tell_apart(name for name, _ in hottest[: max(most, _MOST_TOLD_APART)])
+        groups = groups_of(row.profile) if row.profile.environment.kind == "cuda" else {}
+        for name in filter(None, groups):
+            calls[name] += groups[name][0]
+            us[name] += groups[name][1]
+            tests[name].add(row.test.id)
+    whole = max(gpu_us or 0.0, sum(us.values())) or 1.0
+    hottest = sorted(us, key=lambda name: (-us[name], name))
+    short = tell_apart(hottest[:_MOST_TOLD_APART])
     return tuple(
-        HotKernel(told[name], name, calls, us, us / whole if whole else 0.0, len(tests))
-        for name, (calls, us, tests) in hottest[:most]
+        HotKernel(short[name], name, calls[name], us[name], us[name] / whole, len(tests[name]))
+        for name in hottest[:_HOTTEST]
     )
 
 
@@ -246,17 +214,15 @@ def new_kernels(profile: Profile) -> NewKernels | None:
     """Find what is new by the first comparison that is worse and names kernels; None if there is
     none, or if it does not tell which kernels are new."""
     worse = (one.comparison for one in profile.verdicts if one.outcome == "failed")
-    for one in filter(None, worse):
-        if one.changes and one.kernels is not None:
-            positions = positions_in(one.kernels)
-            gone = tuple(change for change in one.changes if change.baseline is not None)
-            if positions is None or one.rank not in (None, profile.rank):
-                return None
-            places = (*positions, *(change.at - 1 for change in gone))
-            if max(places, default=0) > len(profile.kernels):
-                return None  # only some of the kernels are kept
-            return NewKernels(BASELINE_WORDS[one.source], positions, gone)
-    return None
+    one = next((one for one in worse if one is not None and one.changes), None)
+    if one is None or one.kernels is None or one.rank not in (None, profile.rank):
+        return None
+    positions = positions_in(one.kernels)
+    gone = tuple(change for change in one.changes if change.baseline is not None)
+    places = (*(positions or ()), *(change.at - 1 for change in gone))
+    if positions is None or max(places, default=0) > len(profile.kernels):
+        return None  # perhaps only some of the kernels are kept
+    return NewKernels(BASELINE_WORDS[one.source], positions, gone)
 
 
 def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
@@ -265,13 +231,11 @@ def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
     Args:
         judged: the profile of the rank whose kernels they are.
     """
-    over = [
-        one
-        for one in profile.verdicts
-        if one.outcome == "failed" and judged_rank(profile, one) is judged
-    ]
-    named = [(hit.position, hit.kernel) for one in over for hit in one.hits]
-    named += [(one.mismatch.position, one.mismatch.kernel) for one in over if one.mismatch]
+    named = []
+    for one in profile.verdicts:
+        if one.outcome == "failed" and judged_rank(profile, one) is judged:
+            wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
+            named += [(kernel.position, kernel.kernel) for kernel in wrong]
     names = [kernel.short_name for kernel in judged.kernels]
     return frozenset(at - 1 for at, name in named if names[at - 1 : at] == [name])  # else a variant
 
@@ -314,9 +278,8 @@ class Fusion:
     @property
     def us(self) -> tuple[float, float]:
         """The times of both sides in microseconds, without repeats."""
-        return sum(one.us(one.baseline) for one in self.gone), sum(
-            one.us(one.current) for one in self.come
-        )
+        gone = sum(one.us(one.baseline) for one in self.gone)
+        return gone, sum(one.us(one.current) for one in self.come)
 
 
 def fusions_of(diff: KernelDiff) -> tuple[Fusion, ...]:

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
+    ends_words,
+    gpu_us,
     line_words,
+    note_of,
     source_place,
     value_of,
 )
@@ -22,7 +25,7 @@ from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_un
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.schema.run import Collective, Kernel, Profile
+    from pytest_kernelprof.schema.run import Collective, Profile
 
 
 _SLOWER_BY = 0.05
@@ -50,7 +53,7 @@ class Rank:
     @property
     def own_us(self) -> float:
         """The time of its kernels without communication."""
-        return value_of(self.profile, "cuda_time") or 0.0
+        return gpu_us(self.profile)
 
     @property
     def counts(self) -> tuple[float | None, ...]:
@@ -83,17 +86,14 @@ class Odd:
 
     @property
     def words(self) -> str:
-        """For example ``2 kernels and 2 waits more, 16 % more GPU time``."""
-        told = []
-        for sign, word in ((1, "more"), (-1, "fewer")):
-            several = [
-                count_words(abs(int(by)), *_COUNTED[name])
-                for name, by in self.counts.items()
-                if by * sign > 0
-            ]
-            told += [f"{' and '.join(several)} {word}"] if several else []
-        told += [f"{self.slower * 100:.0f} % more GPU time"] if self.slower else []
-        return ", ".join(told)
+        """For example ``2 more kernels, 2 more waits, 16 % more GPU time``."""
+        words = []
+        for name, by in self.counts.items():
+            more = "more" if by > 0 else "fewer"
+            words.append(count_words(abs(int(by)), *(f"{more} {one}" for one in _COUNTED[name])))
+        if self.slower:
+            words.append(f"{self.slower * 100:.0f} % more GPU time")
+        return ", ".join(words)
 
 
 def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
@@ -110,8 +110,9 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
             if mine != theirs
         }
         slower = times_slower(one, ranks) - 1
-        if counts or slower > _SLOWER_BY:
-            found.append(Odd(one, like, counts, slower if slower > _SLOWER_BY else 0.0))
+        slower = slower if slower > _SLOWER_BY else 0.0
+        if counts or slower:
+            found.append(Odd(one, like, counts, slower))
     return tuple(found)
 
 
@@ -153,7 +154,6 @@ _METRICS = {
     "copies": "memcpys",
 }
 """The metric of each column."""
-_TIMES = ("GPU", "comm", "exposed", "comm wait", "idle")
 
 
 def rank_table(ranks: Sequence[Rank], what: str = "rank") -> RankTable:
@@ -163,43 +163,36 @@ def rank_table(ranks: Sequence[Rank], what: str = "rank") -> RankTable:
         what: what they are; of traces that are no ranks there is no total.
     """
     apart = {one.rank.name for one in odd_ones(ranks)}
-    groups = [
-        list(group)
-        for _, group in groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
-    ]
-    names = ["..".join(dict.fromkeys((one[0].name, one[-1].name))) for one in groups]
-    columns = [(what, *names, "all"), *_columns(groups, ranks)]
-    titles, *rows = zip(*columns, strict=True)
-    told = [
-        RankRow(cells, group[0].name in apart)
-        for cells, group in zip(rows, groups, strict=False)  # the total is of no group
-    ]
-    adds_up = what == "rank" and len(ranks) > 1
-    return RankTable(titles, (*told, *([RankRow(rows[-1])] if adds_up else [])))
+    alike = groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
+    groups = [list(group) for _, group in alike]
+    names = [ends_words(one[0].name, one[-1].name) for one in groups]
+    titles, *rows = zip((what, *names, "all"), *_columns(groups, ranks), strict=True)
+    differs = [*(one[0].name in apart for one in groups), False]
+    if what != "rank" or len(ranks) < 2:
+        rows.pop()
+    return RankTable(titles, tuple(map(RankRow, rows, differs)))
 
 
 def _columns(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -> Iterator[tuple[str, ...]]:
     """Yield the title, a cell for each group, and one for all ranks."""
     on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
     for title, metric in _METRICS.items():
-        values = {one.name: _value(one, metric) for one in ranks}
+        values = {one.name: value_of(one.profile, metric) for one in ranks}
+        if metric == "kernels":
+            values = {one.name: float(one.profile.kernel_count) for one in ranks}
         known = [one for one in values.values() if one is not None]
-        if not any(known):
-            continue
-        unit = time_unit(known) if title in _TIMES else TimeUnit("", 1.0, 0)
-        named = "operators" if on_cpu and title == "kernels" else title
-        cells = []
-        for group in groups:
-            ours = [one for one in (values[rank.name] for rank in group) if one is not None]
-            ends = [unit.words(min(ours)), unit.words(max(ours))] if ours else [""]
-            cells.append("..".join(dict.fromkeys(ends)))
-        total = unit.words(sum(known)) if len(known) == len(ranks) else ""
-        yield (f"{named} {unit.name}".rstrip(), *cells, total)
-
-
-def _value(rank: Rank, metric: str) -> float | None:
-    profile = rank.profile
-    return float(profile.kernel_count) if metric == "kernels" else value_of(profile, metric)
+        if any(known):
+            is_time = METRICS[metric].unit == "us"
+            unit = time_unit(known) if is_time else TimeUnit("", 1.0, 0)
+            cells = []
+            for group in groups:
+                ours = [one for one in (values[rank.name] for rank in group) if one is not None]
+                cells.append(
+                    ends_words(unit.words(min(ours)), unit.words(max(ours))) if ours else ""
+                )
+            named = "operators" if on_cpu and metric == "kernels" else title
+            total = unit.words(sum(known)) if len(known) == len(ranks) else ""
+            yield (f"{named} {unit.name}".rstrip(), *cells, total)
 
 
 def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
@@ -211,7 +204,9 @@ def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
 def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
     """Yield whom the others wait for, and how far the ranks are apart, a sentence each; why it is
     unknown who waits, if they communicate."""
-    yield from filter(None, [straggler_words([one.profile for one in ranks])])
+    straggler = _straggler_words([one.profile for one in ranks])
+    if straggler:
+        yield straggler
     slowest = max(ranks, key=lambda one: one.own_us)
     times = times_slower(slowest, ranks) if all(one.own_us for one in ranks) else 1.0
     said = {one.rank.name for one in odd_ones(ranks) if one.slower}
@@ -220,17 +215,17 @@ def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
             f"The slowest is rank {slowest.name}: its own kernels take {times:.2f} times as long "
             "as those of the median rank."
         )
-    reasons = (one.profile.metrics.get("comm_wait") for one in ranks)
-    unmatched = [one.why for one in reasons if one is not None and one.why.startswith(_UNMATCHED)]
+    whys = [note_of(one.profile, "comm_wait") for one in ranks]
+    unmatched = next((why for why in whys if why.startswith(_UNMATCHED)), "")
     if unmatched:
-        yield f"It is unknown who waits for whom: {unmatched[0].removeprefix(_UNMATCHED)}."
+        yield f"It is unknown who waits for whom: {unmatched.removeprefix(_UNMATCHED)}."
 
 
 _MOST_OF_IT = 0.5
 _WORTH_TELLING = 0.05
 
 
-def straggler_words(profiles: Sequence[Profile]) -> str:
+def _straggler_words(profiles: Sequence[Profile]) -> str:
     """The rank on which most of the waiting is, and where the one waits that waits longest for it:
     ``Rank 3 comes last to 48 of 50 collectives: rank 0 waits 1.20ms for it, of that 400.0us in
     allreduce of 4.2 MB (DistributedDataParallel.forward, train.py:31).`` Empty where waiting is
@@ -246,45 +241,34 @@ def straggler_words(profiles: Sequence[Profile]) -> str:
             if met.last in by_number:  # a file may say anything
                 for_whom[met.last][number] += met.waited_us
     sums = {last: sum(waits.values()) for last, waits in for_whom.items()}
-    if not any(sums.values()):
+    last = max(sums, key=sums.__getitem__, default=0)
+    if not sums or sums[last] <= _MOST_OF_IT * sum(sums.values()):
         return ""
-    last = max(sums, key=sums.__getitem__)
-    waits = for_whom[last]
-    waiting = by_number[max(waits, key=waits.__getitem__)]
-    busy = value_of(waiting, "gpu_busy") or 0.0
-    little = waits[waiting.rank or 0] < _WORTH_TELLING * busy
-    if little or sums[last] <= _MOST_OF_IT * sum(sums.values()):
+    number, us = max(for_whom[last].items(), key=lambda one: one[1])
+    waiting = by_number[number]
+    if us < _WORTH_TELLING * (value_of(waiting, "gpu_busy") or 0.0):
         return ""
-    longest = max(
-        (one for one in waiting.collectives if one.last == last), key=lambda one: one.waited_us
-    )
+    waited = [one for one in waiting.collectives if one.last == last]
+    longest = max(waited, key=lambda one: one.waited_us)
     ours = by_number[last].collectives
     times = sum(one.last == last for one in ours)
     of_that = f", of that {format_time(longest.waited_us)} in" if times > 1 else " in"
     return (
-        f"Rank {last} comes last to {times} of {len(ours)} collectives: rank {waiting.rank} waits "
-        f"{format_time(waits[waiting.rank or 0])} for it{of_that} "
-        f"{_collective_words(longest, _kernel_of(longest, waiting, profiles))}."
+        f"Rank {last} comes last to {times} of {len(ours)} collectives: rank {number} waits "
+        f"{format_time(us)} for it{of_that} {_collective_words(longest, waiting, profiles)}."
     )
 
 
-def _kernel_of(
-    collective: Collective, profile: Profile, profiles: Sequence[Profile]
-) -> Kernel | None:
-    """Its kernel; of a rank whose kernels a file does not have, since it does the same as another
-    one, that one's."""
-    kept = profile.kernels
-    if not profile.kernels_kept:
-        kept = next((one.kernels for one in profiles if one.kernels_kept), ())
-    return kept[collective.kernel] if 0 <= collective.kernel < len(kept) else None
-
-
-def _collective_words(collective: Collective, kernel: Kernel | None) -> str:
-    """What it is, how large, and who called it: as far as that is known."""
-    what = collective.operation or (short_name(kernel.name) if kernel else "a collective")
+def _collective_words(collective: Collective, profile: Profile, profiles: Sequence[Profile]) -> str:
+    """What it is, how large, and who called it: as far as that is known. A file may have the
+    kernels of one rank alone, where others do the same."""
+    kept = (one.kernels for one in (profile, *profiles) if one.kernels_kept)
+    kernels = dict(enumerate(next(kept, ())))
+    kernel = kernels.get(collective.kernel)
+    what = collective.operation or (kernel.short_name if kernel else "a collective")
     if collective.bytes is not None:
         what += f" of {format_bytes(collective.bytes)}"
-    place = source_place(kernel.source) if kernel else None
-    where = [chain_words(kernel.operators) if kernel else "", line_words(place)]
-    told = ", ".join(filter(None, where))
-    return f"{what} ({told})" if told else what
+    if kernel is None:
+        return what
+    where = chain_words(kernel.operators), line_words(source_place(kernel.source))
+    return f"{what} ({', '.join(filter(None, where))})" if any(where) else what

@@ -11,14 +11,6 @@ from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.schema.snapshot import TEST_STATES
 from pytest_kernelprof.summary.advice import hints_of, remedy_of, short_kernels_words, todo_of
-from pytest_kernelprof.summary.causes import (
-    beside_of,
-    broken_cells,
-    causes_of,
-    causes_of_diff,
-    found_by,
-    found_in,
-)
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
 from pytest_kernelprof.summary.records import (
@@ -34,7 +26,14 @@ from pytest_kernelprof.summary.records import (
     told_of,
     told_of_test,
 )
-from pytest_kernelprof.summary.verdicts import comparison_line
+from pytest_kernelprof.summary.verdicts import (
+    beside_of,
+    broken_cells,
+    causes_of,
+    causes_of_diff,
+    comparison_line,
+    found_by,
+)
 from pytest_kernelprof.summary.words import (
     count_words,
     first_of,
@@ -149,7 +148,7 @@ def _rows_of(test: Test) -> Iterator[Row]:
             told=told,
             profile=profile,
             broken=broken_cells(profile),
-            found=found_in(profile, told, failed=test.outcome in FAILED)
+            found=(tuple(found_by(profile.verdicts)) or (MARKS[told].word,))
             if told in NEEDS_A_LOOK
             else (),
             causes=_causes_of(test, profile, told, compared),

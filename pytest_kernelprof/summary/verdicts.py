@@ -1,74 +1,89 @@
-"""Verdicts in words: how a limit fared, a comparison with a baseline, or one of callables."""
+"""Verdicts in words: how a limit or a comparison fared, and what caused it."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.metrics import SHARE_OF
+from msgspec.structs import replace
+
+from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
+from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
+from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chain
+from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.summary.words import (
     chain_words,
+    changed_words,
     conditions_words,
     count_words,
     doubt_words,
+    first_of,
+    interval_words,
     is_judged,
+    judged_rank,
+    limits_of,
+    lines_words,
+    note_of,
+    overhead_words,
     pair_words,
     paired_words,
     percent_words,
     rank_words,
+    source_place,
     title,
     value_of,
     value_words,
+    values_words,
 )
-from pytest_kernelprof.units import format_time, printable
+from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
+    from pytest_kernelprof.schema.comparison import (
+        KernelChange,
+        KernelDiff,
+        MetricDelta,
+        ProfileComparison,
+    )
     from pytest_kernelprof.schema.run import (
         Comparison,
         Contestant,
         Integrity,
+        Kernel,
         Mismatch,
         Profile,
         Verdict,
     )
+    from pytest_kernelprof.summary.records import Told
 
 _MOST_HITS = 4
 _WHOLES = {"latency": "the latency", "gpu_busy": "the GPU's busy time"}
-_COMPARED = {"cuda_time": "GPU time", "latency": "latency", "peak_memory": "peak memory"}
-
-REASONS = {
+_REASONS = {
     "interval": "the interval holds the limit",
     "alike": "neighbouring rounds are too alike",
     "few": "too few rounds for an interval",
     "second look": "the second look does not confirm it",
     "disturbed": "the GPU was disturbed",
 }
-"""Of an undecided time, by the verdict's reason."""
+"""Why a time is undecided, by the verdict's reason."""
 
 
 def verdict_line(verdict: Verdict, doubt: str = "") -> str:
-    """One limit and how it fared, for example ``max_kernels: 5 > 1``.
+    """One limit of a profile and how it fared, for example ``max_kernels: 5 > 1``.
 
     Args:
         doubt: what disturbed the GPU, if it was; see ``doubt_words``.
     """
     if verdict.outcome in ("incomplete", "not judged"):
-        return f"{title(verdict)}: {verdict.why}{rank_words(verdict)}"
-    found = verdict.comparison
-    if found is not None:
-        where = "" if found.source == "snapshot" else rank_words(verdict)
-        return f"{verdict.limit}: {delta_words(found)}{where}{undecided_words(verdict, doubt)}"
-    if not verdict.metric:
-        return f"{title(verdict)}: {_names(verdict)}{rank_words(verdict)}"
-    if verdict.unit == "times":
-        told = f"speedup {verdict.measured:.3f} ({_spread_of_ratio(verdict)})"
+        words = verdict.why
+    elif verdict.comparison is not None:
+        words = delta_words(verdict.comparison)
     else:
-        told = _values(verdict)
-    after = f"{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
-    return f"{title(verdict)}: {told}{rank_words(verdict)}{after}"
+        words = _values(verdict) if verdict.metric else _names(verdict)
+    return f"{title(verdict)}: {words}{rank_words(verdict)}{_doubt_after(verdict, doubt)}"
 
 
 def judged_words(limits: Sequence[Verdict]) -> str:
@@ -84,67 +99,41 @@ def judged_words(limits: Sequence[Verdict]) -> str:
     return f"{len(limits) - len(left)} of {len(limits)} limits judged: {'; '.join(whys)}"
 
 
-def undecided_words(verdict: Verdict, doubt: str = "") -> str:
-    """What follows a verdict that was not reached; empty where it was."""
-    if verdict.outcome != "undecided":
-        return ""
-    if verdict.comparison is not None and verdict.comparison.paired is not None:
-        return ": UNDECIDED"  # the words of its pairs say why
-    disturbed = doubt if verdict.reason == "disturbed" else ""
-    return f": UNDECIDED, {disturbed or REASONS.get(verdict.reason, 'reason unknown')}"
-
-
-def beyond_words(verdict: Verdict) -> str:
-    """Why a limit is exceeded although other work was on the GPU; empty of all other verdicts."""
+def _doubt_after(verdict: Verdict, doubt: str) -> str:
+    """Why a time is undecided, or exceeded although other work was on the GPU; else empty."""
+    paired = verdict.comparison.paired if verdict.comparison is not None else None
+    if paired is not None and paired.change == "undecided":
+        return ""  # the words of its pairs say it
+    if verdict.outcome == "undecided":
+        disturbed = doubt if verdict.reason == "disturbed" else ""
+        return f": UNDECIDED, {disturbed or _REASONS.get(verdict.reason, 'reason unknown')}"
     if verdict.reason != "beyond" or verdict.fastest is None or not verdict.allowed:
         return ""
-    if verdict.unit == "times":
-        fastest = f"the fastest rounds give {verdict.fastest:.3f} times"
-        return f"; EXCEEDED THOUGH CONTENDED: {fastest}, less than half of {verdict.allowed:.3f}"
+    fastest = value_words(verdict.unit, verdict.fastest)
     return (
-        f"; EXCEEDED THOUGH CONTENDED: the fastest round took {format_time(verdict.fastest)}, more "
-        "than twice the limit; other work does not explain that"
+        f"; EXCEEDED THOUGH CONTENDED: the fastest rounds give {fastest}, which is off by more "
+        "than a factor of 2; other work does not explain that"
     )
-
-
-def ratio_spread(low: float | None, high: float | None, pairs: int, block: int = 1) -> str:
-    """How sure a ratio is, for example ``99 % CI 1.190..1.215, 12 pairs``."""
-    sure = "too few pairs for an interval" if pairs < FEWEST_ROUNDS else "no interval"
-    if low is not None and high is not None:
-        sure = f"99 % CI {low:.3f}..{high:.3f}"
-    return f"{sure}, {pairs} pairs" + (f" in blocks of {block}" if block > 1 else "")
-
-
-def _spread_of_ratio(verdict: Verdict) -> str:
-    return ratio_spread(verdict.low, verdict.high, verdict.rounds, verdict.block)
 
 
 def _values(verdict: Verdict) -> str:
     """The value beside its limit, and how sure it is."""
-    if verdict.measured is None or verdict.allowed is None:
+    words = values_words(verdict)
+    if not words:
         return "not measured"
-    value, allowed = pair_words(verdict.unit, verdict.measured, verdict.allowed)
-    spread = _spread(verdict) if verdict.unit == "us" else _stability(verdict)
-    if verdict.outcome == "undecided":
-        return f"{value}, limit {allowed}{spread}"
-    return f"{value} {'<=' if verdict.outcome == 'passed' else '>'} {allowed}{spread}"
-
-
-def _stability(verdict: Verdict) -> str:
-    if not verdict.values:
-        return ""
-    values = ", ".join(f"{value:.0f}" for value in verdict.values)
-    state = verdict.note or "UNSTABLE"
-    return f" ({state}: {values} in {len(verdict.values)} rounds, the largest counts)"
-
-
-def _spread(verdict: Verdict) -> str:
-    told = ", ".join(filter(None, [_share(verdict), _excess(verdict), _interval(verdict)]))
-    if verdict.note:
-        told += f"; {verdict.note}"
-    if verdict.second_look is not None:
-        told += f"; a second look: {format_time(verdict.second_look)}"
-    return f" ({told})"
+    if verdict.unit == "us":
+        about = ", ".join(filter(None, [_share(verdict), _excess(verdict), _spread(verdict)]))
+        if verdict.note:
+            about += f"; {verdict.note}"
+        if verdict.second_look is not None:
+            about += f"; a second look: {format_time(verdict.second_look)}"
+    elif verdict.values:
+        values = ", ".join(f"{value:.0f}" for value in verdict.values)
+        rounds = f"{values} in {len(verdict.values)} rounds, the largest counts"
+        about = f"{verdict.note or 'UNSTABLE'}: {rounds}"
+    else:
+        return words
+    return f"{words} ({about})"
 
 
 def _share(verdict: Verdict) -> str:
@@ -158,40 +147,42 @@ def _excess(verdict: Verdict) -> str:
     if not verdict.allowed or verdict.measured is None:
         return ""
     ratio = verdict.measured / verdict.allowed
-    if ratio <= 10:
-        return percent_words(ratio - 1)
-    return f"x{ratio:,.0f}" if ratio >= 99.95 else f"x{ratio:.3g}"
+    return percent_words(ratio - 1) if ratio <= 10 else f"x{ratio:,.0f}"
 
 
-def _interval(verdict: Verdict) -> str:
-    rounds = "one round" if verdict.rounds == 1 else f"{verdict.rounds} rounds"
-    if verdict.low is None or verdict.high is None:
-        few = verdict.rounds < FEWEST_ROUNDS
-        return f"{rounds}, {'too few for an interval' if few else 'no interval'}"
-    blocks = f" in blocks of {verdict.block}" if verdict.block > 1 else ""
-    return f"99 % CI {verdict.low:.1f}..{verdict.high:.1f}us, {rounds}{blocks}"
+def _spread(verdict: Verdict) -> str:
+    """How sure a verdict's value is: ``99 % CI 234.1..236.0us, 24 rounds``."""
+    what = "pair" if verdict.unit == "times" else "round"
+    interval = interval_words((verdict.low, verdict.high), verdict.unit)
+    return _sure(interval, count_words(verdict.rounds, what), verdict.rounds, verdict.block)
+
+
+def _sure(interval: str, counted: str, number: int, block: int) -> str:
+    if not interval:
+        return f"{counted}, {'too few for an' if number < FEWEST_ROUNDS else 'no'} interval"
+    return f"{interval}, {counted}" + (f" in blocks of {block}" if block > 1 else "")
+
+
+# Limits on kernel names.
 
 
 def _names(verdict: Verdict) -> str:
-    if verdict.mismatch is not None:
-        return _mismatch(verdict.mismatch, verdict.patterns)
+    found = verdict.mismatch
+    if found is not None:
+        wanted = ", ".join("..." if p is None else repr(p) for p in verdict.patterns)
+        expected = f"{found.kernels} kernels, expected {wanted or 'no kernels'}"
+        return f"{expected}; {_mismatch_words(found)}"
     kernels = count_words(int(verdict.measured or 0), "kernel")
     if verdict.limit == "expect_kernels":
         return f"all {kernels} as expected"
     if not verdict.hits:
         return f"none of {kernels} is forbidden"
-    told = [f"#{hit.position} {hit.kernel} ({hit.pattern!r})" for hit in verdict.hits[:_MOST_HITS]]
-    left = len(verdict.hits) - len(told)
-    ran = count_words(len(verdict.hits), "forbidden kernel")
-    return f"{ran} ran: {', '.join(told)}{f' and {left} more' if left else ''}"
+    hits = [f"#{hit.position} {hit.kernel} ({hit.pattern!r})" for hit in verdict.hits]
+    ran = count_words(len(hits), "forbidden kernel")
+    return f"{ran} ran: {', '.join(first_of(hits, _MOST_HITS, 'and {} more'))}"
 
 
-def _mismatch(found: Mismatch, patterns: Sequence[str | None]) -> str:
-    wanted = ", ".join("..." if p is None else repr(p) for p in patterns) or "no kernels"
-    return f"{found.kernels} kernels, expected {wanted}; {mismatch_words(found)}"
-
-
-def mismatch_words(found: Mismatch) -> str:
+def _mismatch_words(found: Mismatch) -> str:
     """Where the kernels first differ: ``kernel 3: expected 'mm', got add (aten::add)``."""
     named = " or ".join(map(repr, found.wanted))
     if not found.position:
@@ -203,41 +194,30 @@ def mismatch_words(found: Mismatch) -> str:
     return f"unexpected kernel {found.position}: {found.kernel}{by}"
 
 
+# Comparisons with a baseline.
+
+
 def delta_words(found: ProfileComparison) -> str:
     """What differs from a baseline, and is judged: ``kernels 5 > 4, cuda_time 234.9us > 200.0us
     (+17.5 %)``."""
     if found.source == "snapshot":
-        return _snapshot_words(found)
+        kernels = found.kernels.current_kernels if found.kernels is not None else 0
+        usual = "kernels, operators or order differ"
+        if found.change == "same":
+            usual = f"{kernels} kernels, as in the file"
+        deltas = sorted(found.metrics, key=lambda one: one.change != "worse")
+        signs = (">" if one.change == "worse" else "<" for one in deltas)
+        return ", ".join(map(count_change, deltas, signs)) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
-    worse = [one for one in judged if one.change == "worse"]
-    told = list(map(_more_words, worse or judged))
+    words = list(map(_more_words, found.worse or judged))
     if found.paired is not None and found.paired.change in ("worse", "undecided"):
-        told.append(turns_words(found))
-    usual = "its times" if found.untimed else "no more than before"
-    return ", ".join(told) or usual
+        words.append(turns_words(found))
+    return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
 def turns_words(found: ProfileComparison) -> str:
     """The times that both sides took in turn; empty where nothing is known of them."""
-    paired = found.paired
-    if paired is None:
-        return ""
-    if not paired.pairs:
-        return f"GPU time was not measured in turn: {paired.why}" if paired.why else ""
-    return paired_words(paired)
-
-
-def _snapshot_words(found: ProfileComparison) -> str:
-    kernels = found.kernels
-    if found.change == "same":
-        return f"{kernels.current_kernels if kernels is not None else 0} kernels, as in the file"
-    deltas = sorted(found.metrics, key=lambda one: one.change != "worse")
-    told = [count_change(one, ">" if one.change == "worse" else "<") for one in deltas]
-    if not told:
-        operators = kernels is not None and kernels.of("operator")
-        changed = "other operators" if operators else "another order"
-        told = ["other kernels" if found.changes else changed]
-    return ", ".join(told)
+    return paired_words(found.paired) if found.paired is not None else ""
 
 
 def count_change(one: MetricDelta, sign: str) -> str:
@@ -250,10 +230,8 @@ def _more_words(one: MetricDelta) -> str:
     words = count_change(one, ">")
     if one.spec.unit == "count":
         return words
-    sure = ""
-    if one.interval is not None and one.spec.kind == "timed":
-        sure = f", 99 % CI {'..'.join(value_words('us', at) for at in one.interval)}"
-    return f"{words} ({change_words(one)}{sure})"
+    interval = interval_words(one.interval) if one.spec.kind == "timed" else ""
+    return f"{words} ({', '.join(filter(None, [change_words(one), interval]))})"
 
 
 def change_words(one: MetricDelta) -> str:
@@ -263,24 +241,35 @@ def change_words(one: MetricDelta) -> str:
     return percent_words(one.share)
 
 
+# Comparisons of callables.
+
+_COMPARED = {"cuda_time": "GPU time", "latency": "latency", "peak_memory": "peak memory"}
+
+
 def headline(comparison: Comparison, candidate: str = "") -> str:
-    """How a candidate, by default the first, does against the reference, in one line."""
-    one = candidate_of(comparison, candidate)
-    assert one.paired is not None, "it is no reference"
-    low, high = one.paired.speedup_interval or (None, None)
-    spread = ratio_spread(low, high, comparison.pairs, one.paired.block)
-    return _speedup(comparison, one, one.paired.speedup, spread)
+    """How a candidate, by default the first, compares with the reference, in one line.
+
+    Raises:
+        ValueError: no callable has that name.
+    """
+    one = _candidate(comparison, candidate)
+    paired = one.paired
+    assert paired is not None, "it is no reference"
+    interval = interval_words(paired.speedup_interval, "times")
+    pairs = count_words(comparison.pairs, "pair")
+    spread = _sure(interval, pairs, comparison.pairs, paired.block)
+    return _speedup(comparison, one, paired.speedup, spread)
 
 
 def comparison_line(comparison: Comparison, verdict: Verdict) -> str:
     """A limit of a comparison of callables and how it fared, with the names of both."""
-    if verdict.measured is None:
-        return printable(f"{title(verdict)}: {verdict.why}")
-    one = candidate_of(comparison, verdict.candidate)
-    told = _speedup(comparison, one, verdict.measured, _spread_of_ratio(verdict))
-    doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
-    after = f"{undecided_words(verdict, doubt)}{beyond_words(verdict)}"
-    return printable(f"{title(verdict)}: {told}{after}")
+    words = verdict.why
+    if verdict.measured is not None:
+        one = _candidate(comparison, verdict.candidate)
+        doubt = "; ".join(dict.fromkeys(map(doubt_words, comparison.conditions)))
+        words = _speedup(comparison, one, verdict.measured, _spread(verdict))
+        words += _doubt_after(verdict, doubt)
+    return printable(f"{title(verdict)}: {words}")
 
 
 def compared_metric(comparison: Comparison) -> str:
@@ -298,28 +287,23 @@ def unstable_words(comparison: Comparison) -> list[str]:
 
 
 def _speedup(comparison: Comparison, one: Contestant, speedup: float, spread: str) -> str:
-    unstable = "".join(f"; {note}" for note in unstable_words(comparison))
+    sure = "; ".join([spread, *unstable_words(comparison)])
     versus = f"{one.name} over {comparison.reference}, {compared_metric(comparison)}"
     times = "as much" if comparison.metric == "peak_memory" else "slower"
     good = f"speedup {speedup:.3f}" if speedup >= 0.1 else f"{1 / speedup:,.0f}x {times}"
-    return f"{versus}: {good} ({spread}{unstable})"
+    return f"{versus}: {good} ({sure})"
 
 
-def candidate_of(comparison: Comparison, name: str) -> Contestant:
-    """The callable of that name; without one, the first that is not the reference.
+def _candidate(comparison: Comparison, name: str) -> Contestant:
+    """The callable of that name; without one, the first that is not the reference."""
+    for one in comparison.contestants:
+        if one.name == name or (not name and one.name != comparison.reference):
+            return one
+    names = ", ".join(repr(one.name) for one in comparison.contestants)
+    raise ValueError(f"{name!r} was not compared, only {names}")
 
-    Raises:
-        ValueError: no callable has that name.
-    """
-    wanted = [
-        one
-        for one in comparison.contestants
-        if (one.name == name if name else one.name != comparison.reference)
-    ]
-    if not wanted:
-        names = ", ".join(repr(one.name) for one in comparison.contestants)
-        raise ValueError(f"{name!r} was not compared, only {names}")
-    return wanted[0]
+
+# How far a profile can be trusted.
 
 
 def footing(profile: Profile) -> str:
@@ -346,41 +330,34 @@ def integrity_words(profile: Profile) -> str:
     integrity = profile.integrity
     if not integrity.complete:
         return "INCOMPLETE: " + ", ".join(integrity.problems)
-    parts = [_matched(profile)]
-    if integrity.graph_replays == "proved":
-        parts.append("graph replay proved")
-    parts += _unproved(integrity)
-    if integrity.leaked:
-        parts.append(f"{integrity.leaked} activities of earlier work left out")
-    if integrity.cold:
-        parts.append(f"COLD ({', '.join(integrity.cold)})")
-    recompiles = profile.metrics.get("recompiles")
-    if recompiles is not None and recompiles.value:
-        why = f" ({recompiles.why})" if recompiles.why else ""
-        parts.append(f"compilations during the profiled calls: {recompiles.value:.0f}{why}")
-    return ", ".join(parts)
+    matched = f"{integrity.matched}/{integrity.launches} launches matched"
+    rounds = f" in {profile.rounds} rounds" if profile.rounds > 1 else ""
+    on_cpu = profile.environment.kind == "cpu"
+    counted = "CPU operators counted, not GPU kernels" if on_cpu else f"{matched}{rounds}"
+    recompiles, why = value_of(profile, "recompiles"), note_of(profile, "recompiles")
+    compilations = f"compilations during the profiled calls: {recompiles or 0.0:.0f}"
+    parts = {
+        f"complete: {counted}": True,
+        "graph replay proved": integrity.graph_replays == "proved",
+        **dict.fromkeys(_unproved(integrity), True),
+        f"{integrity.leaked} activities of earlier work left out": integrity.leaked,
+        f"COLD ({', '.join(integrity.cold)})": integrity.cold,
+        f"{compilations} ({why})" if why else compilations: recompiles,
+    }
+    return ", ".join(words for words, holds in parts.items() if holds)
 
 
 def _unproved(integrity: Integrity) -> list[str]:
     """What may be missing although no sign of it is in the trace."""
-    parts = []
-    if integrity.graph_replays == "unproven":
-        parts.append("graph replay unproven")
-    if integrity.unknown_launches:
-        parts.append(f"{integrity.unknown_launches} kernels without a recorded launch call")
-    if integrity.forks:
-        parts.append(f"forked {integrity.forks} times: what children do is not counted")
-    if not integrity.children_checked:
-        parts.append("children not checked")
-    return parts
-
-
-def _matched(profile: Profile) -> str:
-    if profile.environment.kind == "cpu":
-        return "complete: CPU operators counted, not GPU kernels"
-    integrity = profile.integrity
-    words = f"complete: {integrity.matched}/{integrity.launches} launches matched"
-    return f"{words} in {profile.rounds} rounds" if profile.rounds > 1 else words
+    parts = {
+        "graph replay unproven": integrity.graph_replays == "unproven",
+        f"{integrity.unknown_launches} kernels without a recorded launch call": (
+            integrity.unknown_launches
+        ),
+        f"forked {integrity.forks} times: what children do is not counted": integrity.forks,
+        "children not checked": not integrity.children_checked,
+    }
+    return [words for words, holds in parts.items() if holds]
 
 
 def would_wait_words(profile: Profile) -> str:
@@ -388,3 +365,263 @@ def would_wait_words(profile: Profile) -> str:
     number = value_of(profile, "would_wait")
     times = count_words(int(number or 0), "time")
     return f"would wait on a GPU {times} (.item(), if tensor)" if number else ""
+
+
+# What is wrong.
+
+
+def broken_cells(profile: Profile) -> dict[str, Broken]:
+    """The values that exceed what is allowed, by metric: of several limits on one metric the
+    strictest; a baseline only where no limit is exceeded."""
+    found: dict[str, Broken] = {}
+    strictest = sorted(profile.verdicts, key=lambda one: (not one.of_limit, one.allowed or 0.0))
+    for one in strictest:
+        values = [(one.metric, one.measured, one.allowed)]
+        rank = next(iter(one.ranks), None)
+        if one.comparison is not None:
+            values = [(worse.name, worse.current, worse.baseline) for worse in one.comparison.worse]
+            rank = one.comparison.rank
+        # The number of kernels that match a pattern is not the value of a metric.
+        counts_some = one.limit == "max_kernels" and bool(one.qualifier)
+        exceeded = one.outcome in ("failed", "expected failure") and not counts_some
+        for metric, value, allowed in values if exceeded else ():
+            if metric in METRICS and value is not None and allowed is not None:
+                unit = METRICS[metric].unit
+                broken = Broken(metric, unit, value, allowed, title(one), rank)
+                found.setdefault(metric, broken)
+    return found
+
+
+def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """What is wrong, a few words for each limit and baseline: ``max_kernels: 5 > 1``."""
+    for one in verdicts:
+        if one.outcome in ("failed", "incomplete", "undecided"):
+            words: str = one.outcome
+            if one.outcome == "failed" and one.comparison is not None:
+                more = (count_change(delta, ">") for delta in one.comparison.worse)
+                words = ", ".join(more) or "slower"
+            elif one.outcome == "failed":
+                words = values_words(one) or "exceeded"
+            yield f"{title(one)}: {words}{rank_words(one)}"
+
+
+# Why.
+
+_MOST_KINDS = 3
+_LONGEST = 2_000
+_OF_KERNELS = ("kernels", "launches", "cuda_time")
+"""The metrics whose limits need no cause of their own where a baseline names the new kernels."""
+_CELLS = (*_OF_KERNELS, "latency", "launch_overhead", "syncs", "memcpys")
+"""The metrics that have a column. Of the others the cause says the values, too."""
+
+
+def causes_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
+    """Why a row is marked so; none where it is well."""
+    if told == "incomplete":
+        return (_incomplete(profile),)
+    if told == "undecided":
+        doubt = doubt_words(profile.conditions)
+        undecided = (one for one in profile.verdicts if one.outcome == "undecided")
+        return tuple(Cause(verdict_line(one, doubt)) for one in undecided)
+    return _over(profile) if told == "failed" else ()
+
+
+def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
+    """What else to know of a profile: of child processes, and which limits were not judged, beside
+    others that were."""
+    elsewhere = tuple(map(Cause, profile.integrity.elsewhere))
+    if told == "not judged":
+        return elsewhere
+    left = dict.fromkeys(title(one) for one in limits_of([profile]) if not is_judged(one))
+    unjudged = (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
+    return (*elsewhere, *unjudged)
+
+
+def explained(profile: Profile) -> Profile:
+    """Return the profile with the cause in each verdict of an exceeded limit.
+
+    Args:
+        profile: a whole one. Reports and run documents keep only some of its kernels.
+    """
+    verdicts = [replace(one, cause=_cause_of(one, profile)) for one in profile.verdicts]
+    return replace(profile, verdicts=tuple(verdicts))
+
+
+def _incomplete(profile: Profile) -> Cause:
+    """What is missing, and how often it was tried."""
+    tries = profile.integrity.retakes + 1
+    tried = f", after {tries} tries" if tries > 1 else ""
+    if profile.integrity.problems:
+        return Cause(f"no number: {'; '.join(profile.integrity.problems)}{tried}")
+    lost = (one for one in profile.verdicts if one.outcome == "incomplete")
+    return Cause("; ".join(map(verdict_line, lost)))
+
+
+def _over(profile: Profile) -> tuple[Cause, ...]:
+    over = [one for one in profile.verdicts if one.outcome == "failed"]
+    worse = [one.comparison for one in over if one.comparison is not None]
+    found = (causes_of_diff(one.kernels) for one in worse if one.kernels is not None)
+    paired = (one.paired for one in worse if one.paired and one.paired.change == "worse")
+    # Of several baselines, the first that names kernels.
+    changes = (*next(filter(None, found), ()), *(Cause(paired_words(one)) for one in paired))
+    limits = [one for one in over if one.of_limit]
+    if changes:
+        limits = [one for one in limits if one.metric not in _OF_KERNELS]
+    return tuple(dict.fromkeys((*changes, *(_limit_cause(one, profile) for one in limits))))
+
+
+def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
+    """Fusions first; then one line a change, in launch order; then what takes longer. Where the
+    kernels are the same: which of them moved or have another operator."""
+    fusions = fusions_of(diff)
+    fused = {id(change) for one in fusions for change in (*one.gone, *one.come)}
+    changes = [one for one in diff.came_or_went if id(one) not in fused]
+    changes += diff.of("slower")
+    changes += () if diff.came_or_went else diff.of("moved", "operator")
+    return (
+        *(Cause(one.words, source_place(one.come[0].side.source)) for one in fusions),
+        *map(_change_cause, changes),
+    )
+
+
+def _change_cause(change: KernelChange) -> Cause:
+    kernel, before, now = change.side, change.baseline, change.current
+    place, words = source_place(kernel.source), times_words(kernel.short_name, change.times)
+    if change.kind == "slower":
+        us = [change.us(one) * change.times for one in (before, now)]
+        return Cause(f"slower: {words}, {changed_words('us', *us)}", place)
+    if change.kind == "moved":
+        positions = ", ".join(map(str, change.positions))
+        return Cause(f"moved: {words}{f', now kernel {positions}' if positions else ''}", place)
+    if before is None or now is None:
+        words = with_chain(words, chain_words(kernel.operators, kernel.name))
+        return Cause(words + lines_words(change.lines), place, "-" if now is None else "+")
+    if change.kind == "operator":
+        was, by = (next(iter(one.operators), "no operator") for one in (before, now))
+        return Cause(f"{words}: launched by {by}, was {was}", place)
+    variant = "another variant, " if change.kind == "renamed" else ""
+    return Cause(f"{words}: {variant}was {before.short_name}", place)
+
+
+def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
+    """What an exceeded limit is about; without a column, its values, too."""
+    cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
+    where = rank_words(verdict)
+    if verdict.metric in _CELLS and not verdict.qualifier and cause.text:
+        return Cause(f"{where.strip()}: {cause.text}", cause.place) if where else cause
+    words = "; ".join(filter(None, [values_words(verdict) + where, cause.text]))
+    return Cause(f"{title(verdict)}: {words}", cause.place)
+
+
+def _cause_of(verdict: Verdict, profile: Profile) -> Cause | None:
+    about = _ABOUT.get(verdict.metric.split("_")[0])
+    if about is None or verdict.outcome != "failed" or not verdict.of_limit:
+        return None
+    cause = about(verdict, judged_rank(profile, verdict))
+    return replace(cause, text=cause.text[:_LONGEST])
+
+
+def _kernel_names(verdict: Verdict, profile: Profile) -> Cause:
+    """Of limits on kernel names, the kernels that are wrong."""
+    mismatch, hits = verdict.mismatch, verdict.hits
+    at = mismatch.position if mismatch else next((one.position for one in hits), 0)
+    kernel = profile.kernels[at - 1] if 0 < at <= len(profile.kernels) else None
+    place = source_place(kernel.source) if kernel else None
+    if mismatch or not hits:
+        return Cause(_mismatch_words(mismatch) if mismatch else "", place)
+    names = Counter(one.kernel for one in hits)
+    ran = ", ".join(times_words(name, n) for name, n in names.most_common(_MOST_KINDS))
+    chain = chain_words(kernel.operators, kernel.name) if kernel and len(names) == 1 else ""
+    return Cause(with_chain(f"forbidden kernel ran: {ran}", chain), place)
+
+
+_Kind = tuple[str, str, str]
+"""The short name of a kernel, or that of a copy or wait; its chain of operators; its line."""
+
+
+def _kind_of(kernel: Kernel) -> _Kind:
+    return kernel.short_name, chain_words(kernel.operators, kernel.name), kernel.source
+
+
+def _most_of(found: Sequence[_Kind]) -> Cause:
+    """How many there are of each name and chain, the most frequent first; the line of most."""
+    kinds = Counter((name, chain) for name, chain, _ in found).most_common()
+    words = [with_chain(times_words(name, n), chain) for (name, chain), n in kinds]
+    lines = (source_place(line) for (*_, line), _ in Counter(found).most_common(1))
+    return Cause("; ".join(first_of(words, _MOST_KINDS)), next(lines, None))
+
+
+def _launched(verdict: Verdict, profile: Profile) -> Cause:
+    """The kernels by kind. Which of them are extra is known only where none is allowed: else the
+    place is the call."""
+    kernels, pattern = profile.kernels, verdict.qualifier
+    cause = _most_of(list(map(_kind_of, _matching(kernels, pattern) if pattern else kernels)))
+    place = verdict.place or profile.place
+    return Cause(cause.text, place) if cause.text and verdict.allowed else cause
+
+
+def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
+    """Those that ``max_kernels(match=...)`` counts, as ``limits.patterns`` says; all where it is
+    no pattern."""
+    try:
+        wanted = re.compile(pattern, re.IGNORECASE)
+    except re.error:  # of a file that somebody has written
+        return kernels
+    texts = ((one, (one.name, one.short_name, *one.operators)) for one in kernels)
+    return [one for one, named in texts if any(map(wanted.search, named))]
+
+
+def _longest(verdict: Verdict, profile: Profile) -> Cause:
+    """The kind of kernel that takes longest, of those that communicate or of all others."""
+    talking = {one.kernel for one in profile.collectives}
+    kinds: defaultdict[_Kind, list[float]] = defaultdict(list)
+    for at, one in enumerate(profile.kernels):
+        if (at in talking) == (verdict.metric == "exposed_comm_time"):
+            kinds[_kind_of(one)].append(one.duration_us)
+    kind, us = max(kinds.items(), key=lambda one: sum(one[1]), default=(("", "", ""), []))
+    if not sum(us):
+        return Cause(_spread(verdict))
+    name, chain, line = kind
+    words = f"{times_words(name, len(us))} takes {format_time(sum(us))}"
+    return Cause(with_chain(words, chain), source_place(line))
+
+
+def _waits(verdict: Verdict, profile: Profile) -> Cause:
+    return _most_of([(one.call, chain_words(one.operators), one.source) for one in profile.waits])
+
+
+def _copies(verdict: Verdict, profile: Profile) -> Cause:
+    way = verdict.qualifier
+    copies = [one for one in profile.copies if not way or one.direction == way]
+    cause = _most_of([(one.name, chain_words(one.operators), one.source) for one in copies])
+    size = format_bytes(sum(one.bytes for one in copies))
+    return Cause(f"{size}: {cause.text}", cause.place) if copies else cause
+
+
+def _overhead(verdict: Verdict, profile: Profile) -> Cause:
+    """How much of a call the GPU has nothing to do, and what a launch costs beside its kernel."""
+    words, latency = overhead_words(profile), value_of(profile, "latency")
+    if verdict.measured is None or not latency:
+        return Cause(words)
+    idle = f"{verdict.measured / latency * 100:.0f} % of a call the GPU is idle"
+    return Cause(f"{idle}: {words}" if words else idle)
+
+
+def _compilations(verdict: Verdict, profile: Profile) -> Cause:
+    return Cause(note_of(profile, "recompiles"))
+
+
+_ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
+    "": _kernel_names,
+    "kernels": _launched,
+    "launches": _launched,
+    "cuda": _longest,
+    "exposed": _longest,
+    "latency": lambda verdict, _: Cause(_spread(verdict)),
+    "launch": _overhead,
+    "syncs": _waits,
+    "memcpys": _copies,
+    "memcpy": _copies,
+    "recompiles": _compilations,
+}
+"""By the first word of the metric; limits on kernel names have none."""

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.schema.run import Place
-from pytest_kernelprof.units import format_bytes, format_time
+from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +27,12 @@ def value_of(profile: Profile, metric: str) -> float | None:
     """The value of a metric; None if it is not available."""
     found = profile.metrics.get(metric)
     return None if found is None else found.value
+
+
+def note_of(profile: Profile, metric: str) -> str:
+    """Why a metric has no value, or what a reader of the value should know; empty without."""
+    found = profile.metrics.get(metric)
+    return "" if found is None else found.why
 
 
 def gpu_us(profile: Profile) -> float:
@@ -78,34 +84,30 @@ def source_place(source: str) -> Place | None:
     return Place(file, int(line)) if file and line.isascii() and line.isdigit() else None
 
 
-def callers_of(operators: tuple[str, ...], own: str = "") -> tuple[str, ...]:
-    """Of a chain, innermost first, the operators that are told: the innermost and the outermost,
-    which is mostly the one that the user called; one where they are the same, or none.
+def chain_words(operators: tuple[str, ...], own: str = "") -> str:
+    """The innermost and the outermost of a chain of operators, for example ``aten::mm <
+    aten::linear``: the outermost is mostly the one that the user called. One where they are the
+    same; empty without.
 
     Args:
+        operators: the innermost first.
         own: the name of what they led to: an operator of the CPU, and what Inductor annotates,
             stands under its own name.
     """
     callers = operators[1:] if own and operators[:1] == (own,) else operators
     called = [name for name in callers if not name.startswith(_NO_CALLERS)]
-    return tuple(dict.fromkeys([called[0], called[-1]])) if called else ()
-
-
-def chain_words(operators: tuple[str, ...], own: str = "") -> str:
-    """The operators of ``callers_of``, for example ``aten::mm < aten::linear``; empty without."""
-    return " < ".join(callers_of(operators, own))
+    return ends_words(called[0], called[-1], " < ") if called else ""
 
 
 def rank_words(verdict: Verdict) -> str:
     """The ranks on which a limit is not kept, the worst first: `` on ranks 3, 1``; empty where it
     is kept, where there is one rank, and where the reason names one."""
     ranks = verdict.ranks
-    named = verdict.outcome == "incomplete" and verdict.why.startswith("rank ")
-    if not ranks or named or verdict.outcome in ("passed", "not judged"):
+    says_rank = verdict.outcome == "incomplete" and verdict.why.startswith("rank ")
+    if not ranks or says_rank or verdict.outcome in ("passed", "not judged"):
         return ""
-    told = ", ".join(map(str, ranks[:_MOST_RANKS]))
-    more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
-    return f" on rank{'s' if len(ranks) > 1 else ''} {told}{more}"
+    named = ", ".join(first_of(list(map(str, ranks)), _MOST_RANKS, "and {} more"))
+    return f" on rank{'s' if len(ranks) > 1 else ''} {named}"
 
 
 def judged_rank(profile: Profile, verdict: Verdict) -> Profile:
@@ -117,15 +119,10 @@ def judged_rank(profile: Profile, verdict: Verdict) -> Profile:
 
 def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     """A value and what is allowed, in words that differ where they do."""
-    if unit == "us":
-        told = format_time(allowed)
-        return format_time(value), f"{allowed:g}us" if allowed and told == "0.0us" else told
-    if unit == "bytes":
-        pair = format_bytes(value), format_bytes(allowed)
-        if pair[0] != pair[1] or value == allowed:
-            return pair
+    pair = value_words(unit, value), value_words(unit, allowed)
+    if pair[0] == pair[1] and unit == "bytes" and value != allowed:
         return f"{value:.0f} B", f"{allowed:.0f} B"
-    return value_words(unit, value), value_words(unit, allowed)
+    return pair[0], f"{allowed:g}us" if allowed and pair[1] == "0.0us" else pair[1]
 
 
 def measured_words(verdict: Verdict) -> tuple[str, str]:
@@ -135,23 +132,68 @@ def measured_words(verdict: Verdict) -> tuple[str, str]:
     return pair_words(verdict.unit, verdict.measured, verdict.allowed)
 
 
+_SIGNS = {"passed": " <= ", "undecided": ", limit "}
+
+
+def values_words(verdict: Verdict) -> str:
+    """The value beside its limit: ``5 > 1``; empty where there are none."""
+    over = " < " if verdict.limit.startswith("min_") else " > "
+    return _SIGNS.get(verdict.outcome, over).join(filter(None, measured_words(verdict)))
+
+
+def changed_words(unit: str, baseline: float, current: float) -> str:
+    """A value of both sides: ``40.0us -> 43.3us``."""
+    return " -> ".join(pair_words(unit, baseline, current))
+
+
+def interval_words(bounds: tuple[float | None, float | None] | None, unit: str = "us") -> str:
+    """``99 % CI 234.1..236.0us``, or of a ratio ``99 % CI 1.190..1.215``; empty without bounds."""
+    low, high = bounds or (None, None)
+    if low is None or high is None:
+        return ""
+    scale = TimeUnit("", 1.0, 3) if unit == "times" else time_unit((low, high))
+    return f"99 % CI {scale.words(low)}..{scale.words(high)}{scale.name}"
+
+
+def ends_words(first: str, last: str, between: str = "..") -> str:
+    """``1..3``; one of them where they are equal."""
+    return between.join(dict.fromkeys((first, last)))
+
+
 def paired_words(paired: Paired) -> str:
     """``GPU time +8.4 % in 4 of 4 pairs timed in turn (40.0us -> 43.3us)``, with the latencies if
-    they are known, and why nothing follows of it. A profile of its own has another GPU time."""
-    told = count_words(len(paired.pairs), "pair")
-    told = f"{paired.agreeing} of {told}" if paired.change in ("worse", "better") else told
-    share = percent_words(paired.ratio - 1)
-    times = _sides(paired.baseline_us, paired.current_us)
-    words = f"GPU time {share} in {told} timed in turn ({times})"
+    they are known, and why nothing follows; empty where no times were taken and no reason is known.
+    A profile of its own has another GPU time."""
+    if not paired.pairs:
+        return f"GPU time was not measured in turn: {paired.why}" if paired.why else ""
+    pairs = count_words(len(paired.pairs), "pair")
+    pairs = f"{paired.agreeing} of {pairs}" if paired.change in ("worse", "better") else pairs
+    times = changed_words("us", paired.baseline_us, paired.current_us)
+    words = f"GPU time {percent_words(paired.ratio - 1)} in {pairs} timed in turn ({times})"
     if paired.baseline_latency_us:
-        latency = _sides(paired.baseline_latency_us, paired.current_latency_us)
-        words += f"; latency {latency}, not judged"
-    doubt = doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
+        sides = paired.baseline_latency_us, paired.current_latency_us
+        words += f"; latency {changed_words('us', *sides)}, not judged"
+    doubt = why_unsure(paired)
+    if paired.change == "undecided":
+        doubt = f"UNDECIDED, {doubt}" if doubt else "UNDECIDED"
     return f"{words}; {doubt}" if doubt else words
 
 
-def _sides(before: float, now: float) -> str:
-    return f"{format_time(before)} -> {format_time(now)}"
+def why_unsure(paired: Paired) -> str:
+    """Why nothing follows of times that were taken in turn; empty if something does."""
+    return doubt_words(paired.disturbed) if paired.disturbed is not None else paired.why
+
+
+def overhead_words(profile: Profile) -> str:
+    """What a launch costs beside its kernel; empty where that is not known."""
+    launches, each = value_of(profile, "launches"), value_of(profile, "overhead_per_launch")
+    if not launches or each is None:
+        return ""
+    kernels_us = gpu_us(profile) + (value_of(profile, "comm_time") or 0.0)
+    return (
+        f"{count_words(int(launches), 'launch', 'launches')} with {format_time(each)} of overhead "
+        f"each, for kernels of {format_time(kernels_us / max(1, profile.kernel_count))}"
+    )
 
 
 def percent_words(share: float) -> str:
@@ -250,9 +292,8 @@ def _throttling(conditions: Conditions) -> str:
 
 
 def _power(conditions: Conditions) -> str:
-    if not conditions.power_capped_blocks:
-        return ""
-    return f"at the power limit in {conditions.power_capped_blocks} of {conditions.blocks} blocks"
+    capped = conditions.power_capped_blocks
+    return f"at the power limit in {capped} of {conditions.blocks} blocks" if capped else ""
 
 
 def _others(conditions: Conditions) -> str:

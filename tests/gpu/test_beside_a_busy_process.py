@@ -69,7 +69,7 @@ def test_compared(kernel_profile):
     result.assert_outcomes(passed=1, failed=2, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*max_cuda_time: *; EXCEEDED THOUGH CONTENDED: the fastest round took *, more than *",
+            "*max_cuda_time: *; EXCEEDED THOUGH CONTENDED: the fastest rounds give *",
             "*min_speedup(2): *; EXCEEDED THOUGH CONTENDED: the fastest rounds give *",
         ]
     )

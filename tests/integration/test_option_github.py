@@ -90,6 +90,8 @@ def test_many(kernel_profile):
 def test_without_a_baseline_the_call_is_annotated_and_the_command_that_names_what_is_new(
     run: Run, pytester: pytest.Pytester
 ) -> None:
+    (pytester.path / ".git").mkdir()
+    (pytester.path / ".git" / "HEAD").write_text("a" * 40)
     (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
     call = code.index("    kernel_profile(work)") + 1

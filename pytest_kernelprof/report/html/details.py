@@ -201,8 +201,7 @@ def _limits(profile: Profile) -> Html:
 
 
 def _advice(profile: Profile) -> Html:
-    diffs = (one.kernels for one in _comparisons(profile) if one.changes)
-    found = advice_on(profile, next(filter(None, diffs), None))
+    found = advice_on(profile)
     items = (
         element("li", joined([element("b", text(one.what)), Html(" "), text(one.why, _LONGEST)]))
         for one in found

@@ -19,8 +19,8 @@ from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
 from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES, for_tables, row_of
 from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import Place, Profile, Status, Test
-from pytest_kernelprof.summary.causes import causes_of
 from pytest_kernelprof.summary.kernels import groups_of
+from pytest_kernelprof.summary.verdicts import causes_of
 
 
 def judged(profile: Profile, **limits: Any) -> Profile:

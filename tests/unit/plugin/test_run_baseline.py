@@ -98,7 +98,7 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:
     on = earlier(calls_of(1, around("cuda_time", 100)), allowed=TIMES)
     new = judged(on, calls_of(1, around("cuda_time", 150)))
-    words = "earlier run: cuda_time 155.5us > 105.5us (+47.4 %, 99 % CI 151.0us..160.0us)"
+    words = "earlier run: cuda_time 155.5us > 105.5us (+47.4 %, 99 % CI 151.0..160.0us)"
     assert failure_message(new).splitlines()[0] == words
 
 

@@ -48,7 +48,7 @@ def of(*metrics: MetricDelta, **more: Any) -> ProfileComparison:
     [
         (of(delta("kernels", 4, 5), delta("launches", 5, 4, "better")), "kernels 5 > 4"),
         (of(delta("cuda_time", 200.0, 234.9, interval=(230.0, 240.0))),
-         "cuda_time 234.9us > 200.0us (+17.5 %, 99 % CI 230.0us..240.0us)"),
+         "cuda_time 234.9us > 200.0us (+17.5 %, 99 % CI 230.0..240.0us)"),
         (of(delta("memcpy_bytes", 1e6, 2e6)), "memcpy_bytes 2 MB > 1 MB (+100.0 %)"),
         (of(delta("cuda_time", 200.0, 234.9, judged=False)), "no more than before"),
         (of(change="undecided", untimed="it ran only once"), "its times"),
@@ -126,9 +126,9 @@ def with_snapshot(old: list[Kernel], new: list[Kernel]) -> ProfileComparison:
         ([*MLP], "5 kernels, as in the file"),
         ([*MLP, kernel("own", "aten::mul")], "kernels 6 > 5, launches 6 > 5"),
         ([*MLP[:4]], "kernels 4 < 5, launches 4 < 5"),
-        ([*MLP[:4], kernel("own", "aten::mm")], "other kernels"),
-        ([*MLP[1:], MLP[0]], "another order"),
-        ([*MLP[:3], kernel(MUL, "aten::mul_"), MLP[4]], "other operators"),
+        ([*MLP[:4], kernel("own", "aten::mm")], "kernels, operators or order differ"),
+        ([*MLP[1:], MLP[0]], "kernels, operators or order differ"),
+        ([*MLP[:3], kernel(MUL, "aten::mul_"), MLP[4]], "kernels, operators or order differ"),
     ],
 )
 def test_what_is_another_than_a_snapshot_is_one_line(new: list[Kernel], words: str) -> None:

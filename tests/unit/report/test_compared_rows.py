@@ -87,7 +87,7 @@ def test_what_needs_a_look_comes_first_then_what_changed_with_its_kernels() -> N
         "tests/test_b.py",
         "?       5  +4.6 %  +3.9..+5.4 %  test_b",
         "    earlier run: GPU time +4.6 % in 2 pairs timed in turn (0.0us -> 0.0us);",
-        "    above half of the margin",
+        "    UNDECIDED, above half of the margin",
         "better",
         "tests/test_mlp.py",
         "✓  2 -> 1                        test_better",
@@ -112,10 +112,10 @@ def test_the_section_says_what_was_not_compared_and_last_what_fails() -> None:
     told = lines(worse, same, refused, name=MAIN, notes=("a submodule is left out",))
     assert told[0] == "1 of 2 tests is worse than main (abc1234)."
     assert told[-8:] == [
-        "against      main: 1 worse, 1 unchanged, 1 not compared; 1 call timed in turn,",
-        "             margin 5 %, 1 of them in 4 pairs",
-        "not compared new: no such test",
-        "note         test_it: other software: torch",
+        "against      main: 1 worse, 1 not compared, 1 unchanged; 1 call timed in turn,",
+        "             margin 5 %",
+        "not compared t.py::new: no such test",
+        "note         t.py::test_it: other software: torch",
         "             a submodule is left out",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "3 profiles",

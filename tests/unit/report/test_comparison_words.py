@@ -56,7 +56,7 @@ def test_a_headline_without_an_interval_says_so() -> None:
         ),
         pairs=7,
     )
-    assert headline(few).endswith("speedup 2.000 (too few pairs for an interval, 7 pairs)")
+    assert headline(few).endswith("speedup 2.000 (7 pairs, too few for an interval)")
 
 
 def test_a_headline_says_which_callable_is_unstable() -> None:

@@ -186,12 +186,14 @@ def test_one_row_for_each_test_worst_first_with_its_cause() -> None:
 
 
 def test_where_and_what_to_do_stand_below_the_verdict() -> None:
-    lines = markdown_of(Run((broken("a/test_a.py::test_broken[a|1]"),))).split("\n")
+    test = broken("a/test_a.py::test_broken[a|1]")
+    lines = markdown_of(Run((test,), commit="abc1234")).split("\n")
     where = "**Where:** a/test_a.py: max_kernels: 5 > 4 (test_broken\\[a\\|1\\])"
     assert lines[2] == where
-    page = page_of(broken("a/test_a.py::test_broken[a|1]"))
+    page = page_of(test, commit="abc1234")
     command = "pytest 'a/test_a.py::test_broken[a|1]' --kernelprof-against=HEAD~1"
     assert page.texts("p")[1] == f"To do: see what the last commit changed: {command}"
+    assert "HEAD~1" not in page_of(test).text  # no commit is known
 
 
 def test_a_long_command_is_a_block_of_its_own() -> None:
@@ -239,15 +241,11 @@ def test_each_cause_of_a_test_is_told_once() -> None:
     assert cause.endswith("; max_allocations: 1 > 0")
 
 
-def test_a_launch_more_for_each_kernel_more_is_nothing_else_that_is_exceeded() -> None:
-    for launches, told in (
-        (5, "snapshot: kernels 5 > 4"),
-        (6, "snapshot: kernels 5 > 4; snapshot: launches 6 > 4"),
-    ):
-        metrics = (*SNAPSHOT.metrics, delta("launches", 4, launches))
-        more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
-        page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
-        assert page.tables[0][1][3] == told
+def test_a_baseline_is_exceeded_in_one_place_with_all_its_counts() -> None:
+    metrics = (*SNAPSHOT.metrics, delta("launches", 4, 6))
+    more = held_to(mlp(), msgspec.structs.replace(SNAPSHOT, metrics=metrics))
+    page = page_of(Test("t.py::test_it", (more,), outcome="failed"))
+    assert page.tables[0][1][3] == "snapshot: kernels 5 > 4, launches 6 > 4"
 
 
 def test_details_unfold_with_the_kernels() -> None:
@@ -291,11 +289,11 @@ def test_what_changed_against_a_revision() -> None:
     )
     page = page_of(*tests, baselines=(msgspec.structs.replace(MAIN, profiles=(new,)),))
     assert (
-        "Against main (abc1234): 1 worse, 1 better, 1 unchanged, 1 not compared; "
-        "1 fewer kernel in total; 3 calls timed in turn, margin 0 %, 3 of them in 4 pairs, "
+        "Against main (abc1234): 1 worse, 1 not compared, 1 better, 1 unchanged; "
+        "1 fewer kernel in total; 3 calls timed in turn, margin 0 %, "
         "GPU time -2.4 %." in page.text
     )
-    assert f"not compared: test_new: {why.replace('@', '@' + chr(0x200C))}" in page.text
+    assert f"not compared: t.py::test_new: {why.replace('@', '@' + chr(0x200C))}" in page.text
     plus = "+vectorized_elementwise [mul], from aten::mul, mlp.py:42"
     worse, better = page.tables
     assert worse[1:] == [

@@ -46,7 +46,8 @@ RUN = Run(
         Test("t.py::test_kept", (taken(11, 143.0, 13), taken(17, 289.0))),
         Test("u.py::test_plain", (taken(19, 361.0),)),
         Test("u.py::test_compared", (), (comparison(verdicts=(FASTER,)),), outcome="failed"),
-    )
+    ),
+    commit="abc1234",
 )
 SENTENCE = "2 of 3 tests break a limit"
 KERNELS, TIME = "84 kernels", "1.20ms on the GPU"  # 37 + 11 + 17 + 19, 407 + 143 + 289 + 361

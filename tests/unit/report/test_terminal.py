@@ -27,7 +27,7 @@ from pytest_kernelprof.summary.run import summary_of
 
 
 def told(*tests: Test, width: int = 80, **style: Any) -> list[str]:
-    lines = report_lines(summary_of(Run(tests)), Style(width, **style))
+    lines = report_lines(summary_of(Run(tests, commit="abc1234")), Style(width, **style))
     return [plain(line) for line in lines]
 
 
@@ -136,7 +136,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "             # take more rounds",
         "",
     ]
-    assert lines[9:21] == [
+    assert lines[9:22] == [
         "  kernels  GPU us        headroom  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5                  test_step",
@@ -147,10 +147,11 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
         "tests/test_rows.py",
         "?       5   199.4  0.3 % of 200us  test_near[gated-bf16]",
-        "    max_cuda_time 200.0us lies inside 199.1us..200.3us after 96 rounds",
+        "    max_cuda_time: 199.4us, limit 200.0us (-0.3 %, 99 % CI 199.1..200.3us, 96",
+        "    rounds): UNDECIDED, the interval holds the limit",
         "1 more test passes, in 1 file",
     ]
-    assert lines[21] == "1 expected failure, in tests/test_rows.py"
+    assert lines[22] == "1 expected failure, in tests/test_rows.py"
 
 
 def test_the_report_is_a_section_with_the_verdict_first() -> None:

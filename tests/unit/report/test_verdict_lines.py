@@ -86,7 +86,7 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
         ),
         (
             time(100.0, 90.0, rounds=1),
-            "max_cuda_time: 100.0us > 90.0us (+11.1 %, one round, too few for an interval)",
+            "max_cuda_time: 100.0us > 90.0us (+11.1 %, 1 round, too few for an interval)",
         ),
         (
             time(100.0, 90.0, rounds=7),
@@ -108,7 +108,7 @@ def test_counts_that_differ_are_told_one_by_one(note: str, state: str) -> None:
         ),
         (
             time(60.0, 54.0, rounds=1, share=0.125, share_of=432.0, limit="max_launch"),
-            "max_launch: 60.0us > 54.0us (12.5% of the latency 432.0us, +11.1 %, one round, too "
+            "max_launch: 60.0us > 54.0us (12.5% of the latency 432.0us, +11.1 %, 1 round, too "
             "few for an interval)",
         ),
     ],
@@ -222,7 +222,7 @@ def test_many_forbidden_kernels_are_cut_short() -> None:
     hits = tuple(Hit(i, "k", ".") for i in range(1, 17))
     line = names("forbid_kernels", qualifier=".", patterns=(".",), hits=hits)
     assert line == (
-        "forbid_kernels: 16 forbidden kernels ran: #1 k ('.'), #2 k ('.'), #3 k ('.'), #4 k ('.') "
+        "forbid_kernels: 16 forbidden kernels ran: #1 k ('.'), #2 k ('.'), #3 k ('.'), #4 k ('.'), "
         "and 12 more"
     )
 

@@ -32,8 +32,8 @@ from pytest_kernelprof.schema.run import (
     Test,
     Wait,
 )
-from pytest_kernelprof.summary.causes import causes_of, causes_of_diff
 from pytest_kernelprof.summary.run import summary_of
+from pytest_kernelprof.summary.verdicts import causes_of, causes_of_diff
 
 
 def broken(of: Profile, **limits: object) -> list[Cause]:
@@ -104,7 +104,8 @@ def test_an_overhead_is_told_by_its_launches() -> None:
     )
     (cause,) = broken(idle, max_launch_overhead="40us")
     assert cause.text == (
-        "80 % of a call the GPU is idle: 5 launches of 16.0us each for kernels of 4.0us"
+        "80 % of a call the GPU is idle: 5 launches with 16.0us of overhead each, for kernels of "
+        "4.0us"
     )
 
 
@@ -198,7 +199,7 @@ def test_what_is_slower_than_a_revision_says_by_how_much_and_how_sure_that_is() 
 
 def test_what_is_perhaps_slower_says_why_that_is_not_known() -> None:
     busy = Conditions(contenders=(Neighbour(7, 60),))
-    told = "against: GPU time +8.0 % in 4 pairs timed in turn (100.0us -> 108.0us); "
+    told = "against: GPU time +8.0 % in 4 pairs timed in turn (100.0us -> 108.0us); UNDECIDED, "
     for paired, why in (
         (in_turn(change="undecided", why="too few turns"), "too few turns"),
         (in_turn(change="undecided", disturbed=busy),

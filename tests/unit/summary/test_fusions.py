@@ -8,8 +8,8 @@ from records import kernel, profile
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.schema.comparison import KernelDiff
-from pytest_kernelprof.summary.causes import causes_of_diff
 from pytest_kernelprof.summary.kernels import fusions_of
+from pytest_kernelprof.summary.verdicts import causes_of_diff
 
 
 def pointwise(functor: str) -> str:

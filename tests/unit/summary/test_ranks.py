@@ -63,4 +63,4 @@ def test_a_rank_is_slower_than_the_median_of_all(own: list[float], times: float)
 
 def test_a_difference_is_told_in_words() -> None:
     odd = odd_ones([rank("0"), rank("1"), rank("2", 7, 116), rank("3", 4), rank("4")])
-    assert [one.words for one in odd] == ["2 kernels more, 16 % more GPU time", "1 kernel fewer"]
+    assert [one.words for one in odd] == ["2 more kernels, 16 % more GPU time", "1 fewer kernel"]

@@ -48,8 +48,8 @@ def text_of(found: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", body))
 
 
-def test_it_says_what_happened_first(one: str) -> None:
-    words = text_of(one)
+def test_it_says_what_happened_first() -> None:
+    words = text_of(html_of(replace(ONE, commit="9c41e7a" + 33 * "0")))
     order = (
         *(
             "1 of 2 tests breaks a limit",
@@ -208,7 +208,7 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
     for told in (
         *("1 of 1 test is worse than main (abc1234)", "1 worse, 1 not compared; 2 more kernels"),
         *("4 → 5", "+7.8 %", "+7.0..+8.1 %", "it fails on your code"),
-        *("Kernels against main (abc1234)", "4 kernels -> 5, GPU time", "Look at what is new"),
+        *("Kernels against main (abc1234)", "4 kernels -> 5, GPU time"),
     ):
         assert told in words, told
     assert "the revision" not in words
