@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_kernelprof.schema.run import STATUSES, Status
+from pytest_kernelprof.schema.run import STATUSES, Status, TestOutcome
+from pytest_kernelprof.summary.words import gpu_us
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from pytest_kernelprof.schema.metrics import Unit
-    from pytest_kernelprof.schema.run import (
-        Cause,
-        Place,
-        Profile,
-        ProfileComparison,
-        Test,
-        TestOutcome,
-    )
+    from pytest_kernelprof.schema.run import Cause, Place, Profile, ProfileComparison, Test
 
 
-Told = Status | Literal["failed otherwise", "error", "xfailed", "rerun", "skipped", "not run"]
+Told = Status | TestOutcome | Literal["failed otherwise"]
 """The mark of a row: how its limits fared, or how its test ended otherwise."""
 
 Tone = Literal["bad", "lost", "unsure", "kept", "none"]
@@ -66,35 +62,34 @@ NEEDS_A_LOOK: tuple[Told, ...] = ("failed", "incomplete", *FAILED_OTHERWISE, "un
 """The marks that ask for a look: reports list their rows first."""
 
 
-def told_of(test: Test, profile: Profile) -> Told | None:
-    """What a row says: how its limits fared, unless its test ended otherwise than by them, since a
-    limit that was kept is no pass there; None where there is nothing to say."""
-    return _told(test, profile.outcome)
+def told_of(test: Test, profile: Profile | None = None) -> Told | None:
+    """Return the mark of a profile; without one the mark of a test by its comparisons of callables
+    and by how it ended. None where there is nothing to say.
 
-
-def told_of_test(test: Test) -> Told | None:
-    """The mark of a test by what no profile says: its comparisons of callables, and how it
-    ended. A test that passed with limits, none of them left out, has kept them."""
+    A limit that was kept is no pass where the test ended otherwise. A test that passed with limits,
+    none of them left out, has kept them.
+    """
+    if profile is not None:
+        return _told(test, profile.outcome)
     fared = _compared(test)
     if fared is None and test.limits and test.outcome == "passed":
         fared = "passed"
     return _told(test, fared)
 
 
-_ENDED: dict[TestOutcome, Told] = {
-    "failed": "failed otherwise",
-    "error": "error",
-    "xfailed": "xfailed",
-    "rerun": "rerun",
-    "skipped": "skipped",
-}
+def worst_of(test: Test) -> Told | None:
+    """Return the worst mark of a test: of its profiles, of its comparisons, of how it ended."""
+    marks = [told_of(test, one) for one in test.profiles]
+    if test.comparisons or not test.profiles:
+        marks.append(told_of(test))
+    return min(marks, key=severity)
 
 
 def _told(test: Test, fared: Status | None) -> Told | None:
     if test.outcome == "not run" or (test.not_judged and test.outcome in ("passed", "skipped")):
         return "not judged"
-    ended: Told | None = _ENDED.get(test.outcome)
-    if test.outcome in ("skipped", "rerun"):
+    ended: Told = "failed otherwise" if test.outcome == "failed" else test.outcome
+    if ended in ("skipped", "rerun"):
         return ended
     by_limits = {"failed", "incomplete"}
     if test.outcome == "passed" or fared in by_limits | {"expected failure"}:
@@ -151,6 +146,7 @@ class Entry:
         told: how it is marked; None where it has no limit and its test passed.
         found: what is wrong, limit by limit, in words: ``max_kernels: 16 > 14``.
         causes: why it is marked, or what changed, the most telling first.
+        place: the line to look at: of the first cause that has one, else of the call or the test.
     """
 
     test: Test
@@ -159,10 +155,11 @@ class Entry:
     told: Told | None
     found: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()
+    place: Place | None = None
 
     @property
     def each(self) -> tuple[Entry, ...]:
-        """All entries that it stands for, itself first."""
+        """All entries that it stands for."""
         return (self,)
 
     @property
@@ -170,11 +167,8 @@ class Entry:
         """Whether its test did, which one over its limit need not, as with warnings alone."""
         return self.test.outcome in FAILED
 
-    @property
-    def place(self) -> Place | None:
-        """The line to look at: of its first cause that has one, else of the test."""
-        known = (one.place for one in self.causes if one.place is not None and one.sign != "-")
-        return next(known, self.test.place)
+
+_ALIKE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,28 +179,27 @@ class Row(Entry):
         number: which of its test's profiles it is, from 0. profile: the record.
         broken: the cells that are beyond what is allowed, by metric.
         comparison: how it compares with a revision or an earlier run, else with its snapshot.
-        others: the further rows that it stands for, where rows were folded.
-        least_us: of folded rows the smallest GPU time in microseconds, where it is less than the
-            largest by more than 5 %; the row's own profile is the one with the largest.
+        folded: the rows that it stands for, first the one that it is made of, with the largest GPU
+            time; none where it stands for itself.
     """
 
     number: int
     profile: Profile
     broken: dict[str, Broken] = field(default_factory=dict)
     comparison: ProfileComparison | None = None
-    others: tuple[Row, ...] = ()
-    least_us: float | None = None
+    folded: tuple[Row, ...] = ()
 
     @property
     def each(self) -> tuple[Row, ...]:
-        """All rows that it stands for, itself first."""
-        return (self, *self.others)
+        """All rows that it stands for."""
+        return self.folded or (self,)
 
     @property
-    def place(self) -> Place | None:
-        """The line to look at: of its first cause that has one, else of the call."""
-        known = [one.place for one in self.causes if one.place is not None and one.sign != "-"]
-        return next(iter(known), None) or self.profile.place or self.test.place
+    def least_us(self) -> float | None:
+        """The smallest GPU time of folded rows in microseconds, where it is less than the largest
+        by more than 5 %."""
+        times = [gpu_us(one.profile) for one in self.each]
+        return min(times) if max(times) - min(times) > _ALIKE * max(times) else None
 
 
 class Remedy(NamedTuple):
@@ -251,44 +244,37 @@ class Problem:
         return len({one.test.id for row in self.rows for one in row.each})
 
 
+Kind = Literal[
+    "profiled", "limited", "held", "passed", "breaking", "exceeding", "worse", "outdated", "failed"
+]
+"""What a test counts as: it has a profile; has a limit or a snapshot; is held to it, neither
+skipped nor expected to fail; and passed; breaks a limit; exceeds its snapshot; is worse than the
+run or revision that it is compared with; has an outdated snapshot; failed, for whatever reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tests of a run there are of each kind; ``told`` has each test once, by its worst
-    row.
+    """How many tests of a run there are of each kind.
 
     Attributes:
         tests: that the run has to account for.
-        profiled: that have a profile.
-        limited: that have a limit or a snapshot.
-        held: of those how many were neither skipped nor expected to fail. passed: and passed.
-        told: how many are marked so.
+        kinds: of each kind. A test is of several.
+        told: how many are marked so, each test once, by its worst mark.
         on_cpu: whether every profile is of the CPU's operators.
-        breaking: that break a limit. exceeding: that exceed their snapshot. outdated: whose
-            snapshot has other kernels, and which do not fail. worse: that are worse than the run or
-            revision they are compared with.
-        failed: that failed, or ended in an error, for whatever reason.
         unjudged: of how many no limit was judged, by the reason.
     """
 
     tests: int
-    limited: int
-    held: int
-    passed: int
-    told: dict[Told, int]
+    kinds: Counter[Kind]
+    told: Counter[Told]
     on_cpu: bool
-    profiled: int
-    breaking: int
-    exceeding: int
-    outdated: int
-    worse: int
-    failed: int
-    unjudged: dict[str, int]
+    unjudged: Counter[str]
 
     @property
     def marked(self) -> bool:
         """Whether rows are told apart by marks: some test is held to something."""
         judged = {"failed", "undecided", "passed", "expected failure", "not judged"}
-        return bool(self.limited or self.worse or judged & set(self.told))
+        return bool(self.kinds["limited"] or self.kinds["worse"] or judged & set(self.told))
 
 
 @dataclass(frozen=True, slots=True)

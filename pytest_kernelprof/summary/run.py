@@ -24,7 +24,7 @@ from pytest_kernelprof.summary.records import (
     Row,
     severity,
     told_of,
-    told_of_test,
+    worst_of,
 )
 from pytest_kernelprof.summary.verdicts import (
     beside_of,
@@ -49,11 +49,12 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.run import Profile, ProfileComparison, Run, Test, Verdict
+    from pytest_kernelprof.schema.comparison import Source
+    from pytest_kernelprof.schema.run import Place, Profile, ProfileComparison, Run, Test, Verdict
     from pytest_kernelprof.summary.comparisons import BaselineSummary
-    from pytest_kernelprof.summary.records import Hint, HotKernel, Overall, Remedy, Told
+    from pytest_kernelprof.summary.records import Hint, HotKernel, Kind, Overall, Remedy, Told
 
 
 Key = tuple[float | int | str | tuple[tuple[str, int], ...], ...]
@@ -105,10 +106,9 @@ def summary_of(run: Run) -> Summary:
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
     together = by_file(folded(rows))
     hints = hints_of(last, run.tests)
-    counts, compared = _counts_of(rows, run.tests), baseline_summaries(run)
+    counts, compared = _counts_of(run.tests), baseline_summaries(run)
     left = _open_words(counts, hints)
-    problems = problems_of(run, [*together, *_entries_of(run.tests, rows)])
-    profiled = {row.test.id for row in rows}
+    problems = problems_of(run, [*together, *_entries_of(run.tests)])
     return Summary(
         run=run,
         counts=counts,
@@ -121,10 +121,10 @@ def summary_of(run: Run) -> Summary:
         rows=rows,
         folded=together,
         left_out=tuple(
-            one for one in run.tests if one.id not in profiled and told_of_test(one) == "not judged"
+            one for one in run.tests if not one.profiles and told_of(one) == "not judged"
         ),
         compared=compared,
-        facts=_facts_of(run, last, marked=counts.marked),
+        facts=_facts_of(run, last),
         hottest=hottest_kernels(last, _sum([row.profile for row in last], "cuda_time")),
         hints=hints,
         places=_places_of(row.profile for row in rows),
@@ -140,6 +140,7 @@ def _rows_of(test: Test) -> Iterator[Row]:
     for number, profile in enumerate(test.profiles):
         told = told_of(test, profile)
         compared = _comparison_of(profile)
+        causes = _causes_of(test, profile, told, compared)
         yield Row(
             test=test,
             file=file,
@@ -151,7 +152,8 @@ def _rows_of(test: Test) -> Iterator[Row]:
             found=(tuple(found_by(profile.verdicts)) or (MARKS[told].word,))
             if told in NEEDS_A_LOOK
             else (),
-            causes=_causes_of(test, profile, told, compared),
+            causes=causes,
+            place=_place_of(causes, profile.place, test.place),
             comparison=compared,
         )
 
@@ -175,10 +177,15 @@ def _causes_of(
     return (*found, *beside_of(profile, told))
 
 
-def _entries_of(tests: Iterable[Test], rows: Iterable[Row]) -> Iterator[Entry]:
+def _place_of(causes: Sequence[Cause], *others: Place | None) -> Place | None:
+    """The first known of the lines of causes, but not of what is gone, and of the others."""
+    of_causes = (one.place for one in causes if one.sign != "-")
+    return next((one for one in (*of_causes, *others) if one is not None), None)
+
+
+def _entries_of(tests: Iterable[Test]) -> Iterator[Entry]:
     """What no row says of tests: that they failed without a profile, and comparisons of callables
     that are not as asserted."""
-    profiled = {row.test.id for row in rows}
     for test in tests:
         if test.outcome == "rerun":
             continue
@@ -187,26 +194,33 @@ def _entries_of(tests: Iterable[Test], rows: Iterable[Row]) -> Iterator[Entry]:
                 for found in found_by([verdict]):
                     cause = Cause(comparison_line(one, verdict), verdict.place or test.place)
                     yield _entry(test, verdict.outcome, found, cause)
-        told = told_of_test(test)
-        if test.id not in profiled and told in FAILED_OTHERWISE:
+        told = told_of(test)
+        if not test.profiles and told in FAILED_OTHERWISE:
             word = MARKS[told].word
             yield _entry(test, told, word, Cause(test.why or word))
 
 
 def _entry(test: Test, told: Told, found: str, cause: Cause) -> Entry:
     file, name = parts_of(test.id)
-    return Entry(test=test, file=file, name=name, told=told, found=(found,), causes=(cause,))
+    return Entry(
+        test=test,
+        file=file,
+        name=name,
+        told=told,
+        found=(found,),
+        causes=(cause,),
+        place=cause.place or test.place,
+    )
 
 
 def worst_first(row: Row) -> Key:
-    """The key of rows by their mark, then by their GPU time; on the CPU, where there is none, by
-    number of operators; then by name, 2 before 10."""
-    operators = row.profile.kernel_count if row.profile.environment.kind == "cpu" else 0
-    return severity(row.told), -gpu_us(row.profile), -operators, natural(row.name), row.number
+    """The key of rows by their mark, then by cost."""
+    return severity(row.told), *costliest_first(row)
 
 
 def costliest_first(row: Row) -> Key:
-    """The key of rows by cost alone."""
+    """The key of rows by their GPU time, then by number of kernels, on the CPU of operators; then
+    by name, 2 before 10."""
     return -gpu_us(row.profile), -row.profile.kernel_count, natural(row.name), row.number
 
 
@@ -221,12 +235,9 @@ def by_file(rows: Iterable[Row]) -> tuple[Row, ...]:
 
 def _file_order(rows: Sequence[Row]) -> Key:
     time = sum(gpu_us(row.profile) for row in rows)
-    worst, _, operators, *_ = worst_first(rows[0])
-    return worst, -time, operators, natural(rows[0].file)
+    return severity(rows[0].told), -time, -rows[0].profile.kernel_count, natural(rows[0].file)
 
 
-_ALIKE = 0.05
-_LONGEST_SHARED = 24
 _UNSTABLE = ("recompiles", "memsets")
 """Counts that keep no rows apart: of what ran before, and of what healthy traces miss some."""
 _COUNTS = tuple(
@@ -236,61 +247,29 @@ _COUNTS = tuple(
 )
 
 
-def folded(rows: Iterable[Row]) -> tuple[Row, ...]:
+def folded(rows: Iterable[Row]) -> Iterator[Row]:
     """The rows with those of one parametrised test that agree in mark, causes and every count told
-    as one: its cells are of the one with the most GPU time. Others stand alone."""
+    as one, ``test_it[fp16] and 2 more``: the one with the most GPU time. Others stand alone."""
     groups: dict[Any, list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=worst_first):
         groups.setdefault(_what_agrees(row), []).append(row)
-    return tuple(_as_one(group) for group in groups.values())
+    for first, *others in groups.values():
+        name = f"{first.name} and {len(others)} more"
+        yield replace(first, name=name, folded=(first, *others)) if others else first
 
 
 def _what_agrees(row: Row) -> Any:
     profile = row.profile
-    stem, parameters = parameters_of(_bare(row))
-    if not parameters:  # never across tests; several profiles or tries of one are no parameters
+    stem, parameters = parameters_of(parts_of(row.test.id)[1])
+    compared = row.comparison
+    result = result_of(compared) if compared is not None else None
+    is_timed = compared is not None and compared.paired is not None and result != "same"
+    if not parameters or is_timed:  # several profiles or tries of one test are no parameters
         return id(row)
     counts = tuple(value_of(profile, name) for name in _COUNTS)
     broken = tuple((one.metric, one.allowed) for one in row.broken.values())
-    causes = tuple(one.text for one in row.causes)
-    result = result_of(row.comparison) if row.comparison is not None else None
-    paired = row.comparison.paired if row.comparison is not None else None
-    timed = id(row) if paired is not None and result not in (None, "same") else None
-    told = row.told, broken, causes, result, timed
+    told = row.told, broken, tuple(one.text for one in row.causes), result
     return row.file, stem, profile.label, counts, told, profile.environment.device
-
-
-def _bare(row: Row) -> str:
-    """The name without the label of the profile."""
-    end = with_label("", row.profile.label)
-    return row.name[: -len(end)] if end and row.name.endswith(end) else row.name
-
-
-def _as_one(rows: Sequence[Row]) -> Row:
-    if len(rows) == 1:
-        return rows[0]
-    first, *others = sorted(rows, key=worst_first)
-    most, least = gpu_us(first.profile), min(gpu_us(one.profile) for one in others)
-    stem, _ = parameters_of(_bare(first))
-    shared = _shared([parameters_of(_bare(one))[1] for one in rows])
-    return replace(
-        first,
-        name=with_label(f"{stem}[{shared}x{len(rows)}]", first.profile.label),
-        others=tuple(others),
-        least_us=least if most - least > _ALIKE * most else None,
-    )
-
-
-def _shared(parameters: Sequence[str]) -> str:
-    """What is one in all of them, with ``*`` for what differs: ``*-bf16 ``; empty without."""
-    pieces = [one.split("-") for one in parameters]
-    if len(set(map(len, pieces))) != 1:
-        return ""
-    columns = [set(column) for column in zip(*pieces, strict=True)]
-    if all(len(column) > 1 for column in columns):
-        return ""
-    told = "-".join(next(iter(one)) if len(one) == 1 else "*" for one in columns)
-    return f"{told} " if len(told) <= _LONGEST_SHARED else ""
 
 
 # Problems: what needs a look, one cause told once.
@@ -304,7 +283,7 @@ def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
     come snapshots that have other kernels and fail nothing."""
     found: dict[Any, list[Entry]] = {}
     for one in sorted(entries, key=lambda one: severity(one.told)):
-        if one.told in NEEDS_A_LOOK or is_outdated(one):
+        if one.told in NEEDS_A_LOOK or _is_outdated(one):
             found.setdefault(_cause_key(one), []).append(one)
     problems = [
         Problem(next(iter(several[0].causes), None), tuple(several), remedy_of(run, several))
@@ -313,7 +292,7 @@ def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda one: (severity(one.told), -one.tests)))
 
 
-def is_outdated(entry: Entry) -> bool:
+def _is_outdated(entry: Entry) -> bool:
     """Whether its snapshot has other kernels, and does not fail it."""
     snapshot = entry.test.snapshot
     is_well = entry.told not in NEEDS_A_LOOK and entry.test.outcome == "passed"
@@ -354,68 +333,62 @@ _MOST_REASONS = 2
 _OPEN: tuple[Told, ...] = ("failed", "incomplete", "undecided")
 _JUDGED: tuple[Told, ...] = ("passed", "expected failure")
 _LEFT_OUT: tuple[Told | None, ...] = ("expected failure", "xfailed", "rerun", "skipped")
+_BROKEN: dict[Source, Kind] = {"snapshot": "exceeding", "revision": "worse", "run": "worse"}
 
 
-def _counts_of(rows: Sequence[Row], tests: Sequence[Test]) -> Counts:
-    """Each test once, by its worst row, or by how it ended."""
+def _counts_of(tests: Sequence[Test]) -> Counts:
     worst: dict[str, Told | None] = {}
-    by_kind: dict[str, set[str]] = {"limit": set(), "snapshot": set(), "baseline": set()}
-    limited: set[str] = set()
-    for row in rows:  # worst first
-        worst.setdefault(row.test.id, row.told)
-    profiled, unjudged, failed, outdated = len(worst), Counter[str](), 0, 0
     for test in tests:
-        told = told_of_test(test) if test.comparisons or test.id not in worst else None
-        if test.id not in worst or severity(told) < severity(worst[test.id]):
-            worst[test.id] = told
-        if test.limits or any(map(_is_limit, test.verdicts)):
-            limited.add(test.id)
-        if test.outcome != "rerun":
-            for kind in _broken(test.verdicts):
-                by_kind[kind].add(test.id)
-            failed += test.outcome in FAILED
-            outdated += test.snapshot is not None and test.snapshot.state == "changed"
-            if worst[test.id] == "not judged" and test.not_judged:
-                unjudged[test.not_judged] += 1
+        worst[test.id] = min(worst_of(test), worst.get(test.id), key=severity)
+    kinds = {(test.id, kind) for test in tests for kind in _kinds_of(test, worst[test.id])}
     return Counts(
         tests=len(worst),
-        limited=len(limited),
-        held=sum(worst[one] not in _LEFT_OUT for one in limited),
-        passed=sum(worst[one] == "passed" for one in limited),
-        told=dict(Counter(one for one in worst.values() if one is not None)),
-        on_cpu=bool(rows) and all(row.profile.environment.kind == "cpu" for row in rows),
-        profiled=profiled,
-        breaking=len(by_kind["limit"]),
-        exceeding=len(by_kind["snapshot"]),
-        outdated=outdated,
-        worse=len(by_kind["baseline"]),
-        failed=failed,
-        unjudged=dict(unjudged),
+        kinds=Counter(kind for _, kind in kinds),
+        told=Counter(one for one in worst.values() if one is not None),
+        on_cpu={one.environment.kind for test in tests for one in test.profiles} == {"cpu"},
+        unjudged=Counter(
+            test.not_judged
+            for test in tests
+            if test.not_judged and test.outcome != "rerun" and worst[test.id] == "not judged"
+        ),
     )
+
+
+def _kinds_of(test: Test, told: Told | None) -> Iterator[Kind]:
+    """What a test counts as, by its worst mark. An attempt that was repeated has not failed."""
+    if test.profiles:
+        yield "profiled"
+    if test.limits or any(map(_is_limit, test.verdicts)):
+        yield "limited"
+        if told not in _LEFT_OUT:
+            yield "held"
+        if told == "passed":
+            yield "passed"
+    if test.outcome == "rerun":
+        return
+    if test.outcome in FAILED:
+        yield "failed"
+    if test.snapshot is not None and test.snapshot.state == "changed":
+        yield "outdated"
+    for one in test.verdicts:
+        if one.outcome == "failed":
+            yield _BROKEN[one.comparison.source] if one.comparison is not None else "breaking"
 
 
 def _is_limit(verdict: Verdict) -> bool:
     return verdict.of_limit or (verdict.of_snapshot and not verdict.is_uncompared)
 
 
-def _broken(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """What a test is held to and exceeds."""
-    for one in verdicts:
-        if one.outcome == "failed":
-            source = one.comparison.source if one.comparison is not None else ""
-            yield "limit" if not source else "snapshot" if source == "snapshot" else "baseline"
-
-
 def _overall_of(
     run: Run, counts: Counts, open_words: str, compared: Sequence[BaselineSummary]
 ) -> Overall:
     """The verdict of a run, the same in every format; see ``Overall``."""
-    if counts.failed or any(one.lacking for one in compared):
+    if counts.kinds["failed"] or any(one.lacking for one in compared):
         return "failed"
     found = sum((one.counts for one in compared), Counter[str]())
-    if run.unfinished or found["undecided"] or any(counts.told.get(one) for one in _OPEN):
+    if run.unfinished or found["undecided"] or any(counts.told[one] for one in _OPEN):
         return "undecided"
-    judged = any(counts.told.get(one) for one in _JUDGED) or any(one.compared for one in compared)
+    judged = any(counts.told[one] for one in _JUDGED) or any(one.compared for one in compared)
     return "passed" if judged and not open_words and not found["not compared"] else "not judged"
 
 
@@ -426,155 +399,107 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
     Args:
         open_words: what was not judged.
     """
-    told = counts.told
-    wrong = []
-    if counts.breaking:
-        breaks = "breaks" if counts.breaking == 1 else "break"
-        wrong.append(f"{counts.breaking} of {count_words(counts.limited, 'test')} {breaks} a limit")
-    if counts.exceeding:
-        one, several = "test exceeds its snapshot", "tests exceed their snapshots"
-        wrong.append(count_words(counts.exceeding, one, several))
-    if not wrong and not counts.worse and (counts.limited or not compared):
-        wrong.append(_well(counts))
-    wrong += [one.sentence for one in compared]
-    if counts.outdated:
-        wrong.append(count_words(counts.outdated, "snapshot is", "snapshots are") + " outdated")
-    expected = told.get("expected failure", 0) + told.get("xfailed", 0)
-    failed_otherwise = told.get("failed otherwise", 0)
-    after = [
-        _number(told.get("incomplete", 0), "incomplete"),
-        _number(failed_otherwise, "failed for another reason"),
-        _number(told.get("error", 0), "error", "errors"),
-        _number(told.get("undecided", 0), "undecided"),
-        _number(expected, "expected failure", "expected failures"),
-        _number(told.get("skipped", 0), "skipped"),
-        open_words,
-    ]
-    words = "; ".join(filter(None, [", ".join(wrong), ", ".join(filter(None, after))]))
+    kinds, told = counts.kinds, counts.told
+    limited = count_words(kinds["limited"], "test")
+    happened = _counted(
+        (kinds["breaking"], f"of {limited} breaks a limit", f"of {limited} break a limit"),
+        (kinds["exceeding"], "test exceeds its snapshot", "tests exceed their snapshots"),
+    )
+    if not happened and not kinds["worse"] and (kinds["limited"] or not compared):
+        happened = [_well(counts)]
+    happened += [one.sentence for one in compared]
+    happened += _counted((kinds["outdated"], "snapshot is outdated", "snapshots are outdated"))
+    beside = _counted(
+        (told["incomplete"], "incomplete", "incomplete"),
+        (told["failed otherwise"], "failed for another reason", "failed for another reason"),
+        (told["error"], "error", "errors"),
+        (told["undecided"], "undecided", "undecided"),
+        (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
+        (told["skipped"], "skipped", "skipped"),
+    )
+    beside += [open_words] if open_words else []
+    words = "; ".join(", ".join(several) for several in (happened, beside) if several)
     words += "; CPU operators counted, not GPU kernels" if counts.on_cpu else ""
     return f"{words[:1].upper()}{words[1:]}."
 
 
+def _counted(*phrases: tuple[int, str, str]) -> list[str]:
+    """Return those with a number: how many, and the words for one and for several."""
+    return [count_words(*one) for one in phrases if one[0]]
+
+
 def _well(counts: Counts) -> str:
+    kinds = counts.kinds
     if not counts.tests:
         return "no test has a profile"
-    if not counts.limited:
-        have = count_words(counts.profiled, "test has a profile", "tests have a profile")
-        return f"no test has a limit, {have}" if counts.profiled else "no test has a limit"
-    if not counts.held:
+    if not kinds["limited"]:
+        have = count_words(kinds["profiled"], "test has a profile", "tests have a profile")
+        return f"no test has a limit, {have}" if kinds["profiled"] else "no test has a limit"
+    if not kinds["held"]:
         return "no limit applied"
-    is_one = 1 in (counts.passed, counts.held)
+    is_one = 1 in (kinds["passed"], kinds["held"])
     within = "is within its limits" if is_one else "are within their limits"
-    return f"{counts.passed} of {count_words(counts.held, 'test')} {within}"
+    return f"{kinds['passed']} of {count_words(kinds['held'], 'test')} {within}"
 
 
 def _open_words(counts: Counts, hints: Iterable[Hint]) -> str:
     """The tests and limits that were not judged, and why: ``30 not judged (no CUDA device)``."""
-    told, number = [], counts.told.get("not judged", 0)
-    if number:
-        told.append(f"{number} not judged{_reasons(counts.unjudged)}")
-    unjudged = [one for one in hints if one.kind == "not judged"]
-    told += [
-        f"{one.limit} not judged in {one.test} ({one.words})" for one in unjudged[:_MOST_REASONS]
+    reasons = counts.unjudged.most_common()
+    whys = [f"{number} {why}" if len(reasons) > 1 else why for why, number in reasons]
+    why = f" ({', '.join(first_of(whys, _MOST_REASONS, '{} more reasons'))})" if whys else ""
+    tests = _counted((counts.told["not judged"], f"not judged{why}", f"not judged{why}"))
+    limits = [
+        f"{one.limit} not judged in {one.test} ({one.words})"
+        for one in hints
+        if one.kind == "not judged"
     ]
-    return ", ".join(told)
-
-
-def _reasons(found: Mapping[str, int]) -> str:
-    """The most frequent reasons, with their numbers if there are several."""
-    most = sorted(found.items(), key=lambda one: -one[1])
-    told = [f"{number} {why}" if len(most) > 1 else why for why, number in most]
-    return f" ({', '.join(first_of(told, _MOST_REASONS, '{} more reasons'))})" if told else ""
-
-
-def _number(number: int, one: str, several: str = "") -> str:
-    return count_words(number, one, several or one) if number else ""
+    return ", ".join([*tests, *limits[:_MOST_REASONS]])
 
 
 # Facts: what all profiles come to.
 
 
-def _facts_of(run: Run, rows: Sequence[Row], *, marked: bool) -> dict[str, str]:
+def _facts_of(run: Run, rows: Sequence[Row]) -> dict[str, str]:
     """Sums over all profiles, each as one call, in words; what there is nothing of is not there."""
     on_gpu = [row for row in rows if row.profile.environment.kind == "cuda"]
-    profiles = [row.profile for row in on_gpu]
-    operators = sum(one.profile.kernel_count for one in rows) - sum(
-        one.kernel_count for one in profiles
-    )
     states = Counter(one.snapshot.state for one in run.tests if one.snapshot)
     held = (f"{states[state]} {word}" for state, word in TEST_STATES.items() if states[state])
     found = {
-        "suite": _suite_words(profiles, marked=marked),
-        "CPU": f"{count_words(operators, 'operator')} on the CPU" if operators else "",
+        "suite": "; ".join(_suite_words([row.profile for row in rows])),
         "overhead": short_kernels_words(on_gpu),
-        "waits": _waits_words(on_gpu),
-        "copies": _copies_words(profiles),
-        "idle": _idle_words(profiles),
+        "waits": _spread_words(on_gpu, "syncs"),
+        "copies": _spread_words(on_gpu, "memcpys"),
+        "pageable": _spread_words(on_gpu, "memcpys_pageable"),
         "snapshots": ", ".join(held) if run.baseline("snapshot") is not None else "",
     }
     return {what: words for what, words in found.items() if words}
 
 
-def _suite_words(profiles: Sequence[Profile], *, marked: bool) -> str:
-    kernels = sum(one.kernel_count for one in profiles)
-    if not kernels:
-        return ""
-    words, gpu, comm = count_words(kernels, "kernel"), _sum(profiles, "cuda_time"), 0.0
-    if gpu is not None:
-        comm = _sum(profiles, "comm_time") or 0.0
-        words += "" if marked else f" of {format_time((gpu + comm) / kernels)} on average"
-        words += f", {format_time(gpu)} on the GPU"
+def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
+    """What all of them launch and take: on GPUs, on the CPU."""
+    on_gpu = [one for one in profiles if one.environment.kind == "cuda"]
+    kernels = sum(one.kernel_count for one in on_gpu)
+    operators = sum(one.kernel_count for one in profiles) - kernels
+    if kernels:
+        gpu, comm = _sum(on_gpu, "cuda_time"), _sum(on_gpu, "comm_time")
+        words = count_words(kernels, "kernel")
+        words += "" if gpu is None else f", {format_time(gpu)} on the GPU"
         words += f" and {format_time(comm)} communicating" if comm else ""
-    if any(one.other_ranks for one in profiles):
-        words += ", of rank 0 where there are several"
-    return "; ".join([words, *_alike_words(profiles)])
+        several = any(one.other_ranks for one in on_gpu)
+        yield f"{words}, of rank 0 where there are several" if several else words
+    if operators:
+        yield f"{count_words(operators, 'operator')} on the CPU"
 
 
-_FEWEST_ALIKE = 3
-_ALIKE_WORDS = {"syncs": ("wait", "waits"), "memcpys": ("copy", "copies")}
-
-
-def _alike_words(profiles: Sequence[Profile]) -> Iterator[str]:
-    """What is the same in every profile: a table has no column of it."""
-    if len(profiles) < _FEWEST_ALIKE:
-        return
-    for metric, words in _ALIKE_WORDS.items():
-        values = {value_of(one, metric) for one in profiles}
-        value = next(iter(values))
-        if len(values) == 1 and value:
-            yield f"{count_words(int(value), *words)} in each"
-    bounds = {one.bound.verdict for one in profiles}
-    if len(bounds) == 1 and "unknown" not in bounds:
-        yield f"{bounds.pop()}-bound all"
-
-
-def _waits_words(rows: Sequence[Row]) -> str:
-    waits = [(int(value_of(row.profile, "syncs") or 0), row) for row in rows]
-    number = sum(one for one, _ in waits)
-    if not number:
+def _spread_words(rows: Iterable[Row], metric: str) -> str:
+    """How many there are, in how many tests, and where the most; empty without any."""
+    known = [(int(value_of(row.profile, metric) or 0), row) for row in rows]
+    found = [(number, row) for number, row in known if number]
+    if not found:
         return ""
-    tests = count_words(len({row.test.id for one, row in waits if one}), "test")
-    most, row = max(waits, key=lambda one: one[0])
-    return f"{number:,} in {tests}; most in {row.name} ({most})"
-
-
-def _copies_words(profiles: Sequence[Profile]) -> str:
-    copies, pageable = (int(_sum(profiles, n) or 0) for n in ("memcpys", "memcpys_pageable"))
-    waits = f", {pageable:,} of them from or to pageable memory: the host waits for each"
-    return f"{copies:,}{waits if pageable else ''}" if copies else ""
-
-
-def _idle_words(profiles: Sequence[Profile]) -> str:
-    """Under the profiler, and of code that ran once cold, the GPU waits longer than without."""
-    idle, span = _sum(profiles, "gpu_idle"), _sum(profiles, "gpu_span")
-    if not idle or not span:
-        return ""
-    cold = any(one.one_shot for one in profiles)
-    how = "once and cold" if cold else "while the profiler slows the host"
-    return (
-        f"{format_time(idle)} of {format_time(span)} between first and last kernel; profiled "
-        f"{how}, so this is an upper bound"
-    )
+    tests = count_words(len({row.test.id for _, row in found}), "test")
+    most, row = max(found, key=lambda one: one[0])
+    return f"{sum(number for number, _ in found):,} in {tests}; most in {row.name} ({most})"
 
 
 def _sum(profiles: Iterable[Profile], metric: str) -> float | None:
@@ -611,8 +536,7 @@ def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:
 
 # What a report lists.
 
-MOST_KEPT, MOST_CHANGED, COSTLIEST = 50, 60, 10
-_AS_EXPECTED: tuple[Told, ...] = ("expected failure", "xfailed")
+_MOST_PASSED, _MOST_CHANGED, _COSTLIEST = 50, 60, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,52 +545,48 @@ class Listed:
 
     Attributes:
         changed: that differ from their baseline and need no look, worst first.
-        rows: the others, file by file.
-        left: what is not listed, in words.
-        costliest: whether the rows are those that cost the most, as nothing has a limit.
         more: how many more differ from their baseline, in words; empty if all are listed.
+        rows: the others, file by file.
+        left: how many tests are not listed, in words; empty if all are.
     """
 
-    changed: tuple[Row, ...] = ()
-    rows: tuple[Row, ...] = ()
-    left: tuple[str, ...] = ()
-    costliest: bool = False
-    more: str = ""
+    changed: tuple[Row, ...]
+    more: str
+    rows: tuple[Row, ...]
+    left: str
 
 
 def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
-    """Rows that pass, if none needs a look or differs, of very many the costliest; what differs
-    from its baseline. Where nothing has a limit, those that cost the most.
+    """Return what differs from its baseline; rows that pass, if none needs a look or differs, of
+    very many the costliest; where nothing has a limit, those that cost the most.
 
     Args:
         unfolded: whether each row is listed.
     """
-    problems = {id(one) for problem in summary.problems for one in problem.rows}
-    rows = [row for row in summary.folded if id(row) not in problems]
-    changed = sorted((row for row in rows if _is_changed(row)), key=_weight)
-    rest, ordered = _without(rows, changed), tuple(changed[:MOST_CHANGED])
-    number = len(changed) - len(ordered)
-    more = f"{count_words(number, 'more profile')} changed" if number else ""
+    problems = [one for problem in summary.problems for one in problem.rows]
+    told = {id(each) for one in problems for each in one.each}
+    compared = (
+        (weight_of(row.comparison), row)
+        for row in summary.folded
+        if id(row.each[0]) not in told and row.comparison is not None and _is_changed(row)
+    )
+    changed = [row for _, row in sorted(compared, key=lambda one: one[0])]
+    told |= {id(each) for one in changed for each in one.each}
+    rows = summary.rows if unfolded else summary.folded
+    rest = sorted((one for one in rows if id(one.each[0]) not in told), key=costliest_first)
     if unfolded:
-        among = {(id(one.test), one.number) for row in rest for one in row.each}
-        each = (one for one in summary.rows if (id(one.test), one.number) in among)
-        return Listed(ordered, by_file(each), more=more)
-    if not summary.counts.marked:
-        costly = sorted(rest, key=costliest_first)
-        left = _unlimited_words(costly[COSTLIEST:])
-        return Listed(ordered, by_file(costly[:COSTLIEST]), left, costliest=True)
-    passed = [row for row in rest if row.told == "passed"]
-    alone = not problems and not changed
-    shown = sorted(passed, key=costliest_first)[:MOST_KEPT] if alone else []
+        shown = rest
+    elif not summary.counts.marked:
+        shown = rest[:_COSTLIEST]
+    else:
+        passed = [] if told else [row for row in rest if row.told == "passed"]
+        shown = passed[:_MOST_PASSED]
+    number = len(changed) - _MOST_CHANGED
     return Listed(
-        ordered,
-        by_file(shown),
-        (
-            *_passed_words(_without(passed, shown)),
-            *_expected_words([row for row in rest if row.told in _AS_EXPECTED]),
-            *_no_limit_words([row for row in rest if row.told is None]),
-        ),
-        more=more,
+        changed=tuple(changed[:_MOST_CHANGED]),
+        more=f"{count_words(number, 'more profile')} changed" if number > 0 else "",
+        rows=by_file(shown),
+        left=_left_words(rest, {id(one) for one in shown}),
     )
 
 
@@ -680,57 +600,13 @@ def _is_changed(row: Row) -> bool:
     )
 
 
-def _weight(row: Row) -> Any:
-    assert row.comparison is not None  # it differs from something
-    return weight_of(row.comparison)
-
-
-def _without(rows: Iterable[Row], shown: Iterable[Row]) -> list[Row]:
-    there = set(map(id, shown))  # a test that was tried again has several of one name
-    return [row for row in rows if id(row) not in there]
-
-
-def _tests_of(rows: Iterable[Row]) -> dict[str, str]:
-    """The file of each test."""
-    return {one.test.id: row.file for row in rows for one in row.each}
-
-
-def _passed_words(rows: Sequence[Row]) -> Iterator[str]:
-    tests = _tests_of(rows)
-    if tests:
-        files = count_words(len(set(tests.values())), "file")
-        yield f"{count_words(len(tests), 'more test passes', 'more tests pass')}, in {files}"
-
-
-def _expected_words(rows: Sequence[Row]) -> Iterator[str]:
-    tests = _tests_of(rows)
-    if tests:
-        files = sorted(set(tests.values()))
-        where = files[0] if len(files) == 1 else count_words(len(files), "file")
-        yield f"{count_words(len(tests), 'expected failure')}, in {where}"
-
-
-def _no_limit_words(rows: Sequence[Row]) -> Iterator[str]:
-    tests = _tests_of(rows)
-    if tests:
-        have = count_words(len(tests), "more test has", "more tests have")
-        yield f"{have} no limit: -v lists all"
-
-
-def _unlimited_words(rows: Sequence[Row]) -> tuple[str, ...]:
-    each = [one for row in rows for one in row.each]
-    tests = _tests_of(rows)
-    if not tests:
-        return ()
-    on_cpu = all(row.profile.environment.kind == "cpu" for row in each)
-    number = sum(row.profile.kernel_count for row in each)
-    told = f"{count_words(len(tests), 'more test')}: {count_words(number, _what(on_cpu))}"
-    us = sum(gpu_us(row.profile) for row in each)
-    silent = len(tests) - len({row.test.id for row in each if row.profile.kernel_count})
-    told += f", {format_time(us)}" if us else ""
-    told += f"; {silent} without any" if silent else ""
-    return (f"{told}; -v lists all",)
-
-
-def _what(on_cpu: bool) -> str:
-    return "operator" if on_cpu else "kernel"
+def _left_words(rows: Sequence[Row], shown: set[int]) -> str:
+    """``12 more tests pass, 1 expected failure: -v lists all``."""
+    left = {(row.told, each.test.id) for row in rows if id(row) not in shown for each in row.each}
+    tests = Counter(told for told, _ in left)
+    words = _counted(
+        (tests["passed"], "more test passes", "more tests pass"),
+        (tests["expected failure"] + tests["xfailed"], "expected failure", "expected failures"),
+        (tests[None], "more test has no limit", "more tests have no limit"),
+    )
+    return f"{', '.join(words)}: -v lists all" if words else ""

@@ -411,7 +411,7 @@ _MOST_KINDS = 3
 _LONGEST = 2_000
 _OF_KERNELS = ("kernels", "launches", "cuda_time")
 """The metrics whose limits need no cause of their own where a baseline names the new kernels."""
-_CELLS = (*_OF_KERNELS, "latency", "launch_overhead", "syncs", "memcpys")
+CELLS = (*_OF_KERNELS, "latency", "launch_overhead", "syncs", "memcpys")
 """The metrics that have a column. Of the others the cause says the values, too."""
 
 
@@ -507,7 +507,7 @@ def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
     """What an exceeded limit is about; without a column, its values, too."""
     cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
     where = rank_words(verdict)
-    if verdict.metric in _CELLS and not verdict.qualifier and cause.text:
+    if verdict.metric in CELLS and not verdict.qualifier and cause.text:
         return Cause(f"{where.strip()}: {cause.text}", cause.place) if where else cause
     words = "; ".join(filter(None, [values_words(verdict) + where, cause.text]))
     return Cause(f"{title(verdict)}: {words}", cause.place)

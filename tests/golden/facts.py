@@ -199,7 +199,8 @@ def of_annotations(text: str) -> Facts:
         title = title.replace("%3A", ":").replace("%2C", ",")
         for told in data.split("%0A"):
             names, _, cause = told.partition(": ")
-            if not re.fullmatch(r"test_\S+( \[.*?\])?(, (test_\S+|\d+ more))*", names):
+            name = r"test_\S+( \[.*?\])?( and \d+ more)?"
+            if not re.fullmatch(rf"{name}(, ({name}|\d+ more))*", names):
                 continue
             reasons = _reasons(re.split("; |: |, ", title))
             if re.match(r"\d+ tests: ", title) and _reasons([cause]):

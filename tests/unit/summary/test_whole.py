@@ -117,7 +117,7 @@ def folding(*of: tuple[str, Profile]) -> list[str]:
 def test_parameters_that_agree_fold_and_others_stand_alone() -> None:
     same = [(name, judged("passed", 100 + i)) for i, name in enumerate("abc")]
     other = ("d", profile(MLP[:4], verdicts=(limit(),)))
-    assert folding(*same, other) == ["test_it[x3]", "test_it[d]"]
+    assert folding(*same, other) == ["test_it[c] and 2 more", "test_it[d]"]
 
 
 def test_tries_of_a_test_and_its_profiles_are_no_parametrisation() -> None:
@@ -126,12 +126,6 @@ def test_tries_of_a_test_and_its_profiles_are_no_parametrisation() -> None:
         Test("t.py::t", (judged("passed"),)),
     ]
     assert [name for _, name in told(*tries)] == ["t", "t", "t"]
-
-
-def test_what_the_parameters_share_stays() -> None:
-    assert folding(("geglu-fp16", judged("passed")), ("geglu-bf16", judged("passed"))) == [
-        "test_it[geglu-* x2]"
-    ]
 
 
 def test_folded_rows_have_the_largest_time_and_name_the_smallest_where_it_differs() -> None:
