@@ -30,7 +30,7 @@ from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.comparison import Contest, contest
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.policy import more_pairs
-from pytest_kernelprof.stats.confidence import autocorrelation
+from pytest_kernelprof.stats.intervals import autocorrelation
 
 BUSY = Path(__file__).parent.parent / "tests" / "gpu" / "busy.py"
 

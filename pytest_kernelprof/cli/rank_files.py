@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
 
-from pytest_kernelprof.analysis.profile import profile_of, session_facts
-from pytest_kernelprof.analysis.ranks import with_waiting
+from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.summary.ranks import Rank
 from pytest_kernelprof.summary.words import natural
-from pytest_kernelprof.trace.processes import of_each_process
+from pytest_kernelprof.trace.correlation import of_each_process, reading_of
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_kernelprof.schema.run import Profile
-    from pytest_kernelprof.trace.model import Trace
+    from pytest_kernelprof.trace.columns import Trace
 
 _RANK = re.compile(r"rank[-_ ]?(\d{1,6})", re.IGNORECASE)
 _ENDINGS = (".json", ".json.gz")

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_kernelprof.analysis.profile import SessionFacts
+    from pytest_kernelprof.analysis.session_profile import SessionFacts
     from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.summary.ranks import Rank
-    from pytest_kernelprof.trace.model import Trace
-    from pytest_kernelprof.trace.reading import Reading
+    from pytest_kernelprof.trace.columns import Trace
+    from pytest_kernelprof.trace.correlation import Reading
 
 HELP = "print the kernels of a trace, or compare the traces of ranks"
 EXAMPLE = "show trace.json.gz --top=10"
@@ -55,7 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
     Raises:
         TraceError: a file is no trace that can be read, or an option's value is none.
     """
-    from pytest_kernelprof.trace.processes import of_each_process
+    from pytest_kernelprof.trace.correlation import of_each_process
     from pytest_kernelprof.trace.reader import read_trace
 
     if chosen.top is not None and chosen.top < 1:
@@ -73,12 +73,12 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _show_one(chosen: argparse.Namespace, trace: Trace) -> int:
-    from pytest_kernelprof.analysis.profile import profile_of, session_facts
+    from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
     from pytest_kernelprof.cli.printing import print_lines, style_here
     from pytest_kernelprof.report.show import Wanted, trace_lines
     from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.trace.dialect import origin_of
-    from pytest_kernelprof.trace.reading import reading_of
+    from pytest_kernelprof.trace.correlation import reading_of
+    from pytest_kernelprof.trace.vocabulary import origin_of
 
     reading = reading_of(trace)
     facts = session_facts(reading)
@@ -100,7 +100,7 @@ def _operators(
     profile: Profile,
     style: Style,
 ) -> list[Line]:
-    from pytest_kernelprof.analysis.operator_tree import operator_tree
+    from pytest_kernelprof.analysis.round_events import operator_tree
     from pytest_kernelprof.report.show import Wanted, tree_lines, verdict_lines
 
     wanted = Wanted(top=chosen.top, everything=chosen.all)

@@ -25,8 +25,12 @@ from pytest_kernelprof.measure.runner import agreed, warm
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
 from pytest_kernelprof.schema.steps import ProfileRounds, TimeCalls, silently
-from pytest_kernelprof.stats.confidence import FEWEST_FOR_BLOCKS, median_interval
-from pytest_kernelprof.stats.pairs import order_of_turns, paired_rounds
+from pytest_kernelprof.stats.intervals import (
+    FEWEST_FOR_BLOCKS,
+    median_interval,
+    order_of_turns,
+    paired_rounds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

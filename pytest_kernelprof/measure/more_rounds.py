@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_kernelprof.analysis.kernels import kernel_rows
+from pytest_kernelprof.analysis.round_events import kernel_rows
 from pytest_kernelprof.capture.fingerprint import describe
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.schema.paired import Sampled
-from pytest_kernelprof.trace.reading import reading_of
+from pytest_kernelprof.trace.correlation import reading_of
 
 if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device

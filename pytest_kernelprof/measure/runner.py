@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import (
+from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.session_profile import (
     SessionFacts,
     lines_of,
     profile_of,
     same_work,
     with_lines,
 )
-from pytest_kernelprof.analysis.ranks import with_waiting
 from pytest_kernelprof.capture.aftermath import at_work, left_for_good
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
@@ -44,7 +44,7 @@ from pytest_kernelprof.schema.steps import (
     WatchMemory,
     no_progress,
 )
-from pytest_kernelprof.trace.late_work import left_words
+from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -163,7 +163,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.trace.source_lines import frame_lines
+    from pytest_kernelprof.trace.correlation import frame_lines
 
     device = current_device(plan.device)
     with sharing(device, plan.lock_timeout_s, plan.who):
@@ -428,7 +428,7 @@ class _Run:
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
         """Which roof limits the call and why."""
-        from pytest_kernelprof.analysis.roofline.model import peaks_of, rates, roofline_of, work_of
+        from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 
         shaped = sessions.profile_rounds(
             self._device,
@@ -490,7 +490,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     """
     from pytest_kernelprof.capture.attribution import annotate_lines
     from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.trace.source_lines import annotated_lines
+    from pytest_kernelprof.trace.correlation import annotated_lines
 
     session = Session(device, stacks=False)
     call = prepare()

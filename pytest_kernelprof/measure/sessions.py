@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
+from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.trace.columns import NO_ID
+from pytest_kernelprof.trace.correlation import reading_of, repeated, round_of_time
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import reading_of
-from pytest_kernelprof.trace.rounds import repeated, round_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.run import Timeline
-    from pytest_kernelprof.trace.correlation import Links
+    from pytest_kernelprof.trace.columns import Trace
+    from pytest_kernelprof.trace.correlation import Links, Reading
     from pytest_kernelprof.trace.events import InputsRead
-    from pytest_kernelprof.trace.model import Trace
-    from pytest_kernelprof.trace.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +50,7 @@ class Taken:
 
     def timeline(self) -> Timeline:
         """The round that its kernels are of, event by event."""
-        from pytest_kernelprof.analysis.round_timeline import timeline_of_round
+        from pytest_kernelprof.analysis.round_events import timeline_of_round
 
         return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.report.kernel_tables import NOUNS, TableRow, lay_out_rows
 from pytest_kernelprof.report.tables import Span, Style
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT, RETIMED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.report.tables import Column, Style, lay_out, left, right
 from pytest_kernelprof.summary.kernels import times_words
 from pytest_kernelprof.summary.ranks import ranks_told

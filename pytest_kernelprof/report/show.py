@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.report.kernel_tables import (
     NOUNS,
     TableRow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.schema.metrics import SHARE_OF
-from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
+from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary.words import (
     chain_words,
     conditions_words,

@@ -1,22 +1,97 @@
-"""Who caused what: activity -> call -> operator -> enclosing operators."""
+"""What belongs together: activity -> call -> operator -> enclosing operators; round and process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
-from pytest_kernelprof.trace.members import among
-from pytest_kernelprof.trace.nesting import enclosing
-from pytest_kernelprof.trace.vocabulary import LAUNCH, NO_KERNEL, matches
+from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
+from pytest_kernelprof.trace.vocabulary import (
+    COMPILED_REGION,
+    LAUNCH,
+    LOOKUP,
+    NO_KERNEL,
+    REGION_BEGINS,
+    matches,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.trace.arrays import Bools, Ints
-    from pytest_kernelprof.trace.model import Trace
+    from pytest_kernelprof.trace.columns import Bools, Ints, Names, Operators, Trace
+
+
+# Deeper than nearly all code; what lies deeper still is found by one sweep.
+_LEVELS = 40
+
+
+def enclosing(thread: Ints, start: Ints, end: Ints, is_point: Bools) -> Ints:
+    """For each row the nearest before it on its thread that ends after it begins, else ``NO_ID``.
+
+    Args:
+        is_point: rows in which nothing lies, and which still lie in a span that ends as they start.
+    """
+    # What starts with the span that it lies in is shorter: longest first among equal starts.
+    order = np.lexsort((-end, is_point, start, thread))
+    points = is_point[order]
+    begins = start[order] - points
+    found = np.full(len(order), NO_ID, np.int64)
+    found[order] = _in_order(thread[order], begins, end[order], points)
+    return np.where(found == NO_ID, NO_ID, order[found])
+
+
+def _in_order(thread: Ints, begins: Ints, end: Ints, points: Bools) -> Ints:
+    """The same of rows in order, level by level from the outside in.
+
+    The outermost spans of a thread are those that nothing before them outlasts. The rows up to the
+    next such one either lie in a span that comes in between, or else directly in it.
+    """
+    spans = np.where(points, begins, np.maximum(end, begins))
+    ends = np.sort(spans)
+    # As ranks, of which a thread's and the row's fit one number. A span ends after a row begins
+    # where its rank is the larger one.
+    last = np.where(points, 0, np.searchsorted(ends, spans) + 1)
+    first = np.searchsorted(ends, begins, side="right")
+    found = np.full(len(thread), NO_ID, np.int64)
+    rows = np.arange(len(thread))
+    block = np.cumsum(np.diff(thread, prepend=thread[:1]) != 0)
+    owner = np.full(len(rows), NO_ID, np.int64)
+    base = len(rows) + 2
+    for _ in range(_LEVELS):
+        if not len(rows):
+            return found
+        offset = block * base
+        reached = np.maximum.accumulate(offset + last[rows])
+        inside = np.zeros(len(rows), np.bool_)
+        inside[1:] = reached[:-1] > (offset + first[rows])[1:]
+        outer = ~inside
+        found[rows[outer]] = owner[block[outer]]
+        owner, block, rows = rows[outer], (np.cumsum(outer) - 1)[inside], rows[inside]
+    _sweep(found, rows, block, owner, begins, spans, points)
+    return found
+
+
+def _sweep(
+    found: Ints, rows: Ints, block: Ints, owner: Ints, begins: Ints, spans: Ints, points: Bools
+) -> None:
+    """Fill in the rows that are left: those of each block lie in its owner or in one another."""
+    open_rows: list[int] = []
+    open_ends: list[int] = []
+    current = NO_ID
+    columns = (rows, block, begins[rows], spans[rows], points[rows])
+    for row, of, at, until, is_point in zip(*(one.tolist() for one in columns), strict=True):
+        if of != current:
+            open_rows, open_ends, current = [], [], of
+        while open_ends and open_ends[-1] <= at:
+            open_rows.pop()
+            open_ends.pop()
+        found[row] = open_rows[-1] if open_rows else owner[of]
+        if not is_point:
+            open_rows.append(row)
+            open_ends.append(until)
 
 
 _MICROSECOND = 1_000
@@ -191,3 +266,324 @@ def calls_with(trace: Trace, links: Links, kind: int) -> Bools:
     calls = links.call_of_activity[trace.activities.kind == kind]
     found[calls[calls != NO_ID]] = True
     return found
+
+
+_BEGINNING, _END = -(2**62), 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One call of the wrapped function: host times in ns.
+
+    ``until`` is where the next of our own steps starts; what the device does between ``start``
+    and ``until`` without a recorded launch call still belongs to the round.
+    """
+
+    start: int
+    end: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a session is divided.
+
+    Attributes:
+        rounds: in time order; a trace without our annotations is one round without bounds.
+        annotated: whether the trace carries our annotations.
+        sentinels_seen: whether the first and the last sentinel have their kernel; None where the
+            session has none (CPU sessions, traces from elsewhere).
+    """
+
+    rounds: tuple[Round, ...]
+    annotated: bool
+    sentinels_seen: tuple[bool, bool] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The rows of our annotations of rounds among the operators, by what follows their prefix.
+
+    A round is annotated where it begins and where it ends; in earlier files around the whole: then
+    one row is both.
+    """
+
+    begins: tuple[tuple[str, int], ...]
+    ends: tuple[tuple[str, int], ...]
+
+
+def marks_of_rounds(trace: Trace) -> Marks:
+    """Find our annotations of rounds, in time order."""
+    ops, names = trace.operators, OwnNames(trace.recording.nonce)
+    rows, prefix = np.flatnonzero(ops.annotation), names.prefix
+    own = [
+        (name, row)
+        for name, row in zip(ops.name[rows].tolist(), rows.tolist(), strict=True)
+        if name.startswith(prefix)
+    ]
+    whole, begins, ends = (
+        tuple((name.removeprefix(kind), row) for name, row in own if name.startswith(kind))
+        for kind in (names.round, names.begin, names.end)
+    )
+    return Marks(whole + begins, whole + ends)
+
+
+def lay_out(trace: Trace, links: Links) -> Layout:
+    """Find our annotations in a trace."""
+    ops, names = trace.operators, OwnNames(trace.recording.nonce)
+    marks = marks_of_rounds(trace)
+    if not marks.begins:
+        return Layout((Round(_BEGINNING, _END, _END),), False, None)
+    steps = [int(ops.start[row]) for _, row in marks.begins]
+    last = _named(trace, names.last_sentinel)
+    steps.append(int(ops.start[last]) if last is not None else _END)
+    end_of = dict(marks.ends)
+    rounds = tuple(
+        Round(int(ops.start[row]), int(ops.end[end_of.get(number, row)]), until)
+        for (number, row), until in zip(marks.begins, steps[1:], strict=True)
+    )
+    first = _named(trace, names.first_sentinel)
+    if first is None and last is None:
+        return Layout(rounds, True, None)
+    return Layout(rounds, True, (_has_kernel(trace, links, first), _has_kernel(trace, links, last)))
+
+
+def _named(trace: Trace, name: str) -> int | None:
+    found = np.flatnonzero(trace.operators.name.are(name) & trace.operators.annotation)
+    return int(found[0]) if len(found) else None
+
+
+def _has_kernel(trace: Trace, links: Links, operator: int | None) -> bool:
+    if operator is None:
+        return False
+    start, end = trace.operators.start[operator], trace.operators.end[operator]
+    call = links.call_of_activity[trace.activities.kind == KERNEL]
+    launched = trace.calls.start[call[call != NO_ID]]
+    return bool(((launched >= start) & (launched <= end)).any())
+
+
+def round_of_time(rounds: tuple[Round, ...], at: Ints, *, late: bool) -> Ints:
+    """The round in which each host time lies, else ``NO_ID``; with ``late``, up to ``until``."""
+    starts = np.array([r.start for r in rounds], np.int64)
+    ends = np.array([r.until if late else r.end for r in rounds], np.int64)
+    i = np.searchsorted(starts, at, side="right") - 1
+    inside = (i >= 0) & (at <= ends[np.maximum(i, 0)])
+    return np.where(inside, i, NO_ID)
+
+
+def repeated(ops: Operators, of_round: Ints) -> set[str]:
+    """The names of operators that some round has more than once."""
+    rows = np.flatnonzero((of_round != NO_ID) & ~ops.annotation)
+    names, numbers = ops.name[rows], of_round[rows]
+    order = np.lexsort((names.codes, numbers))
+    same = (np.diff(names.codes[order]) == 0) & (np.diff(numbers[order]) == 0)
+    found: Names = names[order[1:][same]]
+    return found.distinct()
+
+
+def round_of_activity(trace: Trace, links: Links, layout: Layout) -> Ints:
+    """The round that caused each activity, else ``NO_ID``.
+
+    The host time of the launch decides, so that late kernels belong to the round that launched
+    them. Kineto keeps only some driver calls: an activity without a recorded call belongs to the
+    round in which it ran, provided that it started between our two synchronisations.
+    """
+    acts = trace.activities
+    linked = links.call_of_activity != NO_ID
+    by_launch = round_of_time(
+        layout.rounds, trace.calls.start[links.call_of_activity[linked]], late=False
+    )
+    found = np.full(len(acts), NO_ID, np.int64)
+    found[linked] = by_launch
+    orphans = ~linked & ~leaked(trace, links)
+    found[orphans] = round_of_time(layout.rounds, acts.start[orphans], late=True)
+    return found
+
+
+def leaked(trace: Trace, links: Links) -> Bools:
+    """Activities of work that was launched before the recording began: ids grow, and theirs are
+    smaller than every call's of the process. Times tell nothing, since nearly all such activities
+    start after the first call. An absent id further on is of a call that is not recorded."""
+    acts, calls = trace.activities, trace.calls
+    orphan = (links.call_of_activity == NO_ID) & (acts.correlation != NO_ID)
+    if not orphan.any() or not len(calls):
+        return np.zeros(len(acts), np.bool_)
+    first = np.full(len(trace.process_of_thread), _END, np.int64)
+    known = calls.correlation != NO_ID
+    of_calls = trace.process_of_thread[calls.thread]
+    np.minimum.at(first, of_calls[known], calls.correlation[known])
+    found: Bools = orphan & (acts.correlation < first[processes_of_activities(trace)])
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A trace, and what belongs together in it.
+
+    Attributes:
+        links: which activity, call and operator belong together.
+        layout: where the rounds lie.
+        round_of_activity: the round that caused each activity, else ``NO_ID``.
+        round_of_call: the round in which each call lies, else ``NO_ID``.
+        launches: which calls are kernel launches.
+    """
+
+    trace: Trace
+    links: Links
+    layout: Layout
+    round_of_activity: Ints
+    round_of_call: Ints
+    launches: Bools
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return len(self.layout.rounds)
+
+
+def reading_of(trace: Trace) -> Reading:
+    """Join the tables of a trace."""
+    links = link(trace)
+    layout = lay_out(trace, links)
+    return Reading(
+        trace,
+        links,
+        layout,
+        round_of_activity(trace, links, layout),
+        round_of_time(layout.rounds, trace.calls.start, late=False),
+        launch_calls(trace, links),
+    )
+
+
+Table = TypeVar("Table", bound=Spans)
+
+
+def of_each_process(trace: Trace) -> list[Trace]:
+    """One trace for each process that the device worked for, in the order of the file; the trace
+    itself where there is one at most.
+
+    Waits, frames and links of autograd, which are no part of kernels, stay with each.
+    """
+    owners = processes_of_activities(trace)
+    processes = np.unique(owners)
+    if len(processes) < 2:
+        return [trace]
+    operators = trace.process_of_thread[trace.operators.thread]
+    calls = trace.process_of_thread[trace.calls.thread]
+    return [
+        replace(
+            trace,
+            operators=_rows(trace.operators, operators == one),
+            calls=_rows(trace.calls, calls == one),
+            activities=_rows(trace.activities, owners == one),
+        )
+        for one in processes.tolist()
+    ]
+
+
+def _rows(table: Table, rows: Bools) -> Table:
+    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    return replace(
+        table,
+        **{name: column[rows] for name, column in columns.items() if column is not None},
+    )
+
+
+def annotated_lines(trace: Trace, links: Links) -> dict[int, str]:
+    """``file:line`` of each operator for which an attribution run left one.
+
+    A backward operator takes the line of the forward operator that autograd's flow events name:
+    the line of ``backward()`` would be the same for all. Any other takes the innermost line
+    annotation around it.
+    """
+    names, prefix = trace.operators.name, OwnNames(trace.recording.nonce).line
+    annotations = trace.operators.annotation & names.that(lambda name: name.startswith(prefix))
+    around = nearest(links.parent, annotations)
+    forward = _forward_of_backward(trace)
+    origin = np.append(forward, NO_ID)[nearest(links.parent, forward != NO_ID)]
+    line = np.where(around[origin] != NO_ID, around[origin], around)[:-1]
+    rows = np.flatnonzero(line != NO_ID)
+    texts = [name[len(prefix) :] for name in names[line[rows]].tolist()]
+    return dict(zip(rows.tolist(), texts, strict=True))
+
+
+def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
+    """``file:line`` of the innermost recorded Python frame of the user around each operator.
+
+    The profiler names the line of the ``def``, not of the call (pytorch #167605).
+    """
+    frames, ops = trace.frames, trace.operators
+    users = np.flatnonzero(frames.name.that(_is_users))
+    rows = np.array(sorted(set(operators) - {NO_ID}), np.int64)
+    start = np.concatenate([frames.start[users], ops.start[rows]])
+    end = np.concatenate([frames.end[users], ops.start[rows]])
+    thread = np.concatenate([frames.thread[users], ops.thread[rows]])
+    around = enclosing(thread, start, end, np.arange(len(start)) >= len(users))[len(users) :]
+    names = frames.name[users]
+    return {
+        row: _line(names[frame])
+        for row, frame in zip(rows.tolist(), around.tolist(), strict=True)
+        if frame != NO_ID
+    }
+
+
+def _is_users(frame: str) -> bool:
+    return ".py(" in frame and "site-packages" not in frame and "torch/" not in frame
+
+
+def _line(frame: str) -> str:
+    """Of ``file.py(12): function``."""
+    file, _, rest = frame.partition("(")
+    return f"{file}:{rest.partition(')')[0]}"
+
+
+def _forward_of_backward(trace: Trace) -> Ints:
+    """For each operator the forward one that an arrow of autograd's leads from, else ``NO_ID``."""
+    ops, flows = trace.operators, trace.flows
+    found = np.full(len(ops), NO_ID, np.int64)
+    rows = np.flatnonzero(~ops.annotation)
+    row_at = dict(zip(_places(ops.thread[rows], ops.start[rows]), rows.tolist(), strict=True))
+    begins = _places(flows.forward_thread, flows.forward_at)
+    ends = _places(flows.backward_thread, flows.backward_at)
+    for begin, end in zip(begins, ends, strict=True):
+        if begin in row_at and end in row_at:
+            found[row_at[end]] = row_at[begin]
+    return found
+
+
+def _places(thread: Ints, at: Ints) -> Iterator[tuple[int, int]]:
+    return zip(thread.tolist(), at.tolist(), strict=True)
+
+
+def missed_lookups(reading: Reading) -> int:
+    """How often in the rounds a compiled function found nothing that fits.
+
+    A lookup that finds something runs it next on its thread. One that does not compiles; or, where
+    the compiler has given up on the code, runs it as it stands, and no count of the compiler moves.
+    What a new region looks up before it begins (torch 2.11) is the compiler's own code.
+    """
+    ops = reading.trace.operators
+    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
+    looks = ops.name.are(LOOKUP) & (of_round != NO_ID)
+    if not looks.any():
+        return 0
+    by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time
+    threads = np.split(by_thread, np.flatnonzero(np.diff(ops.thread[by_thread])) + 1)
+    return sum(_missed(_following(ops, looks, rows)) for rows in threads if looks[rows].any())
+
+
+def _missed(followed_by: Sequence[str]) -> int:
+    """How many of the lookups of one thread find nothing."""
+    missed, of_compiler = 0, False
+    for following in reversed(followed_by):
+        if following != LOOKUP:
+            of_compiler = following == REGION_BEGINS
+        missed += not of_compiler and COMPILED_REGION.search(following) is None
+    return missed
+
+
+def _following(ops: Operators, looks: Bools, rows: Ints) -> list[str]:
+    """The names of the operators that follow the lookups of a thread, whose rows these are; empty
+    where none does."""
+    after = np.searchsorted(ops.start[rows], ops.end[rows[looks[rows]]], side="left")
+    return [ops.name[rows[i]] if i < len(rows) else "" for i in after.tolist()]

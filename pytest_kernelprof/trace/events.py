@@ -7,19 +7,21 @@ matters only where they are read, so a chunk that does not decode is decoded aga
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
-from pytest_kernelprof.trace.announced import announced
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.trace.columns import NO_ID, Announced, Input, numbered
 from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, communicates, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.trace.announced import Announced
+    from pytest_kernelprof.trace.columns import Bools, Ints
+
 
 NOT_THERE = msgspec.Raw(b"")
 _NO_DIMENSIONS = (0, 0, 0)
@@ -317,3 +319,148 @@ def _fitting(i: int, event: _AnyEvent, fields: tuple[tuple[str, Any], ...]) -> d
                 f"{str(error).partition(' - at ')[0]} - at `$[{i}].{field}`"
             ) from None
     return values
+
+
+_RANKS = re.compile(r"\[(\d{1,9}(?:, ?\d{1,9})*)\]")
+_MOST = 2**62
+# Bytes of an element, as torch names its types.
+_SIZES = {
+    **dict.fromkeys(("Bool", "Byte", "Char"), 1),
+    **dict.fromkeys(("Short", "UInt16", "Half", "BFloat16"), 2),
+    **dict.fromkeys(("Int", "UInt32", "Float", "ComplexHalf"), 4),
+    **dict.fromkeys(("Long", "UInt64", "Double", "ComplexFloat"), 8),
+    "ComplexDouble": 16,
+}
+_OF_ONE_BYTE = "Float8_"
+
+
+class _Args(msgspec.Struct, gc=False):
+    operation: Any = msgspec.field(name="Collective name", default=None)
+    given: Any = msgspec.field(name="In msg nelems", default=None)
+    got: Any = msgspec.field(name="Out msg nelems", default=None)
+    dtype: Any = None
+    size: Any = msgspec.field(name="Group size", default=None)
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    source: Any = msgspec.field(name="Src Rank", default=None)
+    target: Any = msgspec.field(name="Dst Rank", default=None)
+    number: Any = msgspec.field(name="Seq", default=None)
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_events = msgspec.json.Decoder(list[_Event])
+_args = msgspec.json.Decoder(_Args)
+
+
+def announced(text: bytes | bytearray | memoryview, places: Sequence[int]) -> tuple[Announced, ...]:
+    """What is said of some events of a chunk.
+
+    Args:
+        text: a JSON list of events. places: which of them, from 0.
+    """
+    events = _events.decode(text)
+    return tuple(_announced(bytes(events[at].args)) for at in places)
+
+
+def _announced(text: bytes) -> Announced:
+    try:
+        args = _args.decode(text)
+    except msgspec.ValidationError:  # no object
+        return Announced()
+    peer = _whole(args.source if args.target is None else args.target)
+    return Announced(
+        _text(args.operation),
+        _text(args.group),
+        _whole(args.size) or 0,
+        _ranks(args.ranks) if peer is None else (peer,),
+        _whole(args.number),
+        _bytes(args),
+    )
+
+
+def _bytes(args: _Args) -> int | None:
+    given, got, dtype = _whole(args.given), _whole(args.got), _text(args.dtype)
+    size = 1 if dtype.startswith(_OF_ONE_BYTE) else _SIZES.get(dtype)
+    if given is None or got is None or size is None:
+        return None
+    return max(given, got) * size
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST else None
+
+
+def _ranks(value: Any) -> tuple[int, ...]:
+    """Of a list as text; torch shortens one of more than 30 ranks, which then says nothing."""
+    found = _RANKS.fullmatch(_text(value))
+    return tuple(map(int, found[1].split(","))) if found else ()
+
+
+class Inputs(dict["tuple[bytes, ...] | None", int]):
+    """Numbers the different inputs of operators; 0 is of an operator without any."""
+
+    def __init__(self) -> None:
+        super().__init__({None: 0})
+        self.known: list[tuple[Input, ...] | None] = [None]
+
+    def __missing__(self, key: tuple[bytes, ...]) -> int:
+        self.known.append(_inputs(*key))
+        number = self[key] = len(self)
+        return number
+
+    def codes(self, arguments: Sequence[Args]) -> Ints | None:
+        """The numbers of a chunk of operators, read while its text is there; None where inputs are
+        not read."""
+        if not arguments or not isinstance(arguments[0], ArgsWithInputs):
+            return None
+        keys = [
+            (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
+            if isinstance(args, ArgsWithInputs) and args.dims is not NOT_THERE
+            else None
+            for args in arguments
+        ]
+        return numbered(self, keys)
+
+
+def presence(arguments: Sequence[Args]) -> Bools | None:
+    """Which of a chunk of operators have inputs; None where they are not recorded.
+
+    Raises:
+        msgspec.ValidationError: what stands in their place is no list.
+    """
+    if not arguments or not isinstance(arguments[0], ArgsWithDims):
+        return None
+    dims = [getattr(args, "dims", NOT_THERE) for args in arguments]
+    if not all(_is_list(one) for one in dims if one is not NOT_THERE):
+        raise msgspec.ValidationError("Expected `array` in 'Input Dims'")
+    return np.fromiter((one is not NOT_THERE for one in dims), np.bool_, len(dims))
+
+
+def _is_list(text: msgspec.Raw) -> bool:
+    return bytes(text).startswith(b"[")
+
+
+def _inputs(dims: bytes, strides: bytes, dtypes: bytes, values: bytes) -> tuple[Input, ...]:
+    """The arguments of one operator; lists of tensors have no shape of their own."""
+    shapes = msgspec.json.decode(dims, type=list[Any])
+    count = len(shapes)
+    columns = [
+        (msgspec.json.decode(text, type=list[Any]) if text else []) + [""] * count
+        for text in (strides, dtypes, values)
+    ]
+    return tuple(
+        Input(_whole_numbers(shape), _whole_numbers(stride), str(dtype), str(value))
+        for shape, stride, dtype, value in zip(shapes, *columns, strict=False)
+    )
+
+
+def _whole_numbers(values: Any) -> tuple[int, ...]:
+    are = isinstance(values, list) and all(isinstance(value, int) for value in values)
+    return tuple(values) if are else ()

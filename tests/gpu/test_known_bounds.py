@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.analysis.roofline.model import Rate, peaks_of, rates, work_of
+from pytest_kernelprof.analysis.roofline import Rate, peaks_of, rates, work_of
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from built import call, collective, kernel, operator, reading_of_events, round_of
 
-from pytest_kernelprof.analysis.communication import collectives_of, communication_metrics
-from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.collectives import collectives_of, communication_metrics
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.trace.vocabulary import communicates, operation_of
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

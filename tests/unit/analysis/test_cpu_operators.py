@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from built import Event, annotation, operator, profile_of, reading_of_events, round_of
 
-from pytest_kernelprof.analysis.cpu_operators import (
+from pytest_kernelprof.analysis.round_events import (
     operator_rows,
     operators_as_kernels,
     read_rows,
     silent_regions,
 )
 from pytest_kernelprof.schema.run import Kernel
-from pytest_kernelprof.trace.reading import Reading
+from pytest_kernelprof.trace.correlation import Reading
 
 NOTED = {"schema": 1, "device_kind": "cpu", "compute_operators": ["aten::mm", "aten::add"]}
 

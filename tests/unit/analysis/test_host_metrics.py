@@ -11,8 +11,7 @@ from built import call, kernel, profile_of, round_of
 from corpus import recorded
 from records import MIXED
 
-from pytest_kernelprof.analysis.host_metrics import host_metrics, memory_metrics
-from pytest_kernelprof.analysis.metrics import absent, metric_of
+from pytest_kernelprof.analysis.metric_values import absent, host_metrics, memory_metrics, metric_of
 from pytest_kernelprof.schema.recording import HostTimings, MemoryUse, Recording
 from pytest_kernelprof.schema.run import HostShares, Metric
 

@@ -8,8 +8,8 @@ import numpy as np
 from built import annotation, launched, operator, profile_of, reading_of_events, round_of
 from corpus import recorded
 
-from pytest_kernelprof.analysis.kernels import Sequences, chains
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.analysis.round_events import Sequences, chains
+from pytest_kernelprof.trace.columns import NO_ID
 
 
 def test_kernels_come_in_launch_order_with_their_operators() -> None:

@@ -18,15 +18,14 @@ from built import (
 from corpus import NAMES, Event, document, edited, reading, record, recorded
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import (
+from pytest_kernelprof.analysis.session_profile import (
     Lines,
-    device_kind,
     lines_of,
     same_work,
     session_facts,
     with_lines,
 )
-from pytest_kernelprof.analysis.profile import profile_of as profile_of_facts
+from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
@@ -36,7 +35,7 @@ from pytest_kernelprof.schema.recording import (
     Roofline,
 )
 from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour
-from pytest_kernelprof.trace.source_lines import frame_lines
+from pytest_kernelprof.trace.correlation import frame_lines
 
 EXPECTED = {
     #                       kernels launches memcpys syncs memsets
@@ -147,9 +146,9 @@ def test_a_trace_is_of_the_device_that_was_noted_else_of_the_one_that_it_records
     tmp_path: Path,
 ) -> None:
     noted = {"kernelprof": {"schema": 1, "device_kind": "cpu"}}
-    assert device_kind(reading_of_events(tmp_path, launched("k", 1, 1), **noted)) == "cpu"
-    assert device_kind(reading_of_events(tmp_path, launched("k", 1, 1))) == "cuda"
-    assert device_kind(reading_of_events(tmp_path, operator("aten::mm", 1, 1))) == "cpu"
+    assert reading_of_events(tmp_path, launched("k", 1, 1), **noted).trace.device_kind == "cpu"
+    assert reading_of_events(tmp_path, launched("k", 1, 1)).trace.device_kind == "cuda"
+    assert reading_of_events(tmp_path, operator("aten::mm", 1, 1)).trace.device_kind == "cpu"
 
 
 def under(name: str, ts: float, correlation: int, tid: int = 1) -> list[Event]:

@@ -13,7 +13,7 @@ from corpus import FOLDER, reading
 from cuda_double import GPU, CudaDouble
 from nvml_double import Driver, forget, installed
 
-from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile

@@ -15,7 +15,7 @@ import torch
 from compiled import fused, hidden
 from corpus import FOLDER, reading
 
-from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile

@@ -12,7 +12,7 @@ import pytest
 import torch
 from corpus import FOLDER, reading
 
-from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.capture import canary, l2
 from pytest_kernelprof.capture.canary import Primed
 from pytest_kernelprof.capture.compilations import Compilations

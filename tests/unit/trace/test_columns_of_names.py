@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_kernelprof.trace.names import Names, Numbering
+from pytest_kernelprof.trace.columns import Names, Numbering
 
 NAMES = Names(np.array([1, 0, 1, 2], np.int32), ("mm", "add", "mul", "of no row"))
 

@@ -10,7 +10,7 @@ import pytest
 from built import Event, call, kernel, launched, operator, profile_of, reading_of_events
 from corpus import NAMES, reading
 
-from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID
 from pytest_kernelprof.trace.correlation import Links, ancestors, around, outermost, within
 
 

@@ -8,8 +8,8 @@ import pytest
 from built import Event, call, kernel, profile_of, reading_of_events, round_of
 from corpus import NAMES, reading, recorded
 
+from pytest_kernelprof.analysis.metric_values import gaps_of
 from pytest_kernelprof.schema.run import Gaps, RoundGaps
-from pytest_kernelprof.trace.timeline import gaps_of
 
 
 @pytest.mark.parametrize("name", NAMES)

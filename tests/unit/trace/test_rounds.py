@@ -17,7 +17,7 @@ from built import (
 )
 from corpus import reading
 
-from pytest_kernelprof.trace.rounds import repeated, round_of_time
+from pytest_kernelprof.trace.correlation import repeated, round_of_time
 
 FIRST, LAST = "kernelprof::sentinel#first", "kernelprof::sentinel#last"
 

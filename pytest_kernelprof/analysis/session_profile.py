@@ -9,20 +9,41 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from pytest_kernelprof.analysis import cpu_operators, kernels
-from pytest_kernelprof.analysis.bound import bound_of
-from pytest_kernelprof.analysis.communication import COMMUNICATION, collectives_of
-from pytest_kernelprof.analysis.device_metrics import device_metrics
-from pytest_kernelprof.analysis.host_metrics import (
+from pytest_kernelprof.analysis.collectives import (
+    COMMUNICATION,
+    collectives_of,
+    communication_metrics,
+)
+from pytest_kernelprof.analysis.metric_values import (
     NOT_ON_THE_CPU,
+    absent,
+    bound_of,
+    device_metrics,
+    extended,
+    gaps_of,
     host_metrics,
     host_shares,
     memory_metrics,
+    metric_of,
 )
-from pytest_kernelprof.analysis.kernels import Sequences, What
-from pytest_kernelprof.analysis.metrics import absent, extended, metric_of
-from pytest_kernelprof.analysis.waits import host_waits as waits_of_rounds
-from pytest_kernelprof.analysis.waits import waiting_calls
+from pytest_kernelprof.analysis.round_events import (
+    Sequences,
+    What,
+    copies_of,
+    copy_rows,
+    kernel_rows,
+    kernels_of,
+    operator_rows,
+    operators_as_kernels,
+    operators_of_activities,
+    operators_of_calls,
+    read_rows,
+    reads_as_waits,
+    silent_regions,
+    waiting_calls,
+    waits_of,
+)
+from pytest_kernelprof.analysis.round_events import host_waits as waits_of_rounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
     Collective,
@@ -37,16 +58,15 @@ from pytest_kernelprof.schema.run import (
     Profile,
     Wait,
 )
-from pytest_kernelprof.trace.compiled_calls import missed_lookups
-from pytest_kernelprof.trace.completeness import (
+from pytest_kernelprof.trace.correlation import missed_lookups
+from pytest_kernelprof.trace.integrity import (
     check_clock,
     check_integrity,
+    check_late_work,
     check_rounds,
     cold_signs,
     names_no_kernels,
 )
-from pytest_kernelprof.trace.late_work import check_late_work
-from pytest_kernelprof.trace.timeline import gaps_of
 from pytest_kernelprof.trace.vocabulary import tally
 
 if TYPE_CHECKING:
@@ -58,8 +78,9 @@ if TYPE_CHECKING:
         HostTimings,
         Recording,
     )
-    from pytest_kernelprof.trace.arrays import Ints
-    from pytest_kernelprof.trace.reading import Reading
+    from pytest_kernelprof.trace.columns import Ints
+    from pytest_kernelprof.trace.correlation import Reading
+
 
 Lines = Mapping[tuple[What, int], str]
 """``file:line`` of the i-th kernel, copy or wait of a profile."""
@@ -130,21 +151,15 @@ class SessionFacts:
 
 def session_facts(reading: Reading) -> SessionFacts:
     """Work out everything that a session's trace tells, once."""
-    return _device_facts(reading) if device_kind(reading) == "cuda" else _cpu_facts(reading)
+    return _device_facts(reading) if reading.trace.device_kind == "cuda" else _cpu_facts(reading)
 
 
 def kernels_of_rounds(reading: Reading) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each round in launch order; on the CPU its compute operators."""
-    if device_kind(reading) == "cpu":
-        rows = cpu_operators.operator_rows(reading)
-        return tuple(cpu_operators.operators_as_kernels(reading, one) for one in rows)
-    return tuple(kernels.kernels_of(reading, one) for one in kernels.kernel_rows(reading))
-
-
-def device_kind(reading: Reading) -> DeviceKind:
-    """What a trace was recorded on: as noted, else "cuda" where it records a device at all."""
-    noted = reading.trace.recording.device_kind
-    return noted or ("cuda" if reading.trace.on_device else "cpu")
+    if reading.trace.device_kind == "cpu":
+        rows = operator_rows(reading)
+        return tuple(operators_as_kernels(reading, one) for one in rows)
+    return tuple(kernels_of(reading, one) for one in kernel_rows(reading))
 
 
 def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Profile:
@@ -277,35 +292,36 @@ def _device_facts(reading: Reading) -> SessionFacts:
     waiting = waiting_calls(reading)
     host_waits = waits_of_rounds(reading, waiting)
     metrics, integrity = device_metrics(reading, host_waits), check_integrity(reading)
+    metrics |= communication_metrics(reading)
     metrics |= _not_to_be_had(reading, integrity)
     gaps = gaps_of(reading)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
-    rows = kernels.kernel_rows(reading)
+    rows = kernel_rows(reading)
     fullest = _fullest(metrics["kernels"])
-    copies = kernels.copy_rows(reading)[_fullest(metrics["memcpys"])]
+    copies = copy_rows(reading)[_fullest(metrics["memcpys"])]
     waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
-    operators = [kernels.operators_of_activities(reading, of_round) for of_round in rows]
+    operators = [operators_of_activities(reading, of_round) for of_round in rows]
     names = reading.trace.activities.name.codes
     return SessionFacts(
         environment=_environment(reading),
         rounds=reading.rounds,
         integrity=integrity,
         metrics=metrics,
-        kernels=kernels.kernels_of(reading, rows[fullest]),
+        kernels=kernels_of(reading, rows[fullest]),
         variants=tuple(
-            kernels.kernels_of(reading, rows[number])
+            kernels_of(reading, rows[number])
             for number in _others(reading, fullest, [names[one] for one in rows], operators)
         ),
-        copies=kernels.copies_of(reading, copies),
-        waits=kernels.waits_of(reading, waits),
+        copies=copies_of(reading, copies),
+        waits=waits_of(reading, waits),
         gaps=gaps,
         host_shares=host_shares(reading, waiting),
         operators={
             "kernel": operators[fullest],
-            "copy": kernels.operators_of_activities(reading, copies),
-            "wait": kernels.operators_of_calls(reading, waits),
+            "copy": operators_of_activities(reading, copies),
+            "wait": operators_of_calls(reading, waits),
         },
         collectives=collectives_of(reading, fullest),
         activities=len(reading.trace.activities),
@@ -315,11 +331,11 @@ def _device_facts(reading: Reading) -> SessionFacts:
 
 def _cpu_facts(reading: Reading) -> SessionFacts:
     trace = reading.trace
-    rows = cpu_operators.operator_rows(reading)
+    rows = operator_rows(reading)
     classified = trace.recording.compute_operators is not None
     counted = "compute operators" if classified else "outermost operators, not classified"
     count = metric_of("kernels", [len(of_round) for of_round in rows], counted)
-    reads = cpu_operators.read_rows(reading)
+    reads = read_rows(reading)
     would_wait = metric_of("would_wait", list(map(len, reads)))
     fullest, read = _fullest(count), reads[_fullest(would_wait)]
     if not classified:  # a read lies below an operator that is not known to compute
@@ -340,12 +356,12 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
             forks=trace.recording.forks,
         ),
         metrics={"kernels": count, "would_wait": would_wait},
-        kernels=cpu_operators.operators_as_kernels(reading, rows[fullest]),
+        kernels=operators_as_kernels(reading, rows[fullest]),
         variants=tuple(
-            cpu_operators.operators_as_kernels(reading, rows[number])
+            operators_as_kernels(reading, rows[number])
             for number in _others(reading, fullest, [names[one] for one in rows], operators)
         ),
-        waits=cpu_operators.reads_as_waits(reading, read),
+        waits=reads_as_waits(reading, read),
         operators={"kernel": operators[fullest], "wait": read.tolist()},
         activities=len(trace.activities),
         missed=missed_lookups(reading),
@@ -408,7 +424,7 @@ def _environment(reading: Reading) -> Environment:
     recording = reading.trace.recording
     device = recording.device or _device_name(reading)
     return Environment(
-        device_kind(reading),
+        reading.trace.device_kind,
         device,
         recording.capability,
         recording.versions,
@@ -436,7 +452,7 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
         return (_NOT_CLASSIFIED,)
     compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
     hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
-    silent = (_SILENT,) if cpu_operators.silent_regions(reading) else ()
+    silent = (_SILENT,) if silent_regions(reading) else ()
     return (*recording.unseen, *hidden, *silent, *_unclassified(reading))
 
 

@@ -1,20 +1,263 @@
-"""What kernels of known makers compute: the functor of a template of ATen, the operators that a
-kernel of Inductor fuses, and a table of families that libraries name in ways of their own."""
+"""What kernels of known makers compute: the parts of a full name, and rules for each family."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.names import gemms
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_kernelprof.names.parts import Parts, Path
 
-    Family = Callable[[Parts], str | None]
+LONGEST = 20_000
+"""So many characters of a name are read: the longest that libraries have are a quarter of that."""
+
+Path = tuple[str, ...]
+"""A qualified name: ``("at", "native", "reduce_kernel")``. Anonymous namespaces are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A name taken apart.
+
+    Attributes:
+        text: the name without control characters, casts of numbers and anonymous namespaces.
+        path: its qualified name, without return type and arguments; empty for what is no C++.
+        inner: the qualified names in its template arguments, in order.
+        template: its template arguments as text; of a mangled name all that follows the path.
+        mangled: whether the name was.
+    """
+
+    text: str
+    path: Path = ()
+    inner: tuple[Path, ...] = ()
+    template: str = ""
+    mangled: bool = False
+
+
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|<unnamed>::")
+# Nsight writes (int)4 and (bool)0, and of enumerations all demanglers write (ns::Enum)0.
+_CAST = re.compile(r"\([A-Za-z_][\w:]*(?: [a-z]+){0,3}\)(?=-?\d)")
+_CALL = re.compile(r"operator ?\(\)")
+_LAMBDA = re.compile(r"\[lambda(\([^\[\]]*\)) \(instance (\d+)\)\]")
+_DESCRIPTOR = re.compile(r"\.kd$| \(?\[?(?:clone )?\.kd[\])]$")
+_CALLED = "operator_call"
+
+_TOKEN = re.compile(r"->|::|[<>(){}\[\]]|\s+|[^\s<>(){}\[\]:-]+|.", re.DOTALL)
+_OPENS, _CLOSES = frozenset("<({["), frozenset(">)}]")
+_NAME = re.compile(r"(?<![\w:])[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*")
+_RETURNED = {
+    *("void", "bool", "char", "int", "long", "short", "float", "double", "unsigned", "signed"),
+    *("auto", "const", "static", "inline"),
+}
+
+
+def cleaned(name: str) -> str:
+    """A full name in one line of plain characters, in the way that most demanglers write it."""
+    text = _DESCRIPTOR.sub("", printable(name[:LONGEST]).strip())
+    text = _CAST.sub("", _ANONYMOUS.sub("", text))
+    return _LAMBDA.sub(r"{lambda\1#\2}", text).replace("operator ()", "operator()")
+
+
+def take_apart(name: str) -> Parts:
+    """The parts of a full name."""
+    text = cleaned(name)
+    if text.startswith("_Z"):
+        return _mangled(text)
+    if not any(sign in text for sign in ("<", "(", "::")):
+        return Parts(text)
+    return _demangled(text)
+
+
+def _demangled(text: str) -> Parts:
+    """The last word before the arguments, brackets counted; what is before it is a return type."""
+    plain, text = text, _CALL.sub(_CALLED, text)
+    path: list[str] = []
+    spans: list[tuple[int, int]] = []
+    depth = begin = 0
+    joined, spaced = True, False
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in _OPENS:
+            if depth == 0:
+                if sign != "<" or not path:
+                    break
+                begin = token.end()
+            depth += 1
+        elif sign in _CLOSES:
+            if depth == 1:
+                spans.append((begin, token.start()))
+            depth = max(depth - 1, 0)
+        elif depth:
+            continue
+        elif sign == "::":
+            joined = True
+        elif sign.isspace():
+            spaced = True
+        else:
+            if spaced and path:
+                if not (spans or len(path) > 1 or path[0] in _RETURNED):
+                    return Parts(plain)  # words of somebody's own
+                joined = True
+                path, spans = [], []
+            if joined:
+                path.append(sign)
+            joined = spaced = False
+    if depth:  # cut off
+        spans.append((begin, len(text)))
+    template = ", ".join(text[begin:end] for begin, end in spans)
+    inner = tuple(tuple(name.split("::")) for name in _NAME.findall(template))
+    return Parts(plain, tuple(one for one in path if one != _CALLED), inner, template)
+
+
+# A length, but for the digits of constants, substitutions, parameters and extended types.
+_LENGTH = re.compile(r"[1-9]\d{0,2}")
+_NO_LENGTH = re.compile(r"L[a-z]n?\d+E|E\d+E|S[0-9A-Z]*_|T\d*_|DF\d+[b_x]?")
+_ANONYMOUS_MANGLED = "_GLOBAL__N_"
+
+
+def _mangled(text: str) -> Parts:
+    """The names of an Itanium-mangled one: those before its template arguments, then each run of
+    names behind them."""
+    start = re.match(r"_ZN?[rVK]*(?:St)?", text)
+    path, at = _run(text, start.end() if start else 0)
+    rest, inner = at, []
+    while at < len(text):
+        skipped = _NO_LENGTH.match(text, at)
+        if skipped:
+            at = skipped.end()
+            continue
+        found, after = _run(text, at)
+        if found:
+            inner.append(found)
+        at = max(after, at + 1)
+    return Parts(text, path, tuple(inner), text[rest:], mangled=True)
+
+
+def _run(text: str, at: int) -> tuple[Path, int]:
+    """The names that follow each other from here on, and where they end."""
+    found: list[str] = []
+    while length := _LENGTH.match(text, at):
+        end = length.end() + int(length[0])
+        name = text[length.end() : end]
+        if end > len(text) or not name.isidentifier():
+            break
+        if not name.startswith(_ANONYMOUS_MANGLED):
+            found.append(name)
+        at = end
+    return tuple(found), at
+
+
+_TILE = re.compile(r"(\d+)x(\d+)(?:x(\d+))?")
+_STAGES = re.compile(r"(\d+)x\d+")
+_LAYOUT = re.compile(r"[tnc]{2}", re.IGNORECASE)
+_TYPE = re.compile(r"(?:bf16|fp16|f16|tf32|f32|f64|fp8|e4m3|e5m2|s8|u8|i8)+")
+# splitK and what is fused to the product change the work.
+_KEPT = re.compile(r"splitK\w*|d?(?:relu|gelu|silu)(?:bias)?|bias|bgrad\w*", re.IGNORECASE)
+_OPERATION = re.compile(r"([a-z]?)(\d*)(gemm|fprop|dgrad|wgrad)")
+
+
+def nvjet(name: str) -> str | None:
+    """``nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT`` is ``nvjet 256x128x64 TNT``."""
+    tokens = name.split("_")
+    if tokens[0] != "nvjet":
+        return None
+    layout = tokens[-1] if re.fullmatch(r"[TNC]{2,4}", tokens[-1]) else ""
+    return _said("nvjet", [], _tile(tokens[1:]), layout, tokens)
+
+
+def nvjet_type(name: str) -> str:
+    """The letters that nvjet has for its types, such as ``tst``; empty for another name."""
+    tokens = name.split("_")
+    if tokens[0] != "nvjet":
+        return ""
+    return next((one for one in tokens[1:] if re.fullmatch(r"[a-z]{3,8}", one)), "")
+
+
+def cublas(name: str) -> str | None:
+    """``volta_sgemm_128x32_nt`` is ``sgemm 128x32 NT``; so are those of an ``xmma``."""
+    tokens = name.split("_")
+    if "xmma" in tokens[:2] and "gemm" in tokens:
+        sizes = [one.removeprefix("tilesize") for one in tokens if one.startswith("tilesize")]
+        return _said("xmma gemm", _types(tokens), _tile(sizes), _layout(tokens), tokens)
+    for token in tokens[1:4]:
+        operation = _OPERATION.fullmatch(token)
+        if operation and _tile(tokens):
+            stem = "gemm" if operation[1] == "s" and operation[2] else token
+            return _said(stem, _types(tokens), _tile(tokens), _layout(tokens), tokens)
+    return None
+
+
+def cutlass(name: str) -> str | None:
+    """``cutlass_80_tensorop_s16816gemm_bf16_64x64_64x6_tn_align8`` is
+    ``cutlass gemm bf16 64x64x64 TN``."""
+    tokens = name.split("_")
+    if tokens[0] != "cutlass":
+        return None
+    for token in tokens[1:6]:
+        operation = _OPERATION.fullmatch(token)
+        if operation:
+            plain = operation[1] == "s" and operation[2]
+            stem = operation[3] if plain else operation[1] + operation[3]
+            return _said(f"cutlass {stem}", _types(tokens), _tile(tokens), _layout(tokens), tokens)
+    return None
+
+
+def small_cublas(name: str) -> str | None:
+    """``gemmSN_TN_kernel_64addr`` is ``gemmSN TN``."""
+    found = re.match(r"(gemm[A-Za-z0-9]{1,8})_([TNC]{2})_kernel", name)
+    return f"{found[1]} {found[2]}" if found else None
+
+
+_TENSILE_LAYOUT = {
+    ("Alik", "Bljk"): "TN",
+    ("Ailk", "Bljk"): "NN",
+    ("Ailk", "Bjlk"): "NT",
+    ("Alik", "Bjlk"): "TT",
+}
+_TENSILE_TYPE = {"B": "bf16", "H": "fp16", "S": "fp32", "D": "fp64", "C": "complex64"}
+
+
+def tensile(name: str) -> str | None:
+    """``Cijk_Alik_Bljk_BBS_..._MT32x32x256_...`` is ``Tensile 32x32x256 TN bf16``."""
+    tokens = name.split("_")
+    if tokens[0] != "Cijk" or len(tokens) < 4:
+        return None
+    layout = _TENSILE_LAYOUT.get((tokens[1], tokens[2]), "")
+    tile = next((one[2:] for one in tokens if re.fullmatch(r"MT\d+x\d+x\d+", one)), "")
+    code = tokens[3]
+    known = _TENSILE_TYPE.get(code[:1], "") if code.isalpha() else ""
+    return " ".join(filter(None, ["Tensile", tile, layout, known or code]))
+
+
+def _said(stem: str, types: Iterable[str], tile: str, layout: str, tokens: Sequence[str]) -> str:
+    kept = dict.fromkeys(token for token in tokens if _KEPT.fullmatch(token))
+    return " ".join(filter(None, [stem, *types, tile, layout, *kept]))
+
+
+def _types(tokens: Sequence[str]) -> list[str]:
+    return [next((one for one in tokens if _TYPE.fullmatch(one)), "")]
+
+
+def _layout(tokens: Sequence[str]) -> str:
+    found = [one for one in tokens if _LAYOUT.fullmatch(one)]
+    return found[-1].upper() if found else next((one for one in tokens if one == "nhwc"), "")
+
+
+def _tile(tokens: Sequence[str]) -> str:
+    """The first size, M by N, and the step of k: a third number, that of the stages, or none."""
+    at = next((i for i, one in enumerate(tokens) if _TILE.fullmatch(one)), None)
+    if at is None:
+        return ""
+    if tokens[at].count("x") == 2:
+        return tokens[at]
+    steps = [_STAGES.fullmatch(one) for one in tokens[at + 1 :]]
+    step = next((one[1] for one in steps if one), "")
+    return f"{tokens[at]}x{step}" if step else tokens[at]
+
 
 _FUSED = re.compile(r"(?:graph_\d+_)?(triton_[a-z]+_fused|cpp_fused)(?:_(\w*))?")
 _MOST = 4
@@ -198,7 +441,7 @@ def _flash(parts: Parts) -> str | None:
 
 def _cutlass(parts: Parts) -> str | None:
     names = [_own(parts), *(path[-1] for path in parts.inner)]
-    said = next(filter(None, map(gemms.cutlass, names)), None)
+    said = next(filter(None, map(cutlass, names)), None)
     if said or not parts.path or not parts.path[0].startswith("cutlass"):
         return said
     classes = [path[-1] for path in parts.inner if path[-1][:1].isupper()]
@@ -211,7 +454,7 @@ def _cutlass(parts: Parts) -> str | None:
 
 def _gemm(parts: Parts) -> str | None:
     name = _own(parts)
-    rules = (gemms.nvjet, gemms.cublas, gemms.small_cublas, gemms.tensile)
+    rules = (nvjet, cublas, small_cublas, tensile)
     return next(filter(None, (rule(name) for rule in rules)), None)
 
 
@@ -255,7 +498,7 @@ def _own(parts: Parts) -> str:
 
 
 # FlashAttention's third lies in a template of CUTLASS.
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[Callable[[Parts], str | None], ...] = (
     *(_nccl, _flash, _cutlass, _gemm, _inductor, _cudnn, _cub, _ck_tile),
 )
 
