@@ -23,7 +23,6 @@ from pytest_kernelprof.analysis.round_events import kernel_rows
 from pytest_kernelprof.schema.kernels import Collective
 from pytest_kernelprof.schema.run import Profile
 from pytest_kernelprof.trace.columns import NO_ID, Announced
-from pytest_kernelprof.trace.correlation import round_of_time
 from pytest_kernelprof.trace.vocabulary import GLOO, communicates, operation_of, tally
 
 if TYPE_CHECKING:
@@ -102,10 +101,10 @@ def _on_the_host(reading: Reading) -> str:
     """Why communication cannot be told where the host does some of it, which leaves no kernels."""
     operators = reading.trace.operators
     by_gloo = operators.name.that(lambda name: name.startswith(GLOO))
-    inside = round_of_time(reading.layout.rounds, operators.start[by_gloo], late=False) != NO_ID
+    inside = by_gloo & (reading.round_of_operator != NO_ID)
     if not inside.any():
         return ""
-    told = tally(operators.name[by_gloo][inside])
+    told = tally(operators.name[inside])
     return f"not available: gloo communicates on the host ({told}), which leaves no kernels"
 
 

@@ -183,9 +183,7 @@ def _per_round(reading: Reading, chosen: Bools, weights: Ints | None = None) -> 
 
 def _launches(reading: Reading) -> list[float]:
     """Launch calls of each round that ran something."""
-    ran = np.zeros(len(reading.trace.calls), np.bool_)
-    linked = reading.links.call_of_activity
-    ran[linked[linked != NO_ID]] = True
+    ran = reading.activities_of_call.any(axis=1)
     chosen = reading.launches & ran & (reading.round_of_call != NO_ID)
     counts = np.bincount(reading.round_of_call[chosen], minlength=reading.rounds)
     return [int(count) for count in counts]

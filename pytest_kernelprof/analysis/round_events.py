@@ -12,7 +12,7 @@ from pytest_kernelprof.schema.kernels import OperatorNode
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import Copy, Kernel, Timeline, TimelineKind, Wait
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
-from pytest_kernelprof.trace.correlation import ancestors, around, nearest, round_of_time, within
+from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
 from pytest_kernelprof.trace.vocabulary import (
     CLOSING_CALL,
     COMPILED_REGION,
@@ -168,8 +168,7 @@ def users_of(reading: Reading) -> Ints:
     """For each operator itself or, of an annotation of ours, the next one around it that is none;
     at the end that of ``NO_ID``."""
     ops = reading.trace.operators
-    prefix = OwnNames(reading.trace.recording.nonce).prefix
-    ours = ops.annotation & ops.name.that(lambda name: name.startswith(prefix))
+    ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
     return nearest(reading.links.parent, ~ours)
 
 
@@ -260,9 +259,8 @@ def _computing(reading: Reading) -> tuple[Bools, Bools]:
 
 def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
     """Split the rows of the chosen operators by round."""
-    of_round = round_of_time(reading.layout.rounds, reading.trace.operators.start, late=False)
     found = np.flatnonzero(chosen)
-    return [found[of_round[found] == number] for number in range(reading.rounds)]
+    return [found[reading.round_of_operator[found] == number] for number in range(reading.rounds)]
 
 
 def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
@@ -289,8 +287,8 @@ def silent_regions(reading: Reading) -> int:
     """How many calls of compiled code in the rounds left no operator that computes, nor a graph
     that Inductor made: their back end computes elsewhere."""
     ops, links = reading.trace.operators, reading.links
-    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    called = matches(ops.name, COMPILED_REGION) & ~ops.annotation & (of_round != NO_ID)
+    inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
+    called = matches(ops.name, COMPILED_REGION) & inside
     regions = set(np.flatnonzero(called).tolist())
     if not regions:
         return 0
@@ -343,7 +341,7 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
             seen.add(operator)
         waits[of_round[call]].append(call)
     unlinked = ~among(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
-    for at in round_of_time(reading.layout.rounds, trace.waits.start[unlinked], late=False):
+    for at in reading.layout.round_at(trace.waits.start[unlinked]):
         if at != NO_ID:
             waits[at].append(NO_ID)
     return waits
@@ -456,7 +454,7 @@ def _nodes(reading: Reading, number: int, root: _Node) -> dict[int, _Node]:
     """Of each operator of the round, by its row, its node."""
     ops = reading.trace.operators
     users = users_of(reading)
-    inside = round_of_time(reading.layout.rounds, ops.start, late=False) == number
+    inside = reading.round_of_operator == number
     rows = np.flatnonzero(inside & (users[:-1] == np.arange(len(ops))))
     parents = users[reading.links.parent[rows]]  # NO_ID points to the last
     named = zip(rows.tolist(), parents.tolist(), ops.name[rows].tolist(), strict=True)
@@ -539,8 +537,8 @@ def _parts(reading: Reading, number: int) -> Iterable[_Part]:
         reading.trace.activities,
     )
     prefix = OwnNames(reading.trace.recording.nonce).prefix
-    ours = ops.name.that(lambda name: name.startswith(prefix))
-    inside = round_of_time(reading.layout.rounds, ops.start, late=False) == number
+    ours = ops.annotations(prefix)
+    inside = reading.round_of_operator == number
     of_host: tuple[tuple[TimelineKind, Bools], ...] = (
         ("operator", ~ops.annotation),
         ("annotation", ops.annotation & ~ours),

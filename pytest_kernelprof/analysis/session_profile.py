@@ -342,7 +342,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
         would_wait = absent("would_wait", counted)
     names, operators = trace.operators.name.codes, [of_round.tolist() for of_round in rows]
     problems = (
-        *check_rounds(trace, reading.layout),
+        *check_rounds(reading),
         *_cpu_problems(reading),
         *check_late_work(reading),
     )
@@ -351,7 +351,7 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
         rounds=reading.rounds,
         integrity=Integrity(
             problems,
-            cold=cold_signs(trace, reading.layout),
+            cold=cold_signs(reading),
             clock=check_clock(reading),
             forks=trace.recording.forks,
         ),

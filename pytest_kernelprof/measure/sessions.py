@@ -15,7 +15,7 @@ from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.trace.columns import NO_ID
-from pytest_kernelprof.trace.correlation import reading_of, repeated, round_of_time
+from pytest_kernelprof.trace.correlation import reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
 
 if TYPE_CHECKING:
@@ -223,8 +223,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     from pytest_kernelprof.capture.compiled_code import code_of_graphs
 
     ops = reading.trace.operators
-    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    inside = of_round != NO_ID
+    inside = reading.round_of_operator != NO_ID
     operators = ops.name[inside & ~ops.annotation].distinct()
     code = code_of_graphs(operators, ops.name[inside & ops.annotation].distinct())
     if watched is not None:
@@ -239,7 +238,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
         "idle_operators": tuple(sorted(known.difference(computing))),
         "decomposing_operators": tuple(dispatcher.decomposing_operators(known)),
         "bare_operators": tuple(dispatcher.bare_operators(known)),
-        "unseen": (*code.all_unseen(repeated(ops, of_round)), *unclear),
+        "unseen": (*code.all_unseen(repeated(reading)), *unclear),
     }
 
 

@@ -207,6 +207,10 @@ class Operators(Spans):
     has_inputs: Bools | None = None
     inputs: Coded[tuple[Input, ...] | None] | None = None
 
+    def annotations(self, prefix: str) -> Bools:
+        """Which are annotations whose names begin with this."""
+        return self.annotation & self.name.that(lambda name: name.startswith(prefix))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calls(Spans):

@@ -214,12 +214,7 @@ def ancestors(links: Links, operator: int) -> Iterator[int]:
 
 def within(parent: Ints, chosen: Bools) -> Bools:
     """Which operators lie in one of the chosen, at any depth; ``parent`` as in ``Links``."""
-    above = np.append(parent, NO_ID)  # NO_ID points to the last, which has none above it
-    found = np.append(chosen, False)[above]
-    while (above != NO_ID).any():  # twice as far up each time
-        found |= found[above]
-        above = above[above]
-    inside: Bools = found[:-1]
+    inside: Bools = nearest(parent, chosen)[parent] != NO_ID
     return inside
 
 
@@ -236,35 +231,8 @@ def nearest(parent: Ints, chosen: Bools) -> Ints:
     """For each operator itself where it is chosen, else the innermost of the chosen around it, or
     ``NO_ID``. One more at the end is that of ``NO_ID``."""
     found = np.append(np.where(chosen, np.arange(len(parent)), parent), NO_ID)
-    while not np.array_equal(further := found[found], found):
-        found = further
-    return found
-
-
-def outermost(parent: Ints) -> Ints:
-    """For each operator the outermost one around it, or itself."""
-    rows = np.arange(len(parent))
-    found = np.where(parent == NO_ID, rows, parent)
-    while not np.array_equal(further := found[found], found):
-        found = further
-    return found
-
-
-def launch_calls(trace: Trace, links: Links) -> Bools:
-    """Which calls are kernel launches: those that share a correlation id with a kernel, and those
-    named like one (host functions, memcpys and memsets apart). One graph launch is one."""
-    calls = trace.calls
-    launches = matches(calls.name, LAUNCH) & ~matches(calls.name, NO_KERNEL)
-    with_kernel = links.call_of_activity[trace.activities.kind == KERNEL]
-    launches[with_kernel[with_kernel != NO_ID]] = True
-    return launches
-
-
-def calls_with(trace: Trace, links: Links, kind: int) -> Bools:
-    """Which calls have an activity of a kind (``KERNEL``, ``MEMCPY``, ``MEMSET``)."""
-    found = np.zeros(len(trace.calls), np.bool_)
-    calls = links.call_of_activity[trace.activities.kind == kind]
-    found[calls[calls != NO_ID]] = True
+    while not np.array_equal(above := found[found], found):
+        found = above
     return found
 
 
@@ -290,117 +258,152 @@ class Layout:
 
     Attributes:
         rounds: in time order; a trace without our annotations is one round without bounds.
-        annotated: whether the trace carries our annotations.
+        begun, ended: the numbers of the rounds in our annotations of their begins and ends. A
+            round is annotated where it begins and where it ends; in earlier files around the
+            whole: then one annotation is both.
+        thread: which thread our annotations of rounds are on; ``NO_ID`` where there are none.
         sentinels_seen: whether the first and the last sentinel have their kernel; None where the
             session has none (CPU sessions, traces from elsewhere).
     """
 
     rounds: tuple[Round, ...]
-    annotated: bool
-    sentinels_seen: tuple[bool, bool] | None
+    begun: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    thread: int = NO_ID
+    sentinels_seen: tuple[bool, bool] | None = None
+
+    @property
+    def annotated(self) -> bool:
+        """Whether the trace carries our annotations."""
+        return bool(self.begun)
+
+    def round_at(self, at: Ints) -> Ints:
+        """The round in which each host time lies, else ``NO_ID``."""
+        return self._round_until([one.end for one in self.rounds], at)
+
+    def round_of_device(self, at: Ints) -> Ints:
+        """The round to which each time of the device belongs that has no call, else ``NO_ID``."""
+        return self._round_until([one.until for one in self.rounds], at)
+
+    def _round_until(self, ends: list[int], at: Ints) -> Ints:
+        starts = np.array([one.start for one in self.rounds], np.int64)
+        i = np.searchsorted(starts, at, side="right") - 1
+        inside = (i >= 0) & (at <= np.array(ends, np.int64)[np.maximum(i, 0)])
+        return np.where(inside, i, NO_ID)
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """The rows of our annotations of rounds among the operators, by what follows their prefix.
-
-    A round is annotated where it begins and where it ends; in earlier files around the whole: then
-    one row is both.
-    """
-
-    begins: tuple[tuple[str, int], ...]
-    ends: tuple[tuple[str, int], ...]
-
-
-def marks_of_rounds(trace: Trace) -> Marks:
-    """Find our annotations of rounds, in time order."""
+def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
+    """Find our annotations in a trace. ``has_kernel``: which calls launched a kernel."""
     ops, names = trace.operators, OwnNames(trace.recording.nonce)
-    rows, prefix = np.flatnonzero(ops.annotation), names.prefix
-    own = [
-        (name, row)
-        for name, row in zip(ops.name[rows].tolist(), rows.tolist(), strict=True)
-        if name.startswith(prefix)
+
+    def annotations(kind: str) -> list[tuple[str, int]]:
+        rows = np.flatnonzero(ops.annotations(kind))
+        texts = ops.name[rows].tolist()
+        return list(zip([text.removeprefix(kind) for text in texts], rows.tolist(), strict=True))
+
+    whole = annotations(names.round)
+    begins, ends = whole + annotations(names.begin), whole + annotations(names.end)
+    ended = tuple(number for number, _ in ends)
+    if not begins:
+        return Layout((Round(_BEGINNING, _END, _END),), ended=ended)
+    sentinels = [
+        np.flatnonzero(ops.annotation & ops.name.are(name))[:1].tolist()
+        for name in (names.first_sentinel, names.last_sentinel)
     ]
-    whole, begins, ends = (
-        tuple((name.removeprefix(kind), row) for name, row in own if name.startswith(kind))
-        for kind in (names.round, names.begin, names.end)
-    )
-    return Marks(whole + begins, whole + ends)
-
-
-def lay_out(trace: Trace, links: Links) -> Layout:
-    """Find our annotations in a trace."""
-    ops, names = trace.operators, OwnNames(trace.recording.nonce)
-    marks = marks_of_rounds(trace)
-    if not marks.begins:
-        return Layout((Round(_BEGINNING, _END, _END),), False, None)
-    steps = [int(ops.start[row]) for _, row in marks.begins]
-    last = _named(trace, names.last_sentinel)
-    steps.append(int(ops.start[last]) if last is not None else _END)
-    end_of = dict(marks.ends)
+    steps = [int(ops.start[row]) for row in (*(row for _, row in begins), *sentinels[1])]
+    end_of = dict(ends)
     rounds = tuple(
         Round(int(ops.start[row]), int(ops.end[end_of.get(number, row)]), until)
-        for (number, row), until in zip(marks.begins, steps[1:], strict=True)
+        for (number, row), until in zip(begins, [*steps[1:], _END], strict=False)
     )
-    first = _named(trace, names.first_sentinel)
-    if first is None and last is None:
-        return Layout(rounds, True, None)
-    return Layout(rounds, True, (_has_kernel(trace, links, first), _has_kernel(trace, links, last)))
+    launched = trace.calls.start[has_kernel]
+    first, last = (
+        any(((launched >= ops.start[row]) & (launched <= ops.end[row])).any() for row in rows)
+        for rows in sentinels
+    )
+    return Layout(
+        rounds,
+        tuple(number for number, _ in begins),
+        ended,
+        int(ops.thread[begins[0][1]]),
+        (first, last) if any(sentinels) else None,
+    )
 
 
-def _named(trace: Trace, name: str) -> int | None:
-    found = np.flatnonzero(trace.operators.name.are(name) & trace.operators.annotation)
-    return int(found[0]) if len(found) else None
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A trace, and what belongs together in it: worked out once.
+
+    Attributes:
+        links: which activity, call and operator belong together.
+        layout: where the rounds lie.
+        round_of_operator, round_of_call: the round in which each lies, else ``NO_ID``.
+        round_of_activity: the round that caused each activity, else ``NO_ID``.
+        activities_of_call: how many kernels, copies and memsets each call has; shape (calls, 3).
+        launches: which calls are kernel launches: those that share a correlation id with a kernel,
+            and those named like one (host functions, memcpys and memsets apart). One graph launch
+            is one.
+        leaked: which activities are of work that was launched before the recording began.
+    """
+
+    trace: Trace
+    links: Links
+    layout: Layout
+    round_of_operator: Ints
+    round_of_call: Ints
+    round_of_activity: Ints
+    activities_of_call: Ints
+    launches: Bools
+    leaked: Bools
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return len(self.layout.rounds)
+
+    def has(self, kind: int) -> Bools:
+        """Which calls have an activity of a kind (``KERNEL``, ``MEMCPY``, ``MEMSET``)."""
+        return self.activities_of_call[:, kind] > 0
 
 
-def _has_kernel(trace: Trace, links: Links, operator: int | None) -> bool:
-    if operator is None:
-        return False
-    start, end = trace.operators.start[operator], trace.operators.end[operator]
-    call = links.call_of_activity[trace.activities.kind == KERNEL]
-    launched = trace.calls.start[call[call != NO_ID]]
-    return bool(((launched >= start) & (launched <= end)).any())
+def reading_of(trace: Trace) -> Reading:
+    """Join the tables of a trace."""
+    calls, links = trace.calls, link(trace)
+    linked = links.call_of_activity != NO_ID
+    cells = 3 * links.call_of_activity[linked] + trace.activities.kind[linked]
+    counts = np.bincount(cells, minlength=3 * len(calls)).reshape(-1, 3)
+    has_kernel = counts[:, KERNEL] > 0
+    layout, leaked = _lay_out(trace, has_kernel), _leaked(trace, links)
+    round_of_call = layout.round_at(calls.start)
+    return Reading(
+        trace,
+        links,
+        layout,
+        layout.round_at(trace.operators.start),
+        round_of_call,
+        _round_of_activity(trace, links, layout, round_of_call, leaked),
+        counts,
+        has_kernel | (matches(calls.name, LAUNCH) & ~matches(calls.name, NO_KERNEL)),
+        leaked,
+    )
 
 
-def round_of_time(rounds: tuple[Round, ...], at: Ints, *, late: bool) -> Ints:
-    """The round in which each host time lies, else ``NO_ID``; with ``late``, up to ``until``."""
-    starts = np.array([r.start for r in rounds], np.int64)
-    ends = np.array([r.until if late else r.end for r in rounds], np.int64)
-    i = np.searchsorted(starts, at, side="right") - 1
-    inside = (i >= 0) & (at <= ends[np.maximum(i, 0)])
-    return np.where(inside, i, NO_ID)
-
-
-def repeated(ops: Operators, of_round: Ints) -> set[str]:
-    """The names of operators that some round has more than once."""
-    rows = np.flatnonzero((of_round != NO_ID) & ~ops.annotation)
-    names, numbers = ops.name[rows], of_round[rows]
-    order = np.lexsort((names.codes, numbers))
-    same = (np.diff(names.codes[order]) == 0) & (np.diff(numbers[order]) == 0)
-    found: Names = names[order[1:][same]]
-    return found.distinct()
-
-
-def round_of_activity(trace: Trace, links: Links, layout: Layout) -> Ints:
+def _round_of_activity(
+    trace: Trace, links: Links, layout: Layout, round_of_call: Ints, leaked: Bools
+) -> Ints:
     """The round that caused each activity, else ``NO_ID``.
 
     The host time of the launch decides, so that late kernels belong to the round that launched
     them. Kineto keeps only some driver calls: an activity without a recorded call belongs to the
     round in which it ran, provided that it started between our two synchronisations.
     """
-    acts = trace.activities
-    linked = links.call_of_activity != NO_ID
-    by_launch = round_of_time(
-        layout.rounds, trace.calls.start[links.call_of_activity[linked]], late=False
-    )
-    found = np.full(len(acts), NO_ID, np.int64)
-    found[linked] = by_launch
-    orphans = ~linked & ~leaked(trace, links)
-    found[orphans] = round_of_time(layout.rounds, acts.start[orphans], late=True)
+    found = np.append(round_of_call, NO_ID)[links.call_of_activity]  # NO_ID points to the last
+    orphans = (links.call_of_activity == NO_ID) & ~leaked
+    found[orphans] = layout.round_of_device(trace.activities.start[orphans])
     return found
 
 
-def leaked(trace: Trace, links: Links) -> Bools:
+def _leaked(trace: Trace, links: Links) -> Bools:
     """Activities of work that was launched before the recording began: ids grow, and theirs are
     smaller than every call's of the process. Times tell nothing, since nearly all such activities
     start after the first call. An absent id further on is of a call that is not recorded."""
@@ -416,43 +419,15 @@ def leaked(trace: Trace, links: Links) -> Bools:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """A trace, and what belongs together in it.
-
-    Attributes:
-        links: which activity, call and operator belong together.
-        layout: where the rounds lie.
-        round_of_activity: the round that caused each activity, else ``NO_ID``.
-        round_of_call: the round in which each call lies, else ``NO_ID``.
-        launches: which calls are kernel launches.
-    """
-
-    trace: Trace
-    links: Links
-    layout: Layout
-    round_of_activity: Ints
-    round_of_call: Ints
-    launches: Bools
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds there are."""
-        return len(self.layout.rounds)
-
-
-def reading_of(trace: Trace) -> Reading:
-    """Join the tables of a trace."""
-    links = link(trace)
-    layout = lay_out(trace, links)
-    return Reading(
-        trace,
-        links,
-        layout,
-        round_of_activity(trace, links, layout),
-        round_of_time(layout.rounds, trace.calls.start, late=False),
-        launch_calls(trace, links),
-    )
+def repeated(reading: Reading) -> set[str]:
+    """The names of operators that some round has more than once."""
+    ops = reading.trace.operators
+    rows = np.flatnonzero((reading.round_of_operator != NO_ID) & ~ops.annotation)
+    names, numbers = ops.name[rows], reading.round_of_operator[rows]
+    order = np.lexsort((names.codes, numbers))
+    same = (np.diff(names.codes[order]) == 0) & (np.diff(numbers[order]) == 0)
+    found: Names = names[order[1:][same]]
+    return found.distinct()
 
 
 Table = TypeVar("Table", bound=Spans)
@@ -497,8 +472,7 @@ def annotated_lines(trace: Trace, links: Links) -> dict[int, str]:
     annotation around it.
     """
     names, prefix = trace.operators.name, OwnNames(trace.recording.nonce).line
-    annotations = trace.operators.annotation & names.that(lambda name: name.startswith(prefix))
-    around = nearest(links.parent, annotations)
+    around = nearest(links.parent, trace.operators.annotations(prefix))
     forward = _forward_of_backward(trace)
     origin = np.append(forward, NO_ID)[nearest(links.parent, forward != NO_ID)]
     line = np.where(around[origin] != NO_ID, around[origin], around)[:-1]
@@ -563,8 +537,7 @@ def missed_lookups(reading: Reading) -> int:
     What a new region looks up before it begins (torch 2.11) is the compiler's own code.
     """
     ops = reading.trace.operators
-    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    looks = ops.name.are(LOOKUP) & (of_round != NO_ID)
+    looks = ops.name.are(LOOKUP) & (reading.round_of_operator != NO_ID)
     if not looks.any():
         return 0
     by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time

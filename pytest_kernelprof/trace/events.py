@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.trace.columns import Bools, Ints
 
 
-NOT_THERE = msgspec.Raw(b"")
+NOT_THERE, _ZERO = msgspec.Raw(b""), msgspec.Raw(b"0")
 _NO_DIMENSIONS = (0, 0, 0)
 Number = int | str  # ROCm writes some numbers as text, "2560" or "0x0"
 
@@ -88,38 +88,21 @@ class Event(msgspec.Struct, gc=False):
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: msgspec.Raw = msgspec.Raw(b"0")
+    ts: msgspec.Raw = _ZERO
     dur: float = 0.0
     id: int | str | None = None
     args: Args = Args()
-
-
-class _EventWithDims(Event, gc=False):
-    args: ArgsWithDims = ArgsWithDims()
-
-
-class _EventWithInputs(Event, gc=False):
-    args: ArgsWithInputs = ArgsWithInputs()
 
 
 # Up to here, 101 days, floats lie closer than nanoseconds; Kineto counts from the last quarter.
 _Microseconds = Annotated[float, msgspec.Meta(gt=-(2.0**43), lt=2.0**43)]
 
 
-class _QuickEvent(Event, gc=False):
-    ts: _Microseconds = 0.0  # type: ignore[assignment]
-
-
-class _QuickEventWithDims(_EventWithDims, gc=False):
-    ts: _Microseconds = 0.0  # type: ignore[assignment]
-
-
-class _QuickEventWithInputs(_EventWithInputs, gc=False):
-    ts: _Microseconds = 0.0  # type: ignore[assignment]
-
-
-class _EventWithAnyArgs(Event, gc=False):
-    args: _AnyArgs = _AnyArgs()  # type: ignore[assignment]
+def _decoder_of(args: type[msgspec.Struct], ts: Any, absent: Any) -> msgspec.json.Decoder[Any]:
+    """Decodes a list of events with arguments of a kind and times of a kind."""
+    fields = [("args", args, args()), ("ts", ts, absent)]
+    event: Any = msgspec.defstruct("Event", fields, bases=(Event,), gc=False)
+    return msgspec.json.Decoder(list[event])
 
 
 class _AnyEvent(msgspec.Struct, gc=False):
@@ -128,10 +111,10 @@ class _AnyEvent(msgspec.Struct, gc=False):
     ph: Any = ""
     cat: Any = ""
     name: msgspec.Raw = msgspec.Raw(b'""')
-    pid: msgspec.Raw = msgspec.Raw(b"0")
-    tid: msgspec.Raw = msgspec.Raw(b"0")
-    ts: msgspec.Raw = msgspec.Raw(b"0")
-    dur: msgspec.Raw = msgspec.Raw(b"0")
+    pid: msgspec.Raw = _ZERO
+    tid: msgspec.Raw = _ZERO
+    ts: msgspec.Raw = _ZERO
+    dur: msgspec.Raw = _ZERO
     id: msgspec.Raw = msgspec.Raw(b"null")
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -183,19 +166,19 @@ class _Sinks(dict[str, "Callable[[Event], None]"]):
 InputsRead = Literal["none", "presence", "all"]
 """What is read of operators' inputs, which cost time with every event."""
 
-# Of each the quick form, then the one for times that a float does not hold.
-_FORMS: dict[InputsRead, tuple[msgspec.json.Decoder[Any], ...]] = {
-    "none": (msgspec.json.Decoder(list[_QuickEvent]), msgspec.json.Decoder(list[Event])),
-    "presence": (
-        msgspec.json.Decoder(list[_QuickEventWithDims]),
-        msgspec.json.Decoder(list[_EventWithDims]),
-    ),
-    "all": (
-        msgspec.json.Decoder(list[_QuickEventWithInputs]),
-        msgspec.json.Decoder(list[_EventWithInputs]),
-    ),
+_ARGS: dict[InputsRead, type[Args]] = {
+    "none": Args,
+    "presence": ArgsWithDims,
+    "all": ArgsWithInputs,
 }
-_with_any_args = msgspec.json.Decoder(list[_EventWithAnyArgs])
+# How many fields of the inputs that is.
+_INPUTS_READ: dict[InputsRead, int] = {"none": 0, "presence": 1, "all": 4}
+# Of each the quick form, then the one for times that a float does not hold.
+_FORMS = {
+    inputs: (_decoder_of(args, _Microseconds, 0.0), _decoder_of(args, msgspec.Raw, _ZERO))
+    for inputs, args in _ARGS.items()
+}
+_with_any_args = _decoder_of(_AnyArgs, msgspec.Raw, _ZERO)
 _any = msgspec.json.Decoder(list[_AnyEvent])
 _any_args = msgspec.json.Decoder(_AnyArgs)
 _FIELDS = (("name", str), ("pid", int | str), ("tid", int | str), ("dur", float))
@@ -250,32 +233,24 @@ class Decoder:
             del self._forms[0]  # later times of the file are as large
         return events
 
-    def _with_usual_names(self, event: _EventWithAnyArgs) -> Event:
+    def _with_usual_names(self, event: Event) -> Event:
         if event.ph == "X":
-            event.args = self._usual(event.args)  # type: ignore[assignment]
+            event.args = self._usual(event.args)
         return event
 
-    def _usual(self, args: _AnyArgs) -> Args:
+    def _usual(self, args: Any) -> Args:
+        """The arguments under their usual names. ``args``: as ``_AnyArgs`` has them."""
+        ids = (args.external_id, args.old_external_id)
         streams = (args.stream, args.hsa_queue, args.sycl_queue)
-        external_id = args.old_external_id if args.external_id is None else args.external_id
-        values = (
-            NO_ID if external_id is None else external_id,
-            *(args.device, args.context),
-            next((one for one in streams if one is not None), NO_ID),
-            *(
-                args.correlation,
-                args.bytes,
-                args.registers,
-                args.shared_memory,
-                args.grid,
-                args.block,
-            ),
+        external_id, stream = (
+            next((one for one in found if one is not None), NO_ID) for found in (ids, streams)
         )
-        if self._inputs == "none":
-            return Args(*values)
-        if self._inputs == "presence":
-            return ArgsWithDims(*values, args.dims)
-        return ArgsWithInputs(*values, args.dims, args.strides, args.dtypes, args.values)
+        inputs = (args.dims, args.strides, args.dtypes, args.values)
+        return _ARGS[self._inputs](
+            *(external_id, args.device, args.context, stream, args.correlation, args.bytes),
+            *(args.registers, args.shared_memory, args.grid, args.block),
+            *inputs[: _INPUTS_READ[self._inputs]],
+        )
 
     def _leniently(self, i: int, event: _AnyEvent) -> Event:
         """The event if it is one that is read; one of no category otherwise.
@@ -285,7 +260,7 @@ class Decoder:
         """
         if event.ph == "X" and isinstance(event.cat, str) and table_of(event.cat):
             is_object = bytes(event.args)[:1] == b"{"
-            args = self._usual(_any_args.decode(event.args)) if is_object else Args()
+            args = self._usual(_any_args.decode(event.args if is_object else b"{}"))
             values = _fitting(i, event, _FIELDS)
             return Event("X", event.cat, **values, ts=event.ts, args=args)
         if event.ph in ("s", "f") and event.cat in FLOWS:
@@ -415,21 +390,21 @@ class Inputs(dict["tuple[bytes, ...] | None", int]):
         number = self[key] = len(self)
         return number
 
-    def codes(self, arguments: Sequence[Args]) -> Ints | None:
+    def codes(self, arguments: Sequence[Any]) -> Ints | None:
         """The numbers of a chunk of operators, read while its text is there; None where inputs are
         not read."""
         if not arguments or not isinstance(arguments[0], ArgsWithInputs):
             return None
         keys = [
             (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
-            if isinstance(args, ArgsWithInputs) and args.dims is not NOT_THERE
+            if args.dims is not NOT_THERE
             else None
             for args in arguments
         ]
         return numbered(self, keys)
 
 
-def presence(arguments: Sequence[Args]) -> Bools | None:
+def presence(arguments: Sequence[Any]) -> Bools | None:
     """Which of a chunk of operators have inputs; None where they are not recorded.
 
     Raises:
@@ -437,14 +412,10 @@ def presence(arguments: Sequence[Args]) -> Bools | None:
     """
     if not arguments or not isinstance(arguments[0], ArgsWithDims):
         return None
-    dims = [getattr(args, "dims", NOT_THERE) for args in arguments]
-    if not all(_is_list(one) for one in dims if one is not NOT_THERE):
+    dims = [args.dims for args in arguments]
+    if not all(bytes(one).startswith(b"[") for one in dims if one is not NOT_THERE):
         raise msgspec.ValidationError("Expected `array` in 'Input Dims'")
     return np.fromiter((one is not NOT_THERE for one in dims), np.bool_, len(dims))
-
-
-def _is_list(text: msgspec.Raw) -> bool:
-    return bytes(text).startswith(b"[")
 
 
 def _inputs(dims: bytes, strides: bytes, dtypes: bytes, values: bytes) -> tuple[Input, ...]:

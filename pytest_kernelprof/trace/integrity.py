@@ -15,13 +15,7 @@ import numpy as np
 from pytest_kernelprof.schema.recording import OwnNames
 from pytest_kernelprof.schema.run import GraphProof, Integrity
 from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, among
-from pytest_kernelprof.trace.correlation import (
-    calls_with,
-    leaked,
-    marks_of_rounds,
-    outermost,
-    round_of_time,
-)
+from pytest_kernelprof.trace.correlation import nearest
 from pytest_kernelprof.trace.vocabulary import (
     CAPTURE_BEGINS,
     CAPTURE_ENDS,
@@ -59,11 +53,8 @@ def check_late_work(reading: Reading) -> list[str]:
     Between rounds the thread that measures does nothing for the call, and other threads only what
     a call has left them; a ``setup`` is the exception, and its time is annotated.
     """
-    left = reading.trace.recording.left_at_work
-    problems = []
-    if left:
-        problems.append(left_words(left))
-    names = _late(reading)
+    left, names = reading.trace.recording.left_at_work, _late(reading)
+    problems = [left_words(left)] if left else []
     if names:
         problems.append(
             f"{len(names)} operators or launches started outside of the calls, on other threads "
@@ -83,47 +74,46 @@ def _named(names: Sequence[str]) -> str:
 
 def _late(reading: Reading) -> list[str]:
     """The operators that compute, or on a device the launches and copies, outside of the calls."""
-    trace = reading.trace
-    main = _thread_of_rounds(reading)
+    trace, main = reading.trace, reading.layout.thread
     if main == NO_ID:
         return []
     calls = trace.calls
     launched = reading.launches | matches(calls.name, MEMCPY_CALL)
-    late_calls = launched & (calls.thread != main) & _outside(reading, main, calls.start)
+    late_calls = launched & (calls.thread != main) & _outside(reading, calls.start)
     names: list[str] = calls.name[late_calls].tolist()
     if trace.recording.device_kind == "cpu":
-        names += trace.operators.name[_late_operators(reading, main)].tolist()
+        names += trace.operators.name[_late_operators(reading)].tolist()
     return names
 
 
-def _late_operators(reading: Reading, main: int) -> Ints:
+def _late_operators(reading: Reading) -> Ints:
     ops, parent = reading.trace.operators, reading.links.parent
     noted = reading.trace.recording
     computing = frozenset((*(noted.compute_operators or ()), *noted.decomposing_operators))
-    others = (ops.thread != main) & ~ops.annotation & ops.name.that(computing.__contains__)
+    others = (
+        (ops.thread != reading.layout.thread)
+        & ~ops.annotation
+        & ops.name.that(computing.__contains__)
+    )
     rows = np.flatnonzero(others)
     # What began inside a call belongs to it, however long it takes.
-    began = ops.start[outermost(parent)[rows]]
-    late: Ints = rows[_outside(reading, main, began)]
+    began = ops.start[nearest(parent, parent == NO_ID)[rows]]
+    late: Ints = rows[_outside(reading, began)]
     return late
 
 
-def _outside(reading: Reading, main: int, at: Ints) -> Bools:
+def _outside(reading: Reading, at: Ints) -> Bools:
     """Which host times lie neither in a round nor in a ``setup``."""
-    found: Bools = round_of_time(reading.layout.rounds, at, late=False) == NO_ID
+    found: Bools = reading.layout.round_at(at) == NO_ID
     ops, setup = reading.trace.operators, OwnNames(reading.trace.recording.nonce).setup
-    rows = np.flatnonzero(ops.name.are(setup) & (ops.thread == main) & ops.annotation)
+    rows = np.flatnonzero(
+        ops.name.are(setup) & (ops.thread == reading.layout.thread) & ops.annotation
+    )
     if len(rows):  # in order of their starts, as all tables are
         begun = np.searchsorted(ops.start[rows], at, side="right") - 1
         lasts = np.maximum.accumulate(ops.end[rows])
         found &= (begun < 0) | (at > lasts[np.maximum(begun, 0)])
     return found
-
-
-def _thread_of_rounds(reading: Reading) -> int:
-    """The thread that our annotations of rounds are on; ``NO_ID`` where there are none."""
-    begins = marks_of_rounds(reading.trace).begins
-    return int(reading.trace.operators.thread[begins[0][1]]) if begins else NO_ID
 
 
 def check_witnesses(reading: Reading) -> list[str]:
@@ -137,24 +127,9 @@ def check_witnesses(reading: Reading) -> list[str]:
     ]
 
 
-def check_numbering(trace: Trace, layout: Layout) -> list[str]:
-    """Our rounds are numbered from 0, so that one that is missing or there twice shows."""
-    marks = marks_of_rounds(trace)
-    if not layout.annotated and not marks.ends:
-        return []
-    begun, ended = ([number for number, _ in found] for found in (marks.begins, marks.ends))
-    if begun == ended == [str(i) for i in range(len(begun))]:
-        return []
-    return [
-        f"the rounds in the trace are numbered {', '.join(begun) or 'not at all'} where they begin "
-        f"and {', '.join(ended) or 'not at all'} where they end: some are lost or repeated"
-    ]
-
-
 def _check_repeated(reading: Reading) -> list[str]:
     trace, links = reading.trace, reading.links
     acts, calls, ops = trace.activities, trace.calls, trace.operators
-    of_operator = round_of_time(reading.layout.rounds, ops.start, late=False)
     places = (acts.device, acts.context, acts.stream)
     activities = _repeated(acts, acts.correlation, *places) & (reading.round_of_activity != NO_ID)
     # Of two with one id the call tells already, unless it is a graph launch or was not recorded.
@@ -166,7 +141,11 @@ def _check_repeated(reading: Reading) -> list[str]:
     return [
         *_said(activities, acts, "kernels, copies or memsets are in the trace twice"),
         *_said(twice & (reading.round_of_call != NO_ID), calls, "calls are in the trace twice"),
-        *_said(operators & (of_operator != NO_ID), ops, "operators are in the trace twice"),
+        *_said(
+            operators & (reading.round_of_operator != NO_ID),
+            ops,
+            "operators are in the trace twice",
+        ),
     ]
 
 
@@ -265,10 +244,11 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
     return [f"work of a round runs before that of the round before it is done (round {named})"]
 
 
-def _said(wrong: Bools, table: Spans, words: str) -> list[str]:
+def _said(wrong: Bools, table: Spans, words: str, more: str = "") -> list[str]:
+    """What to say of the rows that are wrong: how many, and which names they have."""
     if not wrong.any():
         return []
-    return [f"{int(wrong.sum())} {words} ({tally(table.name[wrong])})"]
+    return [f"{int(wrong.sum())} {words} ({tally(table.name[wrong])}){more}"]
 
 
 _PROVING_REPLAYS = 3
@@ -284,15 +264,13 @@ def check_integrity(reading: Reading) -> Integrity:
     trace, links, ours = reading.trace, reading.links, reading.round_of_activity
     capturing = _capturing(trace)
     expected = reading.launches & (reading.round_of_call != NO_ID) & ~capturing
-    ran = np.zeros(len(trace.calls), np.bool_)
-    ran[links.call_of_activity[links.call_of_activity != NO_ID]] = True
-    matched = expected & ran
+    matched = expected & reading.activities_of_call.any(axis=1)
     replays, replay_problems = _check_replays(reading)
     kernels = (trace.activities.kind == KERNEL) & (ours != NO_ID)
     problems = [
-        *check_rounds(trace, reading.layout),
+        *check_rounds(reading),
         *_check_sentinels(reading.layout),
-        *_check_launches(trace, expected & ~matched),
+        *_said(expected & ~matched, trace.calls, "launch calls have no kernel in the trace"),
         *_check_memcpys(reading, capturing),
         *replay_problems,
         *_check_recorded(trace),
@@ -308,10 +286,10 @@ def check_integrity(reading: Reading) -> Integrity:
         launches=int(expected.sum()),
         matched=int(matched.sum()),
         unknown_launches=int((kernels & (links.call_of_activity == NO_ID)).sum()),
-        leaked=int(leaked(trace, links).sum()),
+        leaked=int(reading.leaked.sum()),
         graph_replays=replays,
-        clock_skew=has_clock_skew(trace, links),
-        cold=cold_signs(trace, reading.layout),
+        clock_skew=_has_clock_skew(trace, links),
+        cold=cold_signs(reading),
         settled=trace.recording.settled,
         retakes=trace.recording.retakes,
         clock=check_clock(reading),
@@ -319,16 +297,16 @@ def check_integrity(reading: Reading) -> Integrity:
     )
 
 
-def cold_signs(trace: Trace, layout: Layout) -> tuple[str, ...]:
+def cold_signs(reading: Reading) -> tuple[str, ...]:
     """Names of the records of lazy loading, compilation or autotuning inside the rounds."""
-    ops = trace.operators
+    trace, ops = reading.trace, reading.trace.operators
     # What the compiler times by itself is no annotation, and no operator either.
     compiling = matches(ops.name, COMPILATION) & (ops.annotation | matches(ops.name, TIMED))
     loading = matches(trace.overheads.name, COLD_OVERHEAD)
     calling = matches(trace.calls.name, COLD_CALL)
     signs: dict[str, None] = {}
     for table, chosen in ((trace.overheads, loading), (trace.calls, calling), (ops, compiling)):
-        inside = round_of_time(layout.rounds, table.start[chosen], late=False) != NO_ID
+        inside = reading.layout.round_at(table.start[chosen]) != NO_ID
         for name in table.name[chosen][inside]:
             signs[compilation_words(str(name)) if table is ops else str(name)] = None
     return (*signs, *(f"{who} benched" for who in trace.recording.autotuned))
@@ -355,15 +333,23 @@ def _capturing(trace: Trace) -> Bools:
     return inside
 
 
-def check_rounds(trace: Trace, layout: Layout) -> list[str]:
-    """What to say where rounds are missing: our own sessions note how many they annotated."""
-    taken, seen = trace.recording.rounds, len(layout.rounds) if layout.annotated else 0
-    if taken is None or seen == taken:
-        return check_numbering(trace, layout)
+def check_rounds(reading: Reading) -> list[str]:
+    """What to say where rounds are missing: our own sessions note how many they annotated, and
+    number them from 0, so that one that is missing or repeated shows."""
+    layout, taken = reading.layout, reading.trace.recording.rounds
+    seen = len(layout.rounds) if layout.annotated else 0
+    if taken is not None and seen != taken:
+        return [
+            f"{seen} of {taken} rounds are in the trace: the measured code started another "
+            "profiler, which empties ours, or switched recording off "
+            "(torch.autograd._enable_record_function); remove it"
+        ]
+    begun, ended = layout.begun, layout.ended
+    if begun == ended == tuple(map(str, range(len(begun)))):
+        return []
     return [
-        f"{seen} of {taken} rounds are in the trace: the measured code started another profiler, "
-        "which empties ours, or switched recording off "
-        "(torch.autograd._enable_record_function); remove it"
+        f"the rounds in the trace are numbered {', '.join(begun) or 'not at all'} where they begin "
+        f"and {', '.join(ended) or 'not at all'} where they end: some are lost or repeated"
     ]
 
 
@@ -377,31 +363,20 @@ def _check_sentinels(layout: Layout) -> list[str]:
     ]
 
 
-def _check_launches(trace: Trace, missing: Bools) -> list[str]:
-    names = trace.calls.name[missing]
-    if not len(names):
-        return []
-    return [f"{len(names)} launch calls have no kernel in the trace ({tally(names)})"]
-
-
 def _check_memcpys(reading: Reading, capturing: Bools) -> list[str]:
-    trace, links = reading.trace, reading.links
-    copies = matches(trace.calls.name, MEMCPY_CALL) & (reading.round_of_call != NO_ID) & ~capturing
+    calls = reading.trace.calls
+    copies = matches(calls.name, MEMCPY_CALL) & (reading.round_of_call != NO_ID) & ~capturing
     # A copy may also be carried out by a kernel (peer access, small strided copies).
-    copies &= ~calls_with(trace, links, MEMCPY) & ~calls_with(trace, links, KERNEL)
-    if not copies.any():
-        return []
-    names = trace.calls.name[copies]
-    return [f"{len(names)} memcpy calls have no copy in the trace ({tally(names)})"]
+    copies &= ~reading.has(MEMCPY) & ~reading.has(KERNEL)
+    return _said(copies, calls, "memcpy calls have no copy in the trace")
 
 
 def unrecorded_memsets(reading: Reading) -> int:
     """How many memset calls of the rounds have no memset in the trace. Healthy traces have such
     calls, too, so that is no loss, but then nobody can say how many memsets there were."""
-    trace, links = reading.trace, reading.links
-    found = matches(trace.calls.name, MEMSET_CALL) & (reading.round_of_call != NO_ID)
-    found &= ~calls_with(trace, links, MEMSET) & ~calls_with(trace, links, KERNEL)
-    return int((found & ~_capturing(trace)).sum()) if found.any() else 0
+    found = matches(reading.trace.calls.name, MEMSET_CALL) & (reading.round_of_call != NO_ID)
+    found &= ~reading.has(MEMSET) & ~reading.has(KERNEL)
+    return int((found & ~_capturing(reading.trace)).sum()) if found.any() else 0
 
 
 def _check_recorded(trace: Trace) -> list[str]:
@@ -428,17 +403,11 @@ def names_no_kernels(trace: Trace) -> str:
 
 def _check_duplicates(reading: Reading) -> list[str]:
     """Each call has one activity, but for those of graphs and batches."""
-    trace, calls = reading.trace, reading.links.call_of_activity
-    children = np.bincount(calls[calls != NO_ID], minlength=len(trace.calls))
-    twice = (children > 1) & (reading.round_of_call != NO_ID)
-    twice &= ~matches(trace.calls.name, MANY_ACTIVITIES)
-    if not twice.any():
-        return []
-    names = tally(trace.calls.name[twice])
-    return [
-        f"{int(twice.sum())} calls have more than one activity ({names}): "
-        "one is written twice, or calls share an id"
-    ]
+    calls = reading.trace.calls
+    twice = (reading.activities_of_call.sum(axis=1) > 1) & (reading.round_of_call != NO_ID)
+    twice &= ~matches(calls.name, MANY_ACTIVITIES)
+    words = "calls have more than one activity"
+    return _said(twice, calls, words, ": one is written twice, or calls share an id")
 
 
 def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
@@ -447,11 +416,11 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     Of others only that they differ from round to round can be told: what each replay lacks alike,
     as the later iterations of a WHILE node, no trace shows.
     """
-    trace, links, round_of_call = reading.trace, reading.links, reading.round_of_call
+    trace, round_of_call = reading.trace, reading.round_of_call
     replays = np.flatnonzero(matches(trace.calls.name, GRAPH_LAUNCH) & (round_of_call != NO_ID))
     if not len(replays):
         return "none", []
-    children, seen = _children(trace, links)[replays], trace.recording.replays or ()
+    children, seen = reading.activities_of_call[replays], trace.recording.replays or ()
     conditional = sum(nodes is not None and nodes.conditional for nodes in seen)
     if conditional:
         return "unproven", [
@@ -488,22 +457,11 @@ def _check_rounds_of_replays(rounds: Ints, children: Ints) -> list[str]:
     ]
 
 
-def _children(trace: Trace, links: Links) -> Ints:
-    """How many kernels, copies and memsets each call has; shape (calls, 3)."""
-    linked = links.call_of_activity != NO_ID
-    cells = 3 * links.call_of_activity[linked] + trace.activities.kind[linked]
-    return np.bincount(cells, minlength=3 * len(trace.calls)).reshape(-1, 3)
-
-
 def _check_durations(reading: Reading) -> list[str]:
     acts, ours = reading.trace.activities, reading.round_of_activity
     least = acts.start if reading.trace.whole_microseconds else acts.start + 1
     wrong = (ours != NO_ID) & (acts.kind == KERNEL) & (acts.end < least)
-    return (
-        [f"{int(wrong.sum())} kernels have no positive duration ({tally(acts.name[wrong])})"]
-        if wrong.any()
-        else []
-    )
+    return _said(wrong, acts, "kernels have no positive duration")
 
 
 def _check_recording(trace: Trace) -> list[str]:
@@ -521,16 +479,17 @@ def _check_contexts(reading: Reading) -> list[str]:
     sentinels = kernels & (ours == NO_ID) & ~orphan
     foreign = kernels & (ours != NO_ID) & orphan & among(acts.device, acts.device[sentinels])
     foreign &= ~among(acts.context, acts.context[sentinels])
-    if not foreign.any():
-        return []
-    return [
-        f"{int(foreign.sum())} kernels ran in another CUDA context than torch's, by calls that the "
-        f"profiler does not record ({tally(acts.name[foreign])}); more may have run on, unseen: "
-        "wait for that context at the end of the measured code, and launch by cuLaunchKernel"
-    ]
+    return _said(
+        foreign,
+        acts,
+        "kernels ran in another CUDA context than torch's, by calls that the profiler does not "
+        "record",
+        "; more may have run on, unseen: wait for that context at the end of the measured code, "
+        "and launch by cuLaunchKernel",
+    )
 
 
-def has_clock_skew(trace: Trace, links: Links) -> bool:
+def _has_clock_skew(trace: Trace, links: Links) -> bool:
     """Whether an activity starts before its own launch: the clocks of host and device disagree."""
     linked = links.call_of_activity != NO_ID
     launched = trace.calls.start[links.call_of_activity[linked]]

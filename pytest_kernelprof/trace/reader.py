@@ -19,7 +19,6 @@ import gc
 import mmap
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -220,17 +219,13 @@ def size_of(name: str, size: Any) -> tuple[int, int, int]:
     Raises:
         DoesNotFitError: it is not three numbers of 32 bits.
     """
-    if not _is_size(size):
+    if not (isinstance(size, tuple) and len(size) == 3 and all(map(_is_number, size))):
         raise DoesNotFitError(f"Expected three numbers, got {size!r:.60} - at args.{name}")
     x, y, z = _narrowed(name, np.fromiter(size, np.int64, 3)).tolist()
     return x, y, z
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 3 and all(map(is_number, value))
-
-
-def is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     """Whether it is a number of JSON."""
     return isinstance(value, (int, float))
 
@@ -246,20 +241,16 @@ class Threads(dict[int | str, "_ThreadsOfProcess"]):
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[int | str, int | str], int] = {}
+        self.numbers: dict[tuple[int | str, int | str], int] = {}
 
     def __missing__(self, process: int | str) -> _ThreadsOfProcess:
-        found = self[process] = _ThreadsOfProcess(_plain_number(process), self._numbers)
+        found = self[process] = _ThreadsOfProcess(_plain_number(process), self.numbers)
         return found
 
     def of(self, events: Sequence[Event]) -> Ints:
         """The number of each event's thread."""
         numbers: Ints = array([self[event.pid][event.tid] for event in events], np.int32)
         return numbers
-
-    def different(self) -> tuple[tuple[int | str, int | str], ...]:
-        """The pairs by their numbers."""
-        return tuple(self._numbers)
 
 
 class _ThreadsOfProcess(dict[int | str, int]):
@@ -298,7 +289,10 @@ class Ways(dict[Any, int]):
 
     def codes(self, args: Sequence[Args]) -> Ints:
         """The number of each activity's way."""
-        ways = _ways_of(args)
+        ways = [
+            (a.device, a.context, a.stream, a.registers, a.shared_memory, a.grid, a.block)
+            for a in args
+        ]
         try:
             return numbered(self, ways)
         except TypeError:  # chunks that are decoded leniently have lists
@@ -314,43 +308,23 @@ class Ways(dict[Any, int]):
 
 
 def _as_key(value: Any) -> Any:
-    if isinstance(value, list) and all(map(is_number, value)):
+    if isinstance(value, list) and all(map(_is_number, value)):
         return tuple(value)
     return str(value) if isinstance(value, list | dict) else value
-
-
-def _ways_of(args: Sequence[Args]) -> list[tuple[Any, ...]]:
-    return [
-        (a.device, a.context, a.stream, a.registers, a.shared_memory, a.grid, a.block) for a in args
-    ]
 
 
 _DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
 _WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
 _NUMBER = re.compile(rb"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
 
-# What each table holds beside name, start and end: what is no argument of the event itself first.
-_OF_EVENTS: dict[str, tuple[str, ...]] = {
-    "operator": ("thread", "annotation"),
-    "call": ("thread",),
-    "activity": ("kind", "process"),
-    "wait": (),
-    "overhead": (),
-    "frame": ("thread",),
-}
-_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "operator": ("external_id",),
-    "call": ("external_id", "correlation"),
-    "activity": ("correlation", "external_id", "bytes"),
+# What each table holds beside name, start and end.
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "operator": ("thread", "annotation", "external_id"),
+    "call": ("thread", "external_id", "correlation"),
+    "activity": ("kind", "process", "correlation", "external_id", "bytes"),
     "wait": ("correlation",),
     "overhead": (),
-    "frame": (),
-}
-# What stands for the rows of a chunk that lacks a column.
-_ABSENT = {
-    "has_inputs": np.bool_(False),
-    "inputs": np.int32(0),
-    "announced": np.int32(0),
+    "frame": ("thread",),
 }
 # Comprehensions that name the field are what Python reads fields fastest with.
 _FIELD: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
@@ -360,29 +334,18 @@ _FIELD: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The finished columns of each table by name, and what they share."""
-
-    columns: dict[str, dict[str, Any]]
-    flows: Flows
-    threads: tuple[tuple[int | str, int | str], ...]
-    places: tuple[int | str, ...]
-    categories: frozenset[str]
-
-
 class Builder:
     """Takes events and turns them into columns."""
 
     def __init__(self) -> None:
         self._threads, self._places = Threads(), Threads()
-        self._names = {table: Numbering() for table in _ARGUMENTS}
+        self._names = {table: Numbering() for table in _COLUMNS}
         self._inputs = Inputs()
         self._ways = Ways()
         self._announced: Different[Announced | None] = Different()
         self._announced[None]  # of an activity of which nothing is said: 0
-        self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _ARGUMENTS}
-        self._arrows: list[dict[str, Any]] = []
+        self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
+        self._arrows: list[tuple[bool, Any, int, int]] = []
         self._categories: set[str] = set()
 
     def add(self, chunk: Chunk) -> None:
@@ -392,20 +355,39 @@ class Builder:
             ValueError, ArithmeticError: a value does not fit; ``DoesNotFitError`` names it.
         """
         self._categories |= chunk.categories
-        if chunk.arrows:
-            self._arrows.append(self._arrows_of(chunk.arrows))
+        self._arrows += zip(
+            [event.ph == "s" for event in chunk.arrows],
+            [event.id for event in chunk.arrows],
+            self._threads.of(chunk.arrows).tolist(),
+            nanoseconds([event.ts for event in chunk.arrows]).tolist(),
+            strict=True,
+        )
         for table, events in chunk.tables.items():
             if events:
                 self._parts[table].append(self._chunk(table, events, chunk.announced))
 
-    def finish(self) -> Tables:
-        """The columns of all chunks, each table sorted by start."""
-        return Tables(
-            {table: self._finished(table, parts) for table, parts in self._parts.items()},
-            _flows(self._arrows),
-            self._threads.different(),
-            tuple(one for one, _ in self._places.different()),
-            frozenset(self._categories),
+    def trace(self, document: _Document, source: str) -> Trace:
+        """The trace of all chunks, each table sorted by start. ``document``: what is around them"""
+        columns = {table: self._finished(table, parts) for table, parts in self._parts.items()}
+        codes: dict[int | str, int] = {}
+        processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.numbers]
+        calls = Calls(**columns["call"])
+        return Trace(
+            source=source,
+            operators=Operators(**columns["operator"]),
+            calls=calls,
+            activities=Activities(**columns["activity"]),
+            waits=Waits(**columns["wait"]),
+            overheads=Spans(**columns["overhead"]),
+            frames=Frames(**columns["frame"]),
+            flows=_flows(self._arrows),
+            threads=tuple(thread for _, thread in self._threads.numbers),
+            process_of_thread=np.array(processes, np.int64),
+            devices=_devices(document),
+            recording=_recording(document.kernelprof, source),
+            back_end=back_end_of(self._categories, calls.name.distinct()),
+            categories=frozenset(self._categories),
+            rank=_rank(document),
         )
 
     def _finished(self, table: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -429,42 +411,29 @@ class Builder:
             "start": start,
             "end": _ends(start, [event.dur for event in events]),
         }
-        for column in _OF_EVENTS[table]:
-            columns[column] = self._column_of_events(column, events)
         args = [event.args for event in events]
-        for column in _ARGUMENTS[table]:
-            columns[column] = column_of(column, _FIELD[column](args))
+        for name in _COLUMNS[table]:
+            columns[name] = self._column(name, events, args)
         if table == "activity":
             columns["way"] = self._ways.codes(args)
-            columns["announced"] = self._codes_of_announced(events, said)
+            known = [said.get(id(event)) for event in events] if said else []
+            columns["announced"] = numbered(self._announced, known) if said else None
         if table == "operator":
             columns["has_inputs"] = presence(args)
             columns["inputs"] = self._inputs.codes(args)
         return columns
 
-    def _codes_of_announced(
-        self, events: Sequence[Event], said: Mapping[int, Announced]
-    ) -> Ints | None:
-        """Of each activity the number of what is said of it; None where nothing is of any."""
-        return numbered(self._announced, [said.get(id(one)) for one in events]) if said else None
-
-    def _column_of_events(self, column: str, events: Sequence[Event]) -> Any:
-        if column == "thread":
+    def _column(self, name: str, events: Sequence[Event], args: Sequence[Args]) -> Any:
+        if name == "thread":
             return self._threads.of(events)
-        if column == "process":
+        if name == "process":
             places = self._places
             return array([places[event.pid][0] for event in events], np.int32)
-        if column == "annotation":
+        if name == "annotation":
             return array([event.cat == ANNOTATION for event in events], np.bool_)
-        return array([ACTIVITY_KINDS[event.cat] for event in events], np.int8)
-
-    def _arrows_of(self, events: Sequence[Event]) -> dict[str, Any]:
-        return {
-            "forward": array([event.ph == "s" for event in events], np.bool_),
-            "id": [event.id for event in events],
-            "thread": self._threads.of(events),
-            "at": nanoseconds([event.ts for event in events]),
-        }
+        if name == "kind":
+            return array([ACTIVITY_KINDS[event.cat] for event in events], np.int8)
+        return column_of(name, _FIELD[name](args))
 
 
 def _ends(start: Ints, durations: Sequence[float]) -> Ints:
@@ -528,28 +497,25 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _joined_column(name: str, parts: list[dict[str, Any]], order: Any) -> Any:
     columns = [part.pop(name) if name != "start" else part[name] for part in parts]
-    if name in _ABSENT:
-        if all(column is None for column in columns):
-            return None
-        columns = [
-            np.full(len(part["start"]), _ABSENT[name]) if column is None else column
-            for part, column in zip(parts, columns, strict=True)
-        ]
+    present = next((column for column in columns if column is not None), None)
+    if present is None:
+        return None
+    columns = [
+        np.zeros(len(part["start"]), present.dtype) if column is None else column
+        for part, column in zip(parts, columns, strict=True)
+    ]
     return (np.concatenate(columns) if len(columns) > 1 else columns[0])[order]
 
 
-def _flows(chunks: list[dict[str, Any]]) -> Flows:
+def _flows(arrows: Sequence[tuple[bool, Any, int, int]]) -> Flows:
     """Each arrow's end with the beginning of the same id."""
-    nothing = np.empty(0, np.int64)
-    ids = [one for chunk in chunks for one in chunk["id"]]
-    thread = np.concatenate([nothing, *(chunk["thread"] for chunk in chunks)])
-    at = np.concatenate([nothing, *(chunk["at"] for chunk in chunks)])
-    forward = np.concatenate([np.empty(0, np.bool_), *(chunk["forward"] for chunk in chunks)])
-    begins = {ids[i]: i for i in np.flatnonzero(forward).tolist()}
-    ends = [i for i in np.flatnonzero(~forward).tolist() if ids[i] in begins]
-    begun = np.array([begins[ids[i]] for i in ends], np.int64)
-    ended = np.array(ends, np.int64)
-    return Flows(thread[begun], at[begun], thread[ended], at[ended])
+    begins = {one: (thread, at) for forward, one, thread, at in arrows if forward}
+    pairs = [
+        (*begins[one], thread, at)
+        for forward, one, thread, at in arrows
+        if not forward and one in begins
+    ]
+    return Flows(*np.array(pairs, np.int64).reshape(-1, 4).T)
 
 
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next.
@@ -622,8 +588,7 @@ def _read_as_laid_out_by_torch(source: str, most: int, inputs: InputsRead) -> Tr
         chunks = LaidOutByTorch(text, inputs)
         for chunk in chunks:
             builder.add(chunk)
-    tables = builder.finish()
-    return _trace(tables, _document.decode(chunks.around), source)
+    return builder.trace(_document.decode(chunks.around), source)
 
 
 def _read_whole(data: bytes | mmap.mmap, source: str, inputs: InputsRead) -> Trace:
@@ -657,7 +622,7 @@ def _read_as_any_json(data: bytes | mmap.mmap, source: str, inputs: InputsRead) 
             raise _named(source, chunk.events, first, error) from None
     # The events are views into the file's memory; it can be closed only without them.
     raw.clear()
-    return _trace(builder.finish(), document, source)
+    return builder.trace(document, source)
 
 
 def _decoded_document(data: bytes | mmap.mmap) -> _Document:
@@ -722,30 +687,6 @@ def _byte_that_is_no_text(data: bytes | mmap.mmap) -> int | None:
         except UnicodeDecodeError as error:
             return start - pending + error.start
     return None
-
-
-def _trace(tables: Tables, document: _Document, source: str) -> Trace:
-    columns = tables.columns
-    codes: dict[int | str, int] = {}
-    processes = [codes.setdefault(process, len(codes)) for process, _ in tables.threads]
-    calls = Calls(**columns["call"])
-    return Trace(
-        source=source,
-        operators=Operators(**columns["operator"]),
-        calls=calls,
-        activities=Activities(**columns["activity"]),
-        waits=Waits(**columns["wait"]),
-        overheads=Spans(**columns["overhead"]),
-        frames=Frames(**columns["frame"]),
-        flows=tables.flows,
-        threads=tuple(thread for _, thread in tables.threads),
-        process_of_thread=np.array(processes, np.int64),
-        devices=_devices(document),
-        recording=_recording(document.kernelprof, source),
-        back_end=back_end_of(tables.categories, calls.name.distinct()),
-        categories=tables.categories,
-        rank=_rank(document),
-    )
 
 
 def _rank(document: _Document) -> int | None:
