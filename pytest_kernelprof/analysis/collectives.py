@@ -227,7 +227,7 @@ def _number(profile: Profile) -> int:
 
 
 def _without(profile: Profile, why: str) -> Profile:
-    names = [name for name in ("comm_transfer", "comm_wait") if profile.collectives]
+    names = ("comm_transfer", "comm_wait") if profile.collectives else ()
     return replace(profile, metrics=profile.metrics | {name: absent(name, why) for name in names})
 
 
@@ -278,20 +278,18 @@ def _meetings(profiles: Mapping[int, Profile]) -> Iterator[Meeting]:
 
 def _ring(rank: int, collective: Collective, present: tuple[int, ...]) -> Ring:
     """Who takes part: as said; all where the group is as large, or two ranks are all there are."""
+    ring = Ring(collective.group, collective.ranks)
     if collective.operation in _BETWEEN_TWO and len(collective.ranks) == 1:
         (peer,) = collective.ranks
         pair = (rank, peer) if collective.operation == "send" else (peer, rank)
-        return _present(Ring(f"{pair[0]} to {pair[1]}", pair), collective, present)
-    if collective.ranks:
-        return _present(Ring(collective.group, collective.ranks), collective, present)
-    if collective.size == len(present) or (not collective.size and len(present) == 2):
-        return Ring(collective.group, present)
-    raise UnmatchedError(
-        f"the trace of rank {rank} does not say which ranks take part in {_words(collective)}"
-    )
-
-
-def _present(ring: Ring, collective: Collective, present: tuple[int, ...]) -> Ring:
+        ring = Ring(f"{pair[0]} to {pair[1]}", pair)
+    elif not ring.ranks:
+        if collective.size != len(present) and (collective.size or len(present) != 2):
+            raise UnmatchedError(
+                f"the trace of rank {rank} does not say which ranks take part in "
+                f"{_words(collective)}"
+            )
+        ring = Ring(collective.group, present)
     missing = [rank for rank in ring.ranks if rank not in present]
     if missing:
         raise UnmatchedError(

@@ -79,22 +79,26 @@ def absent(name: str, why: str) -> Metric:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
+class DeviceTimeline:
     """The activities of all rounds, round by round in order of time.
 
     Attributes:
         rows: as rows of the activities. number: the round of each.
         reached: when everything was done that its round began up to each, in ns.
         first: where each round begins in them; one more at the end.
+        before: those that another one of the round follows. gap: how long the device is idle in
+            between, in ns; 0 where the next one begins before all is done.
     """
 
     rows: Ints
     number: Ints
     reached: Ints
     first: Ints
+    before: Ints
+    gap: Ints
 
 
-def timeline_of(reading: Reading) -> Timeline:
+def timeline_of(reading: Reading) -> DeviceTimeline:
     """Put the activities of all rounds in order, once for all rounds."""
     acts, of_round = reading.trace.activities, reading.round_of_activity
     rows = np.flatnonzero(of_round != NO_ID)
@@ -104,27 +108,26 @@ def timeline_of(reading: Reading) -> Timeline:
     bounds = first.tolist()
     for begin, end in itertools.pairwise(bounds):
         np.maximum.accumulate(reached[begin:end], out=reached[begin:end])
-    return Timeline(rows, number, reached, first)
+    before = np.flatnonzero(number[1:] == number[:-1])
+    gap = np.maximum(0, acts.start[rows[before + 1]] - reached[before])
+    return DeviceTimeline(rows, number, reached, first, before, gap)
 
 
 _SHORT_NS = int(QUEUED_US * 1e3)
 
 
-def gaps_of(reading: Reading) -> Gaps:
-    """Class the gaps of every round on the timeline of all its activities together."""
-    trace, line = reading.trace, timeline_of(reading)
-    inside = np.flatnonzero(line.number[1:] == line.number[:-1])
-    after, began = line.rows[inside + 1], line.reached[inside]  # where each gap would begin
-    gap = np.maximum(0, trace.activities.start[after] - began)
-    call = reading.links.call_of_activity[after]
+def gaps_of(reading: Reading, line: DeviceTimeline) -> Gaps:
+    """Class the gaps of every round: what the device waits for between two activities."""
+    began, gap = line.reached[line.before], line.gap
+    call = reading.links.call_of_activity[line.rows[line.before + 1]]
     known = call != NO_ID
-    returned = np.zeros(len(after), np.int64)
-    returned[known] = trace.calls.end[call[known]]
+    returned = np.zeros(len(call), np.int64)
+    returned[known] = reading.trace.calls.end[call[known]]
     host = known & (returned > began)
     kernel = known & ~host & (gap <= _SHORT_NS)
 
     def totals(which: Bools) -> list[float]:
-        of_round = line.number[inside[which]]
+        of_round = line.number[line.before[which]]
         sums = np.bincount(of_round, gap[which], minlength=reading.rounds)
         return [int(one) / 1e3 for one in sums]
 
@@ -132,15 +135,18 @@ def gaps_of(reading: Reading) -> Gaps:
     return Gaps(tuple(RoundGaps(*one) for one in zip(*classes, strict=True)))
 
 
-def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str, Metric]:
+def device_metrics(
+    reading: Reading, line: DeviceTimeline, waits: Sequence[Sequence[int]]
+) -> dict[str, Metric]:
     """All metrics of the profiled rounds, by name. ``waits``: those of the host, in each round."""
     acts = reading.trace.activities
     kernels, copies = acts.kind == KERNEL, acts.kind == MEMCPY
     computing = kernels & ~acts.name.that(communicates)
-    spans = _busy_and_span(reading)
+    ran = reading.activities_of_call.any(axis=1)
+    spans = _busy_and_span(reading, line)
     rounds: dict[str, list[float]] = {
         "kernels": _per_round(reading, kernels),
-        "launches": _launches(reading),
+        "launches": _of_rounds(reading, reading.round_of_call, reading.launches & ran),
         "memsets": _per_round(reading, acts.kind == MEMSET),
         "syncs": [len(of_round) for of_round in waits],
         "cuda_time": [ns / 1e3 for ns in _per_round(reading, computing, acts.end - acts.start)],
@@ -151,15 +157,10 @@ def device_metrics(reading: Reading, waits: Sequence[Sequence[int]]) -> dict[str
         "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
     }
     found = {name: metric_of(name, values) for name, values in rounds.items()}
-    return found | {name: absent(name, why) for name, why in _not_known(reading).items()}
-
-
-def _not_known(reading: Reading) -> dict[str, str]:
-    """The counts that the trace cannot tell, each with the reason."""
-    memsets = unrecorded_memsets(reading)
-    if not memsets:
-        return {}
-    return {"memsets": f"not available: {memsets} memset calls have no memset in the trace"}
+    if lost := unrecorded_memsets(reading):
+        why = f"not available: {lost} memset calls have no memset in the trace"
+        found["memsets"] = absent("memsets", why)
+    return found
 
 
 def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
@@ -173,29 +174,23 @@ def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
 
 def _per_round(reading: Reading, chosen: Bools, weights: Ints | None = None) -> list[float]:
     """Of each round, how many of the chosen activities it has, or the sum of their weights."""
-    ours = reading.round_of_activity
-    chosen = chosen & (ours != NO_ID)
+    return _of_rounds(reading, reading.round_of_activity, chosen, weights)
+
+
+def _of_rounds(
+    reading: Reading, of_round: Ints, chosen: Bools, weights: Ints | None = None
+) -> list[float]:
+    chosen = chosen & (of_round != NO_ID)
     values = np.bincount(
-        ours[chosen], None if weights is None else weights[chosen], minlength=reading.rounds
+        of_round[chosen], None if weights is None else weights[chosen], minlength=reading.rounds
     )
     return [int(value) for value in values]
 
 
-def _launches(reading: Reading) -> list[float]:
-    """Launch calls of each round that ran something."""
-    ran = reading.activities_of_call.any(axis=1)
-    chosen = reading.launches & ran & (reading.round_of_call != NO_ID)
-    counts = np.bincount(reading.round_of_call[chosen], minlength=reading.rounds)
-    return [int(count) for count in counts]
-
-
-def _busy_and_span(reading: Reading) -> list[tuple[int, int]]:
+def _busy_and_span(reading: Reading, line: DeviceTimeline) -> list[tuple[int, int]]:
     """Of each round union and extent of the intervals of its activities, in ns."""
-    line, rounds = timeline_of(reading), reading.rounds
     start = reading.trace.activities.start[line.rows]
-    inside = np.flatnonzero(line.number[1:] == line.number[:-1])
-    gap = np.maximum(0, start[inside + 1] - line.reached[inside])
-    idle = np.bincount(line.number[inside], gap, minlength=rounds).tolist()
+    idle = np.bincount(line.number[line.before], line.gap, minlength=reading.rounds).tolist()
     found = []
     for number, (begin, end) in enumerate(itertools.pairwise(line.first.tolist())):
         span = int(line.reached[end - 1] - start[begin]) if end > begin else 0

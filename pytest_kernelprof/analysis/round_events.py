@@ -29,7 +29,7 @@ from pytest_kernelprof.trace.vocabulary import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.trace.columns import Bools, Ints, Names, Operators, Spans, Trace
+    from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Names, Operators, Spans, Trace
     from pytest_kernelprof.trace.correlation import Reading
 
 
@@ -39,6 +39,13 @@ What = Literal["kernel", "copy", "wait"]
 def kernel_rows(reading: Reading) -> list[Ints]:
     """Of each round its kernels, as rows of the activities in launch order."""
     return _activity_rows(reading, KERNEL)
+
+
+def counted_rows(reading: Reading) -> list[Ints]:
+    """Of each round what counts as its kernels: on the CPU its compute operators, as rows of the
+    operators."""
+    on_cpu = reading.trace.device_kind == "cpu"
+    return _operator_rows(reading) if on_cpu else kernel_rows(reading)
 
 
 def copy_rows(reading: Reading) -> list[Ints]:
@@ -57,6 +64,14 @@ def _activity_rows(reading: Reading, kind: int) -> list[Ints]:
     return [rows[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
+def operators_of_kernels(reading: Reading, rows: Ints) -> list[int]:
+    """The innermost operator of each of the ``counted_rows``, or ``NO_ID``."""
+    if reading.trace.device_kind == "cpu":
+        found: list[int] = rows.tolist()
+        return found
+    return operators_of_activities(reading, rows)
+
+
 def operators_of_activities(reading: Reading, rows: Ints) -> list[int]:
     """The innermost operator around the launch of each activity, or ``NO_ID``."""
     return operators_of_calls(reading, reading.links.call_of_activity[rows])
@@ -70,7 +85,9 @@ def operators_of_calls(reading: Reading, calls: Ints) -> list[int]:
 
 
 def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
-    """The kernels of these rows of the activities."""
+    """The kernels of some of the ``counted_rows``."""
+    if reading.trace.device_kind == "cpu":
+        return _operators_as_kernels(reading, rows)
     acts = reading.trace.activities
     return tuple(
         map(
@@ -172,40 +189,33 @@ def users_of(reading: Reading) -> Ints:
     return nearest(reading.links.parent, ~ours)
 
 
-class Sequences:
-    """Tells whether rounds launch the same kernels under the same operators, column by column."""
+def different_rounds(
+    reading: Reading, first: int, names: Sequence[Ints], operators: Sequence[Sequence[int]]
+) -> list[int]:
+    """The rounds whose kernels differ from those of ``first``, by name or by ``chains``; of each
+    different sequence the first round.
 
-    def __init__(self, reading: Reading) -> None:
-        # NO_ID points to the last.
-        self._users = users_of(reading)
-        self._above = self._users[np.append(reading.links.parent, NO_ID)]
-        self._code = np.append(reading.trace.operators.name.codes, NO_ID)
-
-    def same(self, one: Sequence[int], other: Sequence[int]) -> bool:
-        """Whether two lists of innermost operators have the same ``chains``."""
-        a, b = np.array(one, np.int64), np.array(other, np.int64)
-        if len(a) != len(b):
-            return False
-        a, b = self._users[a], self._users[b]
-        while (a != NO_ID).any() or (b != NO_ID).any():
-            if not np.array_equal(self._code[a], self._code[b]):
-                return False
-            a, b = self._above[a], self._above[b]
-        return True
-
-    def like_the_first(self, lists: Ints) -> Bools:
-        """Which lists of innermost operators, all of one length, have the ``chains`` of the first.
-
-        Args:
-            lists: one a row.
-        """
-        at = self._users[lists]
-        found = np.ones(len(lists), np.bool_)
-        while (at != NO_ID).any():
-            code = self._code[at]
-            found &= (code == code[0]).all(axis=1)
-            at = self._above[at]
-        return found
+    Args:
+        names: the codes of the names of each round's kernels.
+        operators: the innermost operators of each round's kernels.
+    """
+    if len(names) < 2:
+        return []
+    users = users_of(reading)
+    above = users[np.append(reading.links.parent, NO_ID)]  # NO_ID points to the last
+    code = np.append(reading.trace.operators.name.codes, NO_ID).astype(np.int32)
+    at = users[np.concatenate([np.array(one, np.int64) for one in operators])]
+    levels = [np.concatenate(names).astype(np.int32)]
+    while (at != NO_ID).any():
+        levels.append(code[at])
+        at = above[at]
+    kernels = np.stack(levels, axis=1)
+    bounds = itertools.pairwise(np.cumsum([0, *map(len, names)]).tolist())
+    sequences = [kernels[begin:end].tobytes() for begin, end in bounds]
+    found = {sequences[first]: first}
+    for number, sequence in enumerate(sequences):
+        found.setdefault(sequence, number)
+    return list(found.values())[1:]
 
 
 # Below these an operator hands its work on to ``__torch_dispatch__`` of a mode or a subclass, whose
@@ -215,7 +225,7 @@ _READ = "aten::_local_scalar_dense"
 _NO_DIMENSIONS = (0, 0, 0)
 
 
-def operator_rows(reading: Reading) -> list[Ints]:
+def _operator_rows(reading: Reading) -> list[Ints]:
     """Of each round its compute operators, as rows of the operators in order; all of its outermost
     operators where the trace does not say which of them compute."""
     computes, covered = _computing(reading)
@@ -298,7 +308,7 @@ def silent_regions(reading: Reading) -> int:
     return len(outermost.difference(*(ancestors(links, i) for i in telling)))
 
 
-def operators_as_kernels(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
+def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
     """The compute operators of these rows, in the form of kernels."""
     ops = reading.trace.operators
     return tuple(
@@ -467,18 +477,13 @@ def _nodes(reading: Reading, number: int, root: _Node) -> dict[int, _Node]:
 
 def _costs(reading: Reading, number: int) -> list[tuple[int, float]]:
     """Of each kernel of the round the row of its innermost operator, and what it takes."""
+    rows = counted_rows(reading)[number]
+    operators = users_of(reading)[np.array(operators_of_kernels(reading, rows), np.int64)]
+    spans: Spans = reading.trace.activities
     if reading.trace.device_kind == "cpu":
-        rows = operator_rows(reading)[number]
-        return list(zip(rows.tolist(), _us(reading.trace.operators, rows), strict=True))
-    rows = kernel_rows(reading)[number]
-    users = users_of(reading)
-    operators = users[np.array(operators_of_activities(reading, rows), np.int64)]
-    return list(zip(operators.tolist(), _us(reading.trace.activities, rows), strict=True))
-
-
-def _us(spans: Spans, rows: Ints) -> list[float]:
-    found: list[float] = ((spans.end[rows] - spans.start[rows]) / 1e3).tolist()
-    return found
+        spans = reading.trace.operators
+    us = (spans.end[rows] - spans.start[rows]) / 1e3
+    return list(zip(operators.tolist(), us.tolist(), strict=True))
 
 
 MOST_EVENTS = 5_000
@@ -516,7 +521,7 @@ def timeline_of_round(reading: Reading, number: int) -> Timeline:
     kept = np.sort(np.concatenate(list(sides)))
     kept = kept[np.argsort(start[kept], kind="stable")]
     lanes = [lane for part in parts for lane in part.lanes]
-    names = [name for part in parts for name in _names(part.spans.name, part.rows)]
+    names = [name for part in parts for name in part.spans.name[part.rows].tolist()]
     correlation = np.concatenate([part.correlation for part in parts])
     began = start[kept[0]]
     return Timeline(
@@ -531,44 +536,24 @@ def timeline_of_round(reading: Reading, number: int) -> Timeline:
 
 
 def _parts(reading: Reading, number: int) -> Iterable[_Part]:
-    ops, calls, acts = (
-        reading.trace.operators,
-        reading.trace.calls,
-        reading.trace.activities,
-    )
-    prefix = OwnNames(reading.trace.recording.nonce).prefix
-    ours = ops.annotations(prefix)
+    ops, calls, acts = reading.trace.operators, reading.trace.calls, reading.trace.activities
+    ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
     inside = reading.round_of_operator == number
-    of_host: tuple[tuple[TimelineKind, Bools], ...] = (
-        ("operator", ~ops.annotation),
-        ("annotation", ops.annotation & ~ours),
+    of_host: tuple[tuple[TimelineKind, Operators | Calls, Bools], ...] = (
+        ("operator", ops, inside & ~ops.annotation),
+        ("annotation", ops, inside & ops.annotation & ~ours),
+        ("call", calls, reading.round_of_call == number),
     )
-    for kind, rows in of_host:
-        found = np.flatnonzero(inside & rows)
-        yield _of_host(reading, kind, ops, found, ops.thread[found], np.zeros_like(found))
-    found = np.flatnonzero(reading.round_of_call == number)
-    yield _of_host(reading, "call", calls, found, calls.thread[found], calls.correlation[found])
+    for kind, spans, chosen in of_host:
+        rows = np.flatnonzero(chosen)
+        lanes = [f"thread {reading.trace.threads[i]}" for i in spans.thread[rows].tolist()]
+        ids = calls.correlation[rows] if spans is calls else np.zeros_like(rows)
+        yield _Part(kind, spans, rows, lanes, ids)
     for code, kind_of_device in _OF_DEVICE.items():
-        found = np.flatnonzero((reading.round_of_activity == number) & (acts.kind == code))
-        where = zip(acts.device[found].tolist(), acts.stream[found].tolist(), strict=True)
+        rows = np.flatnonzero((reading.round_of_activity == number) & (acts.kind == code))
+        where = zip(acts.device[rows].tolist(), acts.stream[rows].tolist(), strict=True)
         lanes = [f"device {device} stream {stream}" for device, stream in where]
-        yield _Part(kind_of_device, acts, found, lanes, acts.correlation[found])
-
-
-def _of_host(
-    reading: Reading,
-    kind: TimelineKind,
-    spans: Spans,
-    rows: Ints,
-    threads: Ints,
-    correlation: Ints,
-) -> _Part:
-    names = reading.trace.threads
-    return _Part(kind, spans, rows, [f"thread {names[i]}" for i in threads.tolist()], correlation)
-
-
-def _names(names: Names, rows: Ints) -> list[str]:
-    return [names.texts[code] for code in names.codes[rows].tolist()]
+        yield _Part(kind_of_device, acts, rows, lanes, acts.correlation[rows])
 
 
 def _microseconds(ns: Ints) -> tuple[float, ...]:

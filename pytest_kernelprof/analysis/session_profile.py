@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,18 +25,18 @@ from pytest_kernelprof.analysis.metric_values import (
     host_shares,
     memory_metrics,
     metric_of,
+    timeline_of,
 )
 from pytest_kernelprof.analysis.round_events import (
-    Sequences,
     What,
     copies_of,
     copy_rows,
-    kernel_rows,
+    counted_rows,
+    different_rounds,
     kernels_of,
-    operator_rows,
-    operators_as_kernels,
     operators_of_activities,
     operators_of_calls,
+    operators_of_kernels,
     read_rows,
     reads_as_waits,
     silent_regions,
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         HostTimings,
         Recording,
     )
-    from pytest_kernelprof.trace.columns import Ints
+    from pytest_kernelprof.trace.columns import Ints, Spans
     from pytest_kernelprof.trace.correlation import Reading
 
 
@@ -156,10 +156,7 @@ def session_facts(reading: Reading) -> SessionFacts:
 
 def kernels_of_rounds(reading: Reading) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each round in launch order; on the CPU its compute operators."""
-    if reading.trace.device_kind == "cpu":
-        rows = operator_rows(reading)
-        return tuple(operators_as_kernels(reading, one) for one in rows)
-    return tuple(kernels_of(reading, one) for one in kernel_rows(reading))
+    return tuple(kernels_of(reading, rows) for rows in counted_rows(reading))
 
 
 def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Profile:
@@ -178,7 +175,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     found |= {name: absent(name, why) for name, why in recording.no_times.items()}
     why = NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
     metrics = {name: found.get(name) or absent(name, why) for name in METRICS}
-    second = recording.second_look
+    second, conditions = recording.second_look, recording.conditions or Conditions()
     return Profile(
         label=label,
         environment=facts.environment,
@@ -195,11 +192,11 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
         variants=facts.variants,
         copies=facts.copies,
         waits=facts.waits,
-        bound=bound_of(metrics, timings, recording.roofline, contended=_is_contended(recording)),
+        bound=bound_of(metrics, timings, recording.roofline, contended=conditions.contended),
         gaps=facts.gaps,
         host_shares=facts.host_shares,
         collectives=facts.collectives,
-        conditions=recording.conditions or Conditions(),
+        conditions=conditions,
         in_place=recording.in_place,
         cupti_ratio=recording.host_timings.cupti_ratio if recording.host_timings else None,
     )
@@ -275,10 +272,6 @@ def _with_children(facts: SessionFacts, children: ChildProcesses) -> Integrity:
     return msgspec.structs.replace(integrity, elsewhere=tuple(told))
 
 
-def _is_contended(recording: Recording) -> bool:
-    return recording.conditions is not None and recording.conditions.contended
-
-
 def _recompiles(recording: Recording, missed: int) -> Metric:
     """Compilations, and calls that would be one had the compiler not given up on the code."""
     if recording.recompiles is None:
@@ -291,19 +284,66 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
 def _device_facts(reading: Reading) -> SessionFacts:
     waiting = waiting_calls(reading)
     host_waits = waits_of_rounds(reading, waiting)
-    metrics, integrity = device_metrics(reading, host_waits), check_integrity(reading)
+    line, integrity = timeline_of(reading), check_integrity(reading)
+    metrics = device_metrics(reading, line, host_waits)
     metrics |= communication_metrics(reading)
     metrics |= _not_to_be_had(reading, integrity)
-    gaps = gaps_of(reading)
+    gaps = gaps_of(reading, line)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
-    rows = kernel_rows(reading)
-    fullest = _fullest(metrics["kernels"])
     copies = copy_rows(reading)[_fullest(metrics["memcpys"])]
     waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
-    operators = [operators_of_activities(reading, of_round) for of_round in rows]
-    names = reading.trace.activities.name.codes
+    found = _facts(reading, counted_rows(reading), metrics, integrity)
+    return replace(
+        found,
+        copies=copies_of(reading, copies),
+        waits=waits_of(reading, waits),
+        gaps=gaps,
+        host_shares=host_shares(reading, waiting),
+        operators={
+            **found.operators,
+            "copy": operators_of_activities(reading, copies),
+            "wait": operators_of_calls(reading, waits),
+        },
+        collectives=collectives_of(reading, found.fullest),
+    )
+
+
+def _cpu_facts(reading: Reading) -> SessionFacts:
+    classified = reading.trace.recording.compute_operators is not None
+    counted = "compute operators" if classified else "outermost operators, not classified"
+    reads = read_rows(reading)
+    would_wait = metric_of("would_wait", list(map(len, reads)))
+    read = reads[_fullest(would_wait)]
+    if not classified:  # a read lies below an operator that is not known to compute
+        would_wait = absent("would_wait", counted)
+    rows = counted_rows(reading)
+    count = metric_of("kernels", list(map(len, rows)), counted)
+    problems = (*check_rounds(reading), *_cpu_problems(reading), *check_late_work(reading))
+    integrity = Integrity(
+        problems,
+        cold=cold_signs(reading),
+        clock=check_clock(reading),
+        forks=reading.trace.recording.forks,
+    )
+    metrics = {"kernels": count, "would_wait": would_wait}
+    found = _facts(reading, rows, metrics, integrity)
+    return replace(
+        found,
+        waits=reads_as_waits(reading, read),
+        operators={**found.operators, "wait": read.tolist()},
+    )
+
+
+def _facts(
+    reading: Reading, rows: Sequence[Ints], metrics: Mapping[str, Metric], integrity: Integrity
+) -> SessionFacts:
+    """What a session on a device and one on the CPU both have."""
+    trace, fullest = reading.trace, _fullest(metrics["kernels"])
+    table: Spans = trace.operators if trace.device_kind == "cpu" else trace.activities
+    operators = [operators_of_kernels(reading, of_round) for of_round in rows]
+    names = [table.name.codes[of_round] for of_round in rows]
     return SessionFacts(
         environment=_environment(reading),
         rounds=reading.rounds,
@@ -312,57 +352,9 @@ def _device_facts(reading: Reading) -> SessionFacts:
         kernels=kernels_of(reading, rows[fullest]),
         variants=tuple(
             kernels_of(reading, rows[number])
-            for number in _others(reading, fullest, [names[one] for one in rows], operators)
+            for number in different_rounds(reading, fullest, names, operators)
         ),
-        copies=copies_of(reading, copies),
-        waits=waits_of(reading, waits),
-        gaps=gaps,
-        host_shares=host_shares(reading, waiting),
-        operators={
-            "kernel": operators[fullest],
-            "copy": operators_of_activities(reading, copies),
-            "wait": operators_of_calls(reading, waits),
-        },
-        collectives=collectives_of(reading, fullest),
-        activities=len(reading.trace.activities),
-        missed=missed_lookups(reading),
-    )
-
-
-def _cpu_facts(reading: Reading) -> SessionFacts:
-    trace = reading.trace
-    rows = operator_rows(reading)
-    classified = trace.recording.compute_operators is not None
-    counted = "compute operators" if classified else "outermost operators, not classified"
-    count = metric_of("kernels", [len(of_round) for of_round in rows], counted)
-    reads = read_rows(reading)
-    would_wait = metric_of("would_wait", list(map(len, reads)))
-    fullest, read = _fullest(count), reads[_fullest(would_wait)]
-    if not classified:  # a read lies below an operator that is not known to compute
-        would_wait = absent("would_wait", counted)
-    names, operators = trace.operators.name.codes, [of_round.tolist() for of_round in rows]
-    problems = (
-        *check_rounds(reading),
-        *_cpu_problems(reading),
-        *check_late_work(reading),
-    )
-    return SessionFacts(
-        environment=_environment(reading),
-        rounds=reading.rounds,
-        integrity=Integrity(
-            problems,
-            cold=cold_signs(reading),
-            clock=check_clock(reading),
-            forks=trace.recording.forks,
-        ),
-        metrics={"kernels": count, "would_wait": would_wait},
-        kernels=operators_as_kernels(reading, rows[fullest]),
-        variants=tuple(
-            operators_as_kernels(reading, rows[number])
-            for number in _others(reading, fullest, [names[one] for one in rows], operators)
-        ),
-        waits=reads_as_waits(reading, read),
-        operators={"kernel": operators[fullest], "wait": read.tolist()},
+        operators={"kernel": operators[fullest]},
         activities=len(trace.activities),
         missed=missed_lookups(reading),
     )
@@ -372,41 +364,6 @@ def _fullest(metric: Metric) -> int:
     """The first round with the largest value."""
     rounds = metric.rounds
     return rounds.index(max(rounds)) if rounds else 0
-
-
-def _others(
-    reading: Reading, fullest: int, names: Sequence[Ints], operators: Sequence[Sequence[int]]
-) -> list[int]:
-    """The rounds whose kernels differ from those of the fullest, by name and operators; of each
-    different sequence the first round."""
-    if len(names) < 2:
-        return []
-    sequences, kept = Sequences(reading), [fullest]
-    for number in _unlike(fullest, sequences, names, operators):
-        if not any(
-            len(names[number]) == len(names[other])
-            and bool((names[number] == names[other]).all())
-            and sequences.same(operators[number], operators[other])
-            for other in kept
-        ):
-            kept.append(number)
-    return kept[1:]
-
-
-def _unlike(
-    fullest: int,
-    sequences: Sequences,
-    names: Sequence[Ints],
-    operators: Sequence[Sequence[int]],
-) -> list[int]:
-    """The rounds that differ from the fullest: all of its length are compared at once."""
-    length = len(names[fullest])
-    as_long = [fullest, *(i for i, one in enumerate(names) if len(one) == length)]
-    named = np.array([names[i] for i in as_long], np.int64).reshape(len(as_long), length)
-    lists = np.array([operators[i] for i in as_long], np.int64).reshape(len(as_long), length)
-    alike = (named == named[0]).all(axis=1) & sequences.like_the_first(lists)
-    known = {i for i, is_alike in zip(as_long, alike.tolist(), strict=True) if is_alike}
-    return [i for i in range(len(names)) if i not in known]
 
 
 def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
