@@ -41,21 +41,13 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
         most = max(values, default=0)
         return Metric(name, spec.kind, spec.unit, rounds=values, value=most, why=why)
     times = tuple(float(value) for value in rounds)
+    found = Metric(
+        name, spec.kind, spec.unit, rounds=times, value=statistics.median(times), why=why
+    )
     interval = median_interval(times)
     if interval is None:
-        median = statistics.median(times)
-        return Metric(name, spec.kind, spec.unit, rounds=times, value=median, why=why)
-    return Metric(
-        name,
-        spec.kind,
-        spec.unit,
-        rounds=times,
-        value=interval.median,
-        low=interval.low,
-        high=interval.high,
-        why=why,
-        block=interval.block,
-    )
+        return found
+    return replace(found, low=interval.low, high=interval.high, block=interval.block)
 
 
 def extended(metric: Metric, more: Sequence[float]) -> Metric:

@@ -125,7 +125,7 @@ def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
 
 def directions(copies: Names) -> Names:
     """The direction of each memcpy: "h2d", "d2h", "d2d", "p2p", or "?"."""
-    return Names(copies.codes, [_direction(text) for text in copies.texts])
+    return Names(copies.codes, [_direction(text) for text in copies.values])
 
 
 def _direction(name: str) -> str:
@@ -141,8 +141,8 @@ def waits_of(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
 
 def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
     names = reading.trace.calls.name
-    codes = np.append(names.codes, len(names.texts))  # NO_ID points to the last
-    return Names(codes[rows], (*names.texts, "unknown")).tolist()
+    codes = np.append(names.codes, len(names.values))  # NO_ID points to the last
+    return Names(codes[rows], (*names.values, "unknown")).tolist()
 
 
 def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
@@ -154,17 +154,17 @@ def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
     node, last, before = np.zeros(len(at), np.int64), [0], [0]
     rows = np.flatnonzero(at != NO_ID)
     while len(rows):
-        keys = node[rows] * len(names.texts) + names.codes[at[rows]]
+        keys = node[rows] * len(names.values) + names.codes[at[rows]]
         distinct, numbers = np.unique(keys, return_inverse=True)
         node[rows] = numbers + len(last)
-        last += (distinct % len(names.texts)).tolist()
-        before += (distinct // len(names.texts)).tolist()
+        last += (distinct % len(names.values)).tolist()
+        before += (distinct // len(names.values)).tolist()
         at[rows] = above[at[rows]]
         rows = rows[at[rows] != NO_ID]
     used = np.zeros(len(last), np.bool_)
     used[node] = True
     known = [
-        _chain(one, last, before, names.texts) if is_used else ()
+        _chain(one, last, before, names.values) if is_used else ()
         for one, is_used in enumerate(used.tolist())
     ]
     return Coded(node, known).tolist()

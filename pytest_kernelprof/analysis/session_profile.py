@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from pytest_kernelprof.analysis.collectives import (
     COMMUNICATION,
@@ -46,17 +47,13 @@ from pytest_kernelprof.analysis.round_events import (
 from pytest_kernelprof.analysis.round_events import host_waits as waits_of_rounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
-    Collective,
     Conditions,
-    Copy,
     Environment,
     Gaps,
-    HostShares,
     Integrity,
     Kernel,
     Metric,
     Profile,
-    Wait,
 )
 from pytest_kernelprof.trace.correlation import missed_lookups
 from pytest_kernelprof.trace.integrity import (
@@ -86,7 +83,6 @@ Lines = Mapping[tuple[What, int], str]
 """``file:line`` of the i-th kernel, copy or wait of a profile."""
 
 _NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
-_NO_GAPS = Gaps((), NOT_ON_THE_CPU)
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
 _NOT_ASKED = "not available: this torch does not count compilations"
@@ -121,32 +117,21 @@ class SessionFacts:
     """What a session's trace tells by itself.
 
     Attributes:
-        metrics: those of the profiled rounds.
+        profile: with the metrics of the profiled rounds alone.
         operators: of each kernel, copy and wait its innermost operator in the trace, or ``NO_ID``.
         activities: how many device activities there are, ours included.
-        missed: how often a compiled function found nothing that fits; see ``compiled_calls``.
-        (The others are those of ``Profile``.)
+        missed: how often a compiled function found nothing that fits; see ``missed_lookups``.
     """
 
-    environment: Environment
-    rounds: int
-    integrity: Integrity
-    metrics: Mapping[str, Metric]
-    kernels: tuple[Kernel, ...]
-    variants: tuple[tuple[Kernel, ...], ...]
-    copies: tuple[Copy, ...] = ()
-    waits: tuple[Wait, ...] = ()
-    gaps: Gaps = _NO_GAPS
-    host_shares: HostShares | None = None
-    operators: Mapping[What, Sequence[int]] = field(default_factory=dict)
-    collectives: tuple[Collective, ...] = ()
-    activities: int = 0
-    missed: int = 0
+    profile: Profile
+    operators: Mapping[What, Sequence[int]]
+    activities: int
+    missed: int
 
     @property
     def fullest(self) -> int:
         """The round that the kernels are of."""
-        return _fullest(self.metrics["kernels"])
+        return _fullest(self.profile.metrics["kernels"])
 
 
 def session_facts(reading: Reading) -> SessionFacts:
@@ -165,37 +150,30 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     Args:
         recording: all that was noted by now, further rounds and unprofiled calls included.
     """
-    on_cpu = facts.environment.kind == "cpu"
+    profile, conditions = facts.profile, recording.conditions or Conditions()
+    on_cpu, clock = profile.environment.kind == "cpu", profile.integrity.clock
     more = recording.more_rounds
-    found = {name: extended(metric, more.get(name, ())) for name, metric in facts.metrics.items()}
-    timings = recording.host_timings if not facts.integrity.clock else None
-    found |= _host(timings, found, on_cpu, facts.integrity.clock)
+    found = {name: extended(metric, more.get(name, ())) for name, metric in profile.metrics.items()}
+    timings = None if clock else recording.host_timings
+    found |= _host(timings, found, on_cpu, clock)
     found |= memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: absent(name, why) for name, why in recording.no_times.items()}
     why = NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
     metrics = {name: found.get(name) or absent(name, why) for name in METRICS}
-    second, conditions = recording.second_look, recording.conditions or Conditions()
-    return Profile(
+    second = recording.second_look
+    return structs.replace(
+        profile,
         label=label,
-        environment=facts.environment,
-        rounds=facts.rounds,
         one_shot=recording.one_shot,
-        integrity=msgspec.structs.replace(
-            _with_children(facts, recording.children),
+        integrity=structs.replace(
+            _with_children(profile, recording.children),
             settled=recording.settled,
             retakes=recording.retakes,
         ),
         metrics=metrics,
         second_look=_host(second, metrics, on_cpu) if second and timings else {},
-        kernels=facts.kernels,
-        variants=facts.variants,
-        copies=facts.copies,
-        waits=facts.waits,
         bound=bound_of(metrics, timings, recording.roofline, contended=conditions.contended),
-        gaps=facts.gaps,
-        host_shares=facts.host_shares,
-        collectives=facts.collectives,
         conditions=conditions,
         in_place=recording.in_place,
         cupti_ratio=recording.host_timings.cupti_ratio if recording.host_timings else None,
@@ -217,11 +195,11 @@ def with_lines(profile: Profile, lines: Lines) -> Profile:
 
     def placed(what: What, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
         return tuple(
-            msgspec.structs.replace(one, source=lines[what, i]) if (what, i) in lines else one
+            structs.replace(one, source=lines[what, i]) if (what, i) in lines else one
             for i, one in enumerate(items)
         )
 
-    return msgspec.structs.replace(
+    return structs.replace(
         profile,
         kernels=placed("kernel", profile.kernels),
         copies=placed("copy", profile.copies),
@@ -242,9 +220,9 @@ def lines_of(facts: SessionFacts, of_operator: Mapping[int, str]) -> Lines:
 def same_work(profile: Profile, other: SessionFacts) -> set[What]:
     """Of kernels, copies and waits those that are the same in both, one by one."""
     same: dict[What, bool] = {
-        "kernel": [k.name for k in profile.kernels] == [k.name for k in other.kernels],
-        "copy": [c.name for c in profile.copies] == [c.name for c in other.copies],
-        "wait": [w.call for w in profile.waits] == [w.call for w in other.waits],
+        "kernel": [k.name for k in profile.kernels] == [k.name for k in other.profile.kernels],
+        "copy": [c.name for c in profile.copies] == [c.name for c in other.profile.copies],
+        "wait": [w.call for w in profile.waits] == [w.call for w in other.profile.waits],
     }
     return {what for what, is_same in same.items() if is_same}
 
@@ -257,19 +235,19 @@ def _host(
     return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why, metrics["kernels"])
 
 
-def _with_children(facts: SessionFacts, children: ChildProcesses) -> Integrity:
+def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:
     """Whether the profile is complete beside what child processes did. On the CPU, where a process
     that computes looks like one that does not, a count other than 0 says that this one did."""
-    integrity = msgspec.structs.replace(facts.integrity, children_checked=children.checked)
-    if facts.environment.kind == "cpu" and facts.metrics["kernels"].value:
+    integrity = structs.replace(profile.integrity, children_checked=children.checked)
+    if profile.environment.kind == "cpu" and profile.metrics["kernels"].value:
         return integrity
     if children.at_work and not children.ignored:
         problems = (*integrity.problems, *children.at_work, _CHILDREN_MEANT)
-        return msgspec.structs.replace(integrity, problems=problems)
+        return structs.replace(integrity, problems=problems)
     told = [f"other processes ignored: {words}" for words in children.at_work]
     if children.ended_s:
         told.append(_CHILDREN_ENDED.format(children.ended_s))
-    return msgspec.structs.replace(integrity, elsewhere=tuple(told))
+    return structs.replace(integrity, elsewhere=tuple(told))
 
 
 def _recompiles(recording: Recording, missed: int) -> Metric:
@@ -294,19 +272,23 @@ def _device_facts(reading: Reading) -> SessionFacts:
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
     copies = copy_rows(reading)[_fullest(metrics["memcpys"])]
     waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
-    found = _facts(reading, counted_rows(reading), metrics, integrity)
-    return replace(
-        found,
-        copies=copies_of(reading, copies),
-        waits=waits_of(reading, waits),
-        gaps=gaps,
-        host_shares=host_shares(reading, waiting),
-        operators={
-            **found.operators,
+    return _facts(
+        reading,
+        counted_rows(reading),
+        Profile(
+            environment=_environment(reading),
+            integrity=integrity,
+            metrics=metrics,
+            copies=copies_of(reading, copies),
+            waits=waits_of(reading, waits),
+            gaps=gaps,
+            host_shares=host_shares(reading, waiting),
+            collectives=collectives_of(reading, _fullest(metrics["kernels"])),
+        ),
+        {
             "copy": operators_of_activities(reading, copies),
             "wait": operators_of_calls(reading, waits),
         },
-        collectives=collectives_of(reading, found.fullest),
     )
 
 
@@ -327,37 +309,44 @@ def _cpu_facts(reading: Reading) -> SessionFacts:
         clock=check_clock(reading),
         forks=reading.trace.recording.forks,
     )
-    metrics = {"kernels": count, "would_wait": would_wait}
-    found = _facts(reading, rows, metrics, integrity)
-    return replace(
-        found,
-        waits=reads_as_waits(reading, read),
-        operators={**found.operators, "wait": read.tolist()},
+    return _facts(
+        reading,
+        rows,
+        Profile(
+            environment=_environment(reading),
+            integrity=integrity,
+            metrics={"kernels": count, "would_wait": would_wait},
+            waits=reads_as_waits(reading, read),
+            gaps=Gaps((), NOT_ON_THE_CPU),
+        ),
+        {"wait": read.tolist()},
     )
 
 
 def _facts(
-    reading: Reading, rows: Sequence[Ints], metrics: Mapping[str, Metric], integrity: Integrity
+    reading: Reading,
+    rows: Sequence[Ints],
+    profile: Profile,
+    operators: Mapping[What, Sequence[int]],
 ) -> SessionFacts:
-    """What a session on a device and one on the CPU both have."""
-    trace, fullest = reading.trace, _fullest(metrics["kernels"])
+    """What a session on a device and one on the CPU both have beside the ``profile`` so far.
+
+    Args:
+        rows: the ``counted_rows``. operators: those of its copies and waits.
+    """
+    trace, fullest = reading.trace, _fullest(profile.metrics["kernels"])
     table: Spans = trace.operators if trace.device_kind == "cpu" else trace.activities
-    operators = [operators_of_kernels(reading, of_round) for of_round in rows]
+    of_kernels = [operators_of_kernels(reading, of_round) for of_round in rows]
     names = [table.name.codes[of_round] for of_round in rows]
-    return SessionFacts(
-        environment=_environment(reading),
+    others = different_rounds(reading, fullest, names, of_kernels)
+    profile = structs.replace(
+        profile,
         rounds=reading.rounds,
-        integrity=integrity,
-        metrics=metrics,
         kernels=kernels_of(reading, rows[fullest]),
-        variants=tuple(
-            kernels_of(reading, rows[number])
-            for number in different_rounds(reading, fullest, names, operators)
-        ),
-        operators={"kernel": operators[fullest]},
-        activities=len(trace.activities),
-        missed=missed_lookups(reading),
+        variants=tuple(kernels_of(reading, rows[number]) for number in others),
     )
+    operators = {"kernel": of_kernels[fullest], **operators}
+    return SessionFacts(profile, operators, len(trace.activities), missed_lookups(reading))
 
 
 def _fullest(metric: Metric) -> int:

@@ -290,10 +290,10 @@ class Contest:
             flush_l2=self._plan.flush_l2,
             agreement=agreement,
         )
-        problems = "; ".join(taken.facts.integrity.problems)
+        problems = "; ".join(taken.facts.profile.integrity.problems)
         if problems:
             return [], problems
-        metrics = taken.facts.metrics
+        metrics = taken.facts.profile.metrics
         for name, count in zip(order, metrics["kernels"].rounds, strict=True):
             self._kernels[name].add(int(count))
         return list(metrics["cuda_time"].rounds), ""

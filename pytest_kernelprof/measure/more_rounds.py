@@ -102,7 +102,8 @@ class Series:
 
 
 def _sampled(taken: Taken) -> Sampled:
-    integrity, counts = taken.facts.integrity, taken.facts.metrics["kernels"].rounds
+    profile = taken.facts.profile
+    integrity, counts = profile.integrity, profile.metrics["kernels"].rounds
     if not integrity.complete:
         return Sampled(problem=f"the profile is incomplete: {'; '.join(integrity.problems)}")
     if integrity.cold or taken.recording.recompiles:
@@ -114,7 +115,7 @@ def _sampled(taken: Taken) -> Sampled:
 
 def times_of(taken: Taken) -> tuple[float, ...]:
     """What the kernels of each round took, in microseconds."""
-    return taken.facts.metrics[_METRIC].rounds
+    return taken.facts.profile.metrics[_METRIC].rounds
 
 
 def why_untimed(device: Device) -> str:

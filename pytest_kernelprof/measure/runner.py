@@ -180,7 +180,9 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
             yield found
         file, compiled = session.export(), compilations().since(before)
         taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
-        recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
+        recording = replace(
+            taken.recording, one_shot=True, settled=not taken.facts.profile.integrity.cold
+        )
         recording = _ignoring(plan, recording)
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
@@ -371,7 +373,7 @@ class _Run:
         )
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self._device, taken.facts)
-        integrity = taken.facts.integrity
+        integrity = taken.facts.profile.integrity
         if step.batch == 0:
             self._taken, self._session_ended = taken, compilations()
         elif integrity.complete:
@@ -439,10 +441,10 @@ class _Run:
             agreement=self._agreement,
         )
         facts, peaks = shaped.facts, peaks_of(self._device.name)
-        names = [kernel.name for kernel in facts.kernels]
+        names = [kernel.name for kernel in facts.profile.kernels]
         works = work_of(shaped.trace, shaped.links, facts.operators["kernel"], names)
-        found = rates(works, [kernel.duration_us for kernel in facts.kernels], peaks)
-        busy = facts.metrics["gpu_busy"].value or 0.0
+        found = rates(works, [kernel.duration_us for kernel in facts.profile.kernels], peaks)
+        busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
 
@@ -464,9 +466,9 @@ def _ignoring(plan: Plan, recording: Recording) -> Recording:
 
 def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
     """The rounds of further sessions, by metric."""
-    names = [name for name in further[0].metrics if "profiled" in METRICS[name].sources]
+    names = [name for name in further[0].profile.metrics if "profiled" in METRICS[name].sources]
     return {
-        name: tuple(value for facts in further for value in facts.metrics[name].rounds)
+        name: tuple(value for facts in further for value in facts.profile.metrics[name].rounds)
         for name in names
     }
 

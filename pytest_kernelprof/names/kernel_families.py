@@ -166,7 +166,7 @@ def nvjet(name: str) -> str | None:
     if tokens[0] != "nvjet":
         return None
     layout = tokens[-1] if re.fullmatch(r"[TNC]{2,4}", tokens[-1]) else ""
-    return _said("nvjet", [], _tile(tokens[1:]), layout, tokens)
+    return _joined("nvjet", _tile(tokens[1:]), layout, *_kept(tokens))
 
 
 def nvjet_type(name: str) -> str:
@@ -182,12 +182,12 @@ def cublas(name: str) -> str | None:
     tokens = name.split("_")
     if "xmma" in tokens[:2] and "gemm" in tokens:
         sizes = [one.removeprefix("tilesize") for one in tokens if one.startswith("tilesize")]
-        return _said("xmma gemm", _types(tokens), _tile(sizes), _layout(tokens), tokens)
+        return _product("xmma gemm", tokens, sizes)
     for token in tokens[1:4]:
         operation = _OPERATION.fullmatch(token)
         if operation and _tile(tokens):
             stem = "gemm" if operation[1] == "s" and operation[2] else token
-            return _said(stem, _types(tokens), _tile(tokens), _layout(tokens), tokens)
+            return _product(stem, tokens, tokens)
     return None
 
 
@@ -202,7 +202,7 @@ def cutlass(name: str) -> str | None:
         if operation:
             plain = operation[1] == "s" and operation[2]
             stem = operation[3] if plain else operation[1] + operation[3]
-            return _said(f"cutlass {stem}", _types(tokens), _tile(tokens), _layout(tokens), tokens)
+            return _product(f"cutlass {stem}", tokens, tokens)
     return None
 
 
@@ -230,16 +230,20 @@ def tensile(name: str) -> str | None:
     tile = next((one[2:] for one in tokens if re.fullmatch(r"MT\d+x\d+x\d+", one)), "")
     code = tokens[3]
     known = _TENSILE_TYPE.get(code[:1], "") if code.isalpha() else ""
-    return " ".join(filter(None, ["Tensile", tile, layout, known or code]))
+    return _joined("Tensile", tile, layout, known or code)
 
 
-def _said(stem: str, types: Iterable[str], tile: str, layout: str, tokens: Sequence[str]) -> str:
-    kept = dict.fromkeys(token for token in tokens if _KEPT.fullmatch(token))
-    return " ".join(filter(None, [stem, *types, tile, layout, *kept]))
+def _product(stem: str, tokens: Sequence[str], sizes: Sequence[str]) -> str:
+    kind = next((one for one in tokens if _TYPE.fullmatch(one)), "")
+    return _joined(stem, kind, _tile(sizes), _layout(tokens), *_kept(tokens))
 
 
-def _types(tokens: Sequence[str]) -> list[str]:
-    return [next((one for one in tokens if _TYPE.fullmatch(one)), "")]
+def _kept(tokens: Sequence[str]) -> Iterable[str]:
+    return dict.fromkeys(token for token in tokens if _KEPT.fullmatch(token))
+
+
+def _joined(*words: str | None) -> str:
+    return " ".join(filter(None, words))
 
 
 def _layout(tokens: Sequence[str]) -> str:
@@ -301,10 +305,10 @@ _KNOWN = frozenset(_LONG.split()) | frozenset(_HIDDEN.split())
 _MOST_WORDS = max(name.count("_") for name in _KNOWN) + 1
 
 
-def inductor_words(name: str) -> str | None:
+def _inductor(parts: Parts) -> str | None:
     """``triton_poi_fused [gelu, mul]``; None for what Inductor did not name. Its number, which
     counts the kernels of a graph, and that of the graph go."""
-    found = _FUSED.fullmatch(name)
+    found = _FUSED.fullmatch(_own(parts))
     if found is None:
         return None
     unnumbered = (found[2] or "").rstrip("0123456789")
@@ -429,7 +433,7 @@ def _flash(parts: Parts) -> str | None:
     """The names are anchored: others hold the word too (``reshape_and_cache_flash_kernel``)."""
     fmha = _FMHA.match(_own(parts))
     if fmha:
-        return " ".join(filter(None, fmha.groups()))
+        return _joined(*fmha.groups())
     names = [_own(parts), *(path[-1] for path in parts.inner)]
     name = next((one for one in names if _FLASH.fullmatch(one)), None)
     if name is None or not parts.path:
@@ -449,7 +453,7 @@ def _cutlass(parts: Parts) -> str | None:
         return None
     sizes = (found.groups() for found in _TRIPLE.finditer(parts.template))
     tile = next(("x".join(one) for one in sizes if min(map(int, one)) >= _LEAST_STEP), "")
-    return " ".join(filter(None, ["cutlass", classes[0], tile]))
+    return _joined("cutlass", classes[0], tile)
 
 
 def _gemm(parts: Parts) -> str | None:
@@ -458,18 +462,12 @@ def _gemm(parts: Parts) -> str | None:
     return next(filter(None, (rule(name) for rule in rules)), None)
 
 
-def _inductor(parts: Parts) -> str | None:
-    return inductor_words(_own(parts))
-
-
 def _cudnn(parts: Parts) -> str | None:
     name = _own(parts)
-    if name.startswith("cudnn_generated") and "_sdpa_" in name:
-        found = _SDPA.search(name)
-        tile = re.search(r"_(\d+x\d+x\d+)", name)
-        said = (one for match in (found, tile) if match for one in match.groups())
-        return " ".join(["cudnn sdpa", *said])
-    return None
+    if not (name.startswith("cudnn_generated") and "_sdpa_" in name):
+        return None
+    matches = (_SDPA.search(name), re.search(r"_(\d+x\d+x\d+)", name))
+    return _joined("cudnn sdpa", *(one for match in matches if match for one in match.groups()))
 
 
 def _cub(parts: Parts) -> str | None:

@@ -157,9 +157,7 @@ def demangled_alike(name: str) -> str:
         whole = cleaned(name)
     else:
         whole = f"{'::'.join(parts.path)}<{parts.template}>"
-    beyond = (
-        hashlib.sha256(name.encode(errors="replace")).hexdigest() if len(name) > LONGEST else ""
-    )
+    beyond = _digest(name) if len(name) > LONGEST else ""
     text = _SUFFIX.sub(r"\1", _INLINE.sub("", whole).replace("at::detail::Array", "std::array"))
     return re.sub(r"\s+", "", _TRUTHS.sub(lambda one: _TRUTH[one[0]], text)) + beyond
 

@@ -99,21 +99,16 @@ class Names(Coded[str]):
 
     __slots__ = ()
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """The different names."""
-        return self.values
-
     def distinct(self) -> set[str]:
         """The different names of these rows."""
-        return {self.texts[code] for code in self._present()}
+        return {self.values[code] for code in self._present()}
 
     def that(self, holds: Callable[[str], object]) -> Bools:
         """Of which rows something holds of the name: asked once for each text."""
-        verdict = np.zeros(len(self.texts), np.bool_)
-        few = len(self.texts) * _ROWS_OF_A_QUESTION < len(self)
-        for code in range(len(self.texts)) if few else self._present():
-            verdict[code] = bool(holds(self.texts[code]))
+        verdict = np.zeros(len(self.values), np.bool_)
+        few = len(self.values) * _ROWS_OF_A_QUESTION < len(self)
+        for code in range(len(self.values)) if few else self._present():
+            verdict[code] = bool(holds(self.values[code]))
         found: Bools = verdict[self.codes]
         return found
 
@@ -122,7 +117,7 @@ class Names(Coded[str]):
         return self.that(name.__eq__)
 
     def _present(self) -> list[int]:
-        used = np.zeros(len(self.texts), np.bool_)
+        used = np.zeros(len(self.values), np.bool_)
         used[self.codes] = True
         present: list[int] = np.flatnonzero(used).tolist()
         return present

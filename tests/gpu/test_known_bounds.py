@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")
     taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
-    kernels = taken.facts.kernels
+    kernels = taken.facts.profile.kernels
     works = work_of(
         taken.trace,
         taken.links,

@@ -159,7 +159,8 @@ def test_cuda_time_is_of_the_other_kernels(tmp_path: Path) -> None:
     )
     facts = session_facts(reading_of_events(tmp_path, *events))
     values = [
-        facts.metrics[name].value for name in ("cuda_time", "comm_time", "gpu_busy", "kernels")
+        facts.profile.metrics[name].value
+        for name in ("cuda_time", "comm_time", "gpu_busy", "kernels")
     ]
     assert values == [7, 30, 30, 2]
 

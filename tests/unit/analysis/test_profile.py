@@ -273,9 +273,9 @@ def test_each_kernel_copy_and_wait_has_one_operator_or_none(name: str) -> None:
     facts = session_facts(reading(name))
     numbers = {what: len(rows) for what, rows in facts.operators.items()}
     assert numbers == {
-        "kernel": len(facts.kernels),
-        "copy": len(facts.copies),
-        "wait": len(facts.waits),
+        "kernel": len(facts.profile.kernels),
+        "copy": len(facts.profile.copies),
+        "wait": len(facts.profile.waits),
     }
 
 
@@ -335,7 +335,7 @@ def test_what_was_noted_goes_into_the_profile() -> None:
     profile = profile_of_facts(facts, noted, "region")
     values = {name: metric.value for name, metric in profile.metrics.items()}
     assert (profile.label, profile.one_shot, profile.in_place) == ("region", True, ("x",))
-    assert profile.integrity == replace(facts.integrity, retakes=2, settled=False)
+    assert profile.integrity == replace(facts.profile.integrity, retakes=2, settled=False)
     assert (values["latency"], values["dispatch_time"], values["recompiles"]) == (300, 90, 4)
     assert (values["peak_memory"], values["allocations"]) == (9, 1)
     assert profile.second_look["latency"].value == 400

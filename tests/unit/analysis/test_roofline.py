@@ -28,12 +28,12 @@ H200 = peaks_of("NVIDIA H200")
 
 def works(session: Reading) -> tuple[Work | None, ...]:
     facts = session_facts(session)
-    names = [one.name for one in facts.kernels]
+    names = [one.name for one in facts.profile.kernels]
     return work_of(session.trace, session.links, facts.operators["kernel"], names)
 
 
 def rates_of(session: Reading, peaks: Peaks | None = H200) -> tuple[Rate, ...]:
-    durations = [one.duration_us for one in session_facts(session).kernels]
+    durations = [one.duration_us for one in session_facts(session).profile.kernels]
     return rates(works(session), durations, peaks)
 
 

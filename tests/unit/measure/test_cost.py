@@ -47,10 +47,11 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 def recorded(*_: object, **__: object) -> sessions.Taken:
     """The session of the call that was recorded, as it is."""
     found = reading("mlp")
-    facts = replace(session_facts(found), integrity=Integrity())
+    facts = session_facts(found)
+    facts = replace(facts, profile=msgspec.structs.replace(facts.profile, integrity=Integrity()))
     file = TraceFile(
         Saved(Folder(str(FOLDER), maker=0), "none.json"),
-        rounds=facts.rounds,
+        rounds=facts.profile.rounds,
         collection_stopped=False,
     )
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
