@@ -39,17 +39,17 @@ _TOGETHER = ("comm_transfer", "comm_wait")
 COMMUNICATION = ("comm_time", "exposed_comm_time", "comm_bytes", *_TOGETHER)
 
 
-def talking(reading: Reading) -> Bools:
+def _communicating(reading: Reading) -> Bools:
     """Which activities are communication kernels, by their names."""
     return reading.trace.activities.name.that(communicates)
 
 
 def communication_metrics(reading: Reading) -> dict[str, Metric]:
-    """The metrics of communication, by name; those that need all ranks are not to be had."""
+    """The metrics of communication, by name; those that need all ranks are not available."""
     on_the_host = _on_the_host(reading)
     if on_the_host:
         return {name: absent(name, on_the_host) for name in COMMUNICATION}
-    chosen = talking(reading)
+    chosen = _communicating(reading)
     rows = [(of_round[chosen[of_round]], of_round) for of_round in kernel_rows(reading)]
     why = ONE_RANK if any(len(ours) for ours, _ in rows) else _NO_COMMUNICATION
     return {
@@ -68,7 +68,7 @@ def collectives_of(reading: Reading, fullest: int) -> tuple[Collective, ...]:
     Args:
         fullest: which round. What the others took is there too, where they communicate alike.
     """
-    chosen, rows = talking(reading), kernel_rows(reading)
+    chosen, rows = _communicating(reading), kernel_rows(reading)
     places = np.flatnonzero(chosen[rows[fullest]])
     if not len(places):
         return ()
@@ -210,7 +210,7 @@ def _with_what_is_missing(profiles: Sequence[Profile]) -> Sequence[Profile]:
 
 
 def with_waiting(profiles: Sequence[Profile]) -> list[Profile]:
-    """The profiles with ``comm_transfer`` and ``comm_wait``, or why these are not to be had."""
+    """The profiles with ``comm_transfer`` and ``comm_wait``, or why these are not available."""
     if len(profiles) < 2:
         return list(profiles)
     try:

@@ -51,21 +51,21 @@ def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
 
 
 def extended(metric: Metric, more: Sequence[float]) -> Metric:
-    """The metric with the rounds of further sessions; one that could not be had stays absent."""
+    """The metric with the rounds of further sessions; one that is not available stays so."""
     if not more or metric.value is None:
         return metric
     return metric_of(metric.name, (*metric.rounds, *more), metric.why)
 
 
 def most_launches(launches: Metric, kernels: Metric) -> float:
-    """How many launch calls a call has, or may have where that could not be had: one a kernel."""
+    """How many launch calls a call has, or may have where that is not available: one a kernel."""
     found = kernels.value if launches.value is None else launches.value
     return found or 0
 
 
 @functools.lru_cache(maxsize=256)
 def absent(name: str, why: str) -> Metric:
-    """A metric that could not be had, with the reason. All profiles share it."""
+    """A metric that is not available, with the reason. All profiles share it."""
     spec = METRICS[name]
     return Metric(name, spec.kind, spec.unit, why=why)
 
@@ -217,7 +217,7 @@ def host_metrics(
     Args:
         busy, launches: the metrics ``gpu_busy`` and ``launches``; None on the CPU.
         why: why there are no timings, where it is not that none were taken.
-        kernels: the metric ``kernels``, which bounds the launches where those could not be had.
+        kernels: the metric ``kernels``, which bounds the launches where those are not available.
     """
     if timings is None:
         names = ("dispatch_time", "latency", "launch_overhead", "overhead_per_launch")

@@ -279,7 +279,7 @@ def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
 
 
 def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
-    """What is no operator, whatever it is called: annotations, and ranges without inputs.
+    """Which rows are no operators, whatever their names: annotations, and ranges without inputs.
 
     ``torch._C._profiler._RecordFunctionFast("aten::mm")`` leaves an event of an operator's
     category, but without the inputs that an operator has where they are recorded. The kernels of
@@ -412,7 +412,7 @@ def _is_host_wait(trace: Trace) -> Bools:
 
 
 _DEEPEST = 200
-"""What is nested deeper is told with the operator there."""
+"""Operators that are nested deeper count with the one at this depth."""
 
 
 @dataclass(slots=True)

@@ -14,15 +14,15 @@ import numpy as np
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
     from pytest_kernelprof.schema.recording import DeviceKind
+
+    Ints = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
 
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
@@ -36,7 +36,10 @@ _MANY = 10_000
 
 
 def among(values: Ints, wanted: Ints) -> Bools:
-    """``np.isin``, which takes 15 us to begin: four times as long as a small trace needs."""
+    """Which values are among the wanted ones.
+
+    ``np.isin`` takes 15 us to begin: four times as long as a small trace needs.
+    """
     if not len(values) or not len(wanted):
         return np.zeros(len(values), np.bool_)
     if len(values) + len(wanted) > _MANY:
@@ -50,7 +53,7 @@ def among(values: Ints, wanted: Ints) -> Bools:
 
 Value = TypeVar("Value")
 
-# To ask something of a name takes as long as to look through so many rows for it.
+# To test a name takes as long as to look through so many rows for it.
 _ROWS_OF_A_QUESTION = 100
 
 
@@ -104,7 +107,7 @@ class Names(Coded[str]):
         return {self.values[code] for code in self._present()}
 
     def that(self, holds: Callable[[str], object]) -> Bools:
-        """Of which rows something holds of the name: asked once for each text."""
+        """Which rows have a name that passes a test; each different name is tested once."""
         verdict = np.zeros(len(self.values), np.bool_)
         few = len(self.values) * _ROWS_OF_A_QUESTION < len(self)
         for code in range(len(self.values)) if few else self._present():
@@ -124,7 +127,7 @@ class Names(Coded[str]):
 
 
 def numbered(numbers: dict[Any, int], values: Sequence[Any]) -> Ints:
-    """The number of each value; the dictionary gives new ones theirs."""
+    """The number of each value; the dictionary numbers the new ones."""
     found: Ints = np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
     return found
 
@@ -141,7 +144,7 @@ Numbering = Different[str]
 
 
 class Announced(NamedTuple):
-    """Of one kernel; what was not said, or makes no sense, is empty or None.
+    """What a process group announces of one kernel; absent or senseless fields are empty or None.
 
     Attributes:
         operation: as the process group calls it: "allreduce", "_allgather_base", "send".
@@ -222,7 +225,7 @@ class Activities(Spans):
 
     ``process`` tells apart what the file writes as their process: the device, with files of several
     ranks one of a rank. ``stream`` is the queue where a back end has queues. ``announced`` holds
-    what a process group says of its kernels (None of others); it is None where none says anything.
+    what a process group announces of its kernels (None of others); it is None where none does.
     """
 
     kind: Ints

@@ -44,15 +44,15 @@ def enclosing(thread: Ints, start: Ints, end: Ints, is_point: Bools) -> Ints:
 
 
 def _in_order(thread: Ints, begins: Ints, end: Ints, points: Bools) -> Ints:
-    """The same of rows in order, level by level from the outside in.
+    """The same for rows in order, level by level from the outside in.
 
     The outermost spans of a thread are those that nothing before them outlasts. The rows up to the
     next such one either lie in a span that comes in between, or else directly in it.
     """
     spans = np.where(points, begins, np.maximum(end, begins))
     ends = np.sort(spans)
-    # As ranks, of which a thread's and the row's fit one number. A span ends after a row begins
-    # where its rank is the larger one.
+    # As ranks, so that those of a thread and of a row fit one number. A span ends after a row
+    # begins where its rank is the larger one.
     last = np.where(points, 0, np.searchsorted(ends, spans) + 1)
     first = np.searchsorted(ends, begins, side="right")
     found = np.full(len(thread), NO_ID, np.int64)
@@ -95,7 +95,7 @@ def _sweep(
 
 
 _MICROSECOND = 1_000
-# Of so many processes it is asked whose a device is, those with the most calls first.
+# Only so many processes may own a device: those with the most calls.
 _MOST_PROCESSES = 64
 
 
@@ -533,7 +533,7 @@ def missed_lookups(reading: Reading) -> int:
     """How often in the rounds a compiled function found nothing that fits.
 
     A lookup that finds something runs it next on its thread. One that does not compiles; or, where
-    the compiler has given up on the code, runs it as it stands, and no count of the compiler moves.
+    the compiler has given up on the code, runs it uncompiled, and no count of the compiler moves.
     What a new region looks up before it begins (torch 2.11) is the compiler's own code.
     """
     ops = reading.trace.operators

@@ -106,7 +106,7 @@ def _decoder_of(args: type[msgspec.Struct], ts: Any, absent: Any) -> msgspec.jso
 
 
 class _AnyEvent(msgspec.Struct, gc=False):
-    """An event of which nothing is asked but that it is an object."""
+    """An event whose fields are not checked: it only has to be an object."""
 
     ph: Any = ""
     cat: Any = ""
@@ -126,7 +126,8 @@ class Chunk:
     Attributes:
         events: all of them. tables: those of each table, in the file's order.
         arrows: those of autograd. categories: all that there are.
-        announced: what is said of communication kernels, by the identity of their events.
+        announced: what process groups announce of communication kernels, by the identity of their
+            events.
     """
 
     events: Sequence[Event]
@@ -164,7 +165,7 @@ class _Sinks(dict[str, "Callable[[Event], None]"]):
 
 
 InputsRead = Literal["none", "presence", "all"]
-"""What is read of operators' inputs, which cost time with every event."""
+"""How much is read of the inputs of operators, which cost time with every event."""
 
 _ARGS: dict[InputsRead, type[Args]] = {
     "none": Args,
@@ -331,7 +332,7 @@ _args = msgspec.json.Decoder(_Args)
 
 
 def announced(text: bytes | bytearray | memoryview, places: Sequence[int]) -> tuple[Announced, ...]:
-    """What is said of some events of a chunk.
+    """Read what the process group announces of some events of a chunk.
 
     Args:
         text: a JSON list of events. places: which of them, from 0.

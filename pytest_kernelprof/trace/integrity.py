@@ -245,7 +245,7 @@ def _check_order_of_rounds(reading: Reading) -> list[str]:
 
 
 def _said(wrong: Bools, table: Spans, words: str, more: str = "") -> list[str]:
-    """What to say of the rows that are wrong: how many, and which names they have."""
+    """One problem: how many rows are wrong, and which names they have; none where no row is."""
     if not wrong.any():
         return []
     return [f"{int(wrong.sum())} {words} ({tally(table.name[wrong])}){more}"]
@@ -413,8 +413,8 @@ def _check_duplicates(reading: Reading) -> list[str]:
 def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     """Replays are proved where their graphs were seen captured, by a kernel for each kernel node.
 
-    Of others only that they differ from round to round can be told: what each replay lacks alike,
-    as the later iterations of a WHILE node, no trace shows.
+    Others can only be compared from round to round: no trace shows what all replays lack, such
+    as the later iterations of a WHILE node.
     """
     trace, round_of_call = reading.trace, reading.round_of_call
     replays = np.flatnonzero(matches(trace.calls.name, GRAPH_LAUNCH) & (round_of_call != NO_ID))
@@ -432,7 +432,7 @@ def _check_replays(reading: Reading) -> tuple[GraphProof, list[str]]:
     if len(known) != len(seen) or len(known) != len(replays):
         return "unproven", problems
     kernels = children[:, KERNEL].tolist()
-    if len(set(trace.calls.thread[replays].tolist())) > 1:  # which is which, nobody knows
+    if len(set(trace.calls.thread[replays].tolist())) > 1:  # their order is unknown
         known, kernels = sorted(known, key=lambda one: one.kernels), sorted(kernels)
     pairs = list(zip(known, kernels, strict=True))
     short = [f"{n} of {one.kernels}" for one, n in pairs if n < one.kernels]

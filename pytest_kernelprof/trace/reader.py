@@ -343,7 +343,7 @@ class Builder:
         self._inputs = Inputs()
         self._ways = Ways()
         self._announced: Different[Announced | None] = Different()
-        self._announced[None]  # of an activity of which nothing is said: 0
+        self._announced[None]  # 0 is an activity without an announcement
         self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
         self._arrows: list[tuple[bool, Any, int, int]] = []
         self._categories: set[str] = set()
