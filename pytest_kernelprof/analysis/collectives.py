@@ -173,13 +173,6 @@ class Ring(NamedTuple):
     ranks: tuple[int, ...]
 
 
-class Split(NamedTuple):
-    """The collectives of a rank with their transfers, and these together in each round."""
-
-    collectives: tuple[Collective, ...]
-    transfers: tuple[float, ...]
-
-
 Meeting = dict[int, int]
 """The places of one collective among those of each of its ranks."""
 
@@ -219,7 +212,7 @@ def with_waiting(profiles: Sequence[Profile]) -> list[Profile]:
     except UnmatchedError as error:
         why = f"not available: {error}"
         return [_without(one, why) for one in profiles]
-    return [_with_split(one, split[_number(one)]) for one in profiles]
+    return [_with_split(one, *split[_number(one)]) for one in profiles]
 
 
 def _number(profile: Profile) -> int:
@@ -231,20 +224,26 @@ def _without(profile: Profile, why: str) -> Profile:
     return replace(profile, metrics=profile.metrics | {name: absent(name, why) for name in names})
 
 
-def _with_split(profile: Profile, split: Split) -> Profile:
-    """Where there is no time to split, why that is so stays with its metrics."""
-    if not split.collectives or profile.metrics["comm_time"].value is None:
+def _with_split(profile: Profile, collectives: tuple[Collective, ...], transfers: Any) -> Profile:
+    """Where there is no time to split, why that is so stays with its metrics.
+
+    Args:
+        transfers: those of the collectives together, in each round.
+    """
+    if not collectives or profile.metrics["comm_time"].value is None:
         return profile
-    took = np.sum([one.rounds_us for one in split.collectives], axis=0)
+    took = np.sum([one.rounds_us for one in collectives], axis=0)
     found = {
-        "comm_transfer": metric_of("comm_transfer", split.transfers),
-        "comm_wait": metric_of("comm_wait", np.maximum(0.0, took - split.transfers).tolist()),
+        "comm_transfer": metric_of("comm_transfer", np.atleast_1d(transfers).tolist()),
+        "comm_wait": metric_of("comm_wait", np.maximum(0.0, took - transfers).tolist()),
     }
-    return replace(profile, collectives=split.collectives, metrics=profile.metrics | found)
+    return replace(profile, collectives=collectives, metrics=profile.metrics | found)
 
 
-def _split(profiles: Mapping[int, Profile], meetings: Iterable[Meeting]) -> dict[int, Split]:
-    """What of each rank's collectives was transfer."""
+def _split(
+    profiles: Mapping[int, Profile], meetings: Iterable[Meeting]
+) -> dict[int, tuple[tuple[Collective, ...], Any]]:
+    """Each rank's collectives with what was transfer, and that together in each round."""
     collectives = {rank: list(profile.collectives) for rank, profile in profiles.items()}
     transfers: dict[int, Any] = dict.fromkeys(profiles, 0.0)
     for meeting in meetings:
@@ -256,10 +255,7 @@ def _split(profiles: Mapping[int, Profile], meetings: Iterable[Meeting]) -> dict
             collectives[rank][place] = replace(
                 there[rank], transfer_us=float(np.median(least)), last=last
             )
-    return {
-        rank: Split(tuple(ours), tuple(np.atleast_1d(transfers[rank]).tolist()))
-        for rank, ours in collectives.items()
-    }
+    return {rank: (tuple(ours), transfers[rank]) for rank, ours in collectives.items()}
 
 
 def _meetings(profiles: Mapping[int, Profile]) -> Iterator[Meeting]:

@@ -57,10 +57,10 @@ def extended(metric: Metric, more: Sequence[float]) -> Metric:
     return metric_of(metric.name, (*metric.rounds, *more), metric.why)
 
 
-def most_launches(launches: Metric, kernels: Metric) -> float:
+def most_launches(metrics: Mapping[str, Metric]) -> float:
     """How many launch calls a call has, or may have where that is not available: one a kernel."""
-    found = kernels.value if launches.value is None else launches.value
-    return found or 0
+    values = (metrics[name].value for name in ("launches", "kernels") if name in metrics)
+    return next((value for value in values if value is not None), 0)
 
 
 @functools.lru_cache(maxsize=256)
@@ -203,11 +203,7 @@ _NOT_WATCHED = (
 
 
 def host_metrics(
-    timings: HostTimings | None,
-    busy: Metric | None,
-    launches: Metric | None,
-    why: str = "",
-    kernels: Metric | None = None,
+    timings: HostTimings | None, metrics: Mapping[str, Metric], why: str = ""
 ) -> dict[str, Metric]:
     """``dispatch_time``, ``latency``, ``launch_overhead`` and ``overhead_per_launch``.
 
@@ -215,16 +211,14 @@ def host_metrics(
     so each lower bound allows for it: the true value, without CUPTI, lies between the bounds.
 
     Args:
-        busy, launches: the metrics ``gpu_busy`` and ``launches``; None on the CPU.
+        metrics: those of the device; none on the CPU.
         why: why there are no timings, where it is not that none were taken.
-        kernels: the metric ``kernels``, which bounds the launches where those are not available.
     """
     if timings is None:
         names = ("dispatch_time", "latency", "launch_overhead", "overhead_per_launch")
         return {name: absent(name, why or _NOT_TIMED) for name in names}
-    tax = timings.cupti_us_per_launch * (
-        most_launches(launches, kernels or launches) if launches else 0
-    )
+    busy, launches = metrics.get("gpu_busy"), metrics.get("launches")
+    tax = timings.cupti_us_per_launch * most_launches(metrics)
     latency = _allowing(metric_of("latency", timings.latency_us), tax, timings.cupti_ratio)
     dispatch = _allowing(metric_of("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)
     if busy is None or busy.value is None or latency.value is None:
@@ -351,7 +345,7 @@ def bound_of(
     if contended:
         return Bound("unknown", "other processes worked on the GPU while the calls were timed")
     per_call = timings.back_to_back_us
-    launches = most_launches(metrics["launches"], metrics["kernels"])
+    launches = most_launches(metrics)
     without_cupti = per_call - timings.cupti_us_per_launch * launches
     words = f"back-to-back calls take {format_time(per_call)}, device busy {format_time(busy)}"
     if without_cupti / busy > _OVERHEAD_ABOVE:

@@ -337,17 +337,15 @@ def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
     """
     trace, links, of_round = reading.trace, reading.links, reading.round_of_call
     waits: list[list[int]] = [[] for _ in range(reading.rounds)]
+    chosen = waiting & (of_round != NO_ID) & ~_paused_calls(trace)
+    if not reading.layout.annotated:  # in our own sessions it lies outside the rounds
+        chosen &= ~_closes_the_recording(trace)
     seen: set[int] = set()
-    paused = _paused_calls(trace)
-    closing = NO_ID if reading.layout.annotated else _closing_call(trace)
-    for call in np.flatnonzero(waiting).tolist():
-        if call == closing or paused[call]:
-            continue
+    for call in np.flatnonzero(chosen).tolist():
         operator = int(links.operator_of_call[call])
-        is_operator = operator != NO_ID and not trace.operators.annotation[operator]
-        if of_round[call] == NO_ID or (is_operator and operator in seen):
-            continue
-        if is_operator:
+        if operator != NO_ID and not trace.operators.annotation[operator]:
+            if operator in seen:
+                continue
             seen.add(operator)
         waits[of_round[call]].append(call)
     unlinked = ~among(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
@@ -366,9 +364,7 @@ def waiting_calls(reading: Reading) -> Bools:
     """
     trace = reading.trace
     calls = trace.calls
-    recorded = calls.correlation[
-        among(calls.correlation, trace.waits.correlation[_is_host_wait(trace)])
-    ]
+    recorded = trace.waits.correlation[_is_host_wait(trace)]
     waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
     waits = (waits | matches(calls.name, WAIT_CALL)) & ~matches(calls.name, POLLING)
     to_pageable = matches(trace.activities.name, TO_PAGEABLE)
@@ -399,12 +395,12 @@ def _paused_calls(trace: Trace) -> Bools:
     return paused
 
 
-def _closing_call(trace: Trace) -> int:
+def _closes_the_recording(trace: Trace) -> Bools:
     """The synchronisation with which the profiler ends every recording, where it is the last call
-    of the trace. In our own sessions it lies outside the rounds."""
-    last = len(trace.calls) - 1
-    closes = last >= 0 and CLOSING_CALL.search(trace.calls.name[last]) is not None
-    return last if closes else NO_ID
+    of the trace."""
+    last = np.arange(len(trace.calls)) == len(trace.calls) - 1
+    closes: Bools = last & matches(trace.calls.name, CLOSING_CALL)
+    return closes
 
 
 def _is_host_wait(trace: Trace) -> Bools:

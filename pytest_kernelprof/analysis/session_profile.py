@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.recording import (
         ChildProcesses,
         DeviceKind,
-        HostTimings,
         Recording,
     )
     from pytest_kernelprof.trace.columns import Ints, Spans
@@ -155,13 +154,15 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     more = recording.more_rounds
     found = {name: extended(metric, more.get(name, ())) for name, metric in profile.metrics.items()}
     timings = None if clock else recording.host_timings
-    found |= _host(timings, found, on_cpu, clock)
+    found |= host_metrics(timings, {} if on_cpu else found, clock)
     found |= memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: absent(name, why) for name, why in recording.no_times.items()}
     why = NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
     metrics = {name: found.get(name) or absent(name, why) for name in METRICS}
-    second = recording.second_look
+    second = {}
+    if recording.second_look and timings:
+        second = host_metrics(recording.second_look, {} if on_cpu else metrics)
     return structs.replace(
         profile,
         label=label,
@@ -172,7 +173,7 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
             retakes=recording.retakes,
         ),
         metrics=metrics,
-        second_look=_host(second, metrics, on_cpu) if second and timings else {},
+        second_look=second,
         bound=bound_of(metrics, timings, recording.roofline, contended=conditions.contended),
         conditions=conditions,
         in_place=recording.in_place,
@@ -225,14 +226,6 @@ def same_work(profile: Profile, other: SessionFacts) -> set[What]:
         "wait": [w.call for w in profile.waits] == [w.call for w in other.profile.waits],
     }
     return {what for what, is_same in same.items() if is_same}
-
-
-def _host(
-    timings: HostTimings | None, metrics: Mapping[str, Metric], on_cpu: bool, why: str = ""
-) -> dict[str, Metric]:
-    if on_cpu:
-        return host_metrics(timings, None, None, why)
-    return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why, metrics["kernels"])
 
 
 def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:
