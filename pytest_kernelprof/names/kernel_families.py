@@ -212,12 +212,8 @@ def small_cublas(name: str) -> str | None:
     return f"{found[1]} {found[2]}" if found else None
 
 
-_TENSILE_LAYOUT = {
-    ("Alik", "Bljk"): "TN",
-    ("Ailk", "Bljk"): "NN",
-    ("Ailk", "Bjlk"): "NT",
-    ("Alik", "Bjlk"): "TT",
-}
+# How the operands of a product lie: A by rows is transposed, B by rows is not.
+_TENSILE_A, _TENSILE_B = {"Alik": "T", "Ailk": "N"}, {"Bljk": "N", "Bjlk": "T"}
 _TENSILE_TYPE = {"B": "bf16", "H": "fp16", "S": "fp32", "D": "fp64", "C": "complex64"}
 
 
@@ -226,7 +222,8 @@ def tensile(name: str) -> str | None:
     tokens = name.split("_")
     if tokens[0] != "Cijk" or len(tokens) < 4:
         return None
-    layout = _TENSILE_LAYOUT.get((tokens[1], tokens[2]), "")
+    a, b = _TENSILE_A.get(tokens[1], ""), _TENSILE_B.get(tokens[2], "")
+    layout = a + b if a and b else ""
     tile = next((one[2:] for one in tokens if re.fullmatch(r"MT\d+x\d+x\d+", one)), "")
     code = tokens[3]
     known = _TENSILE_TYPE.get(code[:1], "") if code.isalpha() else ""
@@ -434,8 +431,7 @@ def _flash(parts: Parts) -> str | None:
     fmha = _FMHA.match(_own(parts))
     if fmha:
         return _joined(*fmha.groups())
-    names = [_own(parts), *(path[-1] for path in parts.inner)]
-    name = next((one for one in names if _FLASH.fullmatch(one)), None)
+    name = next((one for one in _all_names(parts) if _FLASH.fullmatch(one)), None)
     if name is None or not parts.path:
         return None
     traits = _TRAITS.search(parts.template)
@@ -444,8 +440,7 @@ def _flash(parts: Parts) -> str | None:
 
 
 def _cutlass(parts: Parts) -> str | None:
-    names = [_own(parts), *(path[-1] for path in parts.inner)]
-    said = next(filter(None, map(cutlass, names)), None)
+    said = next(filter(None, map(cutlass, _all_names(parts))), None)
     if said or not parts.path or not parts.path[0].startswith("cutlass"):
         return said
     classes = [path[-1] for path in parts.inner if path[-1][:1].isupper()]
@@ -493,6 +488,11 @@ def _ck_tile(parts: Parts) -> str | None:
 def _own(parts: Parts) -> str:
     """The kernel's own name, without namespaces."""
     return parts.path[-1] if parts.path else parts.text
+
+
+def _all_names(parts: Parts) -> list[str]:
+    """The kernel's own name, then those in its template arguments."""
+    return [_own(parts), *(path[-1] for path in parts.inner)]
 
 
 # FlashAttention's third lies in a template of CUTLASS.

@@ -80,20 +80,17 @@ def _cut(text: str, longest: int) -> str:
     return f"{text[:head]}...{text[head + 3 - longest :]}"
 
 
-_TYPES = {
-    **dict.fromkeys(("BFloat16", "__nv_bfloat16", "__hip_bfloat16", "bfloat16_t"), "bf16"),
-    **dict.fromkeys(("Half", "__half", "half_t", "_Float16"), "fp16"),
-    **dict.fromkeys(
-        ("Float8_e4m3fn", "Float8_e4m3fnuz", "__nv_fp8_e4m3", "float_e4m3_t"), "fp8_e4m3"
-    ),
-    **dict.fromkeys(
-        ("Float8_e5m2", "Float8_e5m2fnuz", "__nv_fp8_e5m2", "float_e5m2_t"), "fp8_e5m2"
-    ),
+_NAMES_OF_TYPES = {
+    "bf16": "BFloat16 __nv_bfloat16 __hip_bfloat16 bfloat16_t",
+    "fp16": "Half __half half_t _Float16",
+    "fp8_e4m3": "Float8_e4m3fn Float8_e4m3fnuz __nv_fp8_e4m3 float_e4m3_t",
+    "fp8_e5m2": "Float8_e5m2 Float8_e5m2fnuz __nv_fp8_e5m2 float_e5m2_t",
     **{
         name: name
-        for name in ("float", "double", "long", "int", "short", "char", "bool", "complex")
+        for name in ["float", "double", "long", "int", "short", "char", "bool", "complex"]
     },
 }
+_TYPES = {one: short for short, names in _NAMES_OF_TYPES.items() for one in names.split()}
 _MANGLED_TYPE = re.compile(r"DF16b|DF16_|8BFloat16|4Half")
 _MANGLED_TYPES = {"DF16b": "bf16", "DF16_": "fp16", "8BFloat16": "bf16", "4Half": "fp16"}
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,18}(?=[ul]*\b)")
