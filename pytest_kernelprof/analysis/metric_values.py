@@ -22,7 +22,7 @@ from pytest_kernelprof.trace.vocabulary import PAGEABLE, communicates, matches
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_kernelprof.schema.recording import HostTimings, Recording, Roofline
     from pytest_kernelprof.schema.run import Metric
@@ -221,11 +221,9 @@ def host_metrics(
     tax = timings.cupti_us_per_launch * most_launches(metrics)
     latency = _allowing(metric_of("latency", timings.latency_us), tax, timings.cupti_ratio)
     dispatch = _allowing(metric_of("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)
-    if busy is None or busy.value is None or latency.value is None:
-        overhead = absent("launch_overhead", NOT_ON_THE_CPU)
-    else:
-        overhead = _launch_overhead(timings, latency, busy, tax)
-    return _by_name((dispatch, latency, overhead, _per_launch(overhead, launches)))
+    overhead = _launch_overhead(timings, latency, busy, tax)
+    found = (dispatch, latency, overhead, _per_launch(overhead, launches))
+    return {metric.name: metric for metric in found}
 
 
 def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
@@ -233,13 +231,11 @@ def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
     memory = recording.memory
     if memory is None:
         why = recording.memory_why or (NOT_ON_THE_CPU if on_cpu else _NOT_WATCHED)
-        return _by_name(absent(name, why) for name in ("peak_memory", "allocations"))
-    return _by_name(
-        (
-            metric_of("peak_memory", memory.peak_bytes),
-            metric_of("allocations", memory.device_allocations),
-        )
-    )
+        return {name: absent(name, why) for name in ("peak_memory", "allocations")}
+    return {
+        "peak_memory": metric_of("peak_memory", memory.peak_bytes),
+        "allocations": metric_of("allocations", memory.device_allocations),
+    }
 
 
 def host_shares(reading: Reading, waits: Bools) -> HostShares | None:
@@ -259,10 +255,6 @@ def host_shares(reading: Reading, waits: Bools) -> HostShares | None:
     return HostShares(max(0.0, 1.0 - launched - waited), launched, waited)
 
 
-def _by_name(metrics: Iterable[Metric]) -> dict[str, Metric]:
-    return {metric.name: metric for metric in metrics}
-
-
 def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
     """Lower a host time's lower bound by what CUPTI may have added."""
     if tax <= 0 or metric.low is None:
@@ -272,11 +264,13 @@ def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
     return replace(metric, low=max(0.0, metric.low - tax), why=why)
 
 
-def _launch_overhead(timings: HostTimings, latency: Metric, busy: Metric, tax: float) -> Metric:
-    floor = statistics.median(timings.floor_us)
-    assert latency.value is not None
-    assert busy.value is not None
-    busy_us, low, high = busy.value, None, None
+def _launch_overhead(
+    timings: HostTimings, latency: Metric, busy: Metric | None, tax: float
+) -> Metric:
+    """The latency less the busy time and the floor; its bounds are those of all three together."""
+    if busy is None or busy.value is None or latency.value is None:
+        return absent("launch_overhead", NOT_ON_THE_CPU)
+    floor, busy_us, low, high = statistics.median(timings.floor_us), busy.value, None, None
     of_latency = median_interval(timings.latency_us, _HALF_CONFIDENCE)
     of_busy = median_interval(busy.rounds, _HALF_CONFIDENCE)
     if of_latency and of_busy:

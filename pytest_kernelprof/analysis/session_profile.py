@@ -34,6 +34,7 @@ from pytest_kernelprof.analysis.round_events import (
     copy_rows,
     counted_rows,
     different_rounds,
+    host_waits,
     kernels_of,
     operators_of_activities,
     operators_of_calls,
@@ -44,7 +45,6 @@ from pytest_kernelprof.analysis.round_events import (
     waiting_calls,
     waits_of,
 )
-from pytest_kernelprof.analysis.round_events import host_waits as waits_of_rounds
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
     Conditions,
@@ -69,11 +69,7 @@ from pytest_kernelprof.trace.vocabulary import tally
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.recording import (
-        ChildProcesses,
-        DeviceKind,
-        Recording,
-    )
+    from pytest_kernelprof.schema.recording import ChildProcesses, DeviceKind, Recording
     from pytest_kernelprof.trace.columns import Ints, Spans
     from pytest_kernelprof.trace.correlation import Reading
 
@@ -254,17 +250,17 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
 
 def _device_facts(reading: Reading) -> SessionFacts:
     waiting = waiting_calls(reading)
-    host_waits = waits_of_rounds(reading, waiting)
+    of_rounds = host_waits(reading, waiting)
     line, integrity = timeline_of(reading), check_integrity(reading)
-    metrics = device_metrics(reading, line, host_waits)
+    metrics = device_metrics(reading, line, of_rounds)
     metrics |= communication_metrics(reading)
-    metrics |= _not_to_be_had(reading, integrity)
+    metrics |= _not_available(reading, integrity)
     gaps = gaps_of(reading, line)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
     copies = copy_rows(reading)[_fullest(metrics["memcpys"])]
-    waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
+    waits = np.array(of_rounds[_fullest(metrics["syncs"])], np.int64)
     return _facts(
         reading,
         counted_rows(reading),
@@ -348,7 +344,7 @@ def _fullest(metric: Metric) -> int:
     return rounds.index(max(rounds)) if rounds else 0
 
 
-def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
+def _not_available(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
     """The counts that this trace cannot tell."""
     unnamed = names_no_kernels(reading.trace)
     if unnamed:

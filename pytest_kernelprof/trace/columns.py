@@ -140,9 +140,6 @@ class Different(dict[Value, int]):
         return number
 
 
-Numbering = Different[str]
-
-
 class Announced(NamedTuple):
     """What a process group announces of one kernel; absent or senseless fields are empty or None.
 

@@ -36,7 +36,6 @@ from pytest_kernelprof.trace.columns import (
     Flows,
     Frames,
     Names,
-    Numbering,
     Operators,
     Spans,
     Trace,
@@ -49,8 +48,6 @@ from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION, back_
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import msgspec
 
     from pytest_kernelprof.trace.columns import Announced, Ints
     from pytest_kernelprof.trace.events import Args, Chunk, Event, InputsRead
@@ -338,8 +335,8 @@ class Builder:
     """Takes events and turns them into columns."""
 
     def __init__(self) -> None:
-        self._threads, self._places = Threads(), Threads()
-        self._names = {table: Numbering() for table in _COLUMNS}
+        self._threads, self._processes = Threads(), Threads()
+        self._names = {table: Different[str]() for table in _COLUMNS}
         self._inputs = Inputs()
         self._ways = Ways()
         self._announced: Different[Announced | None] = Different()
@@ -427,8 +424,8 @@ class Builder:
         if name == "thread":
             return self._threads.of(events)
         if name == "process":
-            places = self._places
-            return array([places[event.pid][0] for event in events], np.int32)
+            processes = self._processes
+            return array([processes[event.pid][0] for event in events], np.int32)
         if name == "annotation":
             return array([event.cat == ANNOTATION for event in events], np.bool_)
         if name == "kind":
