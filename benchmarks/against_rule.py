@@ -2,7 +2,8 @@
 
 Pairs of processes are drawn with the effects that were measured on an H200 (fifteen fresh pairs of
 the same code, six turns of twelve rounds): who is started first is faster, pairs differ beyond
-that, turns of a pair scatter, and so do rounds. ``stats/pairs.py`` itself judges, round by round.
+that, turns of a pair scatter, and so do rounds. ``stats/intervals.py`` judges,
+round by round.
 
 What a simulation cannot show is whether these effects are all: the rule is tried on a GPU, too.
 """
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from harness import met, place, table
 
 from pytest_kernelprof.schema.paired import Paired, TimedPair
-from pytest_kernelprof.stats import pairs
+from pytest_kernelprof.stats import intervals
 
 TESTS = 300
 
@@ -54,32 +55,34 @@ WORKS = (
 BAD_PAIRS, BAD = 0.05, 0.011
 
 
-def draw_pair(chance: random.Random, work: Work, first: pairs.Side, slower: float) -> TimedPair:
+def draw_pair(chance: random.Random, work: Work, first: intervals.Side, slower: float) -> TimedPair:
     """A pair, its turns and its rounds."""
     off = max(BAD, work.pair) if chance.random() < BAD_PAIRS else work.pair
     order = work.order if first == "baseline" else -work.order
     log_ratio = math.log1p(slower) + order + chance.gauss(0.0, off)
-    turns: list[pairs.Turn] = []
-    while more := pairs.more_turns(turns):
+    turns: list[intervals.Turn] = []
+    while more := intervals.more_turns(turns):
         for _ in range(more):
             level = work.us * math.exp(log_ratio + chance.gauss(0.0, work.turn))
             turns.append(
-                pairs.Turn(draw_rounds(chance, level, work), draw_rounds(chance, work.us, work))
+                intervals.Turn(draw_rounds(chance, level, work), draw_rounds(chance, work.us, work))
             )
-    return pairs.pair_of(first, turns)
+    return intervals.pair_of(first, turns)
 
 
 def draw_rounds(chance: random.Random, level: float, work: Work) -> tuple[float, ...]:
-    return tuple(level * math.exp(chance.gauss(0.0, work.round)) for _ in range(pairs.ROUNDS + 1))
+    return tuple(
+        level * math.exp(chance.gauss(0.0, work.round)) for _ in range(intervals.ROUNDS + 1)
+    )
 
 
 def draw_test(chance: random.Random, work: Work, slower: float, margin: float) -> Paired:
     """A test, with as many pairs as the rule asks for."""
     taken: list[TimedPair] = []
     while True:
-        first: pairs.Side = "baseline" if len(taken) % 2 else "current"
+        first: intervals.Side = "baseline" if len(taken) % 2 else "current"
         taken.append(draw_pair(chance, work, first, slower))
-        found = pairs.decide(taken, pairs.margin_for(work.us, margin))
+        found = intervals.decide(taken, intervals.margin_for(work.us, margin))
         if found.change is not None:
             return found
 
@@ -135,7 +138,9 @@ def judge(chance: random.Random, runs: int) -> None:
         f"undecided: {statistics.fmean(undecided):.2f} a run, at most {max(undecided)} "
         f"(6): {met(max(undecided) <= 6)}"
     )
-    larger = tuple(work for work in WORKS if pairs.margin_for(work.us) == pairs.DEFAULT_MARGIN)
+    larger = tuple(
+        work for work in WORKS if intervals.margin_for(work.us) == intervals.DEFAULT_MARGIN
+    )
     for slower, margin, least in ((0.08, 0.05, 0.98), (0.04, 0.02, 0.95)):
         tests = runs * 100
         share = tally(chance, larger, tests, slower, margin)["worse"] / tests

@@ -27,7 +27,7 @@ MOST_TIMES_THE_FILE = 5.0
 _READ = """
 import json, sys, time
 from pytest_kernelprof import documents
-import pytest_kernelprof.schema.document, pytest_kernelprof.trace.source
+import pytest_kernelprof.schema.document, pytest_kernelprof.trace.trace_text
 def peak():  # not that of getrusage, which begins with the parent's
     (line,) = (one for one in open("/proc/self/status") if one.startswith("VmHWM"))
     return int(line.split()[1]) / 1024

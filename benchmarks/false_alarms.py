@@ -29,7 +29,7 @@ from pytest_kernelprof.limits.kinds import parse_assertion
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.callables import Contest, contest
 from pytest_kernelprof.measure.policy import Plan, more_pairs
-from pytest_kernelprof.stats.confidence import autocorrelation
+from pytest_kernelprof.stats.intervals import autocorrelation
 
 BUSY = Path(__file__).parent.parent / "tests" / "gpu" / "busy.py"
 

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any
 from harness import device_and_place, device_kind, in_turn, met, peak_bytes, spread, table, version
 from written_traces import EVENTS_A_KERNEL, write_trace
 
-from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import reading_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

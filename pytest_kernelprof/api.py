@@ -84,10 +84,10 @@ class Profile:
         Raises:
             TraceError: the file cannot be read as one.
         """
-        from pytest_kernelprof.analysis.profile import profile_of, session_facts
-        from pytest_kernelprof.trace.dialect import origin_of
+        from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
+        from pytest_kernelprof.trace.correlation import reading_of
         from pytest_kernelprof.trace.reader import read_trace
-        from pytest_kernelprof.trace.reading import reading_of
+        from pytest_kernelprof.trace.vocabulary import origin_of
 
         trace = read_trace(path, max_bytes=max_bytes)
         record = profile_of(session_facts(reading_of(trace)), trace.recording)
@@ -173,9 +173,9 @@ class Profile:
         """
         from dataclasses import replace
 
-        from pytest_kernelprof.analysis.profile import kernels_of_rounds
+        from pytest_kernelprof.analysis.session_profile import kernels_of_rounds
+        from pytest_kernelprof.trace.correlation import reading_of
         from pytest_kernelprof.trace.reader import read_trace
-        from pytest_kernelprof.trace.reading import reading_of
 
         trace = read_trace(self._whole_trace(), max_bytes=self._max_bytes)
         return kernels_of_rounds(reading_of(replace(trace, recording=self._recording)))
@@ -249,7 +249,7 @@ class Profile:
             IncompleteProfile: the trace was dropped, since the test took very many profiles.
             OSError: it cannot be written.
         """
-        from pytest_kernelprof.trace.writer import write_trace
+        from pytest_kernelprof.trace.trace_text import write_trace
 
         write_trace(self._whole_trace(), self._recording, path, max_bytes=self._max_bytes)
 

@@ -40,7 +40,7 @@ def read_whole_run(path: str) -> Run:
 
 def _read(path: str, kind: type[Outline]) -> Run:
     from pytest_kernelprof.schema.document import unpack
-    from pytest_kernelprof.trace.source import whole
+    from pytest_kernelprof.trace.trace_text import whole
 
     try:
         with whole(path, _MOST_BYTES, _EXPECTED) as data:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytest_kernelprof.against.messages import DoStep, Lost
 from pytest_kernelprof.schema.paired import Sampled, TimedPair
-from pytest_kernelprof.stats import pairs
+from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Alone = Callable[[], contextlib.AbstractContextManager[Watch]]
 
 _TRIES = 3
-_OF_A_TURN = pairs.ROUNDS + 1
+_OF_A_TURN = intervals.ROUNDS + 1
 SENT_S = 30.0
 """A message is taken in that time."""
 
@@ -109,14 +109,14 @@ class Taken:
         conditions: what the GPU was like.
     """
 
-    turns: tuple[pairs.Turn, ...]
+    turns: tuple[intervals.Turn, ...]
     current: tuple[Sampled, ...]
     baseline: tuple[Sampled, ...]
     conditions: Conditions
 
     def pair(self, first: Side | None) -> TimedPair:
         """What they say together."""
-        return pairs.pair_of(first, self.turns)
+        return intervals.pair_of(first, self.turns)
 
 
 def take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
@@ -139,11 +139,11 @@ def take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
 
 
 def _take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
-    turns: list[pairs.Turn] = []
+    turns: list[intervals.Turn] = []
     ours, theirs = list[Sampled](), list[Sampled]()
     kept = 0
     with alone() as watch:
-        while more := pairs.more_turns(turns):
+        while more := intervals.more_turns(turns):
             one, other, throttled = _batch(current, baseline, len(turns), more, watch)
             ours.append(one)
             theirs.append(other)
@@ -185,7 +185,7 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
     try:
         for side in sides.values():
             side.open()
-        for name in pairs.order_of_turns(list(sides), first, turns):
+        for name in intervals.order_of_turns(list(sides), first, turns):
             sides[name].take(_OF_A_TURN)
         baseline.close()  # they read at the same time
         current.close()
@@ -197,10 +197,10 @@ def _in_turn(current: Rounds, baseline: Rounds, first: int, turns: int) -> tuple
         raise
 
 
-def _turns_of(current: Sequence[float], baseline: Sequence[float]) -> list[pairs.Turn]:
+def _turns_of(current: Sequence[float], baseline: Sequence[float]) -> list[intervals.Turn]:
     starts = range(0, len(current), _OF_A_TURN)
     return [
-        pairs.Turn(tuple(current[i : i + _OF_A_TURN]), tuple(baseline[i : i + _OF_A_TURN]))
+        intervals.Turn(tuple(current[i : i + _OF_A_TURN]), tuple(baseline[i : i + _OF_A_TURN]))
         for i in starts
     ]
 

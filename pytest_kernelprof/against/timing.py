@@ -16,7 +16,7 @@ from pytest_kernelprof.against.messages import At, Lost, TooLong
 from pytest_kernelprof.against.reference_process import HasProcess, Process, Unusable
 from pytest_kernelprof.against.rounds import NoRounds, Order, take_turns
 from pytest_kernelprof.schema.paired import Paired, TimedPair
-from pytest_kernelprof.stats import pairs
+from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,9 +72,9 @@ def time_call(
     except NoRounds as error:
         return Timed(not_timed(str(error)))
     pair = taken.pair(reference.first)
-    margin = pairs.margin_for(pair.baseline_us, margin)
+    margin = intervals.margin_for(pair.baseline_us, margin)
     found, disturbed, why = [pair], _disturbed([taken]), ""
-    if disturbed is None and pairs.decide(found, margin).change is None:
+    if disturbed is None and intervals.decide(found, margin).change is None:
         try:
             more = _further(test, call, pair.first, further, alone)
         except NoRounds as error:
@@ -141,7 +141,7 @@ def _lacking(found: Sequence[TimedPair]) -> bool:
 def _paired(
     found: Sequence[TimedPair], margin: float, disturbed: Conditions | None, why: str
 ) -> Paired:
-    paired = pairs.decide(found, margin) if found else Paired(margin=margin)
+    paired = intervals.decide(found, margin) if found else Paired(margin=margin)
     if why or disturbed is not None or paired.change is None:
         return replace(paired, change="undecided", why=why, disturbed=disturbed)
     return paired

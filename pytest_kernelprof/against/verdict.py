@@ -13,7 +13,7 @@ from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.schema.comparison import ProfileComparison
 from pytest_kernelprof.schema.snapshot import COUNTS
-from pytest_kernelprof.stats.pairs import unless_reconfigured
+from pytest_kernelprof.stats.intervals import unless_reconfigured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

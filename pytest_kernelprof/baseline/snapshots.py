@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.comparison.comparability import differences
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
 from pytest_kernelprof.comparison.kernel_keys import STEP
-from pytest_kernelprof.names.apart import comparable_name, kept_name
+from pytest_kernelprof.names.short_names import comparable_name, kept_name
 from pytest_kernelprof.schema.codec import text
 from pytest_kernelprof.schema.comparison import KernelSide, MetricDelta, ProfileComparison
 from pytest_kernelprof.schema.metrics import METRICS

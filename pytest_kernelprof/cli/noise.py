@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_kernelprof.device.inventory import DeviceKind
-    from pytest_kernelprof.stats.noise import Run
+    from pytest_kernelprof.stats.intervals import Run
 
 _SCHEMA = 1
 _METRICS = ("cuda_time", "latency", "launch_overhead")
@@ -153,7 +153,7 @@ def _measure_in_fresh_process(chosen: argparse.Namespace, index: int) -> dict[st
 
 def report_of(chosen: argparse.Namespace, answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What all processes answered, judged; no margins from times that were disturbed."""
-    from pytest_kernelprof.stats.noise import RULE, margins, spreads
+    from pytest_kernelprof.stats.intervals import RULE, margins, spreads
 
     runs = [answer["run"] for answer in answers]
     found = spreads(runs)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.analysis.profile import SessionFacts
+    from pytest_kernelprof.analysis.session_profile import SessionFacts
     from pytest_kernelprof.report.tables import Line, Style
     from pytest_kernelprof.schema.comparison import KernelDiff
     from pytest_kernelprof.schema.run import Profile
     from pytest_kernelprof.summary.ranks import Rank
-    from pytest_kernelprof.trace.model import Trace
-    from pytest_kernelprof.trace.reading import Reading
+    from pytest_kernelprof.trace.columns import Trace
+    from pytest_kernelprof.trace.correlation import Reading
 
 
 def add_max_size(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def show(chosen: argparse.Namespace) -> int:
     Raises:
         TraceError: a file is no trace that can be read, or an option's value is none.
     """
-    from pytest_kernelprof.trace.processes import of_each_process
+    from pytest_kernelprof.trace.correlation import of_each_process
     from pytest_kernelprof.trace.reader import read_trace
 
     if chosen.top is not None and chosen.top < 1:
@@ -97,12 +97,12 @@ def show(chosen: argparse.Namespace) -> int:
 
 
 def _show_one(chosen: argparse.Namespace, trace: Trace) -> int:
-    from pytest_kernelprof.analysis.profile import profile_of, session_facts
+    from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
     from pytest_kernelprof.report.commands import Wanted, trace_lines
     from pytest_kernelprof.report.tables import print_lines, style_of_output
     from pytest_kernelprof.schema.codec import encode
-    from pytest_kernelprof.trace.dialect import origin_of
-    from pytest_kernelprof.trace.reading import reading_of
+    from pytest_kernelprof.trace.correlation import reading_of
+    from pytest_kernelprof.trace.vocabulary import origin_of
 
     reading = reading_of(trace)
     facts = session_facts(reading)
@@ -124,7 +124,7 @@ def _operators(
     profile: Profile,
     style: Style,
 ) -> list[Line]:
-    from pytest_kernelprof.analysis.operator_tree import operator_tree
+    from pytest_kernelprof.analysis.round_events import operator_tree
     from pytest_kernelprof.report.commands import Wanted, tree_lines, verdict_lines
 
     wanted = Wanted(top=chosen.top, everything=chosen.all)
@@ -342,7 +342,7 @@ def ranks_in(paths: Sequence[str], largest: int) -> tuple[list[Rank], dict[str, 
         TraceError: a file that was named is no trace; a folder has none, or traces that are not
             one of each rank; or nothing is a trace.
     """
-    from pytest_kernelprof.trace.processes import of_each_process
+    from pytest_kernelprof.trace.correlation import of_each_process
     from pytest_kernelprof.trace.reader import read_trace
 
     unread: dict[str, str] = {}
@@ -395,8 +395,8 @@ def ranks_of_file(processes: Sequence[Trace], file: str, name: str = "") -> list
 
 
 def _profile(trace: Trace) -> Profile:
-    from pytest_kernelprof.analysis.profile import profile_of, session_facts
-    from pytest_kernelprof.trace.reading import reading_of
+    from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
+    from pytest_kernelprof.trace.correlation import reading_of
 
     return profile_of(session_facts(reading_of(trace)), trace.recording)
 
@@ -441,7 +441,7 @@ def _with_waiting(ranks: Sequence[Rank]) -> list[Rank]:
     """The same with what each waited for the others, where each has a number."""
     if any(one.profile.rank is None for one in ranks):
         return list(ranks)
-    from pytest_kernelprof.analysis.ranks import with_waiting
+    from pytest_kernelprof.analysis.collectives import with_waiting
 
     found = {one.rank: one for one in with_waiting([one.profile for one in ranks])}
     return [replace(one, profile=found[one.profile.rank]) for one in ranks]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pytest_kernelprof.names.apart import comparable_name
+from pytest_kernelprof.names.short_names import comparable_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.limits.patterns import first_mismatch, hits, matches, names_nothing
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.schema.run import STATUSES, Verdict
-from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS, median_interval
+from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS, median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

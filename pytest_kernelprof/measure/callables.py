@@ -34,8 +34,12 @@ from pytest_kernelprof.measure.policy import (
 from pytest_kernelprof.measure.runner import agreed, warm
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
-from pytest_kernelprof.stats.confidence import FEWEST_FOR_BLOCKS, median_interval
-from pytest_kernelprof.stats.pairs import order_of_turns, paired_rounds
+from pytest_kernelprof.stats.intervals import (
+    FEWEST_FOR_BLOCKS,
+    median_interval,
+    order_of_turns,
+    paired_rounds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -295,10 +299,10 @@ class Contest:
             flush_l2=self._plan.flush_l2,
             agreement=agreement,
         )
-        problems = "; ".join(taken.facts.integrity.problems)
+        problems = "; ".join(taken.facts.profile.integrity.problems)
         if problems:
             return [], problems
-        metrics = taken.facts.metrics
+        metrics = taken.facts.profile.metrics
         for name, count in zip(order, metrics["kernels"].rounds, strict=True):
             self._kernels[name].add(int(count))
         return list(metrics["cuda_time"].rounds), ""

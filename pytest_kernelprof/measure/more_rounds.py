@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_kernelprof.analysis.kernels import kernel_rows
+from pytest_kernelprof.analysis.round_events import kernel_rows
 from pytest_kernelprof.capture.fingerprint import describe
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.schema.paired import Sampled
-from pytest_kernelprof.trace.reading import reading_of
+from pytest_kernelprof.trace.correlation import reading_of
 
 if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
@@ -102,7 +102,8 @@ class Series:
 
 
 def _sampled(taken: Taken) -> Sampled:
-    integrity, counts = taken.facts.integrity, taken.facts.metrics["kernels"].rounds
+    profile = taken.facts.profile
+    integrity, counts = profile.integrity, profile.metrics["kernels"].rounds
     if not integrity.complete:
         return Sampled(problem=f"the profile is incomplete: {'; '.join(integrity.problems)}")
     if integrity.cold or taken.recording.recompiles:
@@ -114,7 +115,7 @@ def _sampled(taken: Taken) -> Sampled:
 
 def times_of(taken: Taken) -> tuple[float, ...]:
     """What the kernels of each round took, in microseconds."""
-    return taken.facts.metrics[_METRIC].rounds
+    return taken.facts.profile.metrics[_METRIC].rounds
 
 
 def why_untimed(device: Device) -> str:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import (
+from pytest_kernelprof.analysis.collectives import with_waiting
+from pytest_kernelprof.analysis.session_profile import (
     SessionFacts,
     lines_of,
     profile_of,
     same_work,
     with_lines,
 )
-from pytest_kernelprof.analysis.ranks import with_waiting
 from pytest_kernelprof.capture.aftermath import at_work, left_for_good
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
@@ -43,7 +43,7 @@ from pytest_kernelprof.measure.policy import (
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import HostTimings, Recording
 from pytest_kernelprof.schema.run import Profile, Verdict
-from pytest_kernelprof.trace.late_work import left_words
+from pytest_kernelprof.trace.integrity import left_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -162,7 +162,7 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
     from pytest_kernelprof.capture.autotuning import Autotuning
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.trace.source_lines import frame_lines
+    from pytest_kernelprof.trace.correlation import frame_lines
 
     device = current_device(plan.device)
     with sharing(device, plan.lock_timeout_s, plan.who):
@@ -179,7 +179,9 @@ def measure_once(plan: Plan, label: str = "") -> Iterator[list[Measurement]]:
             yield found
         file, compiled = session.export(), compilations().since(before)
         taken = sessions.read(device, file, compiled, autotuning=autotuning, watched=watched)
-        recording = replace(taken.recording, one_shot=True, settled=not taken.facts.integrity.cold)
+        recording = replace(
+            taken.recording, one_shot=True, settled=not taken.facts.profile.integrity.cold
+        )
         recording = _ignoring(plan, recording)
         profile = profile_of(taken.facts, recording, label)
         if plan.stacks:
@@ -370,7 +372,7 @@ class _Run:
         )
         throttled = not self.watch.block(step.rounds)
         sessions.refuse_blind(self._device, taken.facts)
-        integrity = taken.facts.integrity
+        integrity = taken.facts.profile.integrity
         if step.batch == 0:
             self._taken, self._session_ended = taken, compilations()
         elif integrity.complete:
@@ -427,7 +429,7 @@ class _Run:
 
     def _record_shapes(self, step: RecordShapes) -> Shown:
         """Which roof limits the call and why."""
-        from pytest_kernelprof.analysis.roofline.model import peaks_of, rates, roofline_of, work_of
+        from pytest_kernelprof.analysis.roofline import peaks_of, rates, roofline_of, work_of
 
         shaped = sessions.profile_rounds(
             self._device,
@@ -438,10 +440,10 @@ class _Run:
             agreement=self._agreement,
         )
         facts, peaks = shaped.facts, peaks_of(self._device.name)
-        names = [kernel.name for kernel in facts.kernels]
+        names = [kernel.name for kernel in facts.profile.kernels]
         works = work_of(shaped.trace, shaped.links, facts.operators["kernel"], names)
-        found = rates(works, [kernel.duration_us for kernel in facts.kernels], peaks)
-        busy = facts.metrics["gpu_busy"].value or 0.0
+        found = rates(works, [kernel.duration_us for kernel in facts.profile.kernels], peaks)
+        busy = facts.profile.metrics["gpu_busy"].value or 0.0
         self._noted["roofline"] = roofline_of(found, busy, peaks)
         return Shown(step)
 
@@ -463,9 +465,9 @@ def _ignoring(plan: Plan, recording: Recording) -> Recording:
 
 def _joined(further: Sequence[SessionFacts]) -> dict[str, tuple[float, ...]]:
     """The rounds of further sessions, by metric."""
-    names = [name for name in further[0].metrics if "profiled" in METRICS[name].sources]
+    names = [name for name in further[0].profile.metrics if "profiled" in METRICS[name].sources]
     return {
-        name: tuple(value for facts in further for value in facts.metrics[name].rounds)
+        name: tuple(value for facts in further for value in facts.profile.metrics[name].rounds)
         for name in names
     }
 
@@ -489,7 +491,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     """
     from pytest_kernelprof.capture.attribution import annotate_lines
     from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.trace.source_lines import annotated_lines
+    from pytest_kernelprof.trace.correlation import annotated_lines
 
     session = Session(device, stacks=False)
     call = prepare()

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from pytest_kernelprof.analysis.profile import SessionFacts, session_facts
+from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.compilations import Compilations, compilations
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.trace.columns import NO_ID
+from pytest_kernelprof.trace.correlation import reading_of, repeated
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import reading_of
-from pytest_kernelprof.trace.rounds import repeated, round_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +28,9 @@ if TYPE_CHECKING:
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.run import Timeline
-    from pytest_kernelprof.trace.correlation import Links
+    from pytest_kernelprof.trace.columns import Trace
+    from pytest_kernelprof.trace.correlation import Links, Reading
     from pytest_kernelprof.trace.events import InputsRead
-    from pytest_kernelprof.trace.model import Trace
-    from pytest_kernelprof.trace.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +50,7 @@ class Taken:
 
     def timeline(self) -> Timeline:
         """The round that its kernels are of, event by event."""
-        from pytest_kernelprof.analysis.round_timeline import timeline_of_round
+        from pytest_kernelprof.analysis.round_events import timeline_of_round
 
         return timeline_of_round(reading_of(self.trace), self.facts.fullest)
 
@@ -225,8 +223,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
     from pytest_kernelprof.capture.compiled_code import code_of_graphs
 
     ops = reading.trace.operators
-    of_round = round_of_time(reading.layout.rounds, ops.start, late=False)
-    inside = of_round != NO_ID
+    inside = reading.round_of_operator != NO_ID
     operators = ops.name[inside & ~ops.annotation].distinct()
     code = code_of_graphs(operators, ops.name[inside & ops.annotation].distinct())
     if watched is not None:
@@ -241,7 +238,7 @@ def _of_the_cpu(reading: Reading, watched: WatchedCalls | None) -> dict[str, Any
         "idle_operators": tuple(sorted(known.difference(computing))),
         "decomposing_operators": tuple(dispatcher.decomposing_operators(known)),
         "bare_operators": tuple(dispatcher.bare_operators(known)),
-        "unseen": (*code.all_unseen(repeated(ops, of_round)), *unclear),
+        "unseen": (*code.all_unseen(repeated(reading)), *unclear),
     }
 
 

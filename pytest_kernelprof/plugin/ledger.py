@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import unmeasured
+from pytest_kernelprof.analysis.session_profile import unmeasured
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.holder import thread_words
 from pytest_kernelprof.capture.operators import registered_operators

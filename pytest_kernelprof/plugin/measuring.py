@@ -25,7 +25,7 @@ from pytest_kernelprof.plugin.ledger import Asked, Ledger
 from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.summary.words import line_words
-from pytest_kernelprof.trace.writer import write_trace
+from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
     from pytest_kernelprof.api import Profile

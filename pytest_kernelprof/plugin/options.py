@@ -121,7 +121,7 @@ def _digits(text: str) -> object:
 
 
 def _margin(value: object) -> float:
-    from pytest_kernelprof.stats.pairs import SMALLEST_MARGIN
+    from pytest_kernelprof.stats.intervals import SMALLEST_MARGIN
 
     fraction = parse_percent(value) if isinstance(value, str) else 0.0
     if fraction < SMALLEST_MARGIN:

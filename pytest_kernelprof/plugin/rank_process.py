@@ -23,7 +23,7 @@ from pytest_kernelprof.measure.runner import Measurement, measure
 from pytest_kernelprof.plugin.ledger import Asked, with_lines_if
 from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.trace.writer import write_trace
+from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

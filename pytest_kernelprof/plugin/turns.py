@@ -15,7 +15,7 @@ from pytest_kernelprof.against.timing import Timed, first_difference, not_timed,
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import finish_work
-from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
+from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.report.kernel_tables import (
     MOST_ROWS,
     NOUNS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.report.tables import Column, Style, Table
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT, RETIMED
 from pytest_kernelprof.summary.kernels import times_words

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.short_names import short_name
 from pytest_kernelprof.schema.metrics import METRICS, MetricSpec
 from pytest_kernelprof.schema.paired import Paired
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.short_names import short_name
 
 
 class Kernel(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.names.apart import tell_apart
+from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.schema.comparison import BASELINE_WORDS
 from pytest_kernelprof.summary.records import HotKernel
 from pytest_kernelprof.summary.words import chain_words, judged_rank, natural

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.schema.metrics import METRICS, SHARE_OF
 from pytest_kernelprof.schema.run import Cause
-from pytest_kernelprof.stats.confidence import FEWEST_ROUNDS
+from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.summary.words import (

@@ -1,26 +1,101 @@
-"""Who caused what: activity -> call -> operator -> enclosing operators."""
+"""What belongs together: activity -> call -> operator -> enclosing operators; round and process."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
-from pytest_kernelprof.trace.members import among
-from pytest_kernelprof.trace.nesting import enclosing
-from pytest_kernelprof.trace.vocabulary import LAUNCH, NO_KERNEL, matches
+from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID, Spans, among
+from pytest_kernelprof.trace.vocabulary import (
+    COMPILED_REGION,
+    LAUNCH,
+    LOOKUP,
+    NO_KERNEL,
+    REGION_BEGINS,
+    matches,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.trace.arrays import Bools, Ints
-    from pytest_kernelprof.trace.model import Trace
+    from pytest_kernelprof.trace.columns import Bools, Ints, Names, Operators, Trace
+
+
+# Deeper than nearly all code; what lies deeper still is found by one sweep.
+_LEVELS = 40
+
+
+def enclosing(thread: Ints, start: Ints, end: Ints, is_point: Bools) -> Ints:
+    """For each row the nearest before it on its thread that ends after it begins, else ``NO_ID``.
+
+    Args:
+        is_point: rows in which nothing lies, and which still lie in a span that ends as they start.
+    """
+    # What starts with the span that it lies in is shorter: longest first among equal starts.
+    order = np.lexsort((-end, is_point, start, thread))
+    points = is_point[order]
+    begins = start[order] - points
+    found = np.full(len(order), NO_ID, np.int64)
+    found[order] = _in_order(thread[order], begins, end[order], points)
+    return np.where(found == NO_ID, NO_ID, order[found])
+
+
+def _in_order(thread: Ints, begins: Ints, end: Ints, points: Bools) -> Ints:
+    """The same for rows in order, level by level from the outside in.
+
+    The outermost spans of a thread are those that nothing before them outlasts. The rows up to the
+    next such one either lie in a span that comes in between, or else directly in it.
+    """
+    spans = np.where(points, begins, np.maximum(end, begins))
+    ends = np.sort(spans)
+    # As ranks, so that those of a thread and of a row fit one number. A span ends after a row
+    # begins where its rank is the larger one.
+    last = np.where(points, 0, np.searchsorted(ends, spans) + 1)
+    first = np.searchsorted(ends, begins, side="right")
+    found = np.full(len(thread), NO_ID, np.int64)
+    rows = np.arange(len(thread))
+    block = np.cumsum(np.diff(thread, prepend=thread[:1]) != 0)
+    owner = np.full(len(rows), NO_ID, np.int64)
+    base = len(rows) + 2
+    for _ in range(_LEVELS):
+        if not len(rows):
+            return found
+        offset = block * base
+        reached = np.maximum.accumulate(offset + last[rows])
+        inside = np.zeros(len(rows), np.bool_)
+        inside[1:] = reached[:-1] > (offset + first[rows])[1:]
+        outer = ~inside
+        found[rows[outer]] = owner[block[outer]]
+        owner, block, rows = rows[outer], (np.cumsum(outer) - 1)[inside], rows[inside]
+    _sweep(found, rows, block, owner, begins, spans, points)
+    return found
+
+
+def _sweep(
+    found: Ints, rows: Ints, block: Ints, owner: Ints, begins: Ints, spans: Ints, points: Bools
+) -> None:
+    """Fill in the rows that are left: those of each block lie in its owner or in one another."""
+    open_rows: list[int] = []
+    open_ends: list[int] = []
+    current = NO_ID
+    columns = (rows, block, begins[rows], spans[rows], points[rows])
+    for row, of, at, until, is_point in zip(*(one.tolist() for one in columns), strict=True):
+        if of != current:
+            open_rows, open_ends, current = [], [], of
+        while open_ends and open_ends[-1] <= at:
+            open_rows.pop()
+            open_ends.pop()
+        found[row] = open_rows[-1] if open_rows else owner[of]
+        if not is_point:
+            open_rows.append(row)
+            open_ends.append(until)
 
 
 _MICROSECOND = 1_000
-# Of so many processes it is asked whose a device is, those with the most calls first.
+# Only so many processes may own a device: those with the most calls.
 _MOST_PROCESSES = 64
 
 
@@ -139,12 +214,7 @@ def ancestors(links: Links, operator: int) -> Iterator[int]:
 
 def within(parent: Ints, chosen: Bools) -> Bools:
     """Which operators lie in one of the chosen, at any depth; ``parent`` as in ``Links``."""
-    above = np.append(parent, NO_ID)  # NO_ID points to the last, which has none above it
-    found = np.append(chosen, False)[above]
-    while (above != NO_ID).any():  # twice as far up each time
-        found |= found[above]
-        above = above[above]
-    inside: Bools = found[:-1]
+    inside: Bools = nearest(parent, chosen)[parent] != NO_ID
     return inside
 
 
@@ -161,33 +231,332 @@ def nearest(parent: Ints, chosen: Bools) -> Ints:
     """For each operator itself where it is chosen, else the innermost of the chosen around it, or
     ``NO_ID``. One more at the end is that of ``NO_ID``."""
     found = np.append(np.where(chosen, np.arange(len(parent)), parent), NO_ID)
-    while not np.array_equal(further := found[found], found):
-        found = further
+    while not np.array_equal(above := found[found], found):
+        found = above
     return found
 
 
-def outermost(parent: Ints) -> Ints:
-    """For each operator the outermost one around it, or itself."""
-    rows = np.arange(len(parent))
-    found = np.where(parent == NO_ID, rows, parent)
-    while not np.array_equal(further := found[found], found):
-        found = further
+_BEGINNING, _END = -(2**62), 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One call of the wrapped function: host times in ns.
+
+    ``until`` is where the next of our own steps starts; what the device does between ``start``
+    and ``until`` without a recorded launch call still belongs to the round.
+    """
+
+    start: int
+    end: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a session is divided.
+
+    Attributes:
+        rounds: in time order; a trace without our annotations is one round without bounds.
+        begun, ended: the numbers of the rounds in our annotations of their begins and ends. A
+            round is annotated where it begins and where it ends; in earlier files around the
+            whole: then one annotation is both.
+        thread: which thread our annotations of rounds are on; ``NO_ID`` where there are none.
+        sentinels_seen: whether the first and the last sentinel have their kernel; None where the
+            session has none (CPU sessions, traces from elsewhere).
+    """
+
+    rounds: tuple[Round, ...]
+    begun: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    thread: int = NO_ID
+    sentinels_seen: tuple[bool, bool] | None = None
+
+    @property
+    def annotated(self) -> bool:
+        """Whether the trace carries our annotations."""
+        return bool(self.begun)
+
+    def round_at(self, at: Ints) -> Ints:
+        """The round in which each host time lies, else ``NO_ID``."""
+        return self._round_until([one.end for one in self.rounds], at)
+
+    def round_of_device(self, at: Ints) -> Ints:
+        """The round to which each time of the device belongs that has no call, else ``NO_ID``."""
+        return self._round_until([one.until for one in self.rounds], at)
+
+    def _round_until(self, ends: list[int], at: Ints) -> Ints:
+        starts = np.array([one.start for one in self.rounds], np.int64)
+        i = np.searchsorted(starts, at, side="right") - 1
+        inside = (i >= 0) & (at <= np.array(ends, np.int64)[np.maximum(i, 0)])
+        return np.where(inside, i, NO_ID)
+
+
+def _lay_out(trace: Trace, has_kernel: Bools) -> Layout:
+    """Find our annotations in a trace. ``has_kernel``: which calls launched a kernel."""
+    ops, names = trace.operators, OwnNames(trace.recording.nonce)
+
+    def annotations(kind: str) -> list[tuple[str, int]]:
+        rows = np.flatnonzero(ops.annotations(kind))
+        texts = ops.name[rows].tolist()
+        return list(zip([text.removeprefix(kind) for text in texts], rows.tolist(), strict=True))
+
+    whole = annotations(names.round)
+    begins, ends = whole + annotations(names.begin), whole + annotations(names.end)
+    ended = tuple(number for number, _ in ends)
+    if not begins:
+        return Layout((Round(_BEGINNING, _END, _END),), ended=ended)
+    sentinels = [
+        np.flatnonzero(ops.annotation & ops.name.are(name))[:1].tolist()
+        for name in (names.first_sentinel, names.last_sentinel)
+    ]
+    steps = [int(ops.start[row]) for row in (*(row for _, row in begins), *sentinels[1])]
+    end_of = dict(ends)
+    rounds = tuple(
+        Round(int(ops.start[row]), int(ops.end[end_of.get(number, row)]), until)
+        for (number, row), until in zip(begins, [*steps[1:], _END], strict=False)
+    )
+    launched = trace.calls.start[has_kernel]
+    first, last = (
+        any(((launched >= ops.start[row]) & (launched <= ops.end[row])).any() for row in rows)
+        for rows in sentinels
+    )
+    return Layout(
+        rounds,
+        tuple(number for number, _ in begins),
+        ended,
+        int(ops.thread[begins[0][1]]),
+        (first, last) if any(sentinels) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A trace, and what belongs together in it: worked out once.
+
+    Attributes:
+        links: which activity, call and operator belong together.
+        layout: where the rounds lie.
+        round_of_operator, round_of_call: the round in which each lies, else ``NO_ID``.
+        round_of_activity: the round that caused each activity, else ``NO_ID``.
+        activities_of_call: how many kernels, copies and memsets each call has; shape (calls, 3).
+        launches: which calls are kernel launches: those that share a correlation id with a kernel,
+            and those named like one (host functions, memcpys and memsets apart). One graph launch
+            is one.
+        leaked: which activities are of work that was launched before the recording began.
+    """
+
+    trace: Trace
+    links: Links
+    layout: Layout
+    round_of_operator: Ints
+    round_of_call: Ints
+    round_of_activity: Ints
+    activities_of_call: Ints
+    launches: Bools
+    leaked: Bools
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return len(self.layout.rounds)
+
+    def has(self, kind: int) -> Bools:
+        """Which calls have an activity of a kind (``KERNEL``, ``MEMCPY``, ``MEMSET``)."""
+        return self.activities_of_call[:, kind] > 0
+
+
+def reading_of(trace: Trace) -> Reading:
+    """Join the tables of a trace."""
+    calls, links = trace.calls, link(trace)
+    linked = links.call_of_activity != NO_ID
+    cells = 3 * links.call_of_activity[linked] + trace.activities.kind[linked]
+    counts = np.bincount(cells, minlength=3 * len(calls)).reshape(-1, 3)
+    has_kernel = counts[:, KERNEL] > 0
+    layout, leaked = _lay_out(trace, has_kernel), _leaked(trace, links)
+    round_of_call = layout.round_at(calls.start)
+    return Reading(
+        trace,
+        links,
+        layout,
+        layout.round_at(trace.operators.start),
+        round_of_call,
+        _round_of_activity(trace, links, layout, round_of_call, leaked),
+        counts,
+        has_kernel | (matches(calls.name, LAUNCH) & ~matches(calls.name, NO_KERNEL)),
+        leaked,
+    )
+
+
+def _round_of_activity(
+    trace: Trace, links: Links, layout: Layout, round_of_call: Ints, leaked: Bools
+) -> Ints:
+    """The round that caused each activity, else ``NO_ID``.
+
+    The host time of the launch decides, so that late kernels belong to the round that launched
+    them. Kineto keeps only some driver calls: an activity without a recorded call belongs to the
+    round in which it ran, provided that it started between our two synchronisations.
+    """
+    found = np.append(round_of_call, NO_ID)[links.call_of_activity]  # NO_ID points to the last
+    orphans = (links.call_of_activity == NO_ID) & ~leaked
+    found[orphans] = layout.round_of_device(trace.activities.start[orphans])
     return found
 
 
-def launch_calls(trace: Trace, links: Links) -> Bools:
-    """Which calls are kernel launches: those that share a correlation id with a kernel, and those
-    named like one (host functions, memcpys and memsets apart). One graph launch is one."""
-    calls = trace.calls
-    launches = matches(calls.name, LAUNCH) & ~matches(calls.name, NO_KERNEL)
-    with_kernel = links.call_of_activity[trace.activities.kind == KERNEL]
-    launches[with_kernel[with_kernel != NO_ID]] = True
-    return launches
-
-
-def calls_with(trace: Trace, links: Links, kind: int) -> Bools:
-    """Which calls have an activity of a kind (``KERNEL``, ``MEMCPY``, ``MEMSET``)."""
-    found = np.zeros(len(trace.calls), np.bool_)
-    calls = links.call_of_activity[trace.activities.kind == kind]
-    found[calls[calls != NO_ID]] = True
+def _leaked(trace: Trace, links: Links) -> Bools:
+    """Activities of work that was launched before the recording began: ids grow, and theirs are
+    smaller than every call's of the process. Times tell nothing, since nearly all such activities
+    start after the first call. An absent id further on is of a call that is not recorded."""
+    acts, calls = trace.activities, trace.calls
+    orphan = (links.call_of_activity == NO_ID) & (acts.correlation != NO_ID)
+    if not orphan.any() or not len(calls):
+        return np.zeros(len(acts), np.bool_)
+    first = np.full(len(trace.process_of_thread), _END, np.int64)
+    known = calls.correlation != NO_ID
+    of_calls = trace.process_of_thread[calls.thread]
+    np.minimum.at(first, of_calls[known], calls.correlation[known])
+    found: Bools = orphan & (acts.correlation < first[processes_of_activities(trace)])
     return found
+
+
+def repeated(reading: Reading) -> set[str]:
+    """The names of operators that some round has more than once."""
+    ops = reading.trace.operators
+    rows = np.flatnonzero((reading.round_of_operator != NO_ID) & ~ops.annotation)
+    names, numbers = ops.name[rows], reading.round_of_operator[rows]
+    order = np.lexsort((names.codes, numbers))
+    same = (np.diff(names.codes[order]) == 0) & (np.diff(numbers[order]) == 0)
+    found: Names = names[order[1:][same]]
+    return found.distinct()
+
+
+Table = TypeVar("Table", bound=Spans)
+
+
+def of_each_process(trace: Trace) -> list[Trace]:
+    """One trace for each process that the device worked for, in the order of the file; the trace
+    itself where there is one at most.
+
+    Waits, frames and links of autograd, which are no part of kernels, stay with each.
+    """
+    owners = processes_of_activities(trace)
+    processes = np.unique(owners)
+    if len(processes) < 2:
+        return [trace]
+    operators = trace.process_of_thread[trace.operators.thread]
+    calls = trace.process_of_thread[trace.calls.thread]
+    return [
+        replace(
+            trace,
+            operators=_rows(trace.operators, operators == one),
+            calls=_rows(trace.calls, calls == one),
+            activities=_rows(trace.activities, owners == one),
+        )
+        for one in processes.tolist()
+    ]
+
+
+def _rows(table: Table, rows: Bools) -> Table:
+    columns = {field.name: getattr(table, field.name) for field in fields(table)}
+    return replace(
+        table,
+        **{name: column[rows] for name, column in columns.items() if column is not None},
+    )
+
+
+def annotated_lines(trace: Trace, links: Links) -> dict[int, str]:
+    """``file:line`` of each operator for which an attribution run left one.
+
+    A backward operator takes the line of the forward operator that autograd's flow events name:
+    the line of ``backward()`` would be the same for all. Any other takes the innermost line
+    annotation around it.
+    """
+    names, prefix = trace.operators.name, OwnNames(trace.recording.nonce).line
+    around = nearest(links.parent, trace.operators.annotations(prefix))
+    forward = _forward_of_backward(trace)
+    origin = np.append(forward, NO_ID)[nearest(links.parent, forward != NO_ID)]
+    line = np.where(around[origin] != NO_ID, around[origin], around)[:-1]
+    rows = np.flatnonzero(line != NO_ID)
+    texts = [name[len(prefix) :] for name in names[line[rows]].tolist()]
+    return dict(zip(rows.tolist(), texts, strict=True))
+
+
+def frame_lines(trace: Trace, operators: Iterable[int]) -> dict[int, str]:
+    """``file:line`` of the innermost recorded Python frame of the user around each operator.
+
+    The profiler names the line of the ``def``, not of the call (pytorch #167605).
+    """
+    frames, ops = trace.frames, trace.operators
+    users = np.flatnonzero(frames.name.that(_is_users))
+    rows = np.array(sorted(set(operators) - {NO_ID}), np.int64)
+    start = np.concatenate([frames.start[users], ops.start[rows]])
+    end = np.concatenate([frames.end[users], ops.start[rows]])
+    thread = np.concatenate([frames.thread[users], ops.thread[rows]])
+    around = enclosing(thread, start, end, np.arange(len(start)) >= len(users))[len(users) :]
+    names = frames.name[users]
+    return {
+        row: _line(names[frame])
+        for row, frame in zip(rows.tolist(), around.tolist(), strict=True)
+        if frame != NO_ID
+    }
+
+
+def _is_users(frame: str) -> bool:
+    return ".py(" in frame and "site-packages" not in frame and "torch/" not in frame
+
+
+def _line(frame: str) -> str:
+    """Of ``file.py(12): function``."""
+    file, _, rest = frame.partition("(")
+    return f"{file}:{rest.partition(')')[0]}"
+
+
+def _forward_of_backward(trace: Trace) -> Ints:
+    """For each operator the forward one that an arrow of autograd's leads from, else ``NO_ID``."""
+    ops, flows = trace.operators, trace.flows
+    found = np.full(len(ops), NO_ID, np.int64)
+    rows = np.flatnonzero(~ops.annotation)
+    row_at = dict(zip(_places(ops.thread[rows], ops.start[rows]), rows.tolist(), strict=True))
+    begins = _places(flows.forward_thread, flows.forward_at)
+    ends = _places(flows.backward_thread, flows.backward_at)
+    for begin, end in zip(begins, ends, strict=True):
+        if begin in row_at and end in row_at:
+            found[row_at[end]] = row_at[begin]
+    return found
+
+
+def _places(thread: Ints, at: Ints) -> Iterator[tuple[int, int]]:
+    return zip(thread.tolist(), at.tolist(), strict=True)
+
+
+def missed_lookups(reading: Reading) -> int:
+    """How often in the rounds a compiled function found nothing that fits.
+
+    A lookup that finds something runs it next on its thread. One that does not compiles; or, where
+    the compiler has given up on the code, runs it uncompiled, and no count of the compiler moves.
+    What a new region looks up before it begins (torch 2.11) is the compiler's own code.
+    """
+    ops = reading.trace.operators
+    looks = ops.name.are(LOOKUP) & (reading.round_of_operator != NO_ID)
+    if not looks.any():
+        return 0
+    by_thread = np.argsort(ops.thread, kind="stable")  # of each thread in order of time
+    threads = np.split(by_thread, np.flatnonzero(np.diff(ops.thread[by_thread])) + 1)
+    return sum(_missed(_following(ops, looks, rows)) for rows in threads if looks[rows].any())
+
+
+def _missed(followed_by: Sequence[str]) -> int:
+    """How many of the lookups of one thread find nothing."""
+    missed, of_compiler = 0, False
+    for following in reversed(followed_by):
+        if following != LOOKUP:
+            of_compiler = following == REGION_BEGINS
+        missed += not of_compiler and COMPILED_REGION.search(following) is None
+    return missed
+
+
+def _following(ops: Operators, looks: Bools, rows: Ints) -> list[str]:
+    """The names of the operators that follow the lookups of a thread, whose rows these are; empty
+    where none does."""
+    after = np.searchsorted(ops.start[rows], ops.end[rows[looks[rows]]], side="left")
+    return [ops.name[rows[i]] if i < len(rows) else "" for i in after.tolist()]

@@ -7,21 +7,23 @@ matters only where they are read, so a chunk that does not decode is decoded aga
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
-from pytest_kernelprof.trace.announced import announced
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.trace.columns import NO_ID, Announced, Input, numbered
 from pytest_kernelprof.trace.vocabulary import FLOWS, OLD_CATEGORIES, communicates, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.trace.announced import Announced
+    from pytest_kernelprof.trace.columns import Bools, Ints
 
-NOT_THERE = msgspec.Raw(b"")
+
+NOT_THERE, _ZERO = msgspec.Raw(b""), msgspec.Raw(b"0")
 _NO_DIMENSIONS = (0, 0, 0)
 Number = int | str  # ROCm writes some numbers as text, "2560" or "0x0"
 
@@ -86,50 +88,33 @@ class Event(msgspec.Struct, gc=False):
     name: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: msgspec.Raw = msgspec.Raw(b"0")
+    ts: msgspec.Raw = _ZERO
     dur: float = 0.0
     id: int | str | None = None
     args: Args = Args()
-
-
-class _EventWithDims(Event, gc=False):
-    args: ArgsWithDims = ArgsWithDims()
-
-
-class _EventWithInputs(Event, gc=False):
-    args: ArgsWithInputs = ArgsWithInputs()
 
 
 # Up to here, 101 days, floats lie closer than nanoseconds; Kineto counts from the last quarter.
 _Microseconds = Annotated[float, msgspec.Meta(gt=-(2.0**43), lt=2.0**43)]
 
 
-class _QuickEvent(Event, gc=False):
-    ts: _Microseconds = 0.0  # type: ignore[assignment]
-
-
-class _QuickEventWithDims(_EventWithDims, gc=False):
-    ts: _Microseconds = 0.0  # type: ignore[assignment]
-
-
-class _QuickEventWithInputs(_EventWithInputs, gc=False):
-    ts: _Microseconds = 0.0  # type: ignore[assignment]
-
-
-class _EventWithAnyArgs(Event, gc=False):
-    args: _AnyArgs = _AnyArgs()  # type: ignore[assignment]
+def _decoder_of(args: type[msgspec.Struct], ts: Any, absent: Any) -> msgspec.json.Decoder[Any]:
+    """Decodes a list of events with arguments of a kind and times of a kind."""
+    fields = [("args", args, args()), ("ts", ts, absent)]
+    event: Any = msgspec.defstruct("Event", fields, bases=(Event,), gc=False)
+    return msgspec.json.Decoder(list[event])
 
 
 class _AnyEvent(msgspec.Struct, gc=False):
-    """An event of which nothing is asked but that it is an object."""
+    """An event whose fields are not checked: it only has to be an object."""
 
     ph: Any = ""
     cat: Any = ""
     name: msgspec.Raw = msgspec.Raw(b'""')
-    pid: msgspec.Raw = msgspec.Raw(b"0")
-    tid: msgspec.Raw = msgspec.Raw(b"0")
-    ts: msgspec.Raw = msgspec.Raw(b"0")
-    dur: msgspec.Raw = msgspec.Raw(b"0")
+    pid: msgspec.Raw = _ZERO
+    tid: msgspec.Raw = _ZERO
+    ts: msgspec.Raw = _ZERO
+    dur: msgspec.Raw = _ZERO
     id: msgspec.Raw = msgspec.Raw(b"null")
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -141,7 +126,8 @@ class Chunk:
     Attributes:
         events: all of them. tables: those of each table, in the file's order.
         arrows: those of autograd. categories: all that there are.
-        announced: what is said of communication kernels, by the identity of their events.
+        announced: what process groups announce of communication kernels, by the identity of their
+            events.
     """
 
     events: Sequence[Event]
@@ -179,21 +165,21 @@ class _Sinks(dict[str, "Callable[[Event], None]"]):
 
 
 InputsRead = Literal["none", "presence", "all"]
-"""What is read of operators' inputs, which cost time with every event."""
+"""How much is read of the inputs of operators, which cost time with every event."""
 
-# Of each the quick form, then the one for times that a float does not hold.
-_FORMS: dict[InputsRead, tuple[msgspec.json.Decoder[Any], ...]] = {
-    "none": (msgspec.json.Decoder(list[_QuickEvent]), msgspec.json.Decoder(list[Event])),
-    "presence": (
-        msgspec.json.Decoder(list[_QuickEventWithDims]),
-        msgspec.json.Decoder(list[_EventWithDims]),
-    ),
-    "all": (
-        msgspec.json.Decoder(list[_QuickEventWithInputs]),
-        msgspec.json.Decoder(list[_EventWithInputs]),
-    ),
+_ARGS: dict[InputsRead, type[Args]] = {
+    "none": Args,
+    "presence": ArgsWithDims,
+    "all": ArgsWithInputs,
 }
-_with_any_args = msgspec.json.Decoder(list[_EventWithAnyArgs])
+# How many fields of the inputs that is.
+_INPUTS_READ: dict[InputsRead, int] = {"none": 0, "presence": 1, "all": 4}
+# Of each the quick form, then the one for times that a float does not hold.
+_FORMS = {
+    inputs: (_decoder_of(args, _Microseconds, 0.0), _decoder_of(args, msgspec.Raw, _ZERO))
+    for inputs, args in _ARGS.items()
+}
+_with_any_args = _decoder_of(_AnyArgs, msgspec.Raw, _ZERO)
 _any = msgspec.json.Decoder(list[_AnyEvent])
 _any_args = msgspec.json.Decoder(_AnyArgs)
 _FIELDS = (("name", str), ("pid", int | str), ("tid", int | str), ("dur", float))
@@ -248,32 +234,24 @@ class Decoder:
             del self._forms[0]  # later times of the file are as large
         return events
 
-    def _with_usual_names(self, event: _EventWithAnyArgs) -> Event:
+    def _with_usual_names(self, event: Event) -> Event:
         if event.ph == "X":
-            event.args = self._usual(event.args)  # type: ignore[assignment]
+            event.args = self._usual(event.args)
         return event
 
-    def _usual(self, args: _AnyArgs) -> Args:
+    def _usual(self, args: Any) -> Args:
+        """The arguments under their usual names. ``args``: as ``_AnyArgs`` has them."""
+        ids = (args.external_id, args.old_external_id)
         streams = (args.stream, args.hsa_queue, args.sycl_queue)
-        external_id = args.old_external_id if args.external_id is None else args.external_id
-        values = (
-            NO_ID if external_id is None else external_id,
-            *(args.device, args.context),
-            next((one for one in streams if one is not None), NO_ID),
-            *(
-                args.correlation,
-                args.bytes,
-                args.registers,
-                args.shared_memory,
-                args.grid,
-                args.block,
-            ),
+        external_id, stream = (
+            next((one for one in found if one is not None), NO_ID) for found in (ids, streams)
         )
-        if self._inputs == "none":
-            return Args(*values)
-        if self._inputs == "presence":
-            return ArgsWithDims(*values, args.dims)
-        return ArgsWithInputs(*values, args.dims, args.strides, args.dtypes, args.values)
+        inputs = (args.dims, args.strides, args.dtypes, args.values)
+        return _ARGS[self._inputs](
+            *(external_id, args.device, args.context, stream, args.correlation, args.bytes),
+            *(args.registers, args.shared_memory, args.grid, args.block),
+            *inputs[: _INPUTS_READ[self._inputs]],
+        )
 
     def _leniently(self, i: int, event: _AnyEvent) -> Event:
         """The event if it is one that is read; one of no category otherwise.
@@ -283,7 +261,7 @@ class Decoder:
         """
         if event.ph == "X" and isinstance(event.cat, str) and table_of(event.cat):
             is_object = bytes(event.args)[:1] == b"{"
-            args = self._usual(_any_args.decode(event.args)) if is_object else Args()
+            args = self._usual(_any_args.decode(event.args if is_object else b"{}"))
             values = _fitting(i, event, _FIELDS)
             return Event("X", event.cat, **values, ts=event.ts, args=args)
         if event.ph in ("s", "f") and event.cat in FLOWS:
@@ -317,3 +295,144 @@ def _fitting(i: int, event: _AnyEvent, fields: tuple[tuple[str, Any], ...]) -> d
                 f"{str(error).partition(' - at ')[0]} - at `$[{i}].{field}`"
             ) from None
     return values
+
+
+_RANKS = re.compile(r"\[(\d{1,9}(?:, ?\d{1,9})*)\]")
+_MOST = 2**62
+# Bytes of an element, as torch names its types.
+_SIZES = {
+    **dict.fromkeys(("Bool", "Byte", "Char"), 1),
+    **dict.fromkeys(("Short", "UInt16", "Half", "BFloat16"), 2),
+    **dict.fromkeys(("Int", "UInt32", "Float", "ComplexHalf"), 4),
+    **dict.fromkeys(("Long", "UInt64", "Double", "ComplexFloat"), 8),
+    "ComplexDouble": 16,
+}
+_OF_ONE_BYTE = "Float8_"
+
+
+class _Args(msgspec.Struct, gc=False):
+    operation: Any = msgspec.field(name="Collective name", default=None)
+    given: Any = msgspec.field(name="In msg nelems", default=None)
+    got: Any = msgspec.field(name="Out msg nelems", default=None)
+    dtype: Any = None
+    size: Any = msgspec.field(name="Group size", default=None)
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    source: Any = msgspec.field(name="Src Rank", default=None)
+    target: Any = msgspec.field(name="Dst Rank", default=None)
+    number: Any = msgspec.field(name="Seq", default=None)
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_events = msgspec.json.Decoder(list[_Event])
+_args = msgspec.json.Decoder(_Args)
+
+
+def announced(text: bytes | bytearray | memoryview, places: Sequence[int]) -> tuple[Announced, ...]:
+    """Read what the process group announces of some events of a chunk.
+
+    Args:
+        text: a JSON list of events. places: which of them, from 0.
+    """
+    events = _events.decode(text)
+    return tuple(_announced(bytes(events[at].args)) for at in places)
+
+
+def _announced(text: bytes) -> Announced:
+    try:
+        args = _args.decode(text)
+    except msgspec.ValidationError:  # no object
+        return Announced()
+    peer = _whole(args.source if args.target is None else args.target)
+    return Announced(
+        _text(args.operation),
+        _text(args.group),
+        _whole(args.size) or 0,
+        _ranks(args.ranks) if peer is None else (peer,),
+        _whole(args.number),
+        _bytes(args),
+    )
+
+
+def _bytes(args: _Args) -> int | None:
+    given, got, dtype = _whole(args.given), _whole(args.got), _text(args.dtype)
+    size = 1 if dtype.startswith(_OF_ONE_BYTE) else _SIZES.get(dtype)
+    if given is None or got is None or size is None:
+        return None
+    return max(given, got) * size
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST else None
+
+
+def _ranks(value: Any) -> tuple[int, ...]:
+    """Of a list as text; torch shortens one of more than 30 ranks, which then says nothing."""
+    found = _RANKS.fullmatch(_text(value))
+    return tuple(map(int, found[1].split(","))) if found else ()
+
+
+class Inputs(dict["tuple[bytes, ...] | None", int]):
+    """Numbers the different inputs of operators; 0 is of an operator without any."""
+
+    def __init__(self) -> None:
+        super().__init__({None: 0})
+        self.known: list[tuple[Input, ...] | None] = [None]
+
+    def __missing__(self, key: tuple[bytes, ...]) -> int:
+        self.known.append(_inputs(*key))
+        number = self[key] = len(self)
+        return number
+
+    def codes(self, arguments: Sequence[Any]) -> Ints | None:
+        """The numbers of a chunk of operators, read while its text is there; None where inputs are
+        not read."""
+        if not arguments or not isinstance(arguments[0], ArgsWithInputs):
+            return None
+        keys = [
+            (bytes(args.dims), bytes(args.strides), bytes(args.dtypes), bytes(args.values))
+            if args.dims is not NOT_THERE
+            else None
+            for args in arguments
+        ]
+        return numbered(self, keys)
+
+
+def presence(arguments: Sequence[Any]) -> Bools | None:
+    """Which of a chunk of operators have inputs; None where they are not recorded.
+
+    Raises:
+        msgspec.ValidationError: what stands in their place is no list.
+    """
+    if not arguments or not isinstance(arguments[0], ArgsWithDims):
+        return None
+    dims = [args.dims for args in arguments]
+    if not all(bytes(one).startswith(b"[") for one in dims if one is not NOT_THERE):
+        raise msgspec.ValidationError("Expected `array` in 'Input Dims'")
+    return np.fromiter((one is not NOT_THERE for one in dims), np.bool_, len(dims))
+
+
+def _inputs(dims: bytes, strides: bytes, dtypes: bytes, values: bytes) -> tuple[Input, ...]:
+    """The arguments of one operator; lists of tensors have no shape of their own."""
+    shapes = msgspec.json.decode(dims, type=list[Any])
+    count = len(shapes)
+    columns = [
+        (msgspec.json.decode(text, type=list[Any]) if text else []) + [""] * count
+        for text in (strides, dtypes, values)
+    ]
+    return tuple(
+        Input(_whole_numbers(shape), _whole_numbers(stride), str(dtype), str(value))
+        for shape, stride, dtype, value in zip(shapes, *columns, strict=False)
+    )
+
+
+def _whole_numbers(values: Any) -> tuple[int, ...]:
+    are = isinstance(values, list) and all(isinstance(value, int) for value in values)
+    return tuple(values) if are else ()

@@ -1,10 +1,22 @@
-"""Reads the Chrome trace that ``export_chrome_trace`` writes into the columns of a ``Trace``."""
+"""Reads a Chrome trace file into the columns of a ``Trace``.
+
+A file as torch lays it out is cut into chunks of events without parsing it first. Memory then
+never holds the file, nor takes fresh pages for each chunk: all are decoded in one buffer.
+
+The profiler writes some names without escaping the quotes in them, which makes its file no JSON.
+Kineto replaces newlines and backslashes in a name, quotes not: in an annotation ``say "hi"``, a
+folder, file or class of that name. The name ends its line, or (torch 2.11) the numbers of the
+process and the thread do. torch 2.15 replaces them in names, but not in the file that a recorded
+frame was called from, which numbers follow.
+"""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import functools
 import gc
+import mmap
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -15,25 +27,498 @@ import numpy as np
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording, believable
-from pytest_kernelprof.trace.columns import Builder
-from pytest_kernelprof.trace.events import Decoder, sort_out
-from pytest_kernelprof.trace.layout import LaidOutByTorch, escape_quotes
-from pytest_kernelprof.trace.model import Activities, Calls, Frames, Operators, Spans, Trace, Waits
-from pytest_kernelprof.trace.source import MOST_BYTES, opened, whole
-from pytest_kernelprof.trace.values import DoesNotFitError
-from pytest_kernelprof.trace.vocabulary import back_end_of
+from pytest_kernelprof.trace.columns import (
+    NO_ID,
+    Activities,
+    Calls,
+    Coded,
+    Different,
+    Flows,
+    Frames,
+    Names,
+    Operators,
+    Spans,
+    Trace,
+    Waits,
+    numbered,
+)
+from pytest_kernelprof.trace.events import Decoder, Inputs, presence, sort_out
+from pytest_kernelprof.trace.trace_text import MOST_BYTES, Text, opened, whole
+from pytest_kernelprof.trace.vocabulary import ACTIVITY_KINDS, ANNOTATION, back_end_of
 
 if TYPE_CHECKING:
-    import mmap
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.trace.columns import Tables
-    from pytest_kernelprof.trace.events import Chunk, Event, InputsRead
+    from pytest_kernelprof.trace.columns import Announced, Ints
+    from pytest_kernelprof.trace.events import Args, Chunk, Event, InputsRead
+
+
+_NAME = re.compile(
+    rb'^([^"\n]*(?:"ph": "X", "cat": "[^"\n]*", )?"(?:name|traceName|CallFrom)": ")(.*)$',
+    re.MULTILINE,
+)
+_END = re.compile(rb'"(?:, "pid": [^"]*, "tid": [^"]*,|(?:, "[^"]*": -?\d+)+|,| *})?$')
+_BARE_QUOTE = re.compile(rb'(?<!\\)"')
+
+
+def escape_quotes(text: bytes) -> bytes:
+    """The text of a trace, with the bare quotes in its names escaped: in time that grows with its
+    length alone, whatever it holds."""
+    return _NAME.sub(_escaped, text)
+
+
+def _escaped(line: re.Match[bytes]) -> bytes:
+    end = _END.search(line[2])
+    if end is None:
+        return line[0]
+    name = line[2][: end.start()]
+    return line[1] + _BARE_QUOTE.sub(rb'\\"', name) + end[0]
+
+
+# With chunks eight times as large, which leave the processor's cache, reading takes twice as long.
+_CHUNK_BYTES = 1 << 19
+_LONGEST_EVENT = 1 << 26
+
+# How torch lays out the file, to the newline. No JSON string holds a bare newline.
+HAS_INPUTS = b'"record_shapes"'
+_EVENTS = b'"traceEvents"'
+_BEFORE_EVENTS, _AFTER_EVENTS = _EVENTS + b": [", b"\n  ],"
+_END_OF_EVENT, _BEGIN_OF_EVENT = b"\n  }", b",\n  {\n"
+
+
+class LaidOutByTorch:
+    """Chunks of events, then the text that was around them.
+
+    A chunk's raw parts lie in the buffer: they are gone with the next chunk. Each has to be a whole
+    list of events in itself, so a wrong cut does not decode.
+    """
+
+    def __init__(self, text: Text, inputs: InputsRead) -> None:
+        """``inputs``: what is read of them, where the file has any."""
+        self._text = text
+        self._inputs = inputs
+        self._buffer = bytearray(_CHUNK_BYTES)
+        self._filled = 1  # the first byte is kept for the bracket that opens a list
+        self._decoder = Decoder("none")
+        self.around = b""
+        """What is around the events, once they have been read: a document without any."""
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Raises msgspec.DecodeError: the layout is another, or the file is faulty."""
+        self._fill()
+        first = self._buffer.find(_BEFORE_EVENTS, 0, self._filled)
+        if first < 0:
+            raise msgspec.DecodeError("another layout")
+        first += len(_BEFORE_EVENTS)
+        head = bytes(self._buffer[1:first])
+        self._decoder = Decoder(self._inputs if HAS_INPUTS in head else "none")
+        self._drop(first)
+        more = True
+        while more:
+            more = self._fill()
+            cut = self._buffer.rfind(_END_OF_EVENT + _BEGIN_OF_EVENT, 0, self._filled)
+            if more and cut >= 0:
+                yield self._decode(cut + len(_END_OF_EVENT))
+                self._drop(cut + len(_END_OF_EVENT) + 1)  # the comma as well
+        last = self._buffer.rfind(_AFTER_EVENTS, 0, self._filled)
+        around = head + self._buffer[last : self._filled]
+        if last < 0 or around.count(_EVENTS) > 1:
+            raise msgspec.DecodeError("another layout")
+        self.around = escape_quotes(around)
+        yield self._decode(last)
+
+    def _decode(self, end: int) -> Chunk:
+        held = self._buffer[end]
+        self._buffer[0], self._buffer[end] = b"[]"
+        try:
+            with memoryview(self._buffer) as view:
+                return self._decoder.decode(view[: end + 1])
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return self._decoder.decode(escape_quotes(bytes(self._buffer[: end + 1])))
+        finally:
+            self._buffer[end] = held
+
+    def _drop(self, end: int) -> None:
+        """Move what lies after ``end`` to the front."""
+        rest = self._filled - end
+        self._buffer[1 : 1 + rest] = self._buffer[end : self._filled]
+        self._filled = 1 + rest
+
+    def _fill(self) -> bool:
+        """Fill the buffer, or make it larger; False at the end of the file."""
+        if self._filled == len(self._buffer):
+            if self._filled >= _LONGEST_EVENT:
+                raise msgspec.DecodeError("another layout")
+            self._buffer = self._buffer + bytearray(len(self._buffer))
+        with memoryview(self._buffer) as view:
+            while self._filled < len(view):
+                read = self._text.readinto(view[self._filled :])
+                if not read:
+                    return False
+                self._filled += read
+        return True
+
+
+SIZES = ("grid", "block")
+_IDS = ("external_id", "correlation")
+_NARROW = (*SIZES, "device", "registers")
+# Kineto writes 0 where it knows no id.
+_NO_IDS_BELOW = 1
+
+
+class DoesNotFitError(ValueError):
+    """A value that is read is none of its kind; the message ends with the field."""
+
+
+def array(values: Sequence[Any], kind: type[np.generic]) -> Any:
+    """Scalars of Python as an array: so it takes three quarters of the time of ``np.array``."""
+    return np.fromiter(values, kind, len(values))
+
+
+def column_of(name: str, values: Sequence[Any]) -> Any:
+    """Whole numbers, or texts of them, of a field.
+
+    Raises:
+        DoesNotFitError: one is none, or does not fit 32 bits where the field has no more.
+    """
+    try:
+        found = array(values, np.int64)
+    except (ValueError, TypeError):
+        found = array([_whole_number(name, value) for value in values], np.int64)
+    if name in _IDS:
+        return np.where(found < _NO_IDS_BELOW, NO_ID, found)
+    return _narrowed(name, found)
+
+
+def _narrowed(name: str, found: Ints) -> Any:
+    """The same in half the memory where the field allows it."""
+    if name not in _NARROW:
+        return found
+    narrow = found.astype(np.int32)
+    if not np.array_equal(narrow, found):
+        raise DoesNotFitError(f"Expected a number of 32 bits - at args.{name}")
+    return narrow
+
+
+def _whole_number(name: str, value: Any) -> int:
+    """A number, or the text of one: ROCm writes "2560" and "0x0"."""
+    try:
+        return int(value, 0) if isinstance(value, str) else int(value)
+    except (ValueError, TypeError):
+        raise DoesNotFitError(f"Expected a number, got {value!r:.60} - at args.{name}") from None
+
+
+def size_of(name: str, size: Any) -> tuple[int, int, int]:
+    """A grid or a block.
+
+    Raises:
+        DoesNotFitError: it is not three numbers of 32 bits.
+    """
+    if not (isinstance(size, tuple) and len(size) == 3 and all(map(_is_number, size))):
+        raise DoesNotFitError(f"Expected three numbers, got {size!r:.60} - at args.{name}")
+    x, y, z = _narrowed(name, np.fromiter(size, np.int64, 3)).tolist()
+    return x, y, z
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number of JSON."""
+    return isinstance(value, (int, float))
+
+
+# How an activity is launched.
+_WAY = ("device", "context", "stream", "registers", "shared_memory", "grid", "block")
+
+
+class Threads(dict[int | str, "_ThreadsOfProcess"]):
+    """Gives each pair of process and thread a small number, in order of appearance.
+
+    Of each process a dictionary of its own: pairs as keys would take a new object an event.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[int | str, int | str], int] = {}
+
+    def __missing__(self, process: int | str) -> _ThreadsOfProcess:
+        found = self[process] = _ThreadsOfProcess(_plain_number(process), self.numbers)
+        return found
+
+    def of(self, events: Sequence[Event]) -> Ints:
+        """The number of each event's thread."""
+        numbers: Ints = array([self[event.pid][event.tid] for event in events], np.int32)
+        return numbers
+
+
+class _ThreadsOfProcess(dict[int | str, int]):
+    def __init__(self, process: int | str, numbers: dict[tuple[int | str, int | str], int]) -> None:
+        self._process = process
+        self._numbers = numbers
+
+    def __missing__(self, thread: int | str) -> int:
+        pair = (self._process, _plain_number(thread))
+        number = self[thread] = self._numbers.setdefault(pair, len(self._numbers))
+        return number
+
+
+def _plain_number(value: int | str) -> int | str:
+    """Old files write numbers as text in some places: "24572" is 24572."""
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value
+
+
+class Ways(dict[Any, int]):
+    """Numbers the different ways in which activities are launched, as ``_WAY`` lists them.
+
+    Most kernels are launched again and again; so they cost one look-up and not one a field.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Any, ...]] = []
+
+    def __missing__(self, way: tuple[Any, ...]) -> int:
+        fields = [
+            size_of(name, value) if name in SIZES else column_of(name, [value])[0]
+            for name, value in zip(_WAY, way, strict=True)
+        ]
+        self._known.append(tuple(fields))
+        number = self[way] = len(self)
+        return number
+
+    def codes(self, args: Sequence[Args]) -> Ints:
+        """The number of each activity's way."""
+        ways = [
+            (a.device, a.context, a.stream, a.registers, a.shared_memory, a.grid, a.block)
+            for a in args
+        ]
+        try:
+            return numbered(self, ways)
+        except TypeError:  # chunks that are decoded leniently have lists
+            return numbered(self, [tuple(map(_as_key, way)) for way in ways])
+
+    def columns(self, codes: Ints) -> dict[str, Any]:
+        """The columns of ``_WAY`` for the activities of these numbers."""
+        found: dict[str, Any] = {}
+        for i, name in enumerate(_WAY):
+            values = [way[i] for way in self._known]
+            found[name] = Coded(codes, values) if name in SIZES else column_of(name, values)[codes]
+        return found
+
+
+def _as_key(value: Any) -> Any:
+    if isinstance(value, list) and all(map(_is_number, value)):
+        return tuple(value)
+    return str(value) if isinstance(value, list | dict) else value
+
+
+_DECIMALS_US = re.compile(rb"-?\d{1,15}\.\d{3}(?: -?\d{1,15}\.\d{3})*")
+_WHOLE_US = re.compile(rb"-?\d{1,15}(?: -?\d{1,15})*")
+_NUMBER = re.compile(rb"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
+
+# What each table holds beside name, start and end.
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "operator": ("thread", "annotation", "external_id"),
+    "call": ("thread", "external_id", "correlation"),
+    "activity": ("kind", "process", "correlation", "external_id", "bytes"),
+    "wait": ("correlation",),
+    "overhead": (),
+    "frame": ("thread",),
+}
+# Comprehensions that name the field are what Python reads fields fastest with.
+_FIELD: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
+    "external_id": lambda args: [one.external_id for one in args],
+    "correlation": lambda args: [one.correlation for one in args],
+    "bytes": lambda args: [one.bytes for one in args],
+}
+
+
+class Builder:
+    """Takes events and turns them into columns."""
+
+    def __init__(self) -> None:
+        self._threads, self._processes = Threads(), Threads()
+        self._names = {table: Different[str]() for table in _COLUMNS}
+        self._inputs = Inputs()
+        self._ways = Ways()
+        self._announced: Different[Announced | None] = Different()
+        self._announced[None]  # 0 is an activity without an announcement
+        self._parts: dict[str, list[dict[str, Any]]] = {table: [] for table in _COLUMNS}
+        self._arrows: list[tuple[bool, Any, int, int]] = []
+        self._categories: set[str] = set()
+
+    def add(self, chunk: Chunk) -> None:
+        """Read a chunk; its events are needed no more afterwards.
+
+        Raises:
+            ValueError, ArithmeticError: a value does not fit; ``DoesNotFitError`` names it.
+        """
+        self._categories |= chunk.categories
+        self._arrows += zip(
+            [event.ph == "s" for event in chunk.arrows],
+            [event.id for event in chunk.arrows],
+            self._threads.of(chunk.arrows).tolist(),
+            nanoseconds([event.ts for event in chunk.arrows]).tolist(),
+            strict=True,
+        )
+        for table, events in chunk.tables.items():
+            if events:
+                self._parts[table].append(self._chunk(table, events, chunk.announced))
+
+    def trace(self, document: _Document, source: str) -> Trace:
+        """The trace of all chunks, each table sorted by start. ``document``: what is around them"""
+        columns = {table: self._finished(table, parts) for table, parts in self._parts.items()}
+        codes: dict[int | str, int] = {}
+        processes = [codes.setdefault(one, len(codes)) for one, _ in self._threads.numbers]
+        calls = Calls(**columns["call"])
+        return Trace(
+            source=source,
+            operators=Operators(**columns["operator"]),
+            calls=calls,
+            activities=Activities(**columns["activity"]),
+            waits=Waits(**columns["wait"]),
+            overheads=Spans(**columns["overhead"]),
+            frames=Frames(**columns["frame"]),
+            flows=_flows(self._arrows),
+            threads=tuple(thread for _, thread in self._threads.numbers),
+            process_of_thread=np.array(processes, np.int64),
+            devices=_devices(document),
+            recording=_recording(document.kernelprof, source),
+            back_end=back_end_of(self._categories, calls.name.distinct()),
+            categories=frozenset(self._categories),
+            rank=_rank(document),
+        )
+
+    def _finished(self, table: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+        columns = _joined(parts) or dict(_empty(table))
+        columns["name"] = Names(columns["name"], tuple(self._names[table]))
+        if table == "operator":
+            codes = columns["inputs"]
+            columns["inputs"] = None if codes is None else Coded(codes, self._inputs.known)
+        if table == "activity":
+            columns |= self._ways.columns(columns.pop("way"))
+            codes = columns["announced"]
+            columns["announced"] = None if codes is None else Coded(codes, tuple(self._announced))
+        return columns
+
+    def _chunk(
+        self, table: str, events: Sequence[Event], said: Mapping[int, Announced]
+    ) -> dict[str, Any]:
+        start = nanoseconds([event.ts for event in events])
+        columns: dict[str, Any] = {
+            "name": numbered(self._names[table], [event.name for event in events]),
+            "start": start,
+            "end": _ends(start, [event.dur for event in events]),
+        }
+        args = [event.args for event in events]
+        for name in _COLUMNS[table]:
+            columns[name] = self._column(name, events, args)
+        if table == "activity":
+            columns["way"] = self._ways.codes(args)
+            known = [said.get(id(event)) for event in events] if said else []
+            columns["announced"] = numbered(self._announced, known) if said else None
+        if table == "operator":
+            columns["has_inputs"] = presence(args)
+            columns["inputs"] = self._inputs.codes(args)
+        return columns
+
+    def _column(self, name: str, events: Sequence[Event], args: Sequence[Args]) -> Any:
+        if name == "thread":
+            return self._threads.of(events)
+        if name == "process":
+            processes = self._processes
+            return array([processes[event.pid][0] for event in events], np.int32)
+        if name == "annotation":
+            return array([event.cat == ANNOTATION for event in events], np.bool_)
+        if name == "kind":
+            return array([ACTIVITY_KINDS[event.cat] for event in events], np.int8)
+        return column_of(name, _FIELD[name](args))
+
+
+def _ends(start: Ints, durations: Sequence[float]) -> Ints:
+    length = np.rint(array(durations, np.float64) * 1e3)
+    if not np.abs(length).max(initial=0.0) < 2.0**62:  # nor is what is no number
+        raise DoesNotFitError("a 'dur' is not a number of microseconds that fits 64 bits - at dur")
+    end: Ints = start + length.astype(np.int64)
+    if (end < start).any() and (length >= 0).all():
+        raise ValueError("the end of an event lies beyond them")
+    return end
+
+
+def nanoseconds(times: Sequence[msgspec.Raw | float]) -> Ints:
+    """Exact int64 nanoseconds from decimal microseconds: text, or floats that lie close enough."""
+    if not times:
+        return np.empty(0, np.int64)
+    if isinstance(times[0], float):
+        us = array(times, np.float64)
+        whole = np.floor(us)
+        found: Ints = whole.astype(np.int64) * 1000
+        found += np.rint((us - whole) * 1e3).astype(np.int64)
+        return found
+    return _nanoseconds_of_texts(times)  # type: ignore[arg-type]
+
+
+def _nanoseconds_of_texts(texts: Sequence[msgspec.Raw]) -> Ints:
+    joined = b" ".join(texts)
+    if _DECIMALS_US.fullmatch(joined):  # what Kineto writes: three decimals, always
+        return np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
+    if _WHOLE_US.fullmatch(joined):  # what it wrote before 2024
+        return np.fromstring(joined, np.int64, sep=" ") * 1000
+    from decimal import Decimal
+
+    for text in texts:  # of 1e900000 the digits alone would take a minute
+        if not _NUMBER.fullmatch(text):
+            raise DoesNotFitError(
+                "a 'ts' is not a number of microseconds that fits 64 bits - at ts"
+            )
+    values = [Decimal(bytes(text).decode()) for text in texts]
+    return np.array([int((value * 1000).to_integral_value()) for value in values], np.int64)
+
+
+@functools.cache
+def _empty(table: str) -> dict[str, Any]:
+    """The columns of a table without rows, shared by all traces that have none."""
+    return Builder()._chunk(table, [], {})
+
+
+def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The chunks of a table as one, sorted by start; nothing where there are none.
+
+    Column by column, so that memory holds one of them twice and not all.
+    """
+    if not parts:
+        return {}
+    starts = np.concatenate([part["start"] for part in parts])
+    sorted_already = bool((starts[1:] >= starts[:-1]).all())
+    order = slice(None) if sorted_already else np.argsort(starts, kind="stable")
+    return {name: _joined_column(name, parts, order) for name in list(parts[0])}
+
+
+def _joined_column(name: str, parts: list[dict[str, Any]], order: Any) -> Any:
+    columns = [part.pop(name) if name != "start" else part[name] for part in parts]
+    present = next((column for column in columns if column is not None), None)
+    if present is None:
+        return None
+    columns = [
+        np.zeros(len(part["start"]), present.dtype) if column is None else column
+        for part, column in zip(parts, columns, strict=True)
+    ]
+    return (np.concatenate(columns) if len(columns) > 1 else columns[0])[order]
+
+
+def _flows(arrows: Sequence[tuple[bool, Any, int, int]]) -> Flows:
+    """Each arrow's end with the beginning of the same id."""
+    begins = {one: (thread, at) for forward, one, thread, at in arrows if forward}
+    pairs = [
+        (*begins[one], thread, at)
+        for forward, one, thread, at in arrows
+        if not forward and one in begins
+    ]
+    return Flows(*np.array(pairs, np.int64).reshape(-1, 4).T)
+
 
 # Events are decoded a chunk at a time: the objects of one chunk are freed before the next.
 _CHUNK = 2_048
 _MOST_TRIED_TWICE = 1 << 28
-_EVENTS = re.compile(rb'"traceEvents"')
+_EVENTS_KEY = re.compile(rb'"traceEvents"')
 
 
 class _Document(msgspec.Struct):
@@ -100,8 +585,7 @@ def _read_as_laid_out_by_torch(source: str, most: int, inputs: InputsRead) -> Tr
         chunks = LaidOutByTorch(text, inputs)
         for chunk in chunks:
             builder.add(chunk)
-    tables = builder.finish()
-    return _trace(tables, _document.decode(chunks.around), source)
+    return builder.trace(_document.decode(chunks.around), source)
 
 
 def _read_whole(data: bytes | mmap.mmap, source: str, inputs: InputsRead) -> Trace:
@@ -135,7 +619,7 @@ def _read_as_any_json(data: bytes | mmap.mmap, source: str, inputs: InputsRead) 
             raise _named(source, chunk.events, first, error) from None
     # The events are views into the file's memory; it can be closed only without them.
     raw.clear()
-    return _trace(builder.finish(), document, source)
+    return builder.trace(document, source)
 
 
 def _decoded_document(data: bytes | mmap.mmap) -> _Document:
@@ -144,7 +628,7 @@ def _decoded_document(data: bytes | mmap.mmap) -> _Document:
     if first is not None and first[1] == b"[":
         return _Document(_list_of_events.decode(data))
     document = _document.decode(data)
-    if len(_EVENTS.findall(data)) > 1:
+    if len(_EVENTS_KEY.findall(data)) > 1:
         _refuse_second_events(data)
     return document
 
@@ -152,8 +636,8 @@ def _decoded_document(data: bytes | mmap.mmap) -> _Document:
 def _refuse_second_events(data: bytes | mmap.mmap) -> None:
     """Of a key that stands there twice one is lost; in a text or deeper down it is no key."""
     parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    deeper = sum(len(_EVENTS.findall(part)) for part in parts.values())
-    if len(_EVENTS.findall(data)) - deeper > 1:
+    deeper = sum(len(_EVENTS_KEY.findall(part)) for part in parts.values())
+    if len(_EVENTS_KEY.findall(data)) - deeper > 1:
         raise msgspec.ValidationError("the key 'traceEvents' is there twice")
 
 
@@ -200,30 +684,6 @@ def _byte_that_is_no_text(data: bytes | mmap.mmap) -> int | None:
         except UnicodeDecodeError as error:
             return start - pending + error.start
     return None
-
-
-def _trace(tables: Tables, document: _Document, source: str) -> Trace:
-    columns = tables.columns
-    codes: dict[int | str, int] = {}
-    processes = [codes.setdefault(process, len(codes)) for process, _ in tables.threads]
-    calls = Calls(**columns["call"])
-    return Trace(
-        source=source,
-        operators=Operators(**columns["operator"]),
-        calls=calls,
-        activities=Activities(**columns["activity"]),
-        waits=Waits(**columns["wait"]),
-        overheads=Spans(**columns["overhead"]),
-        frames=Frames(**columns["frame"]),
-        flows=tables.flows,
-        threads=tuple(thread for _, thread in tables.threads),
-        process_of_thread=np.array(processes, np.int64),
-        devices=_devices(document),
-        recording=_recording(document.kernelprof, source),
-        back_end=back_end_of(tables.categories, calls.name.distinct()),
-        categories=tables.categories,
-        rank=_rank(document),
-    )
 
 
 def _rank(document: _Document) -> int | None:

@@ -1,4 +1,4 @@
-"""What the events of a trace are called: categories, and the names of calls and activities.
+"""The names in a trace: categories, calls, activities, and the back end that they tell of.
 
 A launch is never known by its name alone: it is what shares a correlation id with a kernel. The
 names serve to find the launches that have lost theirs, and what is no launch.
@@ -10,13 +10,16 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET
+import numpy as np
+
+from pytest_kernelprof.schema.run import Origin
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pytest_kernelprof.trace.arrays import Bools
-    from pytest_kernelprof.trace.names import Names
+    from pytest_kernelprof.trace.columns import Bools, Names, Trace
+
 
 # Kineto of 2021 and 2022 (torch 1.8 to 1.12) had names of its own.
 _OLD_ACTIVITY_KINDS = {"Kernel": KERNEL, "Memcpy": MEMCPY, "Memset": MEMSET}
@@ -168,3 +171,19 @@ def tally(names: Iterable[str]) -> str:
         counts[name] = counts.get(name, 0) + 1
     shown = [f"{name} x{n}" for name, n in list(counts.items())[:3]]
     return ", ".join(shown) + (", ..." if len(counts) > 3 else "")
+
+
+_OLD_FORM = "in the form of 2021"
+
+
+def origin_of(trace: Trace) -> Origin:
+    """What to say of a trace's origin.
+
+    Processes are those with operators or calls, devices those with activities.
+    """
+    ours = [table.thread for table in (trace.operators, trace.calls)]
+    processes = np.unique(trace.process_of_thread[np.concatenate(ours)])
+    acts = trace.activities
+    devices = np.unique(np.stack([acts.process, acts.device]), axis=1).shape[1] if len(acts) else 0
+    form = _OLD_FORM if OLD_CATEGORIES.intersection(trace.categories) else ""
+    return Origin(trace.back_end or "CPU", form, len(processes), devices)

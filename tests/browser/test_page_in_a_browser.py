@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from records import CPU, GELU, GEMM, MUL, held_to
 from rounds import COPY, Recording, kept, kernels_of, many, over, profile_of, round_of, run_of
 
-from pytest_kernelprof.analysis.round_timeline import timeline_of_round
+from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.html.page import html_of
 from pytest_kernelprof.schema.paired import Paired

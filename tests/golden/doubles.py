@@ -23,14 +23,14 @@ from traces import Recorded, as_rank, record
 from pytest_kernelprof.against.messages import Collected, Done
 from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
-from pytest_kernelprof.analysis.ranks import gathered
+from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.device import health, inventory
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against, comparison, measuring, sharing
 from pytest_kernelprof.schema.paired import TimedPair
 from pytest_kernelprof.schema.run import Profile, Test
-from pytest_kernelprof.stats import pairs
+from pytest_kernelprof.stats import intervals
 
 Side = Literal["calls", "snapshot", "earlier"]
 
@@ -227,10 +227,10 @@ def _timed(ratios: tuple[float, ...], old: Profile, new: Profile) -> Timed:
     firsts: tuple[Any, ...] = ("current", "baseline")
     old_us = sum(one.duration_us for one in old.kernels)
     taken = [
-        TimedPair(firsts[i % 2], ratio, pairs.TURNS, old_us, old_us * ratio)
+        TimedPair(firsts[i % 2], ratio, intervals.TURNS, old_us, old_us * ratio)
         for i, ratio in enumerate(ratios)
     ]
-    found = pairs.decide(taken, pairs.margin_for(old_us))
+    found = intervals.decide(taken, intervals.margin_for(old_us))
     timing = replace(found, change=found.change or "undecided")
     return Timed(
         timing,

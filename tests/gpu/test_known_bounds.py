@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.analysis.roofline.model import Rate, peaks_of, rates, work_of
+from pytest_kernelprof.analysis.roofline import Rate, peaks_of, rates, work_of
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.runner import measure
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("_shares_the_gpu")
 def achieved(call: Callable[[], object]) -> tuple[Rate, ...]:
     device = current_device("cuda")
     taken = profile_rounds(device, lambda: call, 1, flush_l2=False, shapes=True)
-    kernels = taken.facts.kernels
+    kernels = taken.facts.profile.kernels
     works = work_of(
         taken.trace,
         taken.links,

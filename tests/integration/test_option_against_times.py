@@ -62,7 +62,7 @@ def why_untimed(device):
 
 def times_of(taken):
     us = code.US.get(running[0], 50.0)
-    return tuple(us * chance.gauss(1.0, 0.002) for _ in range(taken.facts.rounds))
+    return tuple(us * chance.gauss(1.0, 0.002) for _ in range(taken.facts.profile.rounds))
 
 more_rounds.why_untimed, more_rounds.times_of = why_untimed, times_of
 inventory.cuda_is_up = lambda: bool(up)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelprof.api import Profile
+from pytest_kernelprof.trace.correlation import Reading, reading_of
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import Reading, reading_of
 
 Event = dict[str, Any]
 

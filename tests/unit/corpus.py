@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.schema import run
+from pytest_kernelprof.trace.correlation import Reading, reading_of
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import Reading, reading_of
 
 FOLDER = Path(__file__).parents[1] / "traces"
 NAMES = sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.ranks import gathered
+from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.paired import Paired
@@ -28,7 +28,7 @@ from pytest_kernelprof.schema.run import (
     Test,
     Verdict,
 )
-from pytest_kernelprof.stats.confidence import median_interval
+from pytest_kernelprof.stats.intervals import median_interval
 
 H200 = Environment(
     "cuda", "NVIDIA H200", "sm_90", {"torch": "2.11.0+cu130", "triton": "3.6.0", "python": "3.13"}

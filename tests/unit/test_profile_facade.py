@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from corpus import FOLDER, NAMES, record, recorded
 
-from pytest_kernelprof.analysis.profile import with_lines
+from pytest_kernelprof.analysis.session_profile import with_lines
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.summary.words import place_words

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.short_names import short_name
 from pytest_kernelprof.report.html.markup import (
     Html,
     cut,

@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.short_names import short_name
 from pytest_kernelprof.report.html.markup import Html
 from pytest_kernelprof.units import format_time, printable
 

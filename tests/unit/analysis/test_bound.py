@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.analysis.bound import bound_of
-from pytest_kernelprof.analysis.metrics import metric_of
+from pytest_kernelprof.analysis.metric_values import bound_of, metric_of
 from pytest_kernelprof.schema.recording import HostTimings
 from pytest_kernelprof.schema.run import Bound
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from built import call, collective, kernel, operator, reading_of_events, round_of
 
-from pytest_kernelprof.analysis.communication import collectives_of, communication_metrics
-from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.collectives import collectives_of, communication_metrics
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.trace.vocabulary import communicates, operation_of
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -159,7 +159,8 @@ def test_cuda_time_is_of_the_other_kernels(tmp_path: Path) -> None:
     )
     facts = session_facts(reading_of_events(tmp_path, *events))
     values = [
-        facts.metrics[name].value for name in ("cuda_time", "comm_time", "gpu_busy", "kernels")
+        facts.profile.metrics[name].value
+        for name in ("cuda_time", "comm_time", "gpu_busy", "kernels")
     ]
     assert values == [7, 30, 30, 2]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from built import Event, annotation, operator, profile_of, reading_of_events, round_of
 
-from pytest_kernelprof.analysis.cpu_operators import (
-    operator_rows,
-    operators_as_kernels,
+from pytest_kernelprof.analysis.round_events import (
+    counted_rows,
+    kernels_of,
     read_rows,
     silent_regions,
 )
 from pytest_kernelprof.schema.run import Kernel
-from pytest_kernelprof.trace.reading import Reading
+from pytest_kernelprof.trace.correlation import Reading
 
 NOTED = {"schema": 1, "device_kind": "cpu", "compute_operators": ["aten::mm", "aten::add"]}
 
@@ -46,7 +46,7 @@ def cpu(folder: Path, *events: Event) -> Reading:
 
 def rows(found: Reading) -> list[list[float]]:
     """When the operators of each round start."""
-    return [(found.trace.operators.start[of] / 1e3).tolist() for of in operator_rows(found)]
+    return [(found.trace.operators.start[of] / 1e3).tolist() for of in counted_rows(found)]
 
 
 def test_each_round_has_its_own_operators(tmp_path: Path) -> None:
@@ -210,6 +210,6 @@ def test_an_operator_in_the_form_of_a_kernel_has_no_dimensions(tmp_path: Path) -
         tmp_path, round_of(0, 0, 99), operator("aten::linear", 5, 50), operator("aten::mm", 10, 5)
     )
     none = (0, 0, 0)
-    assert operators_as_kernels(found, operator_rows(found)[0]) == (
+    assert kernels_of(found, counted_rows(found)[0]) == (
         Kernel("aten::mm", 5.0, none, none, 0, 0, 0, 0, "operator", ("aten::mm", "aten::linear")),
     )

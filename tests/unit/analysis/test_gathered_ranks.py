@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from records import absent, profile, timed
 
-from pytest_kernelprof.analysis.ranks import gathered
+from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.schema.run import Collective, Profile
 
 

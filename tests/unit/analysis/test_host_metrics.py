@@ -11,8 +11,7 @@ from built import call, kernel, profile_of, round_of
 from corpus import recorded
 from records import MIXED
 
-from pytest_kernelprof.analysis.host_metrics import host_metrics, memory_metrics
-from pytest_kernelprof.analysis.metrics import absent, metric_of
+from pytest_kernelprof.analysis.metric_values import absent, host_metrics, memory_metrics, metric_of
 from pytest_kernelprof.schema.recording import HostTimings, MemoryUse, Recording
 from pytest_kernelprof.schema.run import HostShares, Metric
 
@@ -29,7 +28,7 @@ def host(**changed: Any) -> dict[str, Metric]:
             **changed,
         }
     )
-    return host_metrics(timings, BUSY, metric_of("launches", [4]))
+    return host_metrics(timings, {"gpu_busy": BUSY, "launches": metric_of("launches", [4])})
 
 
 def test_launch_overhead_is_latency_without_busy_time_and_floor() -> None:
@@ -58,14 +57,14 @@ def test_launch_overhead_is_never_below_zero() -> None:
 
 
 def test_without_unprofiled_calls_host_times_are_absent_with_the_reason() -> None:
-    for metric in host_metrics(None, BUSY, None).values():
+    for metric in host_metrics(None, {"gpu_busy": BUSY}).values():
         assert metric.value is None
         assert metric.why.startswith("not measured")
 
 
 def test_on_the_cpu_there_is_latency_but_no_launch_overhead() -> None:
     timings = HostTimings(LATENCY, LATENCY, (5.0,) * 12)
-    found = host_metrics(timings, None, None)
+    found = host_metrics(timings, {})
     assert found["latency"].value == statistics.median(LATENCY)
     assert found["launch_overhead"].why == "not applicable on the CPU"
 
@@ -81,11 +80,9 @@ def test_the_overhead_of_a_launch_is_that_of_the_call_by_its_launches() -> None:
 
 def test_a_call_without_launches_has_no_overhead_of_a_launch() -> None:
     timings = HostTimings(LATENCY, LATENCY, (5.0,) * 12)
-    found = host_metrics(timings, BUSY, metric_of("launches", [0]))
+    found = host_metrics(timings, {"gpu_busy": BUSY, "launches": metric_of("launches", [0])})
     assert found["overhead_per_launch"].why == "the call launches nothing"
-    assert host_metrics(timings, None, None)["overhead_per_launch"].why == (
-        "not applicable on the CPU"
-    )
+    assert host_metrics(timings, {})["overhead_per_launch"].why == ("not applicable on the CPU")
 
 
 def test_memory_is_judged_by_its_largest_round() -> None:
@@ -139,9 +136,9 @@ def test_the_shares_of_a_recorded_call_sum_up_to_one(name: str) -> None:
 
 def test_where_launches_could_not_be_had_each_kernel_may_have_had_one() -> None:
     timings = HostTimings((100.0,) * 12, (50.0,) * 12, (5.0,) * 12, cupti_us_per_launch=2.0)
-    found = host_metrics(
-        timings, BUSY, absent("launches", "no calls"), kernels=metric_of("kernels", [4])
-    )
+    launches, kernels = absent("launches", "no calls"), metric_of("kernels", [4])
+    metrics = {"gpu_busy": BUSY, "launches": launches, "kernels": kernels}
+    found = host_metrics(timings, metrics)
     assert found["latency"].low == 92.0
     assert (found["overhead_per_launch"].value, found["overhead_per_launch"].why) == (
         None,

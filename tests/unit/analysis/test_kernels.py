@@ -8,8 +8,8 @@ import numpy as np
 from built import annotation, launched, operator, profile_of, reading_of_events, round_of
 from corpus import recorded
 
-from pytest_kernelprof.analysis.kernels import Sequences, chains
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.analysis.round_events import chains, different_rounds
+from pytest_kernelprof.trace.columns import NO_ID
 
 
 def test_kernels_come_in_launch_order_with_their_operators() -> None:
@@ -62,7 +62,7 @@ def test_our_own_annotations_are_in_no_chain() -> None:
     assert not any(name.startswith("kernelprof::") for name in chains)
 
 
-def test_two_lists_of_operators_are_the_same_where_their_chains_are(tmp_path: Path) -> None:
+def test_rounds_differ_where_the_names_or_the_chains_of_their_kernels_do(tmp_path: Path) -> None:
     found = reading_of_events(
         tmp_path,
         operator("outer", 0, 50),
@@ -74,14 +74,19 @@ def test_two_lists_of_operators_are_the_same_where_their_chains_are(tmp_path: Pa
     rows = [*range(len(found.trace.operators)), NO_ID]
     of_row = dict(zip(rows, chains(found, rows), strict=True))
     assert set(of_row.values()) == {("outer",), ("inner", "outer"), ("inner",), ()}
-    sequences = Sequences(found)
+    one_name = np.zeros(1, np.int64)
     for one in rows:
         for other in rows:
             alike = of_row[one] == of_row[other]
-            assert sequences.same([one], [other]) == alike
-            assert sequences.same([rows[0], one], [rows[0], other]) == alike
-            lists = np.array([[rows[0], one], [rows[0], other]])
-            assert sequences.like_the_first(lists).tolist() == [True, alike]
-    assert not sequences.same(rows[:1], rows[:1] * 2)
-    assert sequences.same([], [])
-    assert sequences.like_the_first(np.empty((2, 0), np.int64)).tolist() == [True, True]
+            lists = [[one], [other]]
+            assert different_rounds(found, 0, [one_name] * 2, lists) == [1] * (not alike)
+            assert different_rounds(found, 1, [one_name] * 2, lists) == [0] * (not alike)
+            lists = [[rows[0], one], [rows[0], other]]
+            names = [np.zeros(2, np.int64)] * 2
+            assert different_rounds(found, 0, names, lists) == [1] * (not alike)
+    same = rows[:1]
+    assert different_rounds(found, 0, [one_name, one_name + 1], [same, same]) == [1]
+    assert different_rounds(found, 0, [one_name, np.zeros(2, np.int64)], [same, same * 2]) == [1]
+    assert different_rounds(found, 0, [one_name[:0], one_name[:0]], [[], []]) == []
+    names = [one_name + code for code in (5, 7, 5, 7, 9)]
+    assert different_rounds(found, 2, names, [same] * 5) == [1, 4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import MIXED
 
-from pytest_kernelprof.analysis.metrics import absent, extended, metric_of
+from pytest_kernelprof.analysis.metric_values import absent, extended, metric_of
 from pytest_kernelprof.schema.metrics import METRICS
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_kernelprof.analysis.roofline import model
-from pytest_kernelprof.analysis.roofline.model import peaks_of
+from pytest_kernelprof.analysis import roofline
+from pytest_kernelprof.analysis.roofline import peaks_of
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_an_unknown_gpu_gets_nobody_elses_figures(name: str) -> None:
 
 
 def test_narrower_arithmetic_is_never_slower() -> None:
-    for found in model._BY_MODEL.values():
+    for found in roofline._BY_MODEL.values():
         order = [found.tflops[key] for key in ("32", "tf32", "16", "8") if key in found.tflops]
         assert order == sorted(order)

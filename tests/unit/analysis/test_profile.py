@@ -18,15 +18,14 @@ from built import (
 from corpus import NAMES, Event, document, edited, reading, record, recorded
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import (
+from pytest_kernelprof.analysis.session_profile import (
     Lines,
-    device_kind,
     lines_of,
     same_work,
     session_facts,
     with_lines,
 )
-from pytest_kernelprof.analysis.profile import profile_of as profile_of_facts
+from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
@@ -36,7 +35,7 @@ from pytest_kernelprof.schema.recording import (
     Roofline,
 )
 from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour
-from pytest_kernelprof.trace.source_lines import frame_lines
+from pytest_kernelprof.trace.correlation import frame_lines
 
 EXPECTED = {
     #                       kernels launches memcpys syncs memsets
@@ -147,9 +146,9 @@ def test_a_trace_is_of_the_device_that_was_noted_else_of_the_one_that_it_records
     tmp_path: Path,
 ) -> None:
     noted = {"kernelprof": {"schema": 1, "device_kind": "cpu"}}
-    assert device_kind(reading_of_events(tmp_path, launched("k", 1, 1), **noted)) == "cpu"
-    assert device_kind(reading_of_events(tmp_path, launched("k", 1, 1))) == "cuda"
-    assert device_kind(reading_of_events(tmp_path, operator("aten::mm", 1, 1))) == "cpu"
+    assert reading_of_events(tmp_path, launched("k", 1, 1), **noted).trace.device_kind == "cpu"
+    assert reading_of_events(tmp_path, launched("k", 1, 1)).trace.device_kind == "cuda"
+    assert reading_of_events(tmp_path, operator("aten::mm", 1, 1)).trace.device_kind == "cpu"
 
 
 def under(name: str, ts: float, correlation: int, tid: int = 1) -> list[Event]:
@@ -274,9 +273,9 @@ def test_each_kernel_copy_and_wait_has_one_operator_or_none(name: str) -> None:
     facts = session_facts(reading(name))
     numbers = {what: len(rows) for what, rows in facts.operators.items()}
     assert numbers == {
-        "kernel": len(facts.kernels),
-        "copy": len(facts.copies),
-        "wait": len(facts.waits),
+        "kernel": len(facts.profile.kernels),
+        "copy": len(facts.profile.copies),
+        "wait": len(facts.profile.waits),
     }
 
 
@@ -336,7 +335,7 @@ def test_what_was_noted_goes_into_the_profile() -> None:
     profile = profile_of_facts(facts, noted, "region")
     values = {name: metric.value for name, metric in profile.metrics.items()}
     assert (profile.label, profile.one_shot, profile.in_place) == ("region", True, ("x",))
-    assert profile.integrity == replace(facts.integrity, retakes=2, settled=False)
+    assert profile.integrity == replace(facts.profile.integrity, retakes=2, settled=False)
     assert (values["latency"], values["dispatch_time"], values["recompiles"]) == (300, 90, 4)
     assert (values["peak_memory"], values["allocations"]) == (9, 1)
     assert profile.second_look["latency"].value == 400

@@ -8,10 +8,8 @@ import pytest
 from built import Event, call, kernel, operator, reading_of_events, span
 from corpus import reading, recorded
 
-from pytest_kernelprof.analysis.bound import bound_of
-from pytest_kernelprof.analysis.metrics import metric_of
-from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.analysis.roofline.model import (
+from pytest_kernelprof.analysis.metric_values import bound_of, metric_of
+from pytest_kernelprof.analysis.roofline import (
     Peaks,
     Rate,
     Work,
@@ -20,8 +18,9 @@ from pytest_kernelprof.analysis.roofline.model import (
     roofline_of,
     work_of,
 )
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.schema.recording import HostTimings, Roofline
-from pytest_kernelprof.trace.reading import Reading
+from pytest_kernelprof.trace.correlation import Reading
 
 PEAKS = Peaks(1000.0, {"16": 100.0, "tf32": 50.0, "32": 10.0}, "made up")
 H200 = peaks_of("NVIDIA H200")
@@ -29,12 +28,12 @@ H200 = peaks_of("NVIDIA H200")
 
 def works(session: Reading) -> tuple[Work | None, ...]:
     facts = session_facts(session)
-    names = [one.name for one in facts.kernels]
+    names = [one.name for one in facts.profile.kernels]
     return work_of(session.trace, session.links, facts.operators["kernel"], names)
 
 
 def rates_of(session: Reading, peaks: Peaks | None = H200) -> tuple[Rate, ...]:
-    durations = [one.duration_us for one in session_facts(session).kernels]
+    durations = [one.duration_us for one in session_facts(session).profile.kernels]
     return rates(works(session), durations, peaks)
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from corpus import NAMES, reading, record
 
-from pytest_kernelprof.analysis import round_timeline
-from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.analysis.round_timeline import timeline_of_round
+from pytest_kernelprof.analysis import round_events
+from pytest_kernelprof.analysis.round_events import timeline_of_round
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.schema.run import Timeline
 
 
@@ -61,7 +61,7 @@ def test_of_very_many_events_the_longest_are_kept_and_it_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = timeline("backward")
-    monkeypatch.setattr(round_timeline, "MOST_EVENTS", 10)
+    monkeypatch.setattr(round_events, "MOST_EVENTS", 10)
     short = timeline("backward")
     assert short.left_out == len(whole.name) - len(short.name)
     assert list(short.start_us) == sorted(short.start_us)

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from pytest_kernelprof.analysis.roofline.work import Amount, amount_of
+from pytest_kernelprof.analysis.roofline import Amount, amount_of
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.trace.inputs import Input
+from pytest_kernelprof.trace.columns import Input
 from pytest_kernelprof.trace.reader import read_trace
 
 

@@ -8,7 +8,7 @@ import pytest
 from corpus import FOLDER
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.device import sharing
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.sharing import no_times
@@ -16,8 +16,8 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.schema.recording import HostTimings
 from pytest_kernelprof.schema.run import Profile
+from pytest_kernelprof.trace.correlation import reading_of
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import reading_of
 
 GPU = Device("cuda", 0, "a GPU", "sm_90", 0, {})
 

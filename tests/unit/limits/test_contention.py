@@ -13,8 +13,7 @@ from pytest_kernelprof.limits.evaluate import (
 )
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
 from pytest_kernelprof.schema.run import Conditions, Contestant, Metric, Neighbour, Verdict
-from pytest_kernelprof.stats.confidence import median_interval
-from pytest_kernelprof.stats.pairs import paired_rounds
+from pytest_kernelprof.stats.intervals import median_interval, paired_rounds
 from pytest_kernelprof.summary.verdicts import verdict_line
 from pytest_kernelprof.summary.words import doubt_words
 

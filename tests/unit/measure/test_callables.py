@@ -71,7 +71,8 @@ class Stage:
             "kernels": SimpleNamespace(rounds=[self.kernels(i) for i in range(rounds)]),
         }
         integrity = SimpleNamespace(problems=problems)
-        return SimpleNamespace(facts=SimpleNamespace(integrity=integrity, metrics=metrics))
+        session = SimpleNamespace(integrity=integrity, metrics=metrics)
+        return SimpleNamespace(facts=SimpleNamespace(profile=session))
 
     @contextlib.contextmanager
     def alone(

@@ -13,7 +13,7 @@ from corpus import FOLDER, reading
 from cuda_double import GPU, CudaDouble
 from nvml_double import Driver, forget, installed
 
-from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.capture import profiler
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
@@ -47,10 +47,11 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 def recorded(*_: object, **__: object) -> sessions.Taken:
     """The session of the call that was recorded, as it is."""
     found = reading("mlp")
-    facts = replace(session_facts(found), integrity=Integrity())
+    facts = session_facts(found)
+    facts = replace(facts, profile=msgspec.structs.replace(facts.profile, integrity=Integrity()))
     file = TraceFile(
         Saved(Folder(str(FOLDER), maker=0), "none.json"),
-        rounds=facts.rounds,
+        rounds=facts.profile.rounds,
         collection_stopped=False,
     )
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})

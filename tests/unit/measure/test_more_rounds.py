@@ -28,7 +28,7 @@ def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         more_rounds,
         "times_of",
-        lambda taken: tuple(map(float, range(1, taken.facts.rounds + 1))),
+        lambda taken: tuple(map(float, range(1, taken.facts.profile.rounds + 1))),
     )
 
 

@@ -15,7 +15,7 @@ import torch
 from compiled import fused, hidden
 from corpus import FOLDER, reading
 
-from pytest_kernelprof.analysis.profile import profile_of, session_facts
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
@@ -429,9 +429,10 @@ class FakeWatch(Watch):
 def recorded_session(name: str, integrity: Integrity | None = None) -> sessions.Taken:
     found = reading(name)
     facts = session_facts(found)
-    facts = replace(facts, integrity=integrity or Integrity())
+    complete = msgspec.structs.replace(facts.profile, integrity=integrity or Integrity())
+    facts = replace(facts, profile=complete)
     saved = Saved(Folder(str(FOLDER), maker=0), "none.json")
-    file = TraceFile(saved, rounds=facts.rounds, collection_stopped=False)
+    file = TraceFile(saved, rounds=facts.profile.rounds, collection_stopped=False)
     recording = msgspec.structs.replace(found.trace.recording, recompiles=0, more_rounds={})
     return sessions.Taken(file, found.trace, found.links, recording, facts)
 
@@ -516,7 +517,7 @@ def test_only_the_try_of_a_further_batch_that_stands_joins_the_first(
     run = a_run(Plan("cuda", rounds=12, sample_on=True), undecided_once())
     run.watch = FakeWatch(throttled)
     profile = finished(run).profile
-    first = len(recorded_session("memory").facts.metrics["cuda_time"].rounds)
+    first = len(recorded_session("memory").facts.profile.metrics["cuda_time"].rounds)
     assert len(profile.metrics["cuda_time"].rounds) == first * batches
     assert len(profile.metrics["latency"].rounds) == 0
     assert next(taken, "none left") == "none left"

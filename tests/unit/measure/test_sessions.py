@@ -12,7 +12,7 @@ import pytest
 import torch
 from corpus import FOLDER, reading
 
-from pytest_kernelprof.analysis.profile import session_facts
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.capture import canary, l2
 from pytest_kernelprof.capture.canary import Primed
 from pytest_kernelprof.capture.compilations import Compilations
@@ -58,7 +58,7 @@ def test_each_round_is_told_of_prepared_and_flushed_before_it_is_annotated(
         *["told 0", "prepare", f"flush {flush_l2}", "call"],
         *["told 1", "prepare", f"flush {flush_l2}", "call"],
     ]
-    assert taken.facts.rounds == taken.file.rounds == 2
+    assert taken.facts.profile.rounds == taken.file.rounds == 2
 
 
 def test_work_of_preparing_does_not_count() -> None:
@@ -67,7 +67,7 @@ def test_work_of_preparing_does_not_count() -> None:
         return lambda: x + 1
 
     taken = sessions.profile_rounds(CPU, prepare, 2, flush_l2=False)
-    assert [kernel.name for kernel in taken.facts.kernels] == ["aten::add"]
+    assert [kernel.name for kernel in taken.facts.profile.kernels] == ["aten::add"]
 
 
 def test_a_session_is_noted_with_its_device_and_rounds() -> None:
@@ -154,4 +154,4 @@ def test_what_was_seen_of_the_graphs_of_replays_proves_them(
     monkeypatch.setattr(nvml, "power_limit_w", lambda device: 650)
     taken = sessions.read(GPU, file, Compilations())
     assert taken.recording.power_limit_w == 650
-    assert taken.facts.integrity.graph_replays == proof
+    assert taken.facts.profile.integrity.graph_replays == proof

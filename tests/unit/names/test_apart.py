@@ -8,8 +8,7 @@ import pytest
 from corpus import NAMES, record
 from test_short import CASES
 
-from pytest_kernelprof.names.apart import comparable_name, kept_name, tell_apart
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.short_names import comparable_name, kept_name, short_name, tell_apart
 
 
 def added(kind: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from corpus import NAMES, record
 
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.short_names import short_name
 
 CASES = {
     case: (full, short or full)

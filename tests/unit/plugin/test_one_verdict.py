@@ -16,7 +16,7 @@ from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
 from pytest_kernelprof.plugin import ledger
 from pytest_kernelprof.plugin.ledger import Ledger
-from pytest_kernelprof.trace import reading
+from pytest_kernelprof.trace import correlation
 
 X = torch.ones(4)
 
@@ -33,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    for module, name in ((sessions, "read_trace"), (reading, "link"), (ledger, "evaluate")):
+    for module, name in ((sessions, "read_trace"), (correlation, "link"), (ledger, "evaluate")):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     return counted
 

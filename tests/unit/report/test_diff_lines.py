@@ -10,7 +10,7 @@ from records import CPU, GEMM, LINEAR, MLP, counted, kernel, profile
 from pytest_kernelprof.baseline.snapshots import kept_of, sides_of
 from pytest_kernelprof.comparison.judge import compare_traces
 from pytest_kernelprof.comparison.kernel_diff import MOST_CHANGES, diff_sides
-from pytest_kernelprof.names.apart import kept_name
+from pytest_kernelprof.names.short_names import kept_name
 from pytest_kernelprof.report.commands import processes_words
 from pytest_kernelprof.report.kernel_tables import (
     change_lines,

@@ -22,7 +22,7 @@ from records import (
     timed,
 )
 
-from pytest_kernelprof.names.apart import kept_name
+from pytest_kernelprof.names.short_names import kept_name
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
 from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
 from pytest_kernelprof.schema.paired import Paired, TimedPair

@@ -9,8 +9,8 @@ import pytest
 from corpus import NAMES, reading, record
 from msgspec.structs import replace
 
-from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.analysis.round_timeline import timeline_of_round
+from pytest_kernelprof.analysis.round_events import timeline_of_round
+from pytest_kernelprof.analysis.session_profile import session_facts
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import MOST_KERNELS, Document, bounded, pack, unpack
 from pytest_kernelprof.schema.run import (

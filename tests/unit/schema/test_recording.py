@@ -23,7 +23,7 @@ from pytest_kernelprof.schema.recording import (
 )
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.writer import write_trace
+from pytest_kernelprof.trace.trace_text import write_trace
 
 TIMINGS = HostTimings((10.5, 11.0), (5.0, 6.25), (1.0, 1.0), 9.0, 0.5, 1.25)
 EVERYTHING = Recording(

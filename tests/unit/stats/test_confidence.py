@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pytest_kernelprof.stats.confidence import autocorrelation, block_size, median_interval, rank
+from pytest_kernelprof.stats.intervals import autocorrelation, block_size, median_interval, rank
 
 MIXED = [6.0, 1.0, 11.0, 4.0, 9.0, 2.0, 7.0, 0.0, 10.0, 3.0, 8.0, 5.0]
 

@@ -9,13 +9,7 @@ import statistics
 import numpy as np
 import pytest
 
-from pytest_kernelprof.stats.noise import (
-    Margin,
-    margins,
-    spreads,
-    tolerance_factor,
-    variation,
-)
+from pytest_kernelprof.stats.intervals import Margin, margins, spreads, tolerance_factor, variation
 
 
 def covered(factor: float, n: int, simulated: int = 20_000) -> float:

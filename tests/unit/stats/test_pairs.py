@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from pytest_kernelprof.schema.paired import Paired, TimedPair
-from pytest_kernelprof.stats import pairs
-from pytest_kernelprof.stats.pairs import Side, Turn, decide, order_of_turns, paired_rounds
+from pytest_kernelprof.schema.paired import Paired, Side, TimedPair
+from pytest_kernelprof.stats import intervals
+from pytest_kernelprof.stats.intervals import Turn, decide, order_of_turns, paired_rounds
 
 
 def turn(candidate: float, reference: float) -> Turn:
@@ -29,24 +29,24 @@ def four(*slower: float) -> list[TimedPair]:
 
 
 def test_a_turn_is_the_ratio_of_medians_without_the_first_rounds() -> None:
-    assert pairs.log_ratio_of(turn(110.0, 100.0)) == pytest.approx(math.log(1.1))
+    assert intervals.log_ratio_of(turn(110.0, 100.0)) == pytest.approx(math.log(1.1))
     for bad in (Turn((1.0,), (1.0,)), Turn((1.0, 0.0), (1.0, 1.0)), Turn((), ())):
         with pytest.raises(ValueError, match="at least 2 rounds of each side"):
-            pairs.log_ratio_of(bad)
+            intervals.log_ratio_of(bad)
 
 
 def test_turns_that_scatter_are_doubled() -> None:
     steady = [turn(100.0, 100.0)] * 6
     wild = [turn(100.0 + 4 * (i % 2), 100.0) for i in range(6)]
-    assert pairs.more_turns([]) == 6
-    assert pairs.more_turns(steady[:4]) == 2
-    assert pairs.more_turns(steady) == 0
-    assert pairs.more_turns(wild) == 6
-    assert pairs.more_turns([*wild, *wild]) == 0
+    assert intervals.more_turns([]) == 6
+    assert intervals.more_turns(steady[:4]) == 2
+    assert intervals.more_turns(steady) == 0
+    assert intervals.more_turns(wild) == 6
+    assert intervals.more_turns([*wild, *wild]) == 0
 
 
 def test_a_pair_is_the_median_of_its_turns() -> None:
-    found = pairs.pair_of("baseline", [turn(n, 100.0) for n in (101.0, 102.0, 190.0)])
+    found = intervals.pair_of("baseline", [turn(n, 100.0) for n in (101.0, 102.0, 190.0)])
     assert (found.first, found.ratio) == ("baseline", pytest.approx(1.02))
     assert (found.turns, found.baseline_us, found.current_us) == (3, 100.0, 102.0)
 
@@ -90,22 +90,22 @@ def test_pairs_of_one_order_convict_nobody() -> None:
 
 
 def test_another_configuration_is_worse_only_if_all_pairs_say_so() -> None:
-    found = pairs.unless_reconfigured(decide(four(0.08, 0.09, 0.07, 0.04), 0.05))
+    found = intervals.unless_reconfigured(decide(four(0.08, 0.09, 0.07, 0.04), 0.05))
     assert (found.change, found.why) == ("undecided", "another configuration was chosen")
     all_four = decide(four(0.08, 0.09, 0.07, 0.06), 0.05)
-    assert pairs.unless_reconfigured(all_four) == all_four
+    assert intervals.unless_reconfigured(all_four) == all_four
     same = Paired("same")
-    assert pairs.unless_reconfigured(same) is same
+    assert intervals.unless_reconfigured(same) is same
 
 
 def test_margins() -> None:
-    assert pairs.margin_for(13.0) == 0.05
-    assert pairs.margin_for(2.0, 0.02) == 0.02
-    assert pairs.margin_for(1.0) == 0.2
-    assert pairs.margin_for(1.9, 0.15) == 0.15
+    assert intervals.margin_for(13.0) == 0.05
+    assert intervals.margin_for(2.0, 0.02) == 0.02
+    assert intervals.margin_for(1.0) == 0.2
+    assert intervals.margin_for(1.9, 0.15) == 0.15
     for bad in (0.01, float("nan")):
         with pytest.raises(ValueError, match="is below 2%: processes"):
-            pairs.margin_for(13.0, bad)
+            intervals.margin_for(13.0, bad)
 
 
 def test_processes_of_the_same_code_that_differ_by_a_tick_of_a_tiny_kernel_are_the_same() -> None:
@@ -113,9 +113,9 @@ def test_processes_of_the_same_code_that_differ_by_a_tick_of_a_tiny_kernel_are_t
     firsts: list[Side] = ["baseline", "current", "baseline", "current"]
     ratios = [1.1854, 1.0286, 1.0283, 1.0]
     found = [pair(f, ratio) for f, ratio in zip(firsts, ratios, strict=True)]
-    assert decide(found, pairs.margin_for(0.992)).change == "same"
+    assert decide(found, intervals.margin_for(0.992)).change == "same"
     faster = [pair(f, 1 / ratio) for f, ratio in zip(firsts, ratios, strict=True)]
-    assert decide(faster, pairs.margin_for(1.120)).change == "same"
+    assert decide(faster, intervals.margin_for(1.120)).change == "same"
 
 
 # Rounds of one process in turn.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from built import Event, call, collective, kernel, span
 
-from pytest_kernelprof.trace.announced import Announced
-from pytest_kernelprof.trace.processes import of_each_process
+from pytest_kernelprof.trace.columns import Announced
+from pytest_kernelprof.trace.correlation import of_each_process
 from pytest_kernelprof.trace.reader import read_trace
 
 NAME = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_kernelprof.trace.names import Names, Numbering
+from pytest_kernelprof.trace.columns import Different, Names
 
 NAMES = Names(np.array([1, 0, 1, 2], np.int32), ("mm", "add", "mul", "of no row"))
 
@@ -26,6 +26,6 @@ def test_each_text_is_asked_once_and_those_without_a_row_are_not() -> None:
 
 
 def test_a_numbering_gives_new_texts_the_next_number() -> None:
-    numbers = Numbering()
+    numbers = Different[str]()
     assert [numbers[name] for name in ("b", "a", "b", "c")] == [0, 1, 0, 2]
     assert list(numbers) == ["b", "a", "c"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from built import Event, operator, profile_of, reading_of_events, round_of
 
-from pytest_kernelprof.trace.compiled_calls import missed_lookups
+from pytest_kernelprof.trace.correlation import missed_lookups
 from pytest_kernelprof.trace.vocabulary import REGION_BEGINS
 
 

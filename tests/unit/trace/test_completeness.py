@@ -16,8 +16,8 @@ from msgspec import structs, to_builtins
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import GraphNodes, Recording
 from pytest_kernelprof.schema.run import Integrity
-from pytest_kernelprof.trace.completeness import check_integrity
-from pytest_kernelprof.trace.reading import reading_of
+from pytest_kernelprof.trace.correlation import reading_of
+from pytest_kernelprof.trace.integrity import check_integrity
 
 
 @pytest.mark.parametrize("name", NAMES)

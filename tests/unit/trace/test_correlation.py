@@ -10,8 +10,8 @@ import pytest
 from built import Event, call, kernel, launched, operator, profile_of, reading_of_events
 from corpus import NAMES, reading
 
-from pytest_kernelprof.trace.arrays import KERNEL, NO_ID
-from pytest_kernelprof.trace.correlation import Links, ancestors, around, outermost, within
+from pytest_kernelprof.trace.columns import KERNEL, NO_ID
+from pytest_kernelprof.trace.correlation import Links, ancestors, around, nearest, within
 
 
 def test_an_operator_lies_in_the_innermost_one_around_it(tmp_path: Path) -> None:
@@ -130,7 +130,8 @@ def test_what_lies_in_something_is_found_in_as_few_steps_as_its_depth_has_digits
     chosen = np.array([draw.random() < 0.05 for _ in parent])
     links = Links(parent, parent, parent)
     chains = [list(ancestors(links, row)) for row in range(len(parent))]
-    assert outermost(parent).tolist() == [above[-1] for above in chains]
+    outermost = nearest(parent, parent == NO_ID)[:-1]
+    assert outermost.tolist() == [above[-1] for above in chains]
     assert within(parent, chosen).tolist() == [chosen[above[1:]].any() for above in chains]
     holding = {row for one in np.flatnonzero(chosen) for row in chains[one][1:]}
     assert set(np.flatnonzero(around(parent, chosen)).tolist()) == holding
@@ -138,5 +139,5 @@ def test_what_lies_in_something_is_found_in_as_few_steps_as_its_depth_has_digits
 
 def test_operators_may_be_nested_as_deeply_as_they_like() -> None:
     parent = np.arange(-1, 50_000 - 1)
-    assert not outermost(parent).any()
+    assert not nearest(parent, parent == NO_ID)[:-1].any()
     assert within(parent, parent == 9).tolist() == [False] * 11 + [True] * (50_000 - 11)

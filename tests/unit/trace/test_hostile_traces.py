@@ -15,9 +15,8 @@ from built import launched, round_of, written
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.trace.layout import escape_quotes
-from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.writer import write_trace
+from pytest_kernelprof.trace.reader import escape_quotes, read_trace
+from pytest_kernelprof.trace.trace_text import write_trace
 
 MB = 1 << 20
 

@@ -12,8 +12,7 @@ from corpus import reading
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.trace.inputs import Input
-from pytest_kernelprof.trace.model import Trace
+from pytest_kernelprof.trace.columns import Input, Trace
 from pytest_kernelprof.trace.reader import read_trace
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_kernelprof.trace.members import among
+from pytest_kernelprof.trace.columns import among
 
 CHANCE = np.random.default_rng(0)
 

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from pytest_kernelprof.trace.arrays import NO_ID
-from pytest_kernelprof.trace.nesting import enclosing
+from pytest_kernelprof.trace.columns import NO_ID
+from pytest_kernelprof.trace.correlation import enclosing
 
 
 def by_a_stack(thread: list[int], start: list[int], end: list[int], point: list[bool]) -> list[int]:

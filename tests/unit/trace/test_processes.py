@@ -6,10 +6,9 @@ from pathlib import Path
 
 from corpus import FOLDER, two_ranks
 
-from pytest_kernelprof.analysis.profile import profile_of, session_facts
-from pytest_kernelprof.trace.processes import of_each_process
+from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
+from pytest_kernelprof.trace.correlation import of_each_process, reading_of
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.reading import reading_of
 
 
 def test_each_process_has_the_kernels_that_it_launched(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import torch
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
-from pytest_kernelprof.trace.layout import escape_quotes
-from pytest_kernelprof.trace.reader import read_trace
+from pytest_kernelprof.trace.reader import escape_quotes, read_trace
 
 X = torch.ones(4)
 

@@ -10,7 +10,7 @@ import pytest
 from corpus import FOLDER, NAMES, document, reading
 
 from pytest_kernelprof.errors import TraceError
-from pytest_kernelprof.trace.arrays import KERNEL, MEMCPY, MEMSET
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET
 from pytest_kernelprof.trace.reader import read_trace
 
 EVENT = '{"ph":"X","cat":"cpu_op","name":"a","tid":1,"ts":%s,"dur":1}'

@@ -9,7 +9,7 @@ import pytest
 from built import annotation, call, kernel, launched, operator, reading_of_events, round_of
 from corpus import NAMES, reading
 
-from pytest_kernelprof.trace.arrays import NO_ID
+from pytest_kernelprof.trace.columns import NO_ID
 
 
 def test_rounds_activities_calls_and_launches_are_joined(tmp_path: Path) -> None:

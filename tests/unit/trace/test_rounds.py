@@ -17,7 +17,7 @@ from built import (
 )
 from corpus import reading
 
-from pytest_kernelprof.trace.rounds import repeated, round_of_time
+from pytest_kernelprof.trace.correlation import repeated
 
 FIRST, LAST = "kernelprof::sentinel#first", "kernelprof::sentinel#last"
 
@@ -65,9 +65,7 @@ def test_a_name_is_repeated_where_one_round_has_it_twice(tmp_path: Path) -> None
         *(round_of(1, 200, 100), operator("once a round", 210, 1)),
         *(operator("outside", 310, 1), operator("outside", 320, 1)),
     )
-    ops = found.trace.operators
-    of_round = round_of_time(found.layout.rounds, ops.start, late=False)
-    assert repeated(ops, of_round) == {"twice"}
+    assert repeated(found) == {"twice"}
 
 
 def test_a_kernel_without_launch_call_belongs_to_the_round_in_which_it_ran(

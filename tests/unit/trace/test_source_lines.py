@@ -9,11 +9,9 @@ from typing import Any
 from built import Event, annotation, operator, reading_of_events, span
 from corpus import reading
 
-from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.trace.arrays import NO_ID
-from pytest_kernelprof.trace.names import Names
-from pytest_kernelprof.trace.reading import Reading
-from pytest_kernelprof.trace.source_lines import annotated_lines, frame_lines
+from pytest_kernelprof.analysis.session_profile import session_facts
+from pytest_kernelprof.trace.columns import NO_ID, Names
+from pytest_kernelprof.trace.correlation import Reading, annotated_lines, frame_lines
 
 
 def line(where: str, ts: float, dur: float, tid: int = 1) -> Event:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from pytest_kernelprof.trace.names import Names
+from pytest_kernelprof.trace.columns import Names
 from pytest_kernelprof.trace.vocabulary import (
     ACTIVITY_KINDS,
     CAPTURE_BEGINS,

@@ -19,7 +19,7 @@ from built import (
     round_of,
 )
 
-from pytest_kernelprof.trace.witnesses import check_witnesses
+from pytest_kernelprof.trace.integrity import check_witnesses
 
 A_DEVICE = {"deviceProperties": [{"id": 0, "name": "a GPU"}]}
 

@@ -16,7 +16,7 @@ from pytest_kernelprof.api import Profile
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, Recording
 from pytest_kernelprof.trace.reader import read_trace
-from pytest_kernelprof.trace.writer import write_trace
+from pytest_kernelprof.trace.trace_text import write_trace
 
 NOTED = Recording(schema=1, device_kind="cuda", device="GPU", recompiles=3)
 

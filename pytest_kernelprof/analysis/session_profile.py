@@ -3,69 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
-from pytest_kernelprof.analysis import cpu_operators, kernels
-from pytest_kernelprof.analysis.bound import bound_of
-from pytest_kernelprof.analysis.communication import COMMUNICATION, collectives_of
-from pytest_kernelprof.analysis.device_metrics import device_metrics
-from pytest_kernelprof.analysis.host_metrics import (
+from pytest_kernelprof.analysis.collectives import (
+    COMMUNICATION,
+    collectives_of,
+    communication_metrics,
+)
+from pytest_kernelprof.analysis.metric_values import (
     NOT_ON_THE_CPU,
+    absent,
+    bound_of,
+    device_metrics,
+    extended,
+    gaps_of,
     host_metrics,
     host_shares,
     memory_metrics,
+    metric_of,
+    timeline_of,
 )
-from pytest_kernelprof.analysis.kernels import Sequences, What
-from pytest_kernelprof.analysis.metrics import absent, extended, metric_of
-from pytest_kernelprof.analysis.waits import host_waits as waits_of_rounds
-from pytest_kernelprof.analysis.waits import waiting_calls
+from pytest_kernelprof.analysis.round_events import (
+    What,
+    copies_of,
+    copy_rows,
+    counted_rows,
+    different_rounds,
+    host_waits,
+    kernels_of,
+    operators_of_activities,
+    operators_of_calls,
+    operators_of_kernels,
+    read_rows,
+    reads_as_waits,
+    silent_regions,
+    waiting_calls,
+    waits_of,
+)
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import (
-    Collective,
     Conditions,
-    Copy,
     Environment,
     Gaps,
-    HostShares,
     Integrity,
     Kernel,
     Metric,
     Profile,
-    Wait,
 )
-from pytest_kernelprof.trace.compiled_calls import missed_lookups
-from pytest_kernelprof.trace.completeness import (
+from pytest_kernelprof.trace.correlation import missed_lookups
+from pytest_kernelprof.trace.integrity import (
     check_clock,
     check_integrity,
+    check_late_work,
     check_rounds,
     cold_signs,
     names_no_kernels,
 )
-from pytest_kernelprof.trace.late_work import check_late_work
-from pytest_kernelprof.trace.timeline import gaps_of
 from pytest_kernelprof.trace.vocabulary import tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_kernelprof.schema.recording import (
-        ChildProcesses,
-        DeviceKind,
-        HostTimings,
-        Recording,
-    )
-    from pytest_kernelprof.trace.arrays import Ints
-    from pytest_kernelprof.trace.reading import Reading
+    from pytest_kernelprof.schema.recording import ChildProcesses, DeviceKind, Recording
+    from pytest_kernelprof.trace.columns import Ints, Spans
+    from pytest_kernelprof.trace.correlation import Reading
+
 
 Lines = Mapping[tuple[What, int], str]
 """``file:line`` of the i-th kernel, copy or wait of a profile."""
 
 _NOT_ON_A_GPU = "not applicable on a GPU: see syncs"
-_NO_GAPS = Gaps((), NOT_ON_THE_CPU)
 _CLOCKS_DISAGREE = "not available: the clocks of host and device disagree in this trace"
 _NOT_RECORDED = "not recorded with the trace"
 _NOT_ASKED = "not available: this torch does not count compilations"
@@ -100,51 +112,31 @@ class SessionFacts:
     """What a session's trace tells by itself.
 
     Attributes:
-        metrics: those of the profiled rounds.
+        profile: with the metrics of the profiled rounds alone.
         operators: of each kernel, copy and wait its innermost operator in the trace, or ``NO_ID``.
         activities: how many device activities there are, ours included.
-        missed: how often a compiled function found nothing that fits; see ``compiled_calls``.
-        (The others are those of ``Profile``.)
+        missed: how often a compiled function found nothing that fits; see ``missed_lookups``.
     """
 
-    environment: Environment
-    rounds: int
-    integrity: Integrity
-    metrics: Mapping[str, Metric]
-    kernels: tuple[Kernel, ...]
-    variants: tuple[tuple[Kernel, ...], ...]
-    copies: tuple[Copy, ...] = ()
-    waits: tuple[Wait, ...] = ()
-    gaps: Gaps = _NO_GAPS
-    host_shares: HostShares | None = None
-    operators: Mapping[What, Sequence[int]] = field(default_factory=dict)
-    collectives: tuple[Collective, ...] = ()
-    activities: int = 0
-    missed: int = 0
+    profile: Profile
+    operators: Mapping[What, Sequence[int]]
+    activities: int
+    missed: int
 
     @property
     def fullest(self) -> int:
         """The round that the kernels are of."""
-        return _fullest(self.metrics["kernels"])
+        return _fullest(self.profile.metrics["kernels"])
 
 
 def session_facts(reading: Reading) -> SessionFacts:
     """Work out everything that a session's trace tells, once."""
-    return _device_facts(reading) if device_kind(reading) == "cuda" else _cpu_facts(reading)
+    return _device_facts(reading) if reading.trace.device_kind == "cuda" else _cpu_facts(reading)
 
 
 def kernels_of_rounds(reading: Reading) -> tuple[tuple[Kernel, ...], ...]:
     """The kernels of each round in launch order; on the CPU its compute operators."""
-    if device_kind(reading) == "cpu":
-        rows = cpu_operators.operator_rows(reading)
-        return tuple(cpu_operators.operators_as_kernels(reading, one) for one in rows)
-    return tuple(kernels.kernels_of(reading, one) for one in kernels.kernel_rows(reading))
-
-
-def device_kind(reading: Reading) -> DeviceKind:
-    """What a trace was recorded on: as noted, else "cuda" where it records a device at all."""
-    noted = reading.trace.recording.device_kind
-    return noted or ("cuda" if reading.trace.on_device else "cpu")
+    return tuple(kernels_of(reading, rows) for rows in counted_rows(reading))
 
 
 def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Profile:
@@ -153,38 +145,33 @@ def profile_of(facts: SessionFacts, recording: Recording, label: str = "") -> Pr
     Args:
         recording: all that was noted by now, further rounds and unprofiled calls included.
     """
-    on_cpu = facts.environment.kind == "cpu"
+    profile, conditions = facts.profile, recording.conditions or Conditions()
+    on_cpu, clock = profile.environment.kind == "cpu", profile.integrity.clock
     more = recording.more_rounds
-    found = {name: extended(metric, more.get(name, ())) for name, metric in facts.metrics.items()}
-    timings = recording.host_timings if not facts.integrity.clock else None
-    found |= _host(timings, found, on_cpu, facts.integrity.clock)
+    found = {name: extended(metric, more.get(name, ())) for name, metric in profile.metrics.items()}
+    timings = None if clock else recording.host_timings
+    found |= host_metrics(timings, {} if on_cpu else found, clock)
     found |= memory_metrics(recording, on_cpu=on_cpu)
     found["recompiles"] = _recompiles(recording, facts.missed)
     found |= {name: absent(name, why) for name, why in recording.no_times.items()}
     why = NOT_ON_THE_CPU if on_cpu else _NOT_ON_A_GPU
     metrics = {name: found.get(name) or absent(name, why) for name in METRICS}
-    second = recording.second_look
-    return Profile(
+    second = {}
+    if recording.second_look and timings:
+        second = host_metrics(recording.second_look, {} if on_cpu else metrics)
+    return structs.replace(
+        profile,
         label=label,
-        environment=facts.environment,
-        rounds=facts.rounds,
         one_shot=recording.one_shot,
-        integrity=msgspec.structs.replace(
-            _with_children(facts, recording.children),
+        integrity=structs.replace(
+            _with_children(profile, recording.children),
             settled=recording.settled,
             retakes=recording.retakes,
         ),
         metrics=metrics,
-        second_look=_host(second, metrics, on_cpu) if second and timings else {},
-        kernels=facts.kernels,
-        variants=facts.variants,
-        copies=facts.copies,
-        waits=facts.waits,
-        bound=bound_of(metrics, timings, recording.roofline, contended=_is_contended(recording)),
-        gaps=facts.gaps,
-        host_shares=facts.host_shares,
-        collectives=facts.collectives,
-        conditions=recording.conditions or Conditions(),
+        second_look=second,
+        bound=bound_of(metrics, timings, recording.roofline, contended=conditions.contended),
+        conditions=conditions,
         in_place=recording.in_place,
         cupti_ratio=recording.host_timings.cupti_ratio if recording.host_timings else None,
     )
@@ -205,11 +192,11 @@ def with_lines(profile: Profile, lines: Lines) -> Profile:
 
     def placed(what: What, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
         return tuple(
-            msgspec.structs.replace(one, source=lines[what, i]) if (what, i) in lines else one
+            structs.replace(one, source=lines[what, i]) if (what, i) in lines else one
             for i, one in enumerate(items)
         )
 
-    return msgspec.structs.replace(
+    return structs.replace(
         profile,
         kernels=placed("kernel", profile.kernels),
         copies=placed("copy", profile.copies),
@@ -230,38 +217,26 @@ def lines_of(facts: SessionFacts, of_operator: Mapping[int, str]) -> Lines:
 def same_work(profile: Profile, other: SessionFacts) -> set[What]:
     """Of kernels, copies and waits those that are the same in both, one by one."""
     same: dict[What, bool] = {
-        "kernel": [k.name for k in profile.kernels] == [k.name for k in other.kernels],
-        "copy": [c.name for c in profile.copies] == [c.name for c in other.copies],
-        "wait": [w.call for w in profile.waits] == [w.call for w in other.waits],
+        "kernel": [k.name for k in profile.kernels] == [k.name for k in other.profile.kernels],
+        "copy": [c.name for c in profile.copies] == [c.name for c in other.profile.copies],
+        "wait": [w.call for w in profile.waits] == [w.call for w in other.profile.waits],
     }
     return {what for what, is_same in same.items() if is_same}
 
 
-def _host(
-    timings: HostTimings | None, metrics: Mapping[str, Metric], on_cpu: bool, why: str = ""
-) -> dict[str, Metric]:
-    if on_cpu:
-        return host_metrics(timings, None, None, why)
-    return host_metrics(timings, metrics["gpu_busy"], metrics["launches"], why, metrics["kernels"])
-
-
-def _with_children(facts: SessionFacts, children: ChildProcesses) -> Integrity:
+def _with_children(profile: Profile, children: ChildProcesses) -> Integrity:
     """Whether the profile is complete beside what child processes did. On the CPU, where a process
     that computes looks like one that does not, a count other than 0 says that this one did."""
-    integrity = msgspec.structs.replace(facts.integrity, children_checked=children.checked)
-    if facts.environment.kind == "cpu" and facts.metrics["kernels"].value:
+    integrity = structs.replace(profile.integrity, children_checked=children.checked)
+    if profile.environment.kind == "cpu" and profile.metrics["kernels"].value:
         return integrity
     if children.at_work and not children.ignored:
         problems = (*integrity.problems, *children.at_work, _CHILDREN_MEANT)
-        return msgspec.structs.replace(integrity, problems=problems)
+        return structs.replace(integrity, problems=problems)
     told = [f"other processes ignored: {words}" for words in children.at_work]
     if children.ended_s:
         told.append(_CHILDREN_ENDED.format(children.ended_s))
-    return msgspec.structs.replace(integrity, elsewhere=tuple(told))
-
-
-def _is_contended(recording: Recording) -> bool:
-    return recording.conditions is not None and recording.conditions.contended
+    return structs.replace(integrity, elsewhere=tuple(told))
 
 
 def _recompiles(recording: Recording, missed: int) -> Metric:
@@ -275,81 +250,92 @@ def _recompiles(recording: Recording, missed: int) -> Metric:
 
 def _device_facts(reading: Reading) -> SessionFacts:
     waiting = waiting_calls(reading)
-    host_waits = waits_of_rounds(reading, waiting)
-    metrics, integrity = device_metrics(reading, host_waits), check_integrity(reading)
-    metrics |= _not_to_be_had(reading, integrity)
-    gaps = gaps_of(reading)
+    of_rounds = host_waits(reading, waiting)
+    line, integrity = timeline_of(reading), check_integrity(reading)
+    metrics = device_metrics(reading, line, of_rounds)
+    metrics |= communication_metrics(reading)
+    metrics |= _not_available(reading, integrity)
+    gaps = gaps_of(reading, line)
     if integrity.clock_skew:
         gaps = Gaps((), _CLOCKS_DISAGREE)
         metrics |= {name: absent(name, _CLOCKS_DISAGREE) for name in ("gpu_span", "gpu_idle")}
-    rows = kernels.kernel_rows(reading)
-    fullest = _fullest(metrics["kernels"])
-    copies = kernels.copy_rows(reading)[_fullest(metrics["memcpys"])]
-    waits = np.array(host_waits[_fullest(metrics["syncs"])], np.int64)
-    operators = [kernels.operators_of_activities(reading, of_round) for of_round in rows]
-    names = reading.trace.activities.name.codes
-    return SessionFacts(
-        environment=_environment(reading),
-        rounds=reading.rounds,
-        integrity=integrity,
-        metrics=metrics,
-        kernels=kernels.kernels_of(reading, rows[fullest]),
-        variants=tuple(
-            kernels.kernels_of(reading, rows[number])
-            for number in _others(reading, fullest, [names[one] for one in rows], operators)
+    copies = copy_rows(reading)[_fullest(metrics["memcpys"])]
+    waits = np.array(of_rounds[_fullest(metrics["syncs"])], np.int64)
+    return _facts(
+        reading,
+        counted_rows(reading),
+        Profile(
+            environment=_environment(reading),
+            integrity=integrity,
+            metrics=metrics,
+            copies=copies_of(reading, copies),
+            waits=waits_of(reading, waits),
+            gaps=gaps,
+            host_shares=host_shares(reading, waiting),
+            collectives=collectives_of(reading, _fullest(metrics["kernels"])),
         ),
-        copies=kernels.copies_of(reading, copies),
-        waits=kernels.waits_of(reading, waits),
-        gaps=gaps,
-        host_shares=host_shares(reading, waiting),
-        operators={
-            "kernel": operators[fullest],
-            "copy": kernels.operators_of_activities(reading, copies),
-            "wait": kernels.operators_of_calls(reading, waits),
+        {
+            "copy": operators_of_activities(reading, copies),
+            "wait": operators_of_calls(reading, waits),
         },
-        collectives=collectives_of(reading, fullest),
-        activities=len(reading.trace.activities),
-        missed=missed_lookups(reading),
     )
 
 
 def _cpu_facts(reading: Reading) -> SessionFacts:
-    trace = reading.trace
-    rows = cpu_operators.operator_rows(reading)
-    classified = trace.recording.compute_operators is not None
+    classified = reading.trace.recording.compute_operators is not None
     counted = "compute operators" if classified else "outermost operators, not classified"
-    count = metric_of("kernels", [len(of_round) for of_round in rows], counted)
-    reads = cpu_operators.read_rows(reading)
+    reads = read_rows(reading)
     would_wait = metric_of("would_wait", list(map(len, reads)))
-    fullest, read = _fullest(count), reads[_fullest(would_wait)]
+    read = reads[_fullest(would_wait)]
     if not classified:  # a read lies below an operator that is not known to compute
         would_wait = absent("would_wait", counted)
-    names, operators = trace.operators.name.codes, [of_round.tolist() for of_round in rows]
-    problems = (
-        *check_rounds(trace, reading.layout),
-        *_cpu_problems(reading),
-        *check_late_work(reading),
+    rows = counted_rows(reading)
+    count = metric_of("kernels", list(map(len, rows)), counted)
+    problems = (*check_rounds(reading), *_cpu_problems(reading), *check_late_work(reading))
+    integrity = Integrity(
+        problems,
+        cold=cold_signs(reading),
+        clock=check_clock(reading),
+        forks=reading.trace.recording.forks,
     )
-    return SessionFacts(
-        environment=_environment(reading),
+    return _facts(
+        reading,
+        rows,
+        Profile(
+            environment=_environment(reading),
+            integrity=integrity,
+            metrics={"kernels": count, "would_wait": would_wait},
+            waits=reads_as_waits(reading, read),
+            gaps=Gaps((), NOT_ON_THE_CPU),
+        ),
+        {"wait": read.tolist()},
+    )
+
+
+def _facts(
+    reading: Reading,
+    rows: Sequence[Ints],
+    profile: Profile,
+    operators: Mapping[What, Sequence[int]],
+) -> SessionFacts:
+    """What a session on a device and one on the CPU both have beside the ``profile`` so far.
+
+    Args:
+        rows: the ``counted_rows``. operators: those of its copies and waits.
+    """
+    trace, fullest = reading.trace, _fullest(profile.metrics["kernels"])
+    table: Spans = trace.operators if trace.device_kind == "cpu" else trace.activities
+    of_kernels = [operators_of_kernels(reading, of_round) for of_round in rows]
+    names = [table.name.codes[of_round] for of_round in rows]
+    others = different_rounds(reading, fullest, names, of_kernels)
+    profile = structs.replace(
+        profile,
         rounds=reading.rounds,
-        integrity=Integrity(
-            problems,
-            cold=cold_signs(trace, reading.layout),
-            clock=check_clock(reading),
-            forks=trace.recording.forks,
-        ),
-        metrics={"kernels": count, "would_wait": would_wait},
-        kernels=cpu_operators.operators_as_kernels(reading, rows[fullest]),
-        variants=tuple(
-            cpu_operators.operators_as_kernels(reading, rows[number])
-            for number in _others(reading, fullest, [names[one] for one in rows], operators)
-        ),
-        waits=cpu_operators.reads_as_waits(reading, read),
-        operators={"kernel": operators[fullest], "wait": read.tolist()},
-        activities=len(trace.activities),
-        missed=missed_lookups(reading),
+        kernels=kernels_of(reading, rows[fullest]),
+        variants=tuple(kernels_of(reading, rows[number]) for number in others),
     )
+    operators = {"kernel": of_kernels[fullest], **operators}
+    return SessionFacts(profile, operators, len(trace.activities), missed_lookups(reading))
 
 
 def _fullest(metric: Metric) -> int:
@@ -358,42 +344,7 @@ def _fullest(metric: Metric) -> int:
     return rounds.index(max(rounds)) if rounds else 0
 
 
-def _others(
-    reading: Reading, fullest: int, names: Sequence[Ints], operators: Sequence[Sequence[int]]
-) -> list[int]:
-    """The rounds whose kernels differ from those of the fullest, by name and operators; of each
-    different sequence the first round."""
-    if len(names) < 2:
-        return []
-    sequences, kept = Sequences(reading), [fullest]
-    for number in _unlike(fullest, sequences, names, operators):
-        if not any(
-            len(names[number]) == len(names[other])
-            and bool((names[number] == names[other]).all())
-            and sequences.same(operators[number], operators[other])
-            for other in kept
-        ):
-            kept.append(number)
-    return kept[1:]
-
-
-def _unlike(
-    fullest: int,
-    sequences: Sequences,
-    names: Sequence[Ints],
-    operators: Sequence[Sequence[int]],
-) -> list[int]:
-    """The rounds that differ from the fullest: all of its length are compared at once."""
-    length = len(names[fullest])
-    as_long = [fullest, *(i for i, one in enumerate(names) if len(one) == length)]
-    named = np.array([names[i] for i in as_long], np.int64).reshape(len(as_long), length)
-    lists = np.array([operators[i] for i in as_long], np.int64).reshape(len(as_long), length)
-    alike = (named == named[0]).all(axis=1) & sequences.like_the_first(lists)
-    known = {i for i, is_alike in zip(as_long, alike.tolist(), strict=True) if is_alike}
-    return [i for i in range(len(names)) if i not in known]
-
-
-def _not_to_be_had(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
+def _not_available(reading: Reading, integrity: Integrity) -> dict[str, Metric]:
     """The counts that this trace cannot tell."""
     unnamed = names_no_kernels(reading.trace)
     if unnamed:
@@ -408,7 +359,7 @@ def _environment(reading: Reading) -> Environment:
     recording = reading.trace.recording
     device = recording.device or _device_name(reading)
     return Environment(
-        device_kind(reading),
+        reading.trace.device_kind,
         device,
         recording.capability,
         recording.versions,
@@ -436,7 +387,7 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
         return (_NOT_CLASSIFIED,)
     compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
     hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
-    silent = (_SILENT,) if cpu_operators.silent_regions(reading) else ()
+    silent = (_SILENT,) if silent_regions(reading) else ()
     return (*recording.unseen, *hidden, *silent, *_unclassified(reading))
 
 

@@ -1,38 +1,96 @@
-"""Short names where two must not be one: within a report, and in a file that is kept."""
+"""The short name of a kernel: a function of its full name alone.
+
+What it begins with is in the full name, case aside, so that a search for it finds the kernel.
+``tell_apart`` adds what differs where two kernels of a report have one short name.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.names.gemms import nvjet_type
-from pytest_kernelprof.names.parts import LONGEST, cleaned, take_apart
-from pytest_kernelprof.names.short import short_name
+from pytest_kernelprof.names.kernel_families import (
+    LONGEST,
+    cleaned,
+    family_words,
+    functor_words,
+    nvjet_type,
+    take_apart,
+)
+from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.names.parts import Parts
+    from pytest_kernelprof.names.kernel_families import Parts
 
     Evidence = Callable[[Parts], Sequence[str]]
 
-_TYPES = {
-    **dict.fromkeys(("BFloat16", "__nv_bfloat16", "__hip_bfloat16", "bfloat16_t"), "bf16"),
-    **dict.fromkeys(("Half", "__half", "half_t", "_Float16"), "fp16"),
-    **dict.fromkeys(
-        ("Float8_e4m3fn", "Float8_e4m3fnuz", "__nv_fp8_e4m3", "float_e4m3_t"), "fp8_e4m3"
-    ),
-    **dict.fromkeys(
-        ("Float8_e5m2", "Float8_e5m2fnuz", "__nv_fp8_e5m2", "float_e5m2_t"), "fp8_e5m2"
-    ),
+
+_LONGEST_UNKNOWN, _LONGEST = 64, 128
+_ENDS = ("_kernel", "_grid_stride")
+_LIBRARIES = ("cublasLt", "cudnn", "rocprim", "thrust")
+_OPERATOR = re.compile(r"\w+::\w[\w.]*")
+_SHORT = re.compile(r"\w+ (?:\[[^\[\]]*\]|\([^()]*\))(?: [\w.]+)*")
+"""A name that is short already, as kernel snapshots have them."""
+
+
+def short_name(name: str) -> str:
+    """What people call a kernel: ``vectorized_elementwise [gelu]``, ``nvjet 256x128x64 TNT``.
+
+    Names of operators, those that no rule knows and those that are short already stay as they are,
+    the middle of long ones cut out. Takes time in proportion to the name; of a very long one the
+    beginning is read.
+    """
+    return _short_name(name[:LONGEST])
+
+
+@functools.lru_cache(2048)
+def _short_name(name: str) -> str:
+    if _OPERATOR.fullmatch(name) or _SHORT.fullmatch(name):
+        return _cut(name, _LONGEST)
+    parts = take_apart(name)
+    told = family_words(parts)
+    if told:
+        return _cut(told, _LONGEST)
+    return _cut(_words(parts) or printable(name).strip(), _LONGEST_UNKNOWN) or "(no name)"
+
+
+def _words(parts: Parts) -> str:
+    if not parts.path:
+        return parts.text
+    stem = parts.path[-1]
+    for end in _ENDS:
+        stem = stem.removesuffix(end) or stem
+    of_aten = parts.path[0] == "at" or len(parts.path) == 1
+    what = functor_words(parts) if of_aten else ""
+    library = parts.path[0] if parts.path[0] in _LIBRARIES and len(parts.path) > 1 else ""
+    return " ".join(filter(None, [library, stem, f"[{what}]" if what else ""]))
+
+
+def _cut(text: str, longest: int) -> str:
+    """Both ends of what is longer; more of the beginning, which a search is for."""
+    if len(text) <= longest:
+        return text
+    head = longest * 5 // 8
+    return f"{text[:head]}...{text[head + 3 - longest :]}"
+
+
+_NAMES_OF_TYPES = {
+    "bf16": "BFloat16 __nv_bfloat16 __hip_bfloat16 bfloat16_t",
+    "fp16": "Half __half half_t _Float16",
+    "fp8_e4m3": "Float8_e4m3fn Float8_e4m3fnuz __nv_fp8_e4m3 float_e4m3_t",
+    "fp8_e5m2": "Float8_e5m2 Float8_e5m2fnuz __nv_fp8_e5m2 float_e5m2_t",
     **{
         name: name
-        for name in ("float", "double", "long", "int", "short", "char", "bool", "complex")
+        for name in ["float", "double", "long", "int", "short", "char", "bool", "complex"]
     },
 }
+_TYPES = {one: short for short, names in _NAMES_OF_TYPES.items() for one in names.split()}
 _MANGLED_TYPE = re.compile(r"DF16b|DF16_|8BFloat16|4Half")
 _MANGLED_TYPES = {"DF16b": "bf16", "DF16_": "fp16", "8BFloat16": "bf16", "4Half": "fp16"}
 _NUMBER = re.compile(r"(?<![\w#.])-?\d{1,18}(?=[ul]*\b)")
@@ -96,9 +154,7 @@ def demangled_alike(name: str) -> str:
         whole = cleaned(name)
     else:
         whole = f"{'::'.join(parts.path)}<{parts.template}>"
-    beyond = (
-        hashlib.sha256(name.encode(errors="replace")).hexdigest() if len(name) > LONGEST else ""
-    )
+    beyond = _digest(name) if len(name) > LONGEST else ""
     text = _SUFFIX.sub(r"\1", _INLINE.sub("", whole).replace("at::detail::Array", "std::array"))
     return re.sub(r"\s+", "", _TRUTHS.sub(lambda one: _TRUTH[one[0]], text)) + beyond
 

@@ -8,8 +8,13 @@ import pytest
 from built import Event, call, kernel, profile_of, reading_of_events, round_of
 from corpus import NAMES, reading, recorded
 
+from pytest_kernelprof.analysis.metric_values import gaps_of, timeline_of
 from pytest_kernelprof.schema.run import Gaps, RoundGaps
-from pytest_kernelprof.trace.timeline import gaps_of
+from pytest_kernelprof.trace.correlation import Reading
+
+
+def gaps(found: Reading) -> Gaps:
+    return gaps_of(found, timeline_of(found))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,13 +31,13 @@ def test_the_classes_of_a_recorded_trace_sum_up_to_its_idle_time(name: str) -> N
 
 
 def test_small_kernels_of_a_recorded_call_wait_for_the_host() -> None:
-    for one in gaps_of(reading("decode")).rounds:
+    for one in gaps(reading("decode")).rounds:
         assert one.host_wait > 100
         assert one.kernel_wait + one.other < 1
 
 
 def test_kernels_of_a_recorded_graph_wait_for_each_other() -> None:
-    for one in gaps_of(reading("graph")).rounds:
+    for one in gaps(reading("graph")).rounds:
         assert 3 < one.kernel_wait < 12
 
 
@@ -41,7 +46,7 @@ def launch(ts: float, correlation: int, dur: float = 2) -> Event:
 
 
 def rounds(folder: Path, *events: Event) -> tuple[RoundGaps, ...]:
-    return gaps_of(reading_of_events(folder, round_of(0, 0, 1000), *events)).rounds
+    return gaps(reading_of_events(folder, round_of(0, 0, 1000), *events)).rounds
 
 
 def test_a_launch_after_the_previous_end_is_a_wait_for_the_host(tmp_path: Path) -> None:
@@ -91,7 +96,7 @@ def test_gaps_between_rounds_are_none_of_theirs(tmp_path: Path) -> None:
         launch(101, 2),
         kernel("b", 110, 2),
     )
-    assert gaps_of(session).rounds == (RoundGaps(0, 0, 0), RoundGaps(0, 0, 0))
+    assert gaps(session).rounds == (RoundGaps(0, 0, 0), RoundGaps(0, 0, 0))
 
 
 def test_a_round_without_activities_has_no_gap(tmp_path: Path) -> None:

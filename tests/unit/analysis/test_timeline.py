@@ -8,8 +8,8 @@ import pytest
 from built import call, kernel, reading_of_events, round_of
 from corpus import NAMES, reading
 
-from pytest_kernelprof.trace.arrays import NO_ID
-from pytest_kernelprof.trace.timeline import timeline_of
+from pytest_kernelprof.analysis.metric_values import timeline_of
+from pytest_kernelprof.trace.columns import NO_ID
 
 
 @pytest.mark.parametrize("name", NAMES)

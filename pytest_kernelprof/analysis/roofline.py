@@ -1,18 +1,29 @@
-"""How much an operator computes and moves at the least, from the shapes of its inputs."""
+"""How near a call's kernels come to what the device can compute and move, and which is nearer.
+
+The work of an operator follows from the shapes of its inputs, whatever carries it out.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pytest_kernelprof.schema.recording import Roofline
+from pytest_kernelprof.trace.correlation import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.trace.inputs import Input
+    from pytest_kernelprof.trace.columns import Input
 
     Inputs = Sequence[Input]
+    from collections.abc import Mapping, Sequence
+
+    from pytest_kernelprof.trace.columns import Trace
+    from pytest_kernelprof.trace.correlation import Links
+
 
 _ITEM_SIZE = {
     "double": 8, "float": 4, "c10::Half": 2, "c10::BFloat16": 2,
@@ -272,3 +283,228 @@ _FORMULAS: dict[str, Callable[[Inputs], Amount]] = {
     **_named("sum mean amax amin max min any all argmax argmin prod norm", _reduction),
     **_named("_softmax _log_softmax native_layer_norm native_group_norm", _row_by_row),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Peaks of one GPU model.
+
+    Attributes:
+        bandwidth: of the device's memory, in GB/s (10**9 bytes).
+        tflops: dense matrix products (no sparsity, float32 accumulation), in TFLOP/s (10**12), by
+            precision: "16" (float16, bfloat16), "tf32", "32" (float32 outside tensor cores), "8"
+            (float8); only those that the GPU has.
+        source: where the figures stand.
+    """
+
+    bandwidth: float
+    tflops: Mapping[str, float]
+    source: str
+
+
+def _peaks(
+    bandwidth: float, half: float, single: float, source: str, tf32: float = 0, eight: float = 0
+) -> Peaks:
+    figures = {"16": half, "tf32": tf32, "32": single, "8": eight}
+    return Peaks(bandwidth, {name: value for name, value in figures.items() if value}, source)
+
+
+_A100, _H100 = "NVIDIA A100 data sheet", "NVIDIA H100 data sheet"
+_BLACKWELL = "NVIDIA Blackwell architecture technical brief (HGX B200, 1000 W)"
+_V100, _ADA = "NVIDIA V100 data sheet", "NVIDIA Ada GPU architecture white paper, appendix A"
+
+# By the whole name that the driver gives, but for "NVIDIA" and "Tesla" before it: a slice of a GPU
+# (MIG) or a sister model (A10G) must not get its figures. Where a data sheet gives figures with
+# sparsity, half of them stands here.
+_BY_MODEL: dict[str, Peaks] = {
+    r"V100-SXM\d.*": _peaks(900, 125, 15.7, _V100),
+    r"V100-PCIE.*": _peaks(900, 112, 14, _V100),
+    r"V100S-PCIE.*": _peaks(1134, 130, 16.4, _V100),
+    r"T4": _peaks(320, 65, 8.1, "NVIDIA Turing GPU architecture white paper"),
+    r"A10": _peaks(600, 125, 31.2, "NVIDIA A10 data sheet", tf32=62.5),
+    r"A100-(SXM4|PCIE)-40GB": _peaks(1555, 312, 19.5, _A100, tf32=156),
+    r"A100-SXM4-80GB": _peaks(2039, 312, 19.5, _A100, tf32=156),
+    r"A100 80GB PCIe": _peaks(1935, 312, 19.5, _A100, tf32=156),
+    r"L4": _peaks(300, 121, 30.3, "NVIDIA L4 data sheet", tf32=60, eight=242.5),
+    r"L40S": _peaks(864, 362, 91.6, "NVIDIA L40S data sheet", tf32=183, eight=733),
+    r"GeForce RTX 4090": _peaks(1008, 165.2, 82.6, _ADA, tf32=82.6, eight=330.3),
+    r"H100 80GB HBM3": _peaks(3350, 989.5, 67, _H100, tf32=494.5, eight=1979),
+    r"H100 PCIe": _peaks(2039, 756, 51, _H100, tf32=378, eight=1513),
+    r"H200": _peaks(4800, 989.5, 67, "NVIDIA H200 data sheet", tf32=494.5, eight=1979),
+    r"B200": _peaks(8000, 2250, 80, _BLACKWELL, tf32=1100, eight=4500),
+}
+
+
+def peaks_of(gpu: str) -> Peaks | None:
+    """The peaks of a GPU by its full name, such as "NVIDIA H200"; None for an unknown one."""
+    bare = re.sub(r"^(NVIDIA )?(Tesla )?", "", gpu)
+    return next((found for model, found in _BY_MODEL.items() if re.fullmatch(model, bare)), None)
+
+
+Roof = Literal["compute", "memory"]
+
+# Peaks of data sheets are never reached: good matrix products get 60 to 80 % of them, good copies
+# 75 to 90 %. Below this share neither roof is what limits a kernel.
+_NEAR = 0.4
+# A verdict on the call needs most of its GPU time to be of one class.
+_MOST = 0.5
+
+_PRECISIONS = {"c10::Half": "16", "c10::BFloat16": "16"}
+_PRECISIONS |= {f"c10::Float8_{kind}": "8" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")}
+_TF32 = re.compile(r"tf32|s1688(?!\d)|s16816tf32", re.I)
+_FLOAT32 = re.compile(r"sgemm|simt|ffma|f32f32_f32f32_f32", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one run of an operator, carried out by one kernel or several.
+
+    Attributes:
+        row: the operator in the trace's table; kernels of one run share it.
+        operator: its name.
+        flops, bytes: see ``work.Amount``: lower bounds.
+        precision: of the arithmetic: "16", "tf32", "32" or "8"; empty where it does not show.
+    """
+
+    row: int
+    operator: str
+    flops: int
+    bytes: int
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What one ``Work`` achieved.
+
+    Attributes:
+        duration_us: of its kernels together.
+        tflops, gbps: 10**12 operations and 10**9 bytes a second.
+        of_compute, of_memory: shares of the device's peaks; None where a peak is unknown. Data
+            that lie in the L2 cache may be read quicker than the memory's peak.
+    """
+
+    work: Work
+    duration_us: float
+    tflops: float
+    gbps: float
+    of_compute: float | None
+    of_memory: float | None
+
+    @property
+    def roof(self) -> Roof | None:
+        """The roof that limits it: the nearer one, if it is near; None if neither is, or if the
+        peaks are not known."""
+        if self.of_memory is None or (self.of_compute is None and self.work.flops):
+            return None
+        compute = self.of_compute or 0.0
+        if max(compute, self.of_memory) < _NEAR:
+            return None
+        return "compute" if compute > self.of_memory else "memory"
+
+
+def work_of(
+    trace: Trace, links: Links, operators: Sequence[int], kernels: Sequence[str]
+) -> tuple[Work | None, ...]:
+    """The work behind each kernel; None where no operator above it tells, or none was recorded.
+
+    Args:
+        operators: the innermost operator of each kernel (``profile.operators_of("kernel")``).
+        kernels: their names, which tell the precision of float32 matrix products.
+
+    Shapes are there only in a session with ``shapes=True``.
+    """
+    found = [
+        _work(trace, links, operator, name)
+        for operator, name in zip(operators, kernels, strict=True)
+    ]
+    # Where a kernel has an operator of its own inside another (a copy in a matmul), the outer one
+    # is not what the rest of the kernels do alone.
+    around = {
+        row
+        for work in found
+        if work is not None
+        for row in ancestors(links, work.row)
+        if row != work.row
+    }
+    return tuple(None if work is None or work.row in around else work for work in found)
+
+
+def _work(trace: Trace, links: Links, operator: int, kernel: str) -> Work | None:
+    inputs = trace.operators.inputs
+    if inputs is None:
+        return None
+    for row in ancestors(links, operator):
+        name = str(trace.operators.name[row])
+        of_row = inputs[row]
+        amount = amount_of(name, of_row) if of_row else None
+        if amount is not None:
+            precision = _precision(amount.dtype, kernel) if amount.matrix else "32"
+            return Work(row, name, amount.flops, amount.bytes, precision)
+    return None
+
+
+def _precision(dtype: str, kernel: str) -> str:
+    """Of a matrix product. Only the kernel's name tells what float32 is multiplied in."""
+    if dtype != "float":
+        return _PRECISIONS.get(dtype, "")
+    if _TF32.search(kernel):
+        return "tf32"
+    return "32" if _FLOAT32.search(kernel) else ""
+
+
+def rates(
+    works: Sequence[Work | None], durations_us: Sequence[float], peaks: Peaks | None
+) -> tuple[Rate, ...]:
+    """What each work achieved, in order of its first kernel; kernels without work are left out."""
+    durations: dict[int, float] = {}
+    first: dict[int, Work] = {}
+    for work, duration in zip(works, durations_us, strict=True):
+        if work is not None:
+            durations[work.row] = durations.get(work.row, 0.0) + duration
+            first.setdefault(work.row, work)
+    return tuple(
+        _rate(first[row], duration, peaks) for row, duration in durations.items() if duration > 0
+    )
+
+
+def _rate(work: Work, duration_us: float, peaks: Peaks | None) -> Rate:
+    tflops, gbps = work.flops / duration_us / 1e6, work.bytes / duration_us / 1e3
+    if peaks is None:
+        return Rate(work, duration_us, tflops, gbps, None, None)
+    peak = peaks.tflops.get(work.precision)
+    of_compute = None if peak is None else tflops / peak
+    return Rate(work, duration_us, tflops, gbps, of_compute, gbps / peaks.bandwidth)
+
+
+def roofline_of(found: Sequence[Rate], busy_us: float, peaks: Peaks | None) -> Roofline:
+    """Which roof limits a call whose kernels take ``busy_us`` together.
+
+    A roof is the verdict if kernels that are near it take more than half of the time.
+    """
+    if not found:
+        return Roofline(None, "no shapes of a known operator were recorded")
+    if peaks is None:
+        return Roofline(None, "the peaks of this GPU are not in the table")
+    for roof in ("compute", "memory"):
+        of_roof = [rate for rate in found if rate.roof == roof]
+        share = sum(rate.duration_us for rate in of_roof) / busy_us if busy_us > 0 else 0.0
+        if share > _MOST:
+            return Roofline(roof, f"{_words(roof, of_roof)} in {share:.0%} of the GPU time")
+    known = sum(rate.duration_us for rate in found) / busy_us if busy_us > 0 else 0.0
+    return Roofline(
+        None,
+        f"neither roof is near in most of the GPU time (work known for {known:.0%} of it)",
+    )
+
+
+def _words(roof: Roof, found: Sequence[Rate]) -> str:
+    """The achieved rate over all, and its share of the peak."""
+    time = sum(rate.duration_us for rate in found)
+    if roof == "memory":
+        gbps = sum(rate.work.bytes for rate in found) / time / 1e3
+        share = sum((rate.of_memory or 0.0) * rate.duration_us for rate in found) / time
+        return f"{gbps:.0f} GB/s, {share:.0%} of the memory's peak,"
+    tflops = sum(rate.work.flops for rate in found) / time / 1e6
+    share = sum((rate.of_compute or 0.0) * rate.duration_us for rate in found) / time
+    return f"{tflops:.3g} TFLOP/s, {share:.0%} of the peak,"

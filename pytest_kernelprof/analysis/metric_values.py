@@ -1,0 +1,351 @@
+"""The values of metrics: of the device, of the host and its memory, and what bounds a call."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from pytest_kernelprof.analysis.round_events import directions
+from pytest_kernelprof.schema.metrics import DIRECTIONS, METRICS
+from pytest_kernelprof.schema.profile import QUEUED_US
+from pytest_kernelprof.schema.run import Bound, Gaps, HostShares, Metric, RoundGaps
+from pytest_kernelprof.stats.intervals import median_interval
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID
+from pytest_kernelprof.trace.integrity import unrecorded_memsets
+from pytest_kernelprof.trace.vocabulary import PAGEABLE, communicates, matches
+from pytest_kernelprof.units import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_kernelprof.schema.recording import HostTimings, Recording, Roofline
+    from pytest_kernelprof.schema.run import Metric
+    from pytest_kernelprof.trace.columns import Bools, Ints
+    from pytest_kernelprof.trace.correlation import Reading
+
+
+def metric_of(name: str, rounds: Sequence[float], why: str = "") -> Metric:
+    """The metric of that name from the value of each round.
+
+    A count is its largest round; a time the median of its rounds, with the interval of that.
+    """
+    spec = METRICS[name]
+    if spec.kind == "exact":
+        values = tuple(int(value) for value in rounds)
+        most = max(values, default=0)
+        return Metric(name, spec.kind, spec.unit, rounds=values, value=most, why=why)
+    times = tuple(float(value) for value in rounds)
+    found = Metric(
+        name, spec.kind, spec.unit, rounds=times, value=statistics.median(times), why=why
+    )
+    interval = median_interval(times)
+    if interval is None:
+        return found
+    return replace(found, low=interval.low, high=interval.high, block=interval.block)
+
+
+def extended(metric: Metric, more: Sequence[float]) -> Metric:
+    """The metric with the rounds of further sessions; one that is not available stays so."""
+    if not more or metric.value is None:
+        return metric
+    return metric_of(metric.name, (*metric.rounds, *more), metric.why)
+
+
+def most_launches(metrics: Mapping[str, Metric]) -> float:
+    """How many launch calls a call has, or may have where that is not available: one a kernel."""
+    values = (metrics[name].value for name in ("launches", "kernels") if name in metrics)
+    return next((value for value in values if value is not None), 0)
+
+
+@functools.lru_cache(maxsize=256)
+def absent(name: str, why: str) -> Metric:
+    """A metric that is not available, with the reason. All profiles share it."""
+    spec = METRICS[name]
+    return Metric(name, spec.kind, spec.unit, why=why)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTimeline:
+    """The activities of all rounds, round by round in order of time.
+
+    Attributes:
+        rows: as rows of the activities. number: the round of each.
+        reached: when everything was done that its round began up to each, in ns.
+        first: where each round begins in them; one more at the end.
+        before: those that another one of the round follows. gap: how long the device is idle in
+            between, in ns; 0 where the next one begins before all is done.
+    """
+
+    rows: Ints
+    number: Ints
+    reached: Ints
+    first: Ints
+    before: Ints
+    gap: Ints
+
+
+def timeline_of(reading: Reading) -> DeviceTimeline:
+    """Put the activities of all rounds in order, once for all rounds."""
+    acts, of_round = reading.trace.activities, reading.round_of_activity
+    rows = np.flatnonzero(of_round != NO_ID)
+    rows = rows[np.lexsort((acts.start[rows], of_round[rows]))]
+    number, reached = of_round[rows], acts.end[rows]
+    first = np.searchsorted(number, np.arange(reading.rounds + 1))
+    bounds = first.tolist()
+    for begin, end in itertools.pairwise(bounds):
+        np.maximum.accumulate(reached[begin:end], out=reached[begin:end])
+    before = np.flatnonzero(number[1:] == number[:-1])
+    gap = np.maximum(0, acts.start[rows[before + 1]] - reached[before])
+    return DeviceTimeline(rows, number, reached, first, before, gap)
+
+
+_SHORT_NS = int(QUEUED_US * 1e3)
+
+
+def gaps_of(reading: Reading, line: DeviceTimeline) -> Gaps:
+    """Class the gaps of every round: what the device waits for between two activities."""
+    began, gap = line.reached[line.before], line.gap
+    call = reading.links.call_of_activity[line.rows[line.before + 1]]
+    known = call != NO_ID
+    returned = np.zeros(len(call), np.int64)
+    returned[known] = reading.trace.calls.end[call[known]]
+    host = known & (returned > began)
+    kernel = known & ~host & (gap <= _SHORT_NS)
+
+    def totals(which: Bools) -> list[float]:
+        of_round = line.number[line.before[which]]
+        sums = np.bincount(of_round, gap[which], minlength=reading.rounds)
+        return [int(one) / 1e3 for one in sums]
+
+    classes = (totals(host), totals(kernel), totals(~host & ~kernel))
+    return Gaps(tuple(RoundGaps(*one) for one in zip(*classes, strict=True)))
+
+
+def device_metrics(
+    reading: Reading, line: DeviceTimeline, waits: Sequence[Sequence[int]]
+) -> dict[str, Metric]:
+    """All metrics of the profiled rounds, by name. ``waits``: those of the host, in each round."""
+    acts = reading.trace.activities
+    kernels, copies = acts.kind == KERNEL, acts.kind == MEMCPY
+    computing = kernels & ~acts.name.that(communicates)
+    ran = reading.activities_of_call.any(axis=1)
+    spans = _busy_and_span(reading, line)
+    rounds: dict[str, list[float]] = {
+        "kernels": _per_round(reading, kernels),
+        "launches": _of_rounds(reading, reading.round_of_call, reading.launches & ran),
+        "memsets": _per_round(reading, acts.kind == MEMSET),
+        "syncs": [len(of_round) for of_round in waits],
+        "cuda_time": [ns / 1e3 for ns in _per_round(reading, computing, acts.end - acts.start)],
+        **_copies(reading, copies),
+        "memcpys_pageable": _per_round(reading, copies & matches(acts.name, PAGEABLE)),
+        "gpu_busy": [busy / 1e3 for busy, _ in spans],
+        "gpu_span": [span / 1e3 for _, span in spans],
+        "gpu_idle": [(span - busy) / 1e3 for busy, span in spans],
+    }
+    found = {name: metric_of(name, values) for name, values in rounds.items()}
+    if lost := unrecorded_memsets(reading):
+        why = f"not available: {lost} memset calls have no memset in the trace"
+        found["memsets"] = absent("memsets", why)
+    return found
+
+
+def _copies(reading: Reading, copies: Bools) -> dict[str, list[float]]:
+    acts = reading.trace.activities
+    size, direction = acts.bytes, directions(acts.name)
+    which = {"": copies, **{f"_{d}": copies & direction.are(d) for d in DIRECTIONS}}
+    counts = {f"memcpys{suffix}": _per_round(reading, of) for suffix, of in which.items()}
+    sizes = {f"memcpy_bytes{suffix}": _per_round(reading, of, size) for suffix, of in which.items()}
+    return counts | sizes
+
+
+def _per_round(reading: Reading, chosen: Bools, weights: Ints | None = None) -> list[float]:
+    """Of each round, how many of the chosen activities it has, or the sum of their weights."""
+    return _of_rounds(reading, reading.round_of_activity, chosen, weights)
+
+
+def _of_rounds(
+    reading: Reading, of_round: Ints, chosen: Bools, weights: Ints | None = None
+) -> list[float]:
+    chosen = chosen & (of_round != NO_ID)
+    values = np.bincount(
+        of_round[chosen], None if weights is None else weights[chosen], minlength=reading.rounds
+    )
+    return [int(value) for value in values]
+
+
+def _busy_and_span(reading: Reading, line: DeviceTimeline) -> list[tuple[int, int]]:
+    """Of each round union and extent of the intervals of its activities, in ns."""
+    start = reading.trace.activities.start[line.rows]
+    idle = np.bincount(line.number[line.before], line.gap, minlength=reading.rounds).tolist()
+    found = []
+    for number, (begin, end) in enumerate(itertools.pairwise(line.first.tolist())):
+        span = int(line.reached[end - 1] - start[begin]) if end > begin else 0
+        found.append((span - int(idle[number]), span))
+    return found
+
+
+NOT_ON_THE_CPU = "not applicable on the CPU"
+_HALF_CONFIDENCE = 0.995  # two intervals at 99.5 % bound their difference at 99 %
+_NOT_TIMED = (
+    "not measured: it needs calls that are not profiled; use kernel_profile(fn), with rounds= or a "
+    "host-time limit (one-shot profiles of a block or a whole test have none)"
+)
+_NOT_WATCHED = (
+    "not measured: it needs calls that are not profiled; use kernel_profile(fn) with a memory "
+    "limit (one-shot profiles of a block or a whole test have none)"
+)
+
+
+def host_metrics(
+    timings: HostTimings | None, metrics: Mapping[str, Metric], why: str = ""
+) -> dict[str, Metric]:
+    """``dispatch_time``, ``latency``, ``launch_overhead`` and ``overhead_per_launch``.
+
+    An attached CUPTI slows every launch, profiled or not. How much was measured when it came up,
+    so each lower bound allows for it: the true value, without CUPTI, lies between the bounds.
+
+    Args:
+        metrics: those of the device; none on the CPU.
+        why: why there are no timings, where it is not that none were taken.
+    """
+    if timings is None:
+        names = ("dispatch_time", "latency", "launch_overhead", "overhead_per_launch")
+        return {name: absent(name, why or _NOT_TIMED) for name in names}
+    busy, launches = metrics.get("gpu_busy"), metrics.get("launches")
+    tax = timings.cupti_us_per_launch * most_launches(metrics)
+    latency = _allowing(metric_of("latency", timings.latency_us), tax, timings.cupti_ratio)
+    dispatch = _allowing(metric_of("dispatch_time", timings.dispatch_us), tax, timings.cupti_ratio)
+    overhead = _launch_overhead(timings, latency, busy, tax)
+    found = (dispatch, latency, overhead, _per_launch(overhead, launches))
+    return {metric.name: metric for metric in found}
+
+
+def memory_metrics(recording: Recording, *, on_cpu: bool) -> dict[str, Metric]:
+    """``peak_memory`` and ``allocations`` of unprofiled calls, or why there are none."""
+    memory = recording.memory
+    if memory is None:
+        why = recording.memory_why or (NOT_ON_THE_CPU if on_cpu else _NOT_WATCHED)
+        return {name: absent(name, why) for name in ("peak_memory", "allocations")}
+    return {
+        "peak_memory": metric_of("peak_memory", memory.peak_bytes),
+        "allocations": metric_of("allocations", memory.device_allocations),
+    }
+
+
+def host_shares(reading: Reading, waits: Bools) -> HostShares | None:
+    """Split the host's time of all rounds; None where the rounds have no bounds or no length.
+
+    Args:
+        waits: the calls in which the host waits for the device.
+    """
+    layout, calls = reading.layout, reading.trace.calls
+    whole = sum(one.end - one.start for one in layout.rounds) if layout.annotated else 0
+    if whole <= 0:
+        return None
+    inside = reading.round_of_call != NO_ID
+    length = calls.end - calls.start
+    launched = float(length[reading.launches & ~waits & inside].sum()) / whole
+    waited = float(length[waits & inside].sum()) / whole
+    return HostShares(max(0.0, 1.0 - launched - waited), launched, waited)
+
+
+def _allowing(metric: Metric, tax: float, ratio: float) -> Metric:
+    """Lower a host time's lower bound by what CUPTI may have added."""
+    if tax <= 0 or metric.low is None:
+        return metric
+    slower = f"the loaded profiler slows launches by {100 * (ratio - 1):.0f} %"
+    why = f"{slower}, at most {tax:.1f}us of this"
+    return replace(metric, low=max(0.0, metric.low - tax), why=why)
+
+
+def _launch_overhead(
+    timings: HostTimings, latency: Metric, busy: Metric | None, tax: float
+) -> Metric:
+    """The latency less the busy time and the floor; its bounds are those of all three together."""
+    if busy is None or busy.value is None or latency.value is None:
+        return absent("launch_overhead", NOT_ON_THE_CPU)
+    floor, busy_us, low, high = statistics.median(timings.floor_us), busy.value, None, None
+    of_latency = median_interval(timings.latency_us, _HALF_CONFIDENCE)
+    of_busy = median_interval(busy.rounds, _HALF_CONFIDENCE)
+    if of_latency and of_busy:
+        low = max(0.0, of_latency.low - of_busy.high - floor - tax)
+        high = max(0.0, of_latency.high - of_busy.low - floor)
+    why = f"floor of an empty call {floor:.1f}us" + (f"; {latency.why}" if latency.why else "")
+    return Metric(
+        "launch_overhead",
+        "timed",
+        "us",
+        rounds=tuple(max(0.0, one - busy_us - floor) for one in timings.latency_us),
+        value=max(0.0, latency.value - busy_us - floor),
+        low=low,
+        high=high,
+        why=why,
+        block=latency.block,
+    )
+
+
+def _per_launch(overhead: Metric, launches: Metric | None) -> Metric:
+    """The same for each launch call of a call."""
+    number = launches.value if launches else None
+    if overhead.value is None or not number:
+        unknown = launches.why if launches and number is None else ""
+        why = overhead.why if overhead.value is None else unknown or "the call launches nothing"
+        return absent("overhead_per_launch", why)
+    return replace(
+        overhead,
+        name="overhead_per_launch",
+        kind="shown",
+        rounds=tuple(one / number for one in overhead.rounds),
+        value=overhead.value / number,
+        low=None if overhead.low is None else overhead.low / number,
+        high=None if overhead.high is None else overhead.high / number,
+    )
+
+
+_OVERHEAD_ABOVE = 1.2
+_GPU_BELOW = 1.1
+
+
+def bound_of(
+    metrics: Mapping[str, Metric],
+    timings: HostTimings | None,
+    roofline: Roofline | None = None,
+    *,
+    contended: bool = False,
+) -> Bound:
+    """Compare calls in a row, one synchronisation at the end, with the device's busy time.
+
+    A call that costs more than 1.2 times what keeps the device busy leaves it idle:
+    overhead-bound. Below 1.1 the device is the limit. Waits inside the call make it sync-bound,
+    since then the host cannot run ahead. An attached CUPTI slows launches, so a verdict of
+    overhead-bound has to hold without its share too. Where the device is the limit, ``roofline``
+    says whether its memory or its arithmetic is. Where other processes worked on the GPU
+    (``contended``) the two times met them differently, and nothing is said.
+    """
+    busy = metrics["gpu_busy"].value
+    if timings is None or timings.back_to_back_us is None or not busy:
+        return Bound(
+            "unknown",
+            "no unprofiled back-to-back calls to compare with the device's time",
+        )
+    if metrics["syncs"].value:
+        return Bound("sync", f"the host waits {metrics['syncs'].value:.0f} times inside the call")
+    if contended:
+        return Bound("unknown", "other processes worked on the GPU while the calls were timed")
+    per_call = timings.back_to_back_us
+    launches = most_launches(metrics)
+    without_cupti = per_call - timings.cupti_us_per_launch * launches
+    words = f"back-to-back calls take {format_time(per_call)}, device busy {format_time(busy)}"
+    if without_cupti / busy > _OVERHEAD_ABOVE:
+        return Bound("overhead", words)
+    if per_call / busy < _GPU_BELOW:
+        if roofline is None:
+            return Bound("gpu", words)
+        return Bound(roofline.roof or "gpu", f"{words}; {roofline.reason}")
+    return Bound("mixed", words)

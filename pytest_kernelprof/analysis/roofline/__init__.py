@@ -1,1 +1,0 @@
-"""How near a call's kernels come to what the device can compute and move."""

@@ -1,0 +1,556 @@
+"""What happened in each round: kernels, copies, waits, CPU operators; as a tree, as a timeline."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from pytest_kernelprof.schema.kernels import OperatorNode
+from pytest_kernelprof.schema.recording import OwnNames
+from pytest_kernelprof.schema.run import Copy, Kernel, Timeline, TimelineKind, Wait
+from pytest_kernelprof.trace.columns import KERNEL, MEMCPY, MEMSET, NO_ID, Coded, Names, among
+from pytest_kernelprof.trace.correlation import ancestors, around, nearest, within
+from pytest_kernelprof.trace.vocabulary import (
+    CLOSING_CALL,
+    COMPILED_REGION,
+    DIRECTION,
+    INDUCTOR_GRAPH,
+    NOT_A_HOST_WAIT,
+    OPERATOR,
+    POLLING,
+    TO_PAGEABLE,
+    WAIT_CALL,
+    matches,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Names, Operators, Spans, Trace
+    from pytest_kernelprof.trace.correlation import Reading
+
+
+What = Literal["kernel", "copy", "wait"]
+
+
+def kernel_rows(reading: Reading) -> list[Ints]:
+    """Of each round its kernels, as rows of the activities in launch order."""
+    return _activity_rows(reading, KERNEL)
+
+
+def counted_rows(reading: Reading) -> list[Ints]:
+    """Of each round what counts as its kernels: on the CPU its compute operators, as rows of the
+    operators."""
+    on_cpu = reading.trace.device_kind == "cpu"
+    return _operator_rows(reading) if on_cpu else kernel_rows(reading)
+
+
+def copy_rows(reading: Reading) -> list[Ints]:
+    """Of each round its memory copies, as rows of the activities in order."""
+    return _activity_rows(reading, MEMCPY)
+
+
+def _activity_rows(reading: Reading, kind: int) -> list[Ints]:
+    acts, of_round = reading.trace.activities, reading.round_of_activity
+    rows = np.flatnonzero((acts.kind == kind) & (of_round != NO_ID))
+    calls = reading.links.call_of_activity[rows]
+    launched = acts.start[rows]
+    launched[calls != NO_ID] = reading.trace.calls.start[calls[calls != NO_ID]]
+    rows = rows[np.lexsort((acts.start[rows], launched, of_round[rows]))]
+    bounds = np.searchsorted(of_round[rows], np.arange(reading.rounds + 1)).tolist()
+    return [rows[begin:end] for begin, end in itertools.pairwise(bounds)]
+
+
+def operators_of_kernels(reading: Reading, rows: Ints) -> list[int]:
+    """The innermost operator of each of the ``counted_rows``, or ``NO_ID``."""
+    if reading.trace.device_kind == "cpu":
+        found: list[int] = rows.tolist()
+        return found
+    return operators_of_activities(reading, rows)
+
+
+def operators_of_activities(reading: Reading, rows: Ints) -> list[int]:
+    """The innermost operator around the launch of each activity, or ``NO_ID``."""
+    return operators_of_calls(reading, reading.links.call_of_activity[rows])
+
+
+def operators_of_calls(reading: Reading, calls: Ints) -> list[int]:
+    """The innermost operator around each call, or ``NO_ID``."""
+    operators = np.append(reading.links.operator_of_call, NO_ID)  # NO_ID points to the last
+    found: list[int] = operators[calls].tolist()
+    return found
+
+
+def kernels_of(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
+    """The kernels of some of the ``counted_rows``."""
+    if reading.trace.device_kind == "cpu":
+        return _operators_as_kernels(reading, rows)
+    acts = reading.trace.activities
+    return tuple(
+        map(
+            Kernel,
+            acts.name[rows].tolist(),
+            ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
+            acts.grid[rows].tolist(),
+            acts.block[rows].tolist(),
+            acts.registers[rows].tolist(),
+            acts.shared_memory[rows].tolist(),
+            acts.device[rows].tolist(),
+            acts.stream[rows].tolist(),
+            _names_of_calls(reading, reading.links.call_of_activity[rows]),
+            chains(reading, operators_of_activities(reading, rows)),
+        )
+    )
+
+
+def copies_of(reading: Reading, rows: Ints) -> tuple[Copy, ...]:
+    """The memory copies of these rows of the activities."""
+    if not len(rows):
+        return ()
+    acts = reading.trace.activities
+    return tuple(
+        map(
+            Copy,
+            acts.name[rows].tolist(),
+            directions(acts.name[rows]).tolist(),
+            acts.bytes[rows].tolist(),
+            ((acts.end[rows] - acts.start[rows]) / 1e3).tolist(),
+            chains(reading, operators_of_activities(reading, rows)),
+        )
+    )
+
+
+def directions(copies: Names) -> Names:
+    """The direction of each memcpy: "h2d", "d2h", "d2d", "p2p", or "?"."""
+    return Names(copies.codes, [_direction(text) for text in copies.values])
+
+
+def _direction(name: str) -> str:
+    match = DIRECTION.search(name)
+    return f"{match[1]}2{match[2]}".lower() if match else "?"
+
+
+def waits_of(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
+    """The waits of these rows of the calls; ``NO_ID`` where the call is not recorded."""
+    chained = chains(reading, operators_of_calls(reading, rows))
+    return tuple(map(Wait, _names_of_calls(reading, rows), chained))
+
+
+def _names_of_calls(reading: Reading, rows: Ints) -> list[str]:
+    names = reading.trace.calls.name
+    codes = np.append(names.codes, len(names.values))  # NO_ID points to the last
+    return Names(codes[rows], (*names.values, "unknown")).tolist()
+
+
+def chains(reading: Reading, operators: Sequence[int]) -> list[tuple[str, ...]]:
+    """For each operator its name and those around it; our own annotations are left out."""
+    names, users = reading.trace.operators.name, users_of(reading)
+    above = users[np.append(reading.links.parent, NO_ID)]
+    at = users[np.array(operators, np.int64)]
+    # The chains so far as a tree: of each its last name, and which one it goes on from.
+    node, last, before = np.zeros(len(at), np.int64), [0], [0]
+    rows = np.flatnonzero(at != NO_ID)
+    while len(rows):
+        keys = node[rows] * len(names.values) + names.codes[at[rows]]
+        distinct, numbers = np.unique(keys, return_inverse=True)
+        node[rows] = numbers + len(last)
+        last += (distinct % len(names.values)).tolist()
+        before += (distinct // len(names.values)).tolist()
+        at[rows] = above[at[rows]]
+        rows = rows[at[rows] != NO_ID]
+    used = np.zeros(len(last), np.bool_)
+    used[node] = True
+    known = [
+        _chain(one, last, before, names.values) if is_used else ()
+        for one, is_used in enumerate(used.tolist())
+    ]
+    return Coded(node, known).tolist()
+
+
+def _chain(
+    node: int, last: Sequence[int], before: Sequence[int], texts: Sequence[str]
+) -> tuple[str, ...]:
+    """The names from the root of the tree to a node of it."""
+    found = []
+    while node:
+        found.append(texts[last[node]])
+        node = before[node]
+    return tuple(reversed(found))
+
+
+def users_of(reading: Reading) -> Ints:
+    """For each operator itself or, of an annotation of ours, the next one around it that is none;
+    at the end that of ``NO_ID``."""
+    ops = reading.trace.operators
+    ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
+    return nearest(reading.links.parent, ~ours)
+
+
+def different_rounds(
+    reading: Reading, first: int, names: Sequence[Ints], operators: Sequence[Sequence[int]]
+) -> list[int]:
+    """The rounds whose kernels differ from those of ``first``, by name or by ``chains``; of each
+    different sequence the first round.
+
+    Args:
+        names: the codes of the names of each round's kernels.
+        operators: the innermost operators of each round's kernels.
+    """
+    if len(names) < 2:
+        return []
+    users = users_of(reading)
+    above = users[np.append(reading.links.parent, NO_ID)]  # NO_ID points to the last
+    code = np.append(reading.trace.operators.name.codes, NO_ID).astype(np.int32)
+    at = users[np.concatenate([np.array(one, np.int64) for one in operators])]
+    levels = [np.concatenate(names).astype(np.int32)]
+    while (at != NO_ID).any():
+        levels.append(code[at])
+        at = above[at]
+    kernels = np.stack(levels, axis=1)
+    bounds = itertools.pairwise(np.cumsum([0, *map(len, names)]).tolist())
+    sequences = [kernels[begin:end].tobytes() for begin, end in bounds]
+    found = {sequences[first]: first}
+    for number, sequence in enumerate(sequences):
+        found.setdefault(sequence, number)
+    return list(found.values())[1:]
+
+
+# Below these an operator hands its work on to ``__torch_dispatch__`` of a mode or a subclass, whose
+# operators count in its place (torch 2.10 and later).
+_TO_PYTHON = frozenset(["PythonDispatchMode", "PythonSubclass"])
+_READ = "aten::_local_scalar_dense"
+_NO_DIMENSIONS = (0, 0, 0)
+
+
+def _operator_rows(reading: Reading) -> list[Ints]:
+    """Of each round its compute operators, as rows of the operators in order; all of its outermost
+    operators where the trace does not say which of them compute."""
+    computes, covered = _computing(reading)
+    return _of_rounds(reading, computes & ~covered)
+
+
+def read_rows(reading: Reading) -> list[Ints]:
+    """Find in each round the reads of a tensor's value into Python: ``.item()``, ``if tensor``.
+
+    A read by an operator that computes is part of its implementation, and not among them.
+
+    Returns:
+        For each round the rows of the operators that read.
+    """
+    ops = reading.trace.operators
+    _, covered = _computing(reading)
+    return _of_rounds(reading, ops.name.are(_READ) & ~_ranges(ops, ()) & ~covered)
+
+
+def _computing(reading: Reading) -> tuple[Bools, Bools]:
+    """Tell which operators compute, and which lie below one that does or in a compilation. All
+    compute where that is not noted."""
+    ops, parent = reading.trace.operators, reading.links.parent
+    recording = reading.trace.recording
+    noted = recording.compute_operators
+    counts = OPERATOR.fullmatch if noted is None else frozenset(noted).__contains__
+    ranges = _ranges(ops, recording.bare_operators)
+    computes = ops.name.that(counts) & ~ranges
+    # A library's operator for all devices: by others that count, or by code of its own.
+    delegates = parent[ops.name.that(_TO_PYTHON.__contains__)]
+    computes[delegates[delegates != NO_ID]] = False
+    if recording.decomposing_operators:
+        alone = ops.name.that(frozenset(recording.decomposing_operators).__contains__) & ~ranges
+        alone &= ~around(parent, computes)
+        computes |= alone & ~around(parent, alone)
+    # What torch.compile runs while it traces is no work of the call. Without a compilation it is
+    # somebody else's range.
+    compiling = ops.name.are("dynamo") & ~ops.annotation & (recording.recompiles != 0)
+    return computes, compiling | within(parent, computes | compiling)
+
+
+def _of_rounds(reading: Reading, chosen: Bools) -> list[Ints]:
+    """Split the rows of the chosen operators by round."""
+    found = np.flatnonzero(chosen)
+    return [found[reading.round_of_operator[found] == number] for number in range(reading.rounds)]
+
+
+def reads_as_waits(reading: Reading, rows: Ints) -> tuple[Wait, ...]:
+    """Make waits of these reads, which they would be on a GPU."""
+    return tuple(Wait(chain[0], chain) for chain in chains(reading, rows.tolist()))
+
+
+def _ranges(ops: Operators, bare: Iterable[str]) -> Bools:
+    """Which rows are no operators, whatever their names: annotations, and ranges without inputs.
+
+    ``torch._C._profiler._RecordFunctionFast("aten::mm")`` leaves an event of an operator's
+    category, but without the inputs that an operator has where they are recorded. The kernels of
+    compiled code, known by that code, have none either, nor have operators that take none.
+    """
+    if ops.has_inputs is None:
+        return ops.annotation
+    kept = frozenset(bare)
+    named = ops.name.that(lambda name: "::" in name and name not in kept)
+    found: Bools = ops.annotation | (~ops.has_inputs & named)
+    return found
+
+
+def silent_regions(reading: Reading) -> int:
+    """How many calls of compiled code in the rounds left no operator that computes, nor a graph
+    that Inductor made: their back end computes elsewhere."""
+    ops, links = reading.trace.operators, reading.links
+    inside = ~ops.annotation & (reading.round_of_operator != NO_ID)
+    called = matches(ops.name, COMPILED_REGION) & inside
+    regions = set(np.flatnonzero(called).tolist())
+    if not regions:
+        return 0
+    outermost = {i for i in regions if regions.isdisjoint(list(ancestors(links, i))[1:])}
+    computes, _ = _computing(reading)
+    telling = np.flatnonzero(computes | matches(ops.name, INDUCTOR_GRAPH)).tolist()
+    return len(outermost.difference(*(ancestors(links, i) for i in telling)))
+
+
+def _operators_as_kernels(reading: Reading, rows: Ints) -> tuple[Kernel, ...]:
+    """The compute operators of these rows, in the form of kernels."""
+    ops = reading.trace.operators
+    return tuple(
+        Kernel(
+            name,
+            duration,
+            *(_NO_DIMENSIONS, _NO_DIMENSIONS, 0, 0, 0, 0),
+            "operator",
+            chain,
+        )
+        for name, duration, chain in zip(
+            ops.name[rows].tolist(),
+            ((ops.end[rows] - ops.start[rows]) / 1e3).tolist(),
+            chains(reading, rows.tolist()),
+            strict=True,
+        )
+    )
+
+
+def host_waits(reading: Reading, waiting: Bools) -> list[list[int]]:
+    """The waits of the host for the device, a list of calls for each round. ``waiting``: see
+    ``waiting_calls``.
+
+    One wait an operator, however many calls it takes: the first stands for it. ``NO_ID`` stands
+    for a wait whose call the profiler does not record.
+    """
+    trace, links, of_round = reading.trace, reading.links, reading.round_of_call
+    waits: list[list[int]] = [[] for _ in range(reading.rounds)]
+    chosen = waiting & (of_round != NO_ID) & ~_paused_calls(trace)
+    if not reading.layout.annotated:  # in our own sessions it lies outside the rounds
+        chosen &= ~_closes_the_recording(trace)
+    seen: set[int] = set()
+    for call in np.flatnonzero(chosen).tolist():
+        operator = int(links.operator_of_call[call])
+        if operator != NO_ID and not trace.operators.annotation[operator]:
+            if operator in seen:
+                continue
+            seen.add(operator)
+        waits[of_round[call]].append(call)
+    unlinked = ~among(trace.waits.correlation, trace.calls.correlation) & _is_host_wait(trace)
+    for at in reading.layout.round_at(trace.waits.start[unlinked]):
+        if at != NO_ID:
+            waits[at].append(NO_ID)
+    return waits
+
+
+def waiting_calls(reading: Reading) -> Bools:
+    """Calls in which the host waits for the device; polling is none.
+
+    Where the profiler records synchronisations (category ``cuda_sync``) they decide, else the
+    calls' names do. A copy to pageable memory returns when it is done, also without a
+    synchronising call: it waits too.
+    """
+    trace = reading.trace
+    calls = trace.calls
+    recorded = trace.waits.correlation[_is_host_wait(trace)]
+    waits: Bools = among(calls.correlation, recorded) & (calls.correlation != NO_ID)
+    waits = (waits | matches(calls.name, WAIT_CALL)) & ~matches(calls.name, POLLING)
+    to_pageable = matches(trace.activities.name, TO_PAGEABLE)
+    copies = reading.links.call_of_activity[to_pageable & (reading.round_of_activity != NO_ID)]
+    waits[copies[copies != NO_ID]] = True
+    return waits
+
+
+def _paused_calls(trace: Trace) -> Bools:
+    """Calls of a thread from where our session begins to pause until it has gone on.
+
+    Our own wait is among them, and one of torch's, as it switches collection off (2.11).
+    """
+    names, operators, calls = OwnNames(trace.recording.nonce), trace.operators, trace.calls
+    pause, resume = names.pause, names.resume
+    paused = np.zeros(len(calls), np.bool_)
+    begun: dict[int, int] = {}
+    for at in np.flatnonzero(operators.annotation).tolist():
+        name, thread = operators.name[at], int(operators.thread[at])
+        if name == pause:
+            begun[thread], until = int(operators.start[at]), int(operators.end[at])
+        elif name == resume and thread in begun:
+            until = int(operators.start[at])
+        else:
+            continue
+        first, last = np.searchsorted(calls.start, (begun[thread], until))
+        paused[first:last] |= calls.thread[first:last] == thread
+    return paused
+
+
+def _closes_the_recording(trace: Trace) -> Bools:
+    """The synchronisation with which the profiler ends every recording, where it is the last call
+    of the trace."""
+    last = np.arange(len(trace.calls)) == len(trace.calls) - 1
+    closes: Bools = last & matches(trace.calls.name, CLOSING_CALL)
+    return closes
+
+
+def _is_host_wait(trace: Trace) -> Bools:
+    return np.logical_not(matches(trace.waits.name, NOT_A_HOST_WAIT))
+
+
+_DEEPEST = 200
+"""Operators that are nested deeper count with the one at this depth."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """What a node of the tree has so far: itself, without those below."""
+
+    name: str = ""
+    depth: int = 0
+    calls: int = 0
+    kernels: int = 0
+    us: float = 0.0
+    below: dict[str, _Node] = field(default_factory=dict)
+
+    def child(self, name: str) -> _Node:
+        """The node below of that name."""
+        if self.depth == _DEEPEST:
+            return self
+        return self.below.setdefault(name, _Node(name, self.depth + 1))
+
+    def frozen(self) -> OperatorNode:
+        """With what is below it."""
+        below = tuple(one.frozen() for one in self.below.values())
+        return OperatorNode(
+            self.name,
+            self.calls,
+            self.kernels + sum(one.kernels for one in below),
+            self.us + sum(one.us for one in below),
+            below,
+        )
+
+
+def operator_tree(reading: Reading, number: int) -> OperatorNode:
+    """The operators of a round under those that called them, by name; annotations of ours are
+    none. What was launched outside of any operator is the root's own.
+
+    Args:
+        number: which round.
+    """
+    root = _Node(calls=1)
+    node_of = _nodes(reading, number, root)
+    for operator, us in _costs(reading, number):
+        node = node_of.get(operator, root)
+        node.kernels += 1
+        node.us += us
+    return root.frozen()
+
+
+def _nodes(reading: Reading, number: int, root: _Node) -> dict[int, _Node]:
+    """Of each operator of the round, by its row, its node."""
+    ops = reading.trace.operators
+    users = users_of(reading)
+    inside = reading.round_of_operator == number
+    rows = np.flatnonzero(inside & (users[:-1] == np.arange(len(ops))))
+    parents = users[reading.links.parent[rows]]  # NO_ID points to the last
+    named = zip(rows.tolist(), parents.tolist(), ops.name[rows].tolist(), strict=True)
+    found: dict[int, _Node] = {}
+    for row, parent, name in named:  # callers begin before what they call
+        found[row] = node = found.get(parent, root).child(name)
+        node.calls += 1
+    return found
+
+
+def _costs(reading: Reading, number: int) -> list[tuple[int, float]]:
+    """Of each kernel of the round the row of its innermost operator, and what it takes."""
+    rows = counted_rows(reading)[number]
+    operators = users_of(reading)[np.array(operators_of_kernels(reading, rows), np.int64)]
+    spans: Spans = reading.trace.activities
+    if reading.trace.device_kind == "cpu":
+        spans = reading.trace.operators
+    us = (spans.end[rows] - spans.start[rows]) / 1e3
+    return list(zip(operators.tolist(), us.tolist(), strict=True))
+
+
+MOST_EVENTS = 5_000
+"""Events of the host in a timeline, and of the device; of more the shortest are left out."""
+
+_OF_DEVICE: dict[int, TimelineKind] = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
+
+
+class _Part(NamedTuple):
+    """Events of one kind: rows of a table, the lane of each, and its correlation id."""
+
+    kind: TimelineKind
+    spans: Spans
+    rows: Ints
+    lanes: list[str]
+    correlation: Ints
+
+
+def timeline_of_round(reading: Reading, number: int) -> Timeline:
+    """Operators, annotations, calls and activities of a round, by their start.
+
+    Args:
+        number: the round, from 0. What it caused on the device belongs to it, whenever it ran.
+    """
+    parts = list(_parts(reading, number))
+    counts = [len(part.rows) for part in parts]
+    if not sum(counts):
+        return Timeline()
+    start = np.concatenate([part.spans.start[part.rows] for part in parts])
+    end = np.concatenate([part.spans.end[part.rows] for part in parts])
+    kinds = np.repeat(np.arange(len(parts)), counts)
+    on_device = np.repeat([part.kind in _OF_DEVICE.values() for part in parts], counts)
+    longest = np.argsort(start - end, kind="stable")
+    sides = (longest[on_device[longest] == side][:MOST_EVENTS] for side in (False, True))
+    kept = np.sort(np.concatenate(list(sides)))
+    kept = kept[np.argsort(start[kept], kind="stable")]
+    lanes = [lane for part in parts for lane in part.lanes]
+    names = [name for part in parts for name in part.spans.name[part.rows].tolist()]
+    correlation = np.concatenate([part.correlation for part in parts])
+    began = start[kept[0]]
+    return Timeline(
+        kind=tuple(parts[i].kind for i in kinds[kept].tolist()),
+        name=tuple(names[i] for i in kept.tolist()),
+        start_us=_microseconds(start[kept] - began),
+        duration_us=_microseconds((end - start)[kept]),
+        lane=tuple(lanes[i] for i in kept.tolist()),
+        correlation=tuple(np.maximum(correlation[kept], 0).tolist()),
+        left_out=len(start) - len(kept),
+    )
+
+
+def _parts(reading: Reading, number: int) -> Iterable[_Part]:
+    ops, calls, acts = reading.trace.operators, reading.trace.calls, reading.trace.activities
+    ours = ops.annotations(OwnNames(reading.trace.recording.nonce).prefix)
+    inside = reading.round_of_operator == number
+    of_host: tuple[tuple[TimelineKind, Operators | Calls, Bools], ...] = (
+        ("operator", ops, inside & ~ops.annotation),
+        ("annotation", ops, inside & ops.annotation & ~ours),
+        ("call", calls, reading.round_of_call == number),
+    )
+    for kind, spans, chosen in of_host:
+        rows = np.flatnonzero(chosen)
+        lanes = [f"thread {reading.trace.threads[i]}" for i in spans.thread[rows].tolist()]
+        ids = calls.correlation[rows] if spans is calls else np.zeros_like(rows)
+        yield _Part(kind, spans, rows, lanes, ids)
+    for code, kind_of_device in _OF_DEVICE.items():
+        rows = np.flatnonzero((reading.round_of_activity == number) & (acts.kind == code))
+        where = zip(acts.device[rows].tolist(), acts.stream[rows].tolist(), strict=True)
+        lanes = [f"device {device} stream {stream}" for device, stream in where]
+        yield _Part(kind_of_device, acts, rows, lanes, acts.correlation[rows])
+
+
+def _microseconds(ns: Ints) -> tuple[float, ...]:
+    return tuple((ns / 1e3).tolist())
