@@ -19,7 +19,7 @@ from typing import Any
 
 from harness import device_and_place, in_turn, table
 
-from pytest_kernelprof.capture.l2 import L2Flush
+from pytest_kernelprof.capture.unprofiled_rounds import L2Flush
 from pytest_kernelprof.device.inventory import current_device, load_torch
 from pytest_kernelprof.measure.plan import Plan
 from pytest_kernelprof.measure.runner import measure

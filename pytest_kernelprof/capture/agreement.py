@@ -1,19 +1,230 @@
-"""How the ranks of a distributed program decide alike: what each has seen is told to all, before
-any of them goes on. Of one rank there is nothing to tell."""
+"""Ranks of ``torch.distributed`` that make one call together: who they are, how they agree.
+
+What each rank has seen is told to all before any of them goes on. They meet in the default store: a
+group of our own would need all ranks, in order, and would be gone with the first that times out.
+torch's functions are not asked for its groups: tests of code for several ranks
+patch them, to run on one.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import os
+import re
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pytest_kernelprof.capture.rendezvous import (
+    Call,
+    Left,
+    Meeting,
+    Process,
+    first_missing,
+    group_of,
+    makes_no_more,
+    name_of_test,
+    next_try,
+    note_back,
+    note_group,
+    note_left,
+    note_left_run,
+    note_no_call,
+)
+from pytest_kernelprof.capture.watchdog import Watchdog, abort, shorter_waits
+from pytest_kernelprof.clock import now_s, sleep
+from pytest_kernelprof.device.allocation import lock_all
 from pytest_kernelprof.device.conditions import own_lock
+from pytest_kernelprof.device.inventory import gpu_uuid, load_torch
+from pytest_kernelprof.device.processes import host_of_processes, started_at
+from pytest_kernelprof.device.usage_lock import NotFree, at_rest
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+    from types import ModuleType
 
+    from pytest_kernelprof.capture.rendezvous import Meeting
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.whole_lock import WholeLock
+    from pytest_kernelprof.device.usage_lock import WholeLock
+
+
+_C10D = "torch.distributed.distributed_c10d"
+_PREFIX = "kernelprof"
+_FORM = "group= takes a torch.distributed group that this rank is in, or ranks, such as [0, 1]"
+_THREADS = (
+    "ranks that are threads of one process cannot be profiled, since a profiler records the work "
+    "of all of them: give each rank its own process (MultiProcessTestCase)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The ranks of the default group.
+
+    Attributes:
+        c10d: torch's module of process groups. group: the default one.
+    """
+
+    c10d: ModuleType
+    group: Any
+
+    @property
+    def rank(self) -> int:
+        """The number of this one."""
+        return int(self.group.rank())
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return int(self.group.size())
+
+    @property
+    def is_made_up(self) -> bool:
+        """Whether only this rank exists: the backend ``fake`` stands for the others."""
+        config = self.c10d._world.pg_backend_config.get(self.group, "")
+        kinds = {one.rpartition(":")[2] for one in str(config).split(",")}
+        return kinds == {"fake"}
+
+    @property
+    def is_of_threads(self) -> bool:
+        """Whether they are threads of this process, as PyTorch's MultiThreadedTestCase has them."""
+        name = self.c10d._world.pg_map[self.group][0]
+        return type(self.c10d._world).__name__ != "_World" or name == "threaded"
+
+    @property
+    def store(self) -> Any:
+        """What the ranks leave each other there is ours alone.
+
+        Raises:
+            IncompleteProfile: the group has none, as with MPI.
+        """
+        name, store = self.c10d._world.pg_map[self.group]
+        if store is None:
+            raise IncompleteProfile(
+                f"ranks agree through the store of torch.distributed, and the backend {name} has "
+                "none: initialise it with nccl or gloo"
+            )
+        return self.c10d.PrefixStore(_PREFIX, store)
+
+    def ranks_of(self, group: object) -> tuple[int, ...]:
+        """Those that a group names, in order.
+
+        Raises:
+            MarkerError: it is no group and no ranks, or this rank is not among them.
+        """
+        if group is None:
+            return tuple(range(self.size))
+        ranks = self._named(group)
+        if self.rank not in ranks:
+            raise MarkerError(f"group={group!r}: this is rank {self.rank}, not in it. {_FORM}")
+        return ranks
+
+    def _named(self, group: object) -> tuple[int, ...]:
+        if isinstance(group, Sequence) and not isinstance(group, str):
+            known = range(self.size)
+            if group and all(isinstance(one, int) and one in known for one in group):
+                return tuple(sorted(set(group)))
+            raise MarkerError(f"group={group!r}: expected ranks below {len(known)}. {_FORM}")
+        if isinstance(group, self.c10d.ProcessGroup):
+            return tuple(sorted(self.c10d._world.pg_group_ranks.get(group, ())))
+        raise MarkerError(f"group={group!r}: got {type(group).__name__}. {_FORM}")
+
+    def backends(self, name: str) -> Iterator[Any]:
+        """The backends of that name of all groups that this rank is in."""
+        torch = sys.modules["torch"]
+        for group in list(self.c10d._world.pg_map):
+            for device in ("cpu", "cuda"):
+                with contextlib.suppress(RuntimeError, AttributeError):
+                    backend = group._get_backend(torch.device(device))
+                    if backend.name() == name:
+                        yield backend
+
+
+def world_of_several() -> World | None:
+    """The ranks of this program, where it has several; torch is not imported."""
+    found = _initialised()
+    return None if found is None or found.size < 2 or found.is_made_up else found
+
+
+def taking_part(group: object) -> tuple[int, ...]:
+    """The ranks that make a call together: those of a group, by default all.
+
+    Raises:
+        MarkerError: ``group`` is no group and no ranks, or this rank is not among them.
+        IncompleteProfile: ranks are threads.
+    """
+    ranks = world_of_several()
+    if ranks is None:
+        _refuse_others(group)
+        return (0,)
+    if ranks.is_of_threads:
+        raise IncompleteProfile(_THREADS)
+    return ranks.ranks_of(group)
+
+
+def _initialised() -> World | None:
+    """The default group, of however many ranks."""
+    c10d = sys.modules.get(_C10D)
+    kind = getattr(c10d, "ProcessGroup", None)
+    group = getattr(getattr(c10d, "_world", None), "default_pg", None)
+    if c10d is None or not isinstance(kind, type) or not isinstance(group, kind):
+        return None
+    return World(c10d, group)
+
+
+def _refuse_others(group: object) -> None:
+    """Where one rank runs code for several, only a group that it is in makes sense.
+
+    Raises:
+        MarkerError: it is none.
+    """
+    if group is None or (isinstance(group, Sequence) and list(group) == [0]):
+        return
+    one = _initialised()
+    if one is None:
+        raise MarkerError(f"group={group!r}: torch.distributed has one rank here. {_FORM}")
+    one.ranks_of(group)
+
+
+_HOST = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def hosted_store(size: int) -> Iterator[int]:
+    """The store of a process group, in this process, which outlives any rank; its port."""
+    dist = load_torch().distributed
+    store = dist.TCPStore(_HOST, 0, size, is_master=True, wait_for_workers=False)
+    yield store.port
+
+
+@contextlib.contextmanager
+def in_group(rank: int, size: int, backend: str, port: int) -> Iterator[None]:
+    """Be a rank of the default group; with NCCL on the GPU of its number."""
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(size),
+        LOCAL_WORLD_SIZE=str(size),
+        MASTER_ADDR=_HOST,
+        MASTER_PORT=str(port),
+    )
+    torch = load_torch()
+    given: dict[str, Any] = {}
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+        given["device_id"] = torch.device("cuda", rank)
+    store = torch.distributed.TCPStore(_HOST, port, size, is_master=False)
+    torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, **given)
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
 
 T = TypeVar("T")
 
@@ -82,3 +293,229 @@ ALONE = Alone()
 def nobody_else() -> AbstractContextManager[Agreement]:
     """How a call begins that is made by this process alone."""
     return contextlib.nullcontext(ALONE)
+
+
+RANK_TIMEOUT_S = 120.0
+_LOOK_S = 0.02
+
+# What gloo and NCCL say where another rank does not come, or goes; they also raise of what is wrong
+# on this one.
+_OF_A_COLLECTIVE = re.compile(r"gloo|nccl|process group|pair closure", re.IGNORECASE)
+_LEFT_ALONE = re.compile(
+    r"tim(ed|e) ?out|connection (closed|reset|refused)|broken pipe|closure|abort|remote process",
+    re.IGNORECASE,
+)
+
+_calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
+_met: dict[int, Process] = {}
+_met_in: list[weakref.ref[Any]] = []
+_left_run: list[int] = []
+
+
+def left_test(test: str, why: str) -> None:
+    """A test's call has ended here, however: those who still wait in it wait in vain."""
+    name = name_of_test(test)
+    next_try(test)
+    leave(name, why)
+
+
+def leave(name: str, why: str) -> None:
+    """The same of a test by the name that its calls are known by."""
+    with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
+        ranks = world_of_several()
+        if ranks is not None:
+            note_left(ranks.store, name, ranks.rank, why)
+
+
+def left_run() -> None:
+    """pytest has come to its end here, early or not: who waits in any call waits in vain."""
+    with contextlib.suppress(Exception):
+        ranks = world_of_several()
+        if ranks is not None:
+            note_left_run(ranks.store, ranks.rank, "has ended its run")
+            _left_run.append(ranks.rank)
+
+
+def number_of_rank() -> int | None:
+    """The number of this rank; None of one alone."""
+    ranks = world_of_several()
+    return None if ranks is None else ranks.rank
+
+
+def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
+    """The ranks that alone make a call of a test in which this rank has made none. Waits until it
+    is known whether there are any.
+
+    Args:
+        test: its node id. limit_s: how long the other ranks are waited for.
+    """
+    with contextlib.suppress(Exception):  # a store that is gone
+        world = world_of_several()
+        if world is None:
+            return ()
+        name, store, deadline = name_of_test(test), world.store, now_s() + limit_s
+        others = [one for one in range(world.size) if one != world.rank]
+        waited_for = [one for one in others if first_missing(name, [one]) is None]
+        note_no_call(store, name, world.rank)
+        while now_s() < deadline:
+            all_through = all(makes_no_more(store, name, one) for one in waited_for)
+            ranks = group_of(store, name)
+            if ranks:
+                return () if world.rank in ranks else ranks
+            if all_through:
+                break
+            sleep(_LOOK_S)
+    return ()
+
+
+@contextlib.contextmanager
+def agreeing(
+    call: str, *, test: str = "", group: object = None, limit_s: float = RANK_TIMEOUT_S
+) -> Iterator[Agreement]:
+    """Make a call together with the other ranks, if there are any.
+
+    Args:
+        call: what is called, in words. test: as ``name_of_test`` says; empty without pytest.
+        group: the ranks that take part, or a group of them; by default all.
+        limit_s: how long a rank is waited for.
+
+    Raises:
+        MarkerError: ``group`` is neither, or this rank is not in it.
+        IncompleteProfile: on entry, where ranks are threads; later, where a rank does not come.
+    """
+    ranks, all_ranks = taking_part(group), world_of_several()
+    if all_ranks is not None and test and len(ranks) < all_ranks.size:
+        note_group(all_ranks.store, test, ranks)
+    if all_ranks is None or len(ranks) < 2:
+        yield ALONE
+        return
+    if _left_run:
+        note_back(all_ranks.store, _left_run.pop())
+    _calls[test, ranks] += 1
+    together = _Together(all_ranks, Call(test, ranks, _calls[test, ranks], call), limit_s)
+    watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")), limit_s)
+    with shorter_waits(all_ranks.backends("gloo"), limit_s), watchdog:
+        try:
+            together.miss(first_missing(test, ranks))
+            yield together
+        except BaseException as error:
+            together.fail(error)
+            raise
+        together.meeting.end()
+
+
+class _Together:
+    """The agreement of several ranks."""
+
+    def __init__(self, world: World, call: Call, limit_s: float):
+        self.rank: int | None = world.rank
+        self._ranks = call.ranks
+        self._limit_s = limit_s
+        if not _met_in or _met_in[0]() is not world.group:
+            _met.clear()  # groups were made again, perhaps of other processes
+            _met_in[:] = [weakref.ref(world.group)]
+        self.meeting = Meeting(
+            world.store,
+            call,
+            world.rank,
+            myself=_myself(),
+            lives=_lives,
+            limit_s=limit_s,
+            known=_met,
+        )
+
+    def miss(self, rank: int | None) -> None:
+        """Raise IncompleteProfile of a rank that is known not to come, where there is one."""
+        if rank is not None:
+            lost = Left(rank, "does not run this test", absent=True)
+            raise self.meeting.error(self.meeting.lose(lost))
+
+    def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
+        """As the protocol says."""
+        return self.meeting.gather(what, own, patience_s)
+
+    def begin(self) -> None:
+        """As the protocol says."""
+        self.meeting.begin()
+
+    @contextlib.contextmanager
+    def gpu_lock(self, device: Device, timeout_s: float, who: str) -> Iterator[WholeLock | None]:
+        """The first rank of each host locks for all of them, in one order: two runs that each
+        have some of the GPUs would wait for each other."""
+        own = gpu_uuid(device)
+        locks: dict[str, WholeLock] = {}
+        why = ""
+        with contextlib.ExitStack() as held:
+            to_lock = self._gpus_to_lock(own)
+            if own not in to_lock:  # who locks it waits until this process does not share it
+                held.enter_context(at_rest())
+            try:
+                locks = held.enter_context(lock_all(to_lock, timeout_s, who, device.name))
+            except NotFree as busy:
+                why = str(busy)
+            whys = self.gather("the locks", why, patience_s=timeout_s)
+            if any(whys):
+                raise NotFree(next(filter(None, whys)))
+            try:
+                yield locks.get(own)
+            except BaseException as error:
+                # Before this process shares its GPU again: the first rank has it, and waits here.
+                self.fail(error)
+                raise
+
+    def _gpus_to_lock(self, own: str) -> tuple[str, ...]:
+        """Those of all ranks of this host, by UUID, or none."""
+        gpus, hosts = self.gather("the GPUs", own), self.meeting.hosts()
+        here = hosts[self._ranks.index(self._number)]
+        if self._ranks[hosts.index(here)] != self._number:
+            return ()
+        return tuple(sorted({gpu for gpu, host in zip(gpus, hosts, strict=True) if host == here}))
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others of an error.
+
+        Raises:
+            IncompleteProfile: it only says that another rank is lost: which one.
+        """
+        explained = self.explained(error)
+        self.broke(error)
+        if explained is not None:
+            raise explained from error
+
+    def broke(self, error: BaseException) -> None:
+        """Tell the others, unless they know of one that broke before."""
+        with contextlib.suppress(IncompleteProfile):  # of a store that is gone nobody hears
+            if self.meeting.lost is None:
+                self.meeting.lose(Left(self._number, _words_of(error)))
+
+    def explained(self, error: BaseException) -> IncompleteProfile | None:
+        """Which rank is behind an error of a collective, which only says that it was left alone."""
+        says = str(error)
+        if not isinstance(error, RuntimeError) or not _OF_A_COLLECTIVE.search(says):
+            return None
+        if not _LEFT_ALONE.search(says):
+            return None
+        try:
+            return self.meeting.error(self.meeting.stuck())
+        except IncompleteProfile as gone:  # the store is
+            return gone
+
+    @property
+    def _number(self) -> int:
+        assert self.rank is not None, "one of several"
+        return self.rank
+
+
+def _myself() -> Process:
+    return Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
+
+
+def _lives(process: Process) -> bool:
+    """Whether a process of this host lives; True where that cannot be told."""
+    return not process.started or started_at(process.pid) == process.started
+
+
+def _words_of(error: BaseException) -> str:
+    first = next(iter(str(error).strip().splitlines()), "")
+    kind = type(error).__name__
+    return f"raised {kind}: {first}" if first else f"raised {kind}"

@@ -7,13 +7,18 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.capture import profiler
-from pytest_kernelprof.capture.aftermath import AtWork, at_work, forks_since, left_at_work
-from pytest_kernelprof.capture.children import Children
-from pytest_kernelprof.capture.graphs import Replays, watch_captures
-from pytest_kernelprof.capture.holder import refuse_others, who_gives_way
-from pytest_kernelprof.capture.pausing import Pauses
-from pytest_kernelprof.capture.scratch import SCRATCH, Saved
+from pytest_kernelprof.capture import torch_profiler
+from pytest_kernelprof.capture.autotuning import Pauses
+from pytest_kernelprof.capture.cuda_graphs import Replays, watch_captures
+from pytest_kernelprof.capture.torch_profiler import refuse_others, who_gives_way
+from pytest_kernelprof.capture.trace_files import SCRATCH, Saved
+from pytest_kernelprof.capture.unfinished_work import (
+    AtWork,
+    Children,
+    at_work,
+    forks_since,
+    left_at_work,
+)
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import (
     Device,
@@ -140,7 +145,7 @@ class Session:
         self._first: AtWork | None = None
         self._left: dict[str, None] = {}
         self._forks = 0
-        self._running: profiler.Running | None = None
+        self._running: torch_profiler.Running | None = None
         self._results: Any = None
         self._collection_stopped = False
         self._others = OtherProfilers()
@@ -157,7 +162,9 @@ class Session:
             raise ProfilerUnavailable(
                 f"CUDA was already broken before these rounds: {_first_line(error)}"
             ) from error
-        self._running = profiler.start(self._device.kind, stacks=self._stacks, shapes=self._shapes)
+        self._running = torch_profiler.start(
+            self._device.kind, stacks=self._stacks, shapes=self._shapes
+        )
         self._others.watch()
         self._children.watch()
         try:
@@ -295,7 +302,7 @@ def refuse_to_nest() -> None:
     torch = bound()
     refuse_others(may_be_own=True)
     if who_gives_way():
-        profiler.end_own_of_this_thread()
+        torch_profiler.end_own_of_this_thread()
     # The first is this thread's state only, the second is set by any thread.
     here = torch.runs_in_this_thread()
     if here or torch.any_profiler_runs:

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import board, meeting
-from pytest_kernelprof.capture.board import note_back, note_left, note_left_run
-from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
-from pytest_kernelprof.capture.ranks import Lookout
+from pytest_kernelprof.capture import rendezvous
+from pytest_kernelprof.capture.rendezvous import (
+    Call,
+    Left,
+    Meeting,
+    Process,
+    note_back,
+    note_left,
+    note_left_run,
+)
+from pytest_kernelprof.capture.watchdog import Watchdog
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import plan as plans
@@ -113,8 +120,8 @@ class Ranks:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to settle for a second."""
-    monkeypatch.setattr(meeting, "SETTLE_S", 0.05)
-    monkeypatch.setattr("pytest_kernelprof.capture.ranks.SETTLE_S", 0.05)
+    monkeypatch.setattr(rendezvous, "SETTLE_S", 0.05)
+    monkeypatch.setattr("pytest_kernelprof.capture.watchdog.SETTLE_S", 0.05)
 
 
 @pytest.mark.parametrize("number", [2, 4])
@@ -185,12 +192,12 @@ def test_they_begin_at_one_instant() -> None:
 
     for of_ranks in zip(*ranks.all_do(begin), strict=True):
         came, began = zip(*of_ranks, strict=True)
-        assert min(began) >= max(came) + meeting._TO_READ_NS
+        assert min(began) >= max(came) + rendezvous._TO_READ_NS
 
 
 def test_nobody_waits_for_an_instant_of_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_LONGEST_SPIN_NS", 1_000_000)
-    monkeypatch.setattr(meeting, "_TO_READ_NS", 3_600_000_000_000)
+    monkeypatch.setattr(rendezvous, "_LONGEST_SPIN_NS", 1_000_000)
+    monkeypatch.setattr(rendezvous, "_TO_READ_NS", 3_600_000_000_000)
     assert Ranks().all_do(lambda rank, here: here.begin()) == [None, None]
 
 
@@ -332,7 +339,7 @@ def test_of_many_steps_nothing_stays() -> None:
 
 
 def test_what_is_longer_than_a_store_takes_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board, "_LONGEST_VALUE", 1_000)
+    monkeypatch.setattr(rendezvous, "_LONGEST_VALUE", 1_000)
     ranks = Ranks()
     long = [random.Random(rank).randbytes(3_000).hex() for rank in (0, 1)]
     found = ranks.all_do(lambda rank, here: [here.gather("x", long[rank]) for _ in range(3)])
@@ -355,7 +362,7 @@ def test_a_collective_that_waited_too_long_names_who_did_not_come_to_it() -> Non
 def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_as_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(meeting, "SETTLE_S", 0.3)
+    monkeypatch.setattr(rendezvous, "SETTLE_S", 0.3)
     ranks = Ranks(limit_s=0.8)
 
     def run(rank: int, here: Meeting) -> Any:
@@ -386,13 +393,13 @@ def test_collectives_that_wait_for_each_other_are_told() -> None:
 
 def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lost: bool) -> bool:
     """Whether the call of a rank was broken off."""
-    monkeypatch.setattr("pytest_kernelprof.capture.ranks._LOOK_S", 0.02)
+    monkeypatch.setattr("pytest_kernelprof.capture.watchdog._LOOK_S", 0.02)
     ranks, broken = Ranks(limit_s=0.3), threading.Event()
     here = ranks.at(0)
     here.inside_since = 0.0
     if lost:
         ranks.at(1).lose(Left(1, "raised ValueError"))
-    with Lookout(here, broken.set, 0.3):
+    with Watchdog(here, broken.set, 0.3):
         inside()
         return broken.wait(0.5)
 

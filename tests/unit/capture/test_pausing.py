@@ -10,8 +10,8 @@ import pytest
 import torch
 from cuda_double import GPU, CudaDouble
 
-from pytest_kernelprof.capture import profiler
-from pytest_kernelprof.capture.pausing import Pauses
+from pytest_kernelprof.capture import torch_profiler
+from pytest_kernelprof.capture.autotuning import Pauses
 from pytest_kernelprof.device import bindings
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.schema.recording import OwnNames
@@ -34,7 +34,7 @@ class OfTheCpu:
     """A session's profiler, of which the CPU's part is switched alone."""
 
     def __init__(self) -> None:
-        self._running = profiler.start("cuda")
+        self._running = torch_profiler.start("cuda")
 
     def toggle_collection(self, on: bool, activities: Any) -> None:
         self._running.toggle_collection(on, [torch.profiler.ProfilerActivity.CPU])

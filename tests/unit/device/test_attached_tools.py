@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_kernelprof.device.attached_tools import injected_libraries, tools_of
+from pytest_kernelprof.device.processes import injected_libraries, tools_of
 
 
 def test_injected_libraries_are_named_once() -> None:

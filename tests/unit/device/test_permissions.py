@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.device import permissions
-from pytest_kernelprof.device.permissions import admin_only, is_privileged
+from pytest_kernelprof.device import processes
+from pytest_kernelprof.device.processes import admin_only, is_privileged
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_profiling_is_refused_to_who_lacks_the_capability(
 ) -> None:
     for name, text in (("_PARAMETERS", parameters), ("_STATUS", f"CapEff:\t{held}\n")):
         (tmp_path / name).write_text(text)
-        monkeypatch.setattr(permissions, name, tmp_path / name)
-    assert permissions.profiling_is_refused() is refused
+        monkeypatch.setattr(processes, name, tmp_path / name)
+    assert processes.profiling_is_refused() is refused

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.device import procfs
-from pytest_kernelprof.device.procfs import files_in, mapped_files, text_of
+from pytest_kernelprof.device import processes
+from pytest_kernelprof.device.processes import files_in, mapped_files, text_of
 
 MAPS = (
     "7f00-7f01 r-xp 00000000 08:01 12 /opt/a tool/lib.so\n"
@@ -25,6 +25,6 @@ def test_mapped_files_are_named_once_with_their_blanks() -> None:
 def test_a_system_without_proc_tells_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(procfs, "_MAPS", tmp_path / "missing")
+    monkeypatch.setattr(processes, "_MAPS", tmp_path / "missing")
     assert mapped_files() == ()
     assert text_of(tmp_path) == ""

@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.device import lock, seats, shared_lock
-from pytest_kernelprof.device.filelocks import FileLock, can_share
-from pytest_kernelprof.device.lock import lock_of
-from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.usage_lock import FileLock, NotFree, WholeLock, can_share, lock_of
 from pytest_kernelprof.errors import GpuBusy
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs locks that can be shared")
@@ -30,9 +28,9 @@ LONG = 30.0
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of this test's own, and processes that are strangers to each other."""
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
-    shared_lock._identity(os.getpid())
-    monkeypatch.setenv(seats.PARTNER_OF, "")
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
+    usage_lock._identity(os.getpid())
+    monkeypatch.setenv(usage_lock.PARTNER_OF, "")
     return tmp_path / "kernelprof-locks"
 
 
@@ -46,7 +44,7 @@ class Process:
         if self.pid == 0:
             try:
                 os.close(self._told)
-                os.environ[seats.PARTNER_OF] = works_for
+                os.environ[usage_lock.PARTNER_OF] = works_for
                 with os.fdopen(inward) as lines, os.fdopen(outward, "w", 1) as answers:
                     for line in lines:
                         answers.write(answer(line) + "\n")
@@ -285,7 +283,7 @@ def test_a_kill_of_one_that_waits_leaves_the_way_free(process: Start, folder: Pa
     holder, waiting = process(), process()
     holder.does(JOIN)
     waiting.begin(TAKE)  # it has the room, and waits for the holder
-    while not lock.lock_of(UUID)._turnstile.path.exists():  # type: ignore[attr-defined]
+    while not usage_lock.lock_of(UUID)._turnstile.path.exists():  # type: ignore[attr-defined]
         time.sleep(0.01)
     time.sleep(0.05)
     waiting.kill()
@@ -625,7 +623,7 @@ def test_numbers_of_another_container_are_no_processes_of_ours(
 def test_without_locks_that_can_be_shared_it_is_held_alone_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, process: Start
 ) -> None:
-    monkeypatch.setattr(lock, "can_share", lambda: False)
+    monkeypatch.setattr(usage_lock, "can_share", lambda: False)
     hold = lock_of(UUID)
     assert type(hold) is WholeLock
     other = process()
@@ -644,7 +642,7 @@ def test_both_kinds_keep_each_other_out(process: Start, monkeypatch: pytest.Monk
     """As the release before this one does, which knows of no sharing."""
     timing = process()
     timing.does(TAKE)
-    monkeypatch.setattr(lock, "can_share", lambda: False)
+    monkeypatch.setattr(usage_lock, "can_share", lambda: False)
     with pytest.raises(NotFree, match=f"held by pid {timing.pid}"):
         lock_of(UUID).take(0.05, "")
 
@@ -668,7 +666,7 @@ def test_an_interrupt_while_it_waits_leaves_nothing_held(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(seats, "taken_by", interrupted)
+        patch.setattr(usage_lock, "taken_by", interrupted)
         with pytest.raises(KeyboardInterrupt):
             hold.take(1, "a timed test")
     holder.does(LEAVE)

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.against.messages import At, FromReference, Go, ToReference, Wire
-from pytest_kernelprof.device import lock, presence
-from pytest_kernelprof.device.filelocks import can_share
-from pytest_kernelprof.device.lock import lock_of
-from pytest_kernelprof.device.shared_lock import SharedLock
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.usage_lock import SharedLock, can_share, lock_of
 from pytest_kernelprof.plugin.reference import Served
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
@@ -26,13 +24,13 @@ UUID = "8d5e5e2a-7f0f-4a57-9b46-0c2f6b6f3a11"
 @pytest.fixture
 def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedLock]:
     """A GPU's lock that this process shares, as in the call phase of a test."""
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
     shared = lock_of(UUID)
     assert isinstance(shared, SharedLock)
     shared.join(10, "a test")
-    stretch = presence._Stretch("a test", 10)
+    stretch = usage_lock._Stretch("a test", 10)
     stretch.locks[0] = shared
-    monkeypatch.setattr(presence, "_stretches", [stretch])
+    monkeypatch.setattr(usage_lock, "_stretches", [stretch])
     yield shared
     shared.leave()
 

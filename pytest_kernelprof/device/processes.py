@@ -1,14 +1,23 @@
-"""What Linux tells under /proc; on other systems there is nothing to read, which is no error."""
+"""Processes as Linux shows them under /proc, and what profiling this process may do.
+
+Other systems have no /proc: there is nothing to read, which is no error.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.system import Real
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 _PROC = Path("/proc")
 _MAPS = _PROC / "self/maps"
@@ -174,3 +183,79 @@ def _stat(pid: int) -> list[str]:
     # Behind the command in brackets, which may hold anything: the state, ..., the start.
     fields = text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields if len(fields) > 25 and fields[0] not in "ZX" else []
+
+
+_PARAMETERS = Path("/proc/driver/nvidia/params")
+_STATUS = Path("/proc/self/status")
+_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Whether this process may profile, as far as the system tells.
+
+    Attributes:
+        admin_only: whether the driver lets only administrators profile; None where unknown.
+        privileged: whether this process has CAP_SYS_ADMIN or CAP_PERFMON, and may all the same.
+    """
+
+    admin_only: bool | None = None
+    privileged: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the driver keeps profiling to administrators, and this process is none."""
+        return bool(self.admin_only) and not self.privileged
+
+
+def permissions() -> Permissions:
+    """The permissions of this process."""
+    return Permissions(admin_only(text_of(_PARAMETERS)), is_privileged(text_of(_STATUS)))
+
+
+def profiling_is_refused() -> bool:
+    """Whether this process is known not to be allowed to profile."""
+    return permissions().refused
+
+
+def admin_only(parameters: str) -> bool | None:
+    """Whether the driver's parameters keep profiling to administrators; None without them."""
+    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", parameters)
+    return None if match is None else match[1] != "0"
+
+
+def is_privileged(status: str) -> bool:
+    """Whether ``/proc/self/status`` grants CAP_SYS_ADMIN or CAP_PERFMON."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.M)
+    held = int(match[1], 16) if match else 0
+    return bool(held >> _CAP_SYS_ADMIN & 1 or held >> _CAP_PERFMON & 1)
+
+
+# What other profiling tools put into the environment of the processes that they watch.
+_VARIABLES = {
+    "NSYS_": "Nsight Systems",
+    "NV_NSIGHT_": "Nsight Compute",
+    "NV_COMPUTE_PROFILER": "Nsight Compute",
+    "CUDA_INJECTION64_PATH": "a library from CUDA_INJECTION64_PATH",
+}
+_LIBRARIES = re.compile(
+    r"libToolsInjection|libcuda-injection|libnsys|libInterceptorInjection|nsight-(systems|compute)"
+    r"|libaccinj|libproton"
+)
+
+
+def tools_of(environment: Iterable[str]) -> list[str]:
+    """The profiling tools that variables of these names tell of, each once."""
+    return sorted(
+        {
+            tool
+            for name in environment
+            for start, tool in _VARIABLES.items()
+            if name.startswith(start)
+        }
+    )
+
+
+def injected_libraries(paths: Iterable[str]) -> tuple[str, ...]:
+    """File names of profiling tools' libraries among the files of a process, each once."""
+    return tuple(sorted({os.path.basename(path) for path in paths if _LIBRARIES.search(path)}))

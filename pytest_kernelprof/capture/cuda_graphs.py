@@ -1,4 +1,4 @@
-"""What the CUDA graphs are made of that a block replays: looked at while they are captured.
+"""What the CUDA graphs that a block replays consist of, looked at while they are captured.
 
 Of the body of a WHILE node the profiler records the first iteration only (kineto #1062), and
 nothing in a trace says that there was one; nor that each replay lacks the same kernel. So a replay
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_kernelprof.schema.recording import GraphNodes
+
 
 _CAPTURING = 1
 # CUgraphNodeType of the driver's interface, which never changes once it is out.
