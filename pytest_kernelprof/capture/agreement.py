@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.capture.rendezvous import Meeting
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.usage_lock import WholeLock
+    from pytest_kernelprof.device.usage_lock import GpuLock
 
 
 _C10D = "torch.distributed.distributed_c10d"
@@ -250,7 +250,7 @@ class Agreement(Protocol):
 
     def gpu_lock(
         self, device: Device, timeout_s: float, who: str
-    ) -> AbstractContextManager[WholeLock | None]:
+    ) -> AbstractContextManager[GpuLock | None]:
         """Have the GPUs of all ranks alone; None of those that another rank has locked.
 
         Raises:
@@ -276,7 +276,7 @@ class Alone:
 
     def gpu_lock(
         self, device: Device, timeout_s: float, who: str
-    ) -> AbstractContextManager[WholeLock | None]:
+    ) -> AbstractContextManager[GpuLock | None]:
         """Have its own GPU alone."""
         return own_lock(device, timeout_s, who)
 
@@ -439,11 +439,11 @@ class _Together:
         self.meeting.begin()
 
     @contextlib.contextmanager
-    def gpu_lock(self, device: Device, timeout_s: float, who: str) -> Iterator[WholeLock | None]:
+    def gpu_lock(self, device: Device, timeout_s: float, who: str) -> Iterator[GpuLock | None]:
         """The first rank of each host locks for all of them, in one order: two runs that each
         have some of the GPUs would wait for each other."""
         own = gpu_uuid(device)
-        locks: dict[str, WholeLock] = {}
+        locks: dict[str, GpuLock] = {}
         why = ""
         with contextlib.ExitStack() as held:
             to_lock = self._gpus_to_lock(own)

@@ -1,8 +1,8 @@
 """Where torch writes a trace: a folder of ours, held open, that no test can take away.
 
 The profiler takes a path and reports no failure. So a place is tried before, and the end of the
-file is checked after. On Linux the path goes through the open folder (``/proc/self/fd/...``): the file
-lies where it was meant to, whatever becomes of the name of the temporary folder.
+file is checked after. On Linux the path goes through the open folder (``/proc/self/fd/...``): the
+file lies where it was meant to, whatever becomes of the name of the temporary folder.
 
 A process holds a lock on its folder, which the system releases however the process ends. A folder
 that a killed process left is removed only if it is this user's own, an hour older than ours, and

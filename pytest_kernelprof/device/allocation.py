@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_kernelprof.device.usage_lock import WholeLock
+    from pytest_kernelprof.device.usage_lock import GpuLock
 
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -105,7 +105,7 @@ _MOMENT_S = 1.0
 @contextlib.contextmanager
 def lock_all(
     gpus: Sequence[str], timeout_s: float, who: str, name: str
-) -> Iterator[dict[str, WholeLock]]:
+) -> Iterator[dict[str, GpuLock]]:
     """Have these GPUs alone, by UUID.
 
     Who has the first waits for the others for a moment only, and then begins again: ranks of
@@ -119,7 +119,7 @@ def lock_all(
     deadline, moment_s = now_s() + timeout_s, _MOMENT_S
     while True:
         with contextlib.ExitStack() as held:
-            locks: dict[str, WholeLock] = {}
+            locks: dict[str, GpuLock] = {}
             try:
                 for gpu in gpus:
                     left_s = deadline - now_s()

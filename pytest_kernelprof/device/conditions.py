@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.usage_lock import WholeLock
+    from pytest_kernelprof.device.usage_lock import GpuLock
 
-    Locking = Callable[[Device, float, str], AbstractContextManager[WholeLock | None]]
+    Locking = Callable[[Device, float, str], AbstractContextManager[GpuLock | None]]
 
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -369,9 +369,7 @@ def _us(seconds: float) -> int:
 LOCK_TIMEOUT_S = 600.0
 
 
-def own_lock(
-    device: Device, timeout_s: float, who: str
-) -> AbstractContextManager[WholeLock | None]:
+def own_lock(device: Device, timeout_s: float, who: str) -> AbstractContextManager[GpuLock | None]:
     """How a process locks its GPU by itself: ``gpu_lock``."""
     from pytest_kernelprof.device.usage_lock import gpu_lock
 

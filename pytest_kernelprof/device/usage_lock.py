@@ -1,6 +1,26 @@
 """The lock of a GPU: shared while code runs on it, exclusive while one process times.
 
-LOCKDOC
+The files of a GPU lie in a folder for all users of the machine and begin with its UUID:
+
+- ``.lock`` is held by the process that times, or that waits until it may. ``.holder`` names it.
+- ``.turn`` is the queue before that. A process that wants to time holds it alone until it has
+  ``.lock``; code that is to start shares it until it has started. So a stream of code keeps no
+  timing process waiting, and code that a stream of timing processes keeps waiting starts together,
+  before the next of them.
+- ``.TOKEN.user`` is one for each process. It is held alone while the process's code runs, shared
+  while the process is at rest, and by nobody once the process is gone. Its text is a note.
+
+A process has the GPU to itself when it holds ``.lock`` and no other code runs. Nobody goes from
+shared to exclusive in one step, where two would wait for each other: its own code rests first.
+
+A process that works for another one (a subprocess of a test, a rank) is its partner, and may run
+whenever its owner does. If it had to wait until the owner rests, both would wait for each other.
+While it asks for the GPU alone, its owner counts as at rest: an owner that waits for its partner
+does nothing meanwhile. Each partner holds a file of its own for that, and holds it alone. So who
+looks only shares the file, and nobody who looks can be taken for a partner.
+
+A process that has not brought up CUDA holds nothing and pays nothing. One that brings it up inside
+a test shares the GPU from its first measurement on, or from its next fixture, call or teardown.
 """
 
 from __future__ import annotations
@@ -11,19 +31,22 @@ import errno
 import functools
 import getpass
 import importlib
-import json
 import os
 import stat
 import sys
 import time
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from pytest_kernelprof.clock import now_s, sleep, unix_ns
 from pytest_kernelprof.device.bindings import bound_already
 from pytest_kernelprof.device.inventory import (
+    Device,
     devices_in_use,
     gpu_uuid,
     is_capturing,
@@ -34,19 +57,18 @@ from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from contextlib import AbstractContextManager
 
     from filelock import BaseFileLock
-
-    from pytest_kernelprof.device.inventory import Device
-
 
 _fcntl: Any = None
 with contextlib.suppress(ImportError):  # not on Windows
     _fcntl = importlib.import_module("fcntl")
 
-FOR_ALL_USERS = 0o666
+# Locks on files. The system releases them however their process ends. ``filelock`` has none that
+# is shared and does that: its read-write locks are SQLite's, or notes that outlive their writer.
+
+_FOR_ALL_USERS = 0o666
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN)
 
@@ -56,11 +78,11 @@ def can_share() -> bool:
     return _fcntl is not None
 
 
-def open_file(path: Path, how: int) -> int:
+def _open_file(path: Path, how: int) -> int:
     """Open a file that anyone may have put there.
 
     Raises:
-        OSError: it is none that could be opened without following or waiting for anything.
+        OSError: it cannot be opened without following a link or waiting.
     """
     handle = Real.open_handle(path, _FLAGS | how)
     if not stat.S_ISREG(Real.fstat(handle).st_mode):  # a pipe has no end, nor has a device
@@ -69,25 +91,21 @@ def open_file(path: Path, how: int) -> int:
     return handle
 
 
-def open_or_make(path: Path, how: int) -> int:
-    """Open a file, and make it for all users where there is none.
-
-    Raises:
-        OSError: neither can be done.
-    """
+def _open_or_make(path: Path, how: int) -> int:
+    """Open a file; if there is none, make one for all users."""
     # Not with O_CREAT at once: of another user's file in a folder for all, Linux refuses that.
     with contextlib.suppress(FileNotFoundError):
-        return open_file(path, how)
+        return _open_file(path, how)
     try:
-        handle = Real.open_handle(path, _FLAGS | how | os.O_CREAT | os.O_EXCL, FOR_ALL_USERS)
+        handle = Real.open_handle(path, _FLAGS | how | os.O_CREAT | os.O_EXCL, _FOR_ALL_USERS)
     except FileExistsError:  # somebody was faster
-        return open_file(path, how)
-    Real.chmod(path, FOR_ALL_USERS)  # the mode of a new file is cut by the umask
+        return _open_file(path, how)
+    Real.chmod(path, _FOR_ALL_USERS)  # the mode of a new file is cut by the umask
     return handle
 
 
 class FileLock:
-    """A lock on one file; this process holds nothing of it, its share, or all of it.
+    """A lock on one file: this process holds it alone, shares it, or holds nothing of it.
 
     Every method may raise ``OSError``: the file cannot be opened, or its system has no locks.
     """
@@ -95,23 +113,23 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.handle = -1
-        _locks.add(self)
+        _file_locks.add(self)
 
     def opens(self) -> bool:
         """Open the file, if it is there; none is made."""
         try:
-            self.handle = open_file(self.path, os.O_RDWR)
+            self.handle = _open_file(self.path, os.O_RDWR)
         except FileNotFoundError:
             return False
         return True
 
     def share(self) -> bool:
-        """Hold it with others, if nobody has it alone."""
+        """Share it, if nobody has it alone."""
         return self._attempt(_fcntl.LOCK_SH)
 
     def take(self) -> bool:
-        """Hold it alone, if nobody else holds any of it. What was held before may be lost in the
-        attempt."""
+        """Hold it alone, if nobody else holds any of it. A failed attempt may lose what was held
+        before."""
         return self._attempt(_fcntl.LOCK_EX)
 
     def release(self) -> None:
@@ -125,7 +143,7 @@ class FileLock:
 
     def _attempt(self, how: int) -> bool:
         if self.handle < 0:
-            self.handle = open_or_make(self.path, os.O_RDWR)
+            self.handle = _open_or_make(self.path, os.O_RDWR)
         try:
             _fcntl.flock(self.handle, how | _fcntl.LOCK_NB)
         except OSError as error:
@@ -133,34 +151,21 @@ class FileLock:
                 return False
             self.release()
             raise
-        if self._is_the_file():
-            return True
-        self.release()  # who comes next would open another one
-        return False
-
-    def _is_the_file(self) -> bool:
-        """Whether what is locked is still the file at its path: folders for all are swept."""
         mine = Real.fstat(self.handle)
         with contextlib.suppress(FileNotFoundError):
             there = Real.lstat(self.path)
-            return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+            if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
+                return True
+        # Folders for all are swept: whoever comes next would open another file at this path.
+        self.release()
         return False
 
 
-_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
+_file_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
-def held_alone(path: Path) -> bool:
-    """Whether somebody else has a file alone; False where that cannot be told."""
-    return _refused(path, FileLock.share)
-
-
-def held(path: Path) -> bool:
-    """Whether somebody else has a file, alone or not; False where that cannot be told."""
-    return _refused(path, FileLock.take)
-
-
-def _refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
+def _is_refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
+    """Whether somebody else holds so much of a file; False where that cannot be told."""
     look = FileLock(path)
     try:
         return look.opens() and not how(look) and look.handle >= 0
@@ -170,9 +175,14 @@ def _refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
         look.release()
 
 
+def _held_alone(path: Path) -> bool:
+    """Whether somebody else holds a file alone."""
+    return _is_refused(path, FileLock.share)
+
+
 def _hold_nothing() -> None:
-    """In a forked child: the locks are its parent's, who may end before it does."""
-    for lock in list(_locks):
+    """In a forked child: the locks belong to its parent, who may end before it does."""
+    for lock in list(_file_locks):
         handle, lock.handle = lock.handle, -1
         if handle >= 0:
             with contextlib.suppress(OSError):
@@ -182,20 +192,19 @@ def _hold_nothing() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_hold_nothing)
 
+# Notes of processes.
 
 _LONGEST_NAME = 200
 _LONGEST_NOTE = 4096
-_NAMESPACE = "/proc/self/ns/pid"
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What a process says of itself. Anyone may have written it: it is taken as text only.
+class Note(msgspec.Struct, frozen=True):
+    """What a process says about itself in a file. Anyone may have written it: it is only text.
 
     Attributes:
-        pid: its number. namespace: where that number holds; empty where that is everywhere.
+        pid: its number. namespace: where that number holds; empty where it holds everywhere.
         who: what it does, a test for example. user: whose it is. since: seconds since 1970.
-        token: what its files are called. owners: the tokens of those that it works for.
+        token: identifies the process in names of files. owners: the tokens of those it works for.
     """
 
     pid: int
@@ -211,63 +220,48 @@ class Note:
         """For example ``pid 7 of user me (test_mlp.py::test_it) since 12:00:01, 0 min 3 s ago``."""
         minutes, seconds = divmod(int(unix_ns() / 1e9 - self.since), 60)
         clock = time.strftime("%H:%M:%S", time.localtime(self.since))
-        of = f" of user {self.user}" if self.user else ""
-        who = self.who or "unnamed"
+        of = f" of user {_printable(self.user)}" if self.user else ""
+        who = _printable(self.who) or "unnamed"
         return f"pid {self.pid}{of} ({who}) since {clock}, {minutes} min {seconds} s ago"
 
 
-def myself(who: str, token: str = "", owners: Sequence[str] = ()) -> str:
-    """The note of this process, now."""
+# One decoder for all threads: msgspec crashes where two are the first to look at a type.
+_NOTE = msgspec.json.Decoder(Note)
+
+
+def _write_note(path: Path, who: str, token: str = "", owners: tuple[str, ...] = ()) -> None:
+    """Write the note of this process."""
     command = Path(sys.argv[0]).name if sys.argv else ""
-    note: Mapping[str, Any] = {
-        "pid": Real.getpid(),
-        "who": who or command,
-        "user": _user(),
-        "since": unix_ns() / 1e9,
-        "namespace": namespace(),
-        "token": token,
-        "owners": list(owners),
-    }
-    return json.dumps(note)
+    name, since = _printable(who or command), unix_ns() / 1e9
+    note = Note(Real.getpid(), name, _user(), since, _namespace(), token, owners)
+    _write(path, msgspec.json.encode(note))
 
 
-def write(path: Path, text: str) -> None:
-    """Write a note. In place: another user's file in this folder cannot be replaced.
+def _write(path: Path, text: bytes) -> None:
+    """Write a file in place: another user's in this folder cannot be replaced.
 
     What cannot be written is left out: the lock holds all the same.
     """
-    with contextlib.suppress(OSError), Real.file(open_or_make(path, os.O_WRONLY), "w") as file:
+    with contextlib.suppress(OSError), Real.file(_open_or_make(path, os.O_WRONLY), "w") as file:
         file.truncate(0)
-        file.write(text.encode("ascii"))
+        file.write(text)
 
 
-def read(path: Path) -> Note | None:
+def _read_note(path: Path) -> Note | None:
     """A note; None where there is none that can be read."""
     try:
-        with Real.file(open_file(path, os.O_RDONLY)) as file:
-            said = json.loads(file.read(_LONGEST_NOTE))
-        note = Note(
-            int(said["pid"]),
-            _printable(str(said["who"])),
-            _printable(str(said["user"])),
-            float(said["since"]),
-            str(said.get("namespace", "")),
-            str(said.get("token", "")),
-            tuple(map(str, said.get("owners", ()))),
-        )
+        with Real.file(_open_file(path, os.O_RDONLY)) as file:
+            note = _NOTE.decode(file.read(_LONGEST_NOTE))
         return note if note.words else None  # a time that no clock shows cannot be told
-    except (
-        *(OSError, ValueError, KeyError, TypeError),
-        *(AttributeError, OverflowError, RecursionError),
-    ):
+    except (OSError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
         return None
 
 
 @functools.cache
-def namespace() -> str:
+def _namespace() -> str:
     """Where numbers of processes mean the same as for this one, as Linux names it."""
     try:
-        return os.readlink(_NAMESPACE)
+        return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
 
@@ -275,7 +269,7 @@ def namespace() -> str:
 @functools.cache
 def _user() -> str:
     try:
-        return getpass.getuser()
+        return _printable(getpass.getuser())
     except (OSError, KeyError):  # a user id without a name, as in containers
         return ""
 
@@ -284,206 +278,40 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST_NAME])
 
 
+# The lock of one GPU.
+
 PARTNER_OF = "KERNELPROF_PARTNER_OF"
 """What children read in their environment: the tokens of the processes that they work for."""
 
-_SEAT, _AWAY = ".seat", ".away"
+_BEHIND_S = 0.006
+"""How long a process that is not next in turn waits before it looks again, about: at no fixed pace,
+so that all have the same chance to be next."""
+_NEXT_S = 0.001
+_MOST_NAMED = 4
 _TRIES = 50
 _RETRY_S = 0.001
-
-
-class Seat(Protocol):
-    """Who sits keeps others from having the GPU to themselves."""
-
-    def sit(self) -> bool:
-        """Take the seat; not to be had in this moment if False."""
-
-    def stand(self) -> None:
-        """Leave it; its process lives on."""
-
-    def give_up(self) -> None:
-        """Its code goes on although the seat could not be had in time."""
-
-
-class OwnSeat:
-    """The seat of this process.
-
-    Attributes:
-        token: what tells this process from all others, in names of files.
-        taken: whether its code runs.
-    """
-
-    def __init__(self, folder: Path, uuid: str, token: str) -> None:
-        self.token = token
-        self.taken = False
-        self._file = FileLock(folder / f"{uuid}.{token}{_SEAT}")
-        self._process = 0
-        self._said = ""
-
-    def sit(self) -> bool:
-        """Whoever looks whether it is taken shares it for that moment."""
-        self.taken = _insist(self._file.take)
-        return self.taken
-
-    def stand(self) -> None:
-        """The process is at rest."""
-        self.taken = False
-        _insist(self._file.share)
-
-    def give_up(self) -> None:
-        """Who times sees it by its work."""
-        self.stand()
-
-    def say(self, who: str, owners: Sequence[str]) -> None:
-        """Leave word of what this process does, and for whom; once for all that a test does."""
-        if who and who == self._said:
-            return
-        self._said = who
-        if not self._process:
-            self._process = Real.getpid()
-            atexit.register(self._remove)
-        write(self._file.path, myself(who, self.token, owners))
-
-    def _remove(self) -> None:
-        if Real.getpid() == self._process:  # and not a child of it
-            self._file.release()
-            with contextlib.suppress(OSError):
-                Real.unlink(self._file.path)
-
-
-class OwnersSeat:
-    """The seat of a process that this one works for: it stands while this holds a file beside.
-
-    Each partner has a file of its own, and holds it alone: so who looks need only share it, and
-    nobody who looks can be taken for a partner.
-
-    Args:
-        token: of the owner. partner: of this process.
-    """
-
-    def __init__(self, folder: Path, uuid: str, token: str, partner: str) -> None:
-        self._away = FileLock(folder / f"{uuid}.{token}.{partner}{_AWAY}")
-
-    def sit(self) -> bool:
-        """The owner never left its own. Of several partners the last that sits again seats it."""
-        self._away.release()
-        return True
-
-    def stand(self) -> None:
-        """Ask again as long as it matters: who looks may be in the way, for long on a busy
-        machine."""
-        _insist(self._away.take)
-
-    def give_up(self) -> None:
-        """Its owner knows of nothing, and goes on."""
-        self.sit()
-
-
-def owners() -> tuple[str, ...]:
-    """The tokens of the processes that this one works for."""
-    return tuple(filter(None, os.environ.get(PARTNER_OF, "").split(",")))
-
-
-def is_taken(folder: Path, uuid: str, token: str) -> bool:
-    """Whether the process of that token sits, or would but for a partner that has it stand."""
-    return held_alone(folder / f"{uuid}.{token}{_SEAT}")
-
-
-def is_away(folder: Path, uuid: str, token: str) -> bool:
-    """Whether a partner has the process of that token stand."""
-    return any(map(held_alone, _files_of_partners(folder, f"{uuid}.{token}")))
-
-
-def _files_of_partners(folder: Path, owner: str) -> list[Path]:
-    return [
-        folder / name
-        for name in Real.listdir(folder)
-        if name.startswith(f"{owner}.") and name.endswith(_AWAY)
-    ]
-
-
-def taken_by(folder: Path, uuid: str, but: str) -> Iterator[Note | None]:
-    """Who sits, but for one's own token: the note of each; None of one that left none.
-
-    Files of processes that are gone are removed.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    for path, token in _seats(folder, uuid):
-        if token == but:
-            continue
-        if not held_alone(path):
-            _remove_if_gone(path)
-        elif not is_away(folder, uuid, token):
-            yield read(path)
-
-
-def living(folder: Path, uuid: str) -> Iterator[tuple[Note, bool]]:
-    """The notes of the processes that live and have a seat, and whether it is taken.
-
-    Only of those that count processes as this one does: another container's numbers are others'.
-    """
-    with contextlib.suppress(OSError):
-        for path, _ in _seats(folder, uuid):
-            note = read(path)
-            if note is not None and note.namespace == namespace() and held(path):
-                yield note, held_alone(path)
-
-
-def _seats(folder: Path, uuid: str) -> list[tuple[Path, str]]:
-    before = f"{uuid}."
-    return [
-        (folder / name, name[len(before) : -len(_SEAT)])
-        for name in sorted(Real.listdir(folder))
-        if name.startswith(before) and name.endswith(_SEAT)
-    ]
-
-
-def _remove_if_gone(path: Path) -> None:
-    """While nobody holds it. Who is about to sit sees that its file is gone, and makes another."""
-    look = FileLock(path)
-    with contextlib.suppress(OSError):
-        if look.opens() and look.take():
-            Real.unlink(path)
-            for other in _files_of_partners(path.parent, path.name.removesuffix(_SEAT)):
-                Real.unlink(other)
-    look.release()
-
-
-def _insist(attempt: Callable[[], bool]) -> bool:
-    """Try until it is had; whoever is in the way only looks, and is gone in microseconds."""
-    for _ in range(_TRIES):
-        if attempt():
-            return True
-        sleep(_RETRY_S)
-    return False
-
-
-BEHIND_S = 0.006
-"""How long who is not next in turn waits before it looks again, about: at no fixed pace, so that
-all have the same chance to be next."""
+_USER, _AWAY = ".user", ".away"
 
 
 class NotFree(GpuBusy):
     """The time was up before the lock could be had."""
 
 
-class WholeLock:
-    """What this process holds of a GPU's lock: all of it, or nothing. Processes that do not time
-    are seen by their work only.
+class GpuLock:
+    """What this process holds of a GPU's lock: all of it, or nothing. That is all where the system
+    has no locks that can be shared (Windows): other processes are seen by their work only.
 
     Attributes:
-        lost: why it was held no more for a while although nobody gave it back; empty where it was.
+        lost: why it was not held for a while although nobody gave it back; empty where it was.
     """
 
     def __init__(self, folder: Path, uuid: str) -> None:
         self.lost = ""
-        self.folder, self.uuid = folder, uuid
         self.path = folder / f"{uuid}.lock"
-        self.note = folder / f"{uuid}.holder"
+        self._folder, self._uuid = folder, uuid
+        self._holder = folder / f"{uuid}.holder"
         self._process = Real.getpid()
-        self._alone = 0
+        self._taken = 0
         self._file: BaseFileLock | None = None
 
     def take(self, timeout_s: float, who: str, name: str = "GPU") -> None:
@@ -493,20 +321,20 @@ class WholeLock:
             NotFree: the time is up, with who holds it.
             GpuBusy: it cannot be made, with the remedy.
         """
-        if not self._alone:
+        if not self._taken:
             self.lost = ""
             try:
                 had = self._take(timeout_s, who)
             except (OSError, NotImplementedError) as error:
-                raise GpuBusy(cannot_be_made(self.path, error)) from error
+                raise GpuBusy(_cannot_be_made(self.path, error)) from error
             if not had:
-                raise NotFree(f"{name} ({self.uuid}) {self._not_free(timeout_s)}")
-        self._alone += 1
+                raise NotFree(f"{name} ({self._uuid}) {self._not_free(timeout_s)}")
+        self._taken += 1
 
     def give_back(self) -> None:
         """Have it alone no more. A child that was forked meanwhile never had it."""
-        self._alone -= 1
-        if not self._alone and self._process == Real.getpid():
+        self._taken -= 1
+        if not self._taken and self._process == Real.getpid():
             self._give_back()
 
     def join(self, timeout_s: float, who: str) -> None:
@@ -533,7 +361,7 @@ class WholeLock:
     def _take(self, timeout_s: float, who: str) -> bool:
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.path, mode=FOR_ALL_USERS, thread_local=False)
+        lock = FileLock(self.path, mode=_FOR_ALL_USERS, thread_local=False)
 
         def attempt() -> bool:
             with contextlib.suppress(Timeout):
@@ -541,14 +369,14 @@ class WholeLock:
                 return True
             return False
 
-        if not wait(attempt, now_s() + timeout_s, BEHIND_S):
+        if not _wait(attempt, now_s() + timeout_s, _BEHIND_S):
             return False
         self._file = lock
-        write(self.note, myself(who))
+        _write_note(self._holder, who)
         return True
 
     def _give_back(self) -> None:
-        write(self.note, "")
+        _write(self._holder, b"")
         if self._file is not None:
             self._file.release()
 
@@ -562,13 +390,283 @@ class WholeLock:
             "choose another GPU with CUDA_VISIBLE_DEVICES"
         )
 
-    def _holders(self) -> Iterator[str]:
-        note = read(self.note)
-        if note is not None:
-            yield note.words
+    def _holders(self) -> list[str]:
+        note = _read_note(self._holder)
+        return [] if note is None else [note.words]
 
 
-def wait(attempt: Callable[[], bool], deadline: float, pause_s: float) -> bool:
+class SharedGpuLock(GpuLock):
+    """What this process holds of it: its share while its code runs, all of it while it times.
+
+    Attributes:
+        shares: whether others wait for the code of this process.
+    """
+
+    def __init__(self, folder: Path, uuid: str) -> None:
+        super().__init__(folder, uuid)
+        self._token, self._owners = _identity(Real.getpid())
+        self._turn, self._lock = FileLock(folder / f"{uuid}.turn"), FileLock(self.path)
+        self._own = FileLock(folder / f"{uuid}.{self._token}{_USER}")
+        self._away: list[FileLock] = []
+        self._said = ""
+        self.shares = False
+        self._joined = 0
+        self._covered = self._alone = False
+        self._patient = True
+        self._timeout_s = 0.0
+        atexit.register(self._remove)
+
+    def join(self, timeout_s: float, who: str) -> None:
+        """Share it, or go on without where there are no files or no locks."""
+        self._joined += 1
+        if self._joined == 1 and not self._taken:
+            self._say_and_start(timeout_s, who)
+
+    def leave(self) -> None:
+        """Come to rest."""
+        self._joined -= 1
+        if not self._joined and self.shares:
+            self._rest()
+
+    def stop(self) -> None:
+        """Come to rest, or time no more."""
+        if self._alone:
+            self._leave_alone()
+        elif self.shares:
+            self._rest()
+
+    def go_on(self, timeout_s: float, who: str) -> None:
+        """What cannot be had back in time is gone; ``lost`` says so where it was held alone."""
+        if self._taken and not self._covered:
+            with contextlib.suppress(OSError):
+                if not self._enter(now_s() + timeout_s, who):
+                    self.lost = f"after a stop in the debugger the GPU {self._not_free(timeout_s)}"
+        elif self._joined:
+            self._say_and_start(timeout_s, who)
+
+    def kept_at_rest(self) -> frozenset[int]:
+        """While this process times: whoever lives and does not run, and its owners."""
+        if not self._alone:
+            return frozenset()
+        found = [note for note, runs in self._living() if not runs or note.token in self._owners]
+        return frozenset(note.pid for note in found)
+
+    def partners(self) -> frozenset[int]:
+        """Of one that times those that work for it, and of each of these the others and it itself.
+
+        Only those with a note: of others nothing is known but what they do.
+        """
+        ours = self._owners if self._covered else (self._token,)
+        found = (note for note, _ in self._living())
+        return frozenset(
+            note.pid for note in found if not {note.token, *note.owners}.isdisjoint(ours)
+        )
+
+    def _take(self, timeout_s: float, who: str) -> bool:
+        self._covered = self._owner_is_alone()
+        if self._covered:
+            return True
+        self._timeout_s = timeout_s
+        self._away = [FileLock(self._file_of(one, self._token + _AWAY)) for one in self._running()]
+        if self.shares:
+            self._rest()
+        entered = False
+        try:
+            entered = self._enter(now_s() + timeout_s, who)
+        finally:
+            if not entered:
+                self._start(0.0)
+        return entered
+
+    def _give_back(self) -> None:
+        with contextlib.suppress(OSError):
+            self._leave_alone()
+            self._start(self._timeout_s)
+
+    def _holders(self) -> list[str]:
+        found = super()._holders() if _held_alone(self.path) else []
+        with contextlib.suppress(OSError):
+            running = list(self._others_that_run())
+            named = [note.words for note in running if note is not None][:_MOST_NAMED]
+            more = len(running) - len(named)
+            found += [*named, *([f"{more} more"] if more else [])]
+        return found
+
+    def _enter(self, deadline: float, who: str) -> bool:
+        """Hold the lock, and wait until no other code runs."""
+        entered = False
+        try:
+            self._have_owners_rest()
+            self._alone = _wait(self._turn.take, deadline, _BEHIND_S) and _wait(
+                self._lock.take, deadline, _NEXT_S
+            )
+            if self._alone:
+                self._turn.release()
+                _write_note(self._holder, who, self._token)
+                entered = _wait(self._all_rest, deadline, _NEXT_S)
+        finally:
+            self._turn.release()
+            if not entered:
+                self._leave_alone()
+        return entered
+
+    def _leave_alone(self) -> None:
+        if self._alone:
+            _write(self._holder, b"")
+        self._alone = False
+        self._lock.release()
+
+    def _all_rest(self) -> bool:
+        self._have_owners_rest()
+        return not any(True for _ in self._others_that_run())
+
+    def _have_owners_rest(self) -> None:
+        """Ask again as long as it matters: who looks may be in the way, for long on a busy
+        machine."""
+        for one in self._away:
+            _insist(one.take)
+
+    def _say_and_start(self, timeout_s: float, who: str) -> None:
+        """Note what this process does, and for whom, once for all that a test does; then start."""
+        with contextlib.suppress(OSError):
+            if not who or who != self._said:
+                self._said = who
+                _write_note(self._own.path, who, self._token, self._owners)
+            self._start(timeout_s)
+
+    def _start(self, timeout_s: float) -> None:
+        """Pass the queue and start, with the owners that count as at rest; or go on without: who
+        times sees this process by its work.
+
+        Who was kept out once does not wait again until it gets in: whoever is in the way is stuck.
+        """
+        if not self._away and not self._joined:
+            return
+        deadline = now_s() + (timeout_s if self._patient else 0.0)
+        try:
+            self._patient = _wait(
+                lambda: self._turn.share() or self._may_pass(), deadline, _BEHIND_S
+            ) and _wait(self._starts, deadline, _NEXT_S)
+        finally:
+            self._turn.release()
+            self._lock.release()
+            for one in self._away:
+                one.release()
+            self._away = []
+        late = self._joined and not self._patient
+        if late and not (self._may_pass() and self._run()):
+            self._rest()
+
+    def _starts(self) -> bool:
+        """Look once more whether it is open after the start: who has taken the lock meanwhile looks
+        at who runs. And before it, so that one that waits does not see others start and stop."""
+        if not self._is_open() or (self._joined and not self._run()):
+            return False
+        for one in self._away:
+            one.release()
+        if self._is_open():
+            return True
+        if self._joined:
+            self._rest()
+        self._have_owners_rest()
+        return False
+
+    def _run(self) -> bool:
+        """Have others wait for the code of this process. Whoever looks whether it runs shares the
+        file for that moment."""
+        self.shares = _insist(self._own.take)
+        return self.shares
+
+    def _rest(self) -> None:
+        """The code of this process rests; the process lives on."""
+        self.shares = False
+        with contextlib.suppress(OSError):
+            _insist(self._own.share)
+
+    def _is_open(self) -> bool:
+        """Whether nobody times, or it does not matter to this process."""
+        if self._lock.share():
+            self._lock.release()
+            return True
+        return self._may_pass()
+
+    def _may_pass(self) -> bool:
+        """Whether nobody but an owner can have the GPU to itself. Then one may start at any time,
+        but not where this process has its owners rest."""
+        if self._away:
+            return False
+        return not all(map(self._is_away, self._running())) or self._owner_is_alone()
+
+    def _owner_is_alone(self) -> bool:
+        if not self._owners or not _held_alone(self.path):
+            return False
+        note = _read_note(self._holder)
+        return note is not None and note.token in self._owners
+
+    def _running(self) -> list[str]:
+        """The owners whose code runs, or would but for a partner."""
+        return [one for one in self._owners if _held_alone(self._file_of(one, _USER[1:]))]
+
+    def _is_away(self, owner: str) -> bool:
+        """Whether a partner has the process of that token count as at rest."""
+        return any(map(_held_alone, self._files(f"{owner}.", _AWAY)))
+
+    def _others_that_run(self) -> Iterator[Note | None]:
+        """The note of each other process whose code runs; None of one that left none. Files of
+        processes that are gone are removed.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        for path in self._files("", _USER):
+            token = path.name[len(self._uuid) + 1 : -len(_USER)]
+            if token == self._token:
+                continue
+            if not _held_alone(path):
+                self._remove_if_gone(path, token)
+            elif not self._is_away(token):
+                yield _read_note(path)
+
+    def _living(self) -> Iterator[tuple[Note, bool]]:
+        """The notes of the processes that live, and whether their code runs.
+
+        Only of those that count processes as this one does: in another container the numbers are
+        those of other processes.
+        """
+        with contextlib.suppress(OSError):
+            for path in self._files("", _USER):
+                note = _read_note(path)
+                if note is None or note.namespace != _namespace():
+                    continue
+                if _is_refused(path, FileLock.take):
+                    yield note, _held_alone(path)
+
+    def _remove_if_gone(self, path: Path, token: str) -> None:
+        """While nobody holds it. Who is about to start sees that its file is gone, and makes
+        another."""
+        look = FileLock(path)
+        with contextlib.suppress(OSError):
+            if look.opens() and look.take():
+                for one in (path, *self._files(f"{token}.", _AWAY)):
+                    Real.unlink(one)
+        look.release()
+
+    def _files(self, start: str, end: str) -> list[Path]:
+        start = f"{self._uuid}.{start}"
+        names = sorted(Real.listdir(self._folder))
+        return [self._folder / one for one in names if one.startswith(start) and one.endswith(end)]
+
+    def _file_of(self, owner: str, name: str) -> Path:
+        return self._folder / f"{self._uuid}.{owner}.{name}"
+
+    def _remove(self) -> None:
+        if Real.getpid() == self._process:  # and not a child of it
+            self._own.release()
+            with contextlib.suppress(OSError):
+                Real.unlink(self._own.path)
+
+
+def _wait(attempt: Callable[[], bool], deadline: float, pause_s: float) -> bool:
     """Wait for something, and say whether it was had in time: by our own clock, since a test may
     stop the one that others wait by. It is tried once in any case."""
     while not attempt():
@@ -578,7 +676,16 @@ def wait(attempt: Callable[[], bool], deadline: float, pause_s: float) -> bool:
     return True
 
 
-def cannot_be_made(path: Path, error: Exception) -> str:
+def _insist(attempt: Callable[[], bool]) -> bool:
+    """Try until it is had; whoever is in the way only looks, and is gone in microseconds."""
+    for _ in range(_TRIES):
+        if attempt():
+            return True
+        sleep(_RETRY_S)
+    return False
+
+
+def _cannot_be_made(path: Path, error: Exception) -> str:
     """Why there is no lock, and what to do."""
     reason = getattr(error, "strerror", None) or error
     return (
@@ -588,205 +695,8 @@ def cannot_be_made(path: Path, error: Exception) -> str:
     )
 
 
-_NEXT_S = 0.001
-_MOST_NAMED = 4
-
-
-class SharedLock(WholeLock):
-    """What this process holds of it: its share while its code runs, all of it while it times."""
-
-    def __init__(self, folder: Path, uuid: str) -> None:
-        super().__init__(folder, uuid)
-        self._token, self._owners = _identity(Real.getpid())
-        self._turnstile = FileLock(folder / f"{uuid}.turn")
-        self._room = FileLock(self.path)
-        self._own = OwnSeat(folder, uuid, self._token)
-        self._joined = 0
-        self._covered = self._in_room = False
-        self._stood: list[Seat] = []
-        self._patient = True
-        self._timeout_s = 0.0
-
-    def join(self, timeout_s: float, who: str) -> None:
-        """Sit, or go on without where there are no files or no locks."""
-        self._joined += 1
-        if self._joined == 1 and not self._alone:
-            with contextlib.suppress(OSError):
-                self._own.say(who, self._owners)
-                self._sit(self._own, timeout_s)
-
-    def leave(self) -> None:
-        """Stand up."""
-        self._joined -= 1
-        if not self._joined and self._own.taken:
-            with contextlib.suppress(OSError):
-                self._own.stand()
-
-    def stop(self) -> None:
-        """Stand up, or leave the room."""
-        with contextlib.suppress(OSError):
-            if self._in_room:
-                self._leave_room()
-            elif self._own.taken:
-                self._own.stand()
-
-    def go_on(self, timeout_s: float, who: str) -> None:
-        """What cannot be had back in time is gone; ``lost`` tells it of the room."""
-        with contextlib.suppress(OSError):
-            if self._alone and not self._covered:
-                if not self._enter(now_s() + timeout_s, who):
-                    self.lost = f"after a stop in the debugger the GPU {self._not_free(timeout_s)}"
-            elif self._joined:
-                self._own.say(who, self._owners)
-                self._sit(self._own, timeout_s)
-
-    def kept_at_rest(self) -> frozenset[int]:
-        """While this process has the room, whoever lives and does not sit, and its owners."""
-        if not self._in_room:
-            return frozenset()
-        found = living(self.folder, self.uuid)
-        return frozenset(note.pid for note, sits in found if not sits or note.token in self._owners)
-
-    def partners(self) -> frozenset[int]:
-        """Of who is alone those that work for it, and of each of these the others and it itself.
-
-        Only those that have a seat: of others nothing is known but what they do.
-        """
-        ours = self._owners if self._covered else (self._token,)
-        return frozenset(
-            note.pid
-            for note, _ in living(self.folder, self.uuid)
-            if note.token in ours or set(ours).intersection(note.owners)
-        )
-
-    def _take(self, timeout_s: float, who: str) -> bool:
-        self._covered = self._owner_is_alone()
-        if self._covered:
-            return True
-        self._timeout_s = timeout_s
-        self._stood = list(self._seats())
-        for seat in self._stood:
-            seat.stand()
-        entered = False
-        try:
-            entered = self._enter(now_s() + timeout_s, who)
-        finally:
-            if not entered:
-                self._sit_again(0.0)
-        return entered
-
-    def _give_back(self) -> None:
-        with contextlib.suppress(OSError):
-            self._leave_room()
-            self._sit_again(self._timeout_s)
-
-    def _holders(self) -> Iterator[str]:
-        if held_alone(self.path):
-            yield from super()._holders()
-        with contextlib.suppress(OSError):
-            found = list(taken_by(self.folder, self.uuid, self._token))
-            known = [note.words for note in found if note is not None]
-            yield from known[:_MOST_NAMED]
-            if len(found) > len(known[:_MOST_NAMED]):
-                yield f"{len(found) - len(known[:_MOST_NAMED])} more"
-
-    def _enter(self, deadline: float, who: str) -> bool:
-        """Have the room alone, and all seats empty."""
-        entered = False
-        try:
-            self._in_room = wait(self._turnstile.take, deadline, BEHIND_S) and wait(
-                self._room.take, deadline, _NEXT_S
-            )
-            if self._in_room:
-                self._turnstile.release()
-                write(self.note, myself(who, self._token))
-                entered = wait(self._all_stand, deadline, _NEXT_S)
-        finally:
-            self._turnstile.release()
-            if not entered:
-                self._leave_room()
-        return entered
-
-    def _leave_room(self) -> None:
-        if self._in_room:
-            write(self.note, "")
-        self._in_room = False
-        self._room.release()
-
-    def _all_stand(self) -> bool:
-        for seat in self._stood:  # who looked may have been in the way
-            if seat is not self._own:
-                seat.stand()
-        return not any(True for _ in taken_by(self.folder, self.uuid, self._token))
-
-    def _sit(self, seat: Seat, timeout_s: float) -> None:
-        """Pass the turnstile and sit, or go on without: who times sees this process by its work.
-
-        Who was kept out once does not wait again until it gets in: whoever is in the way is stuck.
-        """
-        deadline = now_s() + (timeout_s if self._patient else 0.0)
-        try:
-            self._patient = wait(
-                lambda: self._turnstile.share() or self._may_pass(seat), deadline, BEHIND_S
-            ) and wait(lambda: self._sits(seat), deadline, _NEXT_S)
-        finally:
-            self._turnstile.release()
-            self._room.release()
-        if not self._patient:
-            seat.give_up()
-
-    def _sits(self, seat: Seat) -> bool:
-        """Look at the room once more from the seat: who takes it looks at the seats then. Before,
-        so that who waits in it does not see somebody sit down and stand up again and again."""
-        if not self._is_open(seat) or not seat.sit():
-            return False
-        if self._is_open(seat):
-            return True
-        seat.stand()
-        return False
-
-    def _is_open(self, seat: Seat) -> bool:
-        """Whether nobody has the room, or it does not matter to this seat."""
-        if self._room.share():
-            self._room.release()
-            return True
-        return self._may_pass(seat)
-
-    def _may_pass(self, seat: Seat) -> bool:
-        """Whether nobody can have the room to itself but an owner: then one may sit at any time."""
-        if seat is not self._own:
-            return False
-        sitting = (one for one in self._owners_that_sit() if not self._is_away(one))
-        return any(True for _ in sitting) or self._owner_is_alone()
-
-    def _sit_again(self, timeout_s: float) -> None:
-        stood, self._stood = self._stood, []
-        for seat in stood:
-            if seat is not self._own or self._joined:
-                self._sit(seat, timeout_s)
-
-    def _seats(self) -> Iterator[Seat]:
-        """What would keep this process from being alone, and is its own to give up."""
-        for owner in self._owners_that_sit():
-            yield OwnersSeat(self.folder, self.uuid, owner, self._token)
-        if self._own.taken:
-            yield self._own
-
-    def _owners_that_sit(self) -> Iterator[str]:
-        return (one for one in self._owners if is_taken(self.folder, self.uuid, one))
-
-    def _is_away(self, owner: str) -> bool:
-        return is_away(self.folder, self.uuid, owner)
-
-    def _owner_is_alone(self) -> bool:
-        if not self._owners or not held_alone(self.path):
-            return False
-        note = read(self.note)
-        return note is not None and note.token in self._owners
-
-
 def tell_children() -> None:
-    """Children are told what the files of this process are called: they work for it."""
+    """Tell children what the files of this process are called: they work for it."""
     _identity(Real.getpid())
 
 
@@ -794,17 +704,20 @@ def tell_children() -> None:
 def _identity(process: int) -> tuple[str, tuple[str, ...]]:
     """What the files of this process are called, which its children are told, and those of the
     processes that it works for."""
-    known = owners()
+    owners = tuple(filter(None, os.environ.get(PARTNER_OF, "").split(",")))
     token = f"{process}-{Real.urandom(4).hex()}"
-    os.environ[PARTNER_OF] = ",".join((*known, token))
-    return token, known
+    os.environ[PARTNER_OF] = ",".join((*owners, token))
+    return token, owners
 
+
+# The locks of all GPUs.
 
 _FOLDER = "kernelprof-locks"
 
 
-@contextlib.contextmanager
-def gpu_lock(device: Device, timeout_s: float, who: str = "") -> Iterator[WholeLock | None]:
+def gpu_lock(
+    device: Device, timeout_s: float, who: str = ""
+) -> AbstractContextManager[GpuLock | None]:
     """Have the GPU alone; nothing on the CPU.
 
     Only timed rounds need that, counts do not. They are locks of the operating system on files, so
@@ -820,16 +733,14 @@ def gpu_lock(device: Device, timeout_s: float, who: str = "") -> Iterator[WholeL
         GpuBusy: it cannot be made, with the remedy.
     """
     if device.kind != "cuda":
-        yield None
-        return
-    with lock_by_uuid(gpu_uuid(device), timeout_s, who, device.name) as lock:
-        yield lock
+        return contextlib.nullcontext()
+    return lock_by_uuid(gpu_uuid(device), timeout_s, who, device.name)
 
 
 @contextlib.contextmanager
 def lock_by_uuid(
     uuid: str, timeout_s: float, who: str = "", name: str = "GPU"
-) -> Iterator[WholeLock]:
+) -> Iterator[GpuLock]:
     """Have the GPU with this UUID alone; ``name`` is what messages call it.
 
     Raises:
@@ -843,7 +754,7 @@ def lock_by_uuid(
         lock.give_back()
 
 
-def lock_of(uuid: str) -> WholeLock:
+def lock_of(uuid: str) -> GpuLock:
     """This process's hold of a GPU's lock. A forked child has its own, and holds nothing.
 
     Raises:
@@ -853,9 +764,9 @@ def lock_of(uuid: str) -> WholeLock:
 
 
 @functools.cache
-def _lock(process: int, folder: Path, uuid: str, shared: bool) -> WholeLock:
+def _lock(process: int, folder: Path, uuid: str, shared: bool) -> GpuLock:
     """One object per process and GPU, since it counts how often it is held."""
-    return SharedLock(folder, uuid) if shared else WholeLock(folder, uuid)
+    return SharedGpuLock(folder, uuid) if shared else GpuLock(folder, uuid)
 
 
 def _folder() -> Path:
@@ -869,9 +780,9 @@ def _folder() -> Path:
             Real.chmod(folder, 0o777 | stat.S_ISVTX)  # mkdir's own mode is cut by the umask
         mode = Real.lstat(folder).st_mode
     except OSError as error:
-        raise GpuBusy(cannot_be_made(folder, error)) from error
+        raise GpuBusy(_cannot_be_made(folder, error)) from error
     if not stat.S_ISDIR(mode):  # also a link, which somebody may have put there to mislead
-        raise GpuBusy(cannot_be_made(folder, NotADirectoryError("it is not a folder")))
+        raise GpuBusy(_cannot_be_made(folder, NotADirectoryError("it is not a folder")))
     return folder
 
 
@@ -882,7 +793,7 @@ class _Stretch:
     who: str
     timeout_s: float
     process: int = field(default_factory=Real.getpid)
-    locks: dict[int, WholeLock] = field(default_factory=dict)
+    locks: dict[int, GpuLock] = field(default_factory=dict)
 
 
 _stretches: list[_Stretch] = []
@@ -922,16 +833,12 @@ def sharing(device: Device, timeout_s: float, who: str) -> Iterator[None]:
     if device.kind != "cuda":
         yield
         return
-    if _stretches:
+    with contextlib.ExitStack() as ending:
+        if not _stretches:
+            begin(who, timeout_s)
+            ending.callback(end)
         _share(_stretches[-1], device.index)
         yield
-        return
-    begin(who, timeout_s)
-    try:
-        _share(_stretches[-1], device.index)
-        yield
-    finally:
-        end()
 
 
 def stop() -> None:
@@ -966,13 +873,12 @@ def finish_work() -> None:
             synchronize_in_use()
 
 
-def _shared_locks() -> list[WholeLock]:
+def _shared_locks() -> list[GpuLock]:
     ours = [one for one in _stretches if one.process == Real.getpid()]
     return list({id(lock): lock for one in ours for lock in one.locks.values()}.values())
 
 
 def _share(stretch: _Stretch, index: int) -> None:
-
     if index in stretch.locks:
         return
     with contextlib.suppress(GpuBusy, RuntimeError):  # no lock, no CUDA: its code runs all the same

@@ -12,7 +12,7 @@ from nvml_double import CPU, GPU, Driver
 from pytest_kernelprof.device import conditions, usage_lock
 from pytest_kernelprof.device.conditions import Company, Watch, alone, unwatched
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.usage_lock import NotFree, WholeLock
+from pytest_kernelprof.device.usage_lock import GpuLock, NotFree
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.schema.run import Conditions
 from pytest_kernelprof.summary.words import doubt_words
@@ -89,10 +89,10 @@ def test_a_lock_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch)
 def test_what_was_lost_at_a_stop_in_the_debugger_is_said(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    hold = WholeLock(tmp_path, "a GPU")
+    hold = GpuLock(tmp_path, "a GPU")
 
     @contextlib.contextmanager
-    def held_until_lost(*_: object) -> Iterator[WholeLock]:
+    def held_until_lost(*_: object) -> Iterator[GpuLock]:
         yield hold
         hold.lost = ""
 

@@ -11,7 +11,7 @@ import pytest
 from nvml_double import CPU, GPU
 
 from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.usage_lock import SharedLock, lock_of
+from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
 
 
 @dataclass
@@ -53,8 +53,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
 
 def sits(index: int = 0) -> bool:
     hold = lock_of(f"gpu-{index}")
-    assert isinstance(hold, SharedLock)
-    return hold._own.taken
+    assert isinstance(hold, SharedGpuLock)
+    return hold.shares
 
 
 def test_a_test_shares_the_gpus_in_use_until_it_is_through_and_the_device_is_done(
@@ -165,7 +165,7 @@ def test_a_time_limit_that_rings_while_a_test_waits_leaves_nothing_behind(
         raise TimeoutError("of the test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SharedLock, "join", rings)
+        patch.setattr(SharedGpuLock, "join", rings)
         with pytest.raises(TimeoutError, match="of the test"):
             usage_lock.begin("a test", 1.0)
     assert not usage_lock._stretches
@@ -184,7 +184,7 @@ def test_a_forked_child_that_ends_the_test_too_leaves_its_parents_share(cuda: Cu
         finally:
             os._exit(len(usage_lock._stretches))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert json.loads(hold.note.read_text())["who"] == "a test"
+    assert json.loads(hold.path.with_suffix(".holder").read_text())["who"] == "a test"
     hold.give_back()
     assert sits()
     usage_lock.end()

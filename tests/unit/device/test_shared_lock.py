@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.usage_lock import FileLock, NotFree, WholeLock, can_share, lock_of
+from pytest_kernelprof.device.usage_lock import FileLock, GpuLock, NotFree, can_share, lock_of
 from pytest_kernelprof.errors import GpuBusy
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs locks that can be shared")
@@ -93,7 +93,7 @@ def answer(line: str) -> str:
 ENOUGH, MOST = 10, 200
 
 
-def stream(hold: WholeLock, how: str, pause_s: float, turns: Path, name: str) -> int:
+def stream(hold: GpuLock, how: str, pause_s: float, turns: Path, name: str) -> int:
     """Ask for it again and again until all whose turns are counted have had it often enough; how
     often it was had. Counted in turns, not in seconds: on a busy machine all are slow."""
     with open(turns / name, "ab", buffering=0) as own:
@@ -103,7 +103,7 @@ def stream(hold: WholeLock, how: str, pause_s: float, turns: Path, name: str) ->
             if how == "shared":
                 hold.join(LONG, "a stream")
                 time.sleep(pause_s)
-                own.write(b"." * hold._own.taken)  # type: ignore[attr-defined]
+                own.write(b"." * hold.shares)  # type: ignore[attr-defined]
                 hold.leave()
             else:
                 hold.take(LONG, "a stream")
@@ -141,7 +141,7 @@ Start = Callable[..., Process]
 JOIN, LEAVE = "lock.join(LONG, 'a test')", "lock.leave()"
 TAKE, GIVE_BACK = "lock.take(LONG, 'a timed test')", "lock.give_back()"
 TAKE_NOW, JOIN_NOW = "lock.take(0.05, 'a timed test')", "lock.join(0.05, 'a test')"
-SITS = "lock._own.taken"
+SITS = "lock.shares"
 
 
 def test_many_share_it_and_who_times_waits_for_all_of_them(process: Start) -> None:
@@ -210,7 +210,7 @@ def test_two_that_share_it_may_both_ask_to_be_alone(process: Start) -> None:
     for one in both:
         one.does(JOIN)
     for one in both:  # who was first sits again, and leaves as its test ends
-        one.begin("(lock.take(LONG, 'x'), lock.give_back(), lock._own.taken, lock.leave())")
+        one.begin("(lock.take(LONG, 'x'), lock.give_back(), lock.shares, lock.leave())")
     assert [one.end() for one in both] == ["(None, None, True, None)"] * 2
 
 
@@ -283,7 +283,7 @@ def test_a_kill_of_one_that_waits_leaves_the_way_free(process: Start, folder: Pa
     holder, waiting = process(), process()
     holder.does(JOIN)
     waiting.begin(TAKE)  # it has the room, and waits for the holder
-    while not usage_lock.lock_of(UUID)._turnstile.path.exists():  # type: ignore[attr-defined]
+    while not usage_lock.lock_of(UUID)._turn.path.exists():  # type: ignore[attr-defined]
         time.sleep(0.01)
     time.sleep(0.05)
     waiting.kill()
@@ -294,10 +294,10 @@ def test_a_kill_of_one_that_waits_leaves_the_way_free(process: Start, folder: Pa
 def test_the_file_of_a_killed_process_is_removed(process: Start, folder: Path) -> None:
     holder = process()
     holder.does(JOIN)
-    assert len(list(folder.glob("*.seat"))) == 1
+    assert len(list(folder.glob("*.user"))) == 1
     holder.kill()
     assert process().does(TAKE) == "None"
-    assert not list(folder.glob("*.seat"))
+    assert not list(folder.glob("*.user"))
 
 
 def test_a_process_that_is_stopped_is_named_and_frees_it_when_it_goes_on(process: Start) -> None:
@@ -591,7 +591,7 @@ def test_code_runs_although_there_can_be_no_lock(folder: Path) -> None:
     for name in ("turn", "lock"):
         (folder / f"{UUID}.{name}").mkdir()
     hold.join(1, "a test")
-    assert not hold._own.taken  # type: ignore[attr-defined]
+    assert not hold.shares  # type: ignore[attr-defined]
     hold.leave()
     with pytest.raises(GpuBusy, match="cannot be created"):
         hold.take(1, "a timed test")
@@ -614,8 +614,8 @@ def test_numbers_of_another_container_are_no_processes_of_ours(
     one, timing = process(), process()
     for line in (JOIN, LEAVE):
         one.does(line)
-    (seat,) = folder.glob("*.seat")
-    seat.write_text(seat.read_text().replace("pid:[", "pid:[9"))
+    (user,) = folder.glob("*.user")
+    user.write_text(user.read_text().replace("pid:[", "pid:[9"))
     timing.does(TAKE)
     assert timing.does("lock.kept_at_rest()") == "frozenset()"
 
@@ -625,7 +625,7 @@ def test_without_locks_that_can_be_shared_it_is_held_alone_or_not_at_all(
 ) -> None:
     monkeypatch.setattr(usage_lock, "can_share", lambda: False)
     hold = lock_of(UUID)
-    assert type(hold) is WholeLock
+    assert type(hold) is GpuLock
     other = process()
     other.does(JOIN)
     hold.take(0.05, "a timed test")
@@ -666,7 +666,7 @@ def test_an_interrupt_while_it_waits_leaves_nothing_held(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(usage_lock, "taken_by", interrupted)
+        patch.setattr(usage_lock.SharedGpuLock, "_others_that_run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             hold.take(1, "a timed test")
     holder.does(LEAVE)
