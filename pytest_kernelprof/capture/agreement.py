@@ -16,7 +16,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelprof.capture.rendezvous import (
     Call,
@@ -24,23 +24,18 @@ from pytest_kernelprof.capture.rendezvous import (
     Meeting,
     Process,
     first_missing,
-    group_of,
-    makes_no_more,
+    left_keys,
     name_of_test,
     next_try,
-    note_back,
-    note_group,
-    note_left,
-    note_left_run,
-    note_no_call,
+    note_key,
+    run_key,
 )
 from pytest_kernelprof.capture.watchdog import Watchdog, abort, shorter_waits
 from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.allocation import lock_all
-from pytest_kernelprof.device.conditions import own_lock
 from pytest_kernelprof.device.inventory import gpu_uuid, load_torch
 from pytest_kernelprof.device.processes import host_of_processes, started_at
-from pytest_kernelprof.device.usage_lock import NotFree, at_rest
+from pytest_kernelprof.device.usage_lock import NotFree, at_rest, gpu_lock
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.system import Real
 
@@ -229,12 +224,16 @@ def in_group(rank: int, size: int, backend: str, port: int) -> Iterator[None]:
 T = TypeVar("T")
 
 
-class Agreement(Protocol):
-    """What the ranks of one call tell each other. All of them ask the same, in the same order."""
+class Agreement:
+    """What the ranks of one call tell each other. All of them ask the same, in the same order.
 
-    @property
-    def rank(self) -> int | None:
-        """The number of this rank; None where it is the only one."""
+    This is the agreement of an only rank, with itself.
+
+    Attributes:
+        rank: the number of this rank; None where it is the only one.
+    """
+
+    rank: int | None = None
 
     def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
         """What each rank has, by number; a barrier, too.
@@ -247,6 +246,7 @@ class Agreement(Protocol):
         Raises:
             IncompleteProfile: a rank does not come; the message names it.
         """
+        return (own,)
 
     def gpu_lock(
         self, device: Device, timeout_s: float, who: str
@@ -257,6 +257,7 @@ class Agreement(Protocol):
             NotFree: a rank could not have its GPU in time.
             GpuBusy: it cannot be locked at all.
         """
+        return gpu_lock(device, timeout_s, who)
 
     def begin(self) -> None:
         """Wait for the instant at which all ranks begin."""
@@ -265,29 +266,7 @@ class Agreement(Protocol):
         """Tell the others that this rank does not go on."""
 
 
-class Alone:
-    """The agreement of the only rank, with itself."""
-
-    rank: int | None = None
-
-    def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
-        """What it has."""
-        return (own,)
-
-    def gpu_lock(
-        self, device: Device, timeout_s: float, who: str
-    ) -> AbstractContextManager[GpuLock | None]:
-        """Have its own GPU alone."""
-        return own_lock(device, timeout_s, who)
-
-    def begin(self) -> None:
-        """Do so at once."""
-
-    def broke(self, error: BaseException) -> None:
-        """Nobody waits."""
-
-
-ALONE = Alone()
+ALONE = Agreement()
 
 
 def nobody_else() -> AbstractContextManager[Agreement]:
@@ -324,7 +303,7 @@ def leave(name: str, why: str) -> None:
     with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
         ranks = world_of_several()
         if ranks is not None:
-            note_left(ranks.store, name, ranks.rank, why)
+            ranks.store.set(note_key(name, "left", ranks.rank), why)
 
 
 def left_run() -> None:
@@ -332,7 +311,7 @@ def left_run() -> None:
     with contextlib.suppress(Exception):
         ranks = world_of_several()
         if ranks is not None:
-            note_left_run(ranks.store, ranks.rank, "has ended its run")
+            ranks.store.set(run_key(ranks.rank), "has ended its run")
             _left_run.append(ranks.rank)
 
 
@@ -356,16 +335,21 @@ def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
         name, store, deadline = name_of_test(test), world.store, now_s() + limit_s
         others = [one for one in range(world.size) if one != world.rank]
         waited_for = [one for one in others if first_missing(name, [one]) is None]
-        note_no_call(store, name, world.rank)
+        store.set(note_key(name, "none", world.rank), "")
         while now_s() < deadline:
-            all_through = all(makes_no_more(store, name, one) for one in waited_for)
-            ranks = group_of(store, name)
-            if ranks:
+            all_through = all(_makes_no_call(store, name, one) for one in waited_for)
+            if store.check([note_key(name, "group")]):
+                ranks = tuple(map(int, store.get(note_key(name, "group")).decode().split(",")))
                 return () if world.rank in ranks else ranks
             if all_through:
                 break
             sleep(_LOOK_S)
     return ()
+
+
+def _makes_no_call(store: Any, test: str, rank: int) -> bool:
+    keys = [note_key(test, "none", rank), *left_keys(test, rank)]
+    return any(store.check([key]) for key in keys)
 
 
 @contextlib.contextmanager
@@ -385,18 +369,21 @@ def agreeing(
     """
     ranks, all_ranks = taking_part(group), world_of_several()
     if all_ranks is not None and test and len(ranks) < all_ranks.size:
-        note_group(all_ranks.store, test, ranks)
+        all_ranks.store.set(note_key(test, "group"), ",".join(map(str, ranks)))
     if all_ranks is None or len(ranks) < 2:
         yield ALONE
         return
     if _left_run:
-        note_back(all_ranks.store, _left_run.pop())
+        all_ranks.store.delete_key(run_key(_left_run.pop()))
     _calls[test, ranks] += 1
     together = _Together(all_ranks, Call(test, ranks, _calls[test, ranks], call), limit_s)
     watchdog = Watchdog(together.meeting, lambda: abort(all_ranks.backends("nccl")), limit_s)
     with shorter_waits(all_ranks.backends("gloo"), limit_s), watchdog:
         try:
-            together.miss(first_missing(test, ranks))
+            missing = first_missing(test, ranks)
+            if missing is not None:
+                lost = Left(missing, "does not run this test", absent=True)
+                raise together.meeting.error(together.meeting.lose(lost))
             yield together
         except BaseException as error:
             together.fail(error)
@@ -404,38 +391,26 @@ def agreeing(
         together.meeting.end()
 
 
-class _Together:
+class _Together(Agreement):
     """The agreement of several ranks."""
 
     def __init__(self, world: World, call: Call, limit_s: float):
-        self.rank: int | None = world.rank
+        self.rank = self._number = world.rank
         self._ranks = call.ranks
-        self._limit_s = limit_s
         if not _met_in or _met_in[0]() is not world.group:
             _met.clear()  # groups were made again, perhaps of other processes
             _met_in[:] = [weakref.ref(world.group)]
+        own = Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
         self.meeting = Meeting(
-            world.store,
-            call,
-            world.rank,
-            myself=_myself(),
-            lives=_lives,
-            limit_s=limit_s,
-            known=_met,
+            world.store, call, world.rank, myself=own, lives=_lives, limit_s=limit_s, known=_met
         )
 
-    def miss(self, rank: int | None) -> None:
-        """Raise IncompleteProfile of a rank that is known not to come, where there is one."""
-        if rank is not None:
-            lost = Left(rank, "does not run this test", absent=True)
-            raise self.meeting.error(self.meeting.lose(lost))
-
     def gather(self, what: str, own: T, *, patience_s: float = 0.0) -> Sequence[T]:
-        """As the protocol says."""
+        """What each rank has, by number."""
         return self.meeting.gather(what, own, patience_s)
 
     def begin(self) -> None:
-        """As the protocol says."""
+        """Wait for the instant at which all ranks begin."""
         self.meeting.begin()
 
     @contextlib.contextmanager
@@ -491,23 +466,13 @@ class _Together:
     def explained(self, error: BaseException) -> IncompleteProfile | None:
         """Which rank is behind an error of a collective, which only says that it was left alone."""
         says = str(error)
-        if not isinstance(error, RuntimeError) or not _OF_A_COLLECTIVE.search(says):
-            return None
-        if not _LEFT_ALONE.search(says):
+        of_a_collective = isinstance(error, RuntimeError) and _OF_A_COLLECTIVE.search(says)
+        if not of_a_collective or not _LEFT_ALONE.search(says):
             return None
         try:
             return self.meeting.error(self.meeting.stuck())
         except IncompleteProfile as gone:  # the store is
             return gone
-
-    @property
-    def _number(self) -> int:
-        assert self.rank is not None, "one of several"
-        return self.rank
-
-
-def _myself() -> Process:
-    return Process(host_of_processes(), Real.getpid(), started_at(Real.getpid()))
 
 
 def _lives(process: Process) -> bool:

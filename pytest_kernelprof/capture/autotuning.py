@@ -14,26 +14,20 @@ import inspect
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.device.inventory import Device, bound, is_capturing, synchronize
 from pytest_kernelprof.errors import IncompleteProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
+    from pytest_kernelprof.capture.torch_profiler import Running
     from pytest_kernelprof.schema.recording import OwnNames
 
 
 _STDERR = 2
-
-
-class Profiler(Protocol):
-    """A profiler that runs, as far as it is known here."""
-
-    def toggle_collection(self, on: bool, activities: Iterable[Any]) -> None:
-        """Go on to collect these activities, or stop to; a RuntimeError where it has ended."""
 
 
 class Pauses:
@@ -47,7 +41,7 @@ class Pauses:
         names: of the annotations that tell our waits from those of the measured code.
     """
 
-    def __init__(self, profiler: Profiler, device: Device, names: OwnNames) -> None:
+    def __init__(self, profiler: Running, device: Device, names: OwnNames) -> None:
         self._profiler = profiler
         self._device = device
         self._names = names
@@ -114,16 +108,6 @@ _MODULES = {
 Method = tuple[type, str]
 
 
-class Pausable(Protocol):
-    """A profiler session, as far as it is known here."""
-
-    def pause(self) -> bool:
-        """Collect nothing until ``resume``; False where that cannot be done."""
-
-    def resume(self) -> bool:
-        """Collect again; False where that cannot be done."""
-
-
 class Autotuning:
     """Watches the known autotuners during one session; use as a context manager.
 
@@ -137,7 +121,7 @@ class Autotuning:
         IncompleteProfile: on exit, when the session could not go on after a pause.
     """
 
-    def __init__(self, session: Pausable) -> None:
+    def __init__(self, session: Pauses) -> None:
         self._session = session
         self._lock = threading.Lock()
         self._is_paused = False

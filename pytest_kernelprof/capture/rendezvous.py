@@ -9,7 +9,7 @@ import hashlib
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -147,65 +147,24 @@ def key_of(test: str) -> str:
     ).hexdigest()[:16]
 
 
-def note_left(store: Store, test: str, rank: int, why: str) -> None:
-    """Tell those who wait in a call of this test that this rank has ended it."""
-    store.set(_of_test(test, rank), why)
+def note_key(test: str, what: str, rank: int | str = "") -> str:
+    """The key of a note about a test: that a rank has ``left`` it, has made no call (``none``), or
+    which ``group`` alone makes its call."""
+    return f"{key_of(test)}/{what}/{rank}"
 
 
-def note_left_run(store: Store, rank: int, why: str) -> None:
-    """Tell those who wait in any call that this rank makes none any more."""
-    store.set(_of_run(rank), why)
+def run_key(rank: int) -> str:
+    """The key under which a rank notes that it makes no call of any test any more."""
+    return f"left/{rank}"
 
 
-def note_back(store: Store, rank: int) -> None:
-    """Tell them that it does, after all: a process may run pytest again."""
-    store.delete_key(_of_run(rank))
-
-
-def note_group(store: Store, test: str, ranks: Sequence[int]) -> None:
-    """Tell the other ranks that these alone make a call of this test."""
-    store.set(_of_group(test), ",".join(map(str, ranks)))
-
-
-def note_no_call(store: Store, test: str, rank: int) -> None:
-    """Tell them that this rank has made no call of this test, and makes none any more."""
-    store.set(f"{key_of(test)}/none/{rank}", "")
-
-
-def group_of(store: Store, test: str) -> tuple[int, ...]:
-    """The ranks that have said that they alone make a call of this test."""
-    if not store.check([_of_group(test)]):
-        return ()
-    return tuple(map(int, store.get(_of_group(test)).decode().split(",")))
-
-
-def makes_no_more(store: Store, test: str, rank: int) -> bool:
-    """Whether a rank has said that it makes no call of this test any more."""
-    keys = [f"{key_of(test)}/none/{rank}", *notes_of(test, rank)]
-    return any(store.check([key]) for key in keys)
-
-
-def notes_of(test: str, rank: int) -> Iterator[str]:
+def left_keys(test: str, rank: int) -> list[str]:
     """The keys of what a rank leaves that makes no call of a test any more.
 
     Args:
         test: as of ``Call``; empty without pytest.
     """
-    if test:
-        yield _of_test(test, rank)
-    yield _of_run(rank)
-
-
-def _of_test(test: str, rank: int) -> str:
-    return f"{key_of(test)}/left/{rank}"
-
-
-def _of_group(test: str) -> str:
-    return f"{key_of(test)}/group"
-
-
-def _of_run(rank: int) -> str:
-    return f"left/{rank}"
+    return [note_key(test, "left", rank), run_key(rank)] if test else [run_key(rank)]
 
 
 SETTLE_S = 1.0
@@ -483,7 +442,7 @@ class Meeting:
         if self._board.has(key):
             return _LEFT.decode(self._board.words(key))
         for rank in self.others:
-            for key in notes_of(self._call.test, rank):
+            for key in left_keys(self._call.test, rank):
                 if self._board.has(key) and not self._has_ended(rank):
                     why = self._board.words(key)
                     return Left(rank, why, absent=True)

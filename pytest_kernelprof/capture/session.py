@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture import torch_profiler
@@ -79,44 +80,39 @@ _PATIENCE_S = 5.0
 """How long a device may take that a failed session is waited for; a kernel may never end."""
 
 
+@dataclass(frozen=True, eq=False)
 class TraceFile:
     """A recorded trace file, which is removed when nobody holds this any more.
 
     Attributes:
-        path: the Chrome trace that torch exported.
-        nonce: of the names of our annotations.
+        saved: the Chrome trace that torch exported.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
-        replays: of CUDA graphs in the rounds; None where there is no GPU.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
+        nonce: of the names of our annotations.
         round_us: how long each round took by the clock that times calls, in microseconds.
         left_at_work: what the rounds began and left at work, in words.
         forks: how often the rounds forked this process.
         children: what was seen of its children.
+        replays: of CUDA graphs in the rounds; None where there is no GPU.
     """
 
-    def __init__(
-        self,
-        saved: Saved,
-        *,
-        nonce: str = "",
-        rounds: int,
-        collection_stopped: bool,
-        round_us: tuple[float, ...] = (),
-        left_at_work: tuple[str, ...] = (),
-        forks: int = 0,
-        children: ChildProcesses | None = None,
-        replays: Replays | None = None,
-    ) -> None:
-        self.path = saved.path
-        self.nonce = nonce
-        self.rounds = rounds
-        self.replays = replays
-        self.collection_stopped = collection_stopped
-        self.round_us = round_us
-        self.left_at_work = left_at_work
-        self.forks = forks
-        self.children = children or ChildProcesses()
-        weakref.finalize(self, saved.remove)
+    saved: Saved
+    rounds: int
+    collection_stopped: bool
+    nonce: str = ""
+    round_us: tuple[float, ...] = ()
+    left_at_work: tuple[str, ...] = ()
+    forks: int = 0
+    children: ChildProcesses = field(default_factory=ChildProcesses)
+    replays: Replays | None = None
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.saved.remove)
+
+    @property
+    def path(self) -> str:
+        """Where to read it."""
+        return self.saved.path
 
 
 class Session:

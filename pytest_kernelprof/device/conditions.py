@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.clock import sleep, unix_ns
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
+from pytest_kernelprof.device.usage_lock import GpuLock, NotFree, finish_work, gpu_lock
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.usage_lock import GpuLock
 
     Locking = Callable[[Device, float, str], AbstractContextManager[GpuLock | None]]
 
@@ -369,13 +369,6 @@ def _us(seconds: float) -> int:
 LOCK_TIMEOUT_S = 600.0
 
 
-def own_lock(device: Device, timeout_s: float, who: str) -> AbstractContextManager[GpuLock | None]:
-    """How a process locks its GPU by itself: ``gpu_lock``."""
-    from pytest_kernelprof.device.usage_lock import gpu_lock
-
-    return gpu_lock(device, timeout_s, who)
-
-
 @contextlib.contextmanager
 def alone(
     device: Device,
@@ -383,13 +376,13 @@ def alone(
     who: str,
     *,
     at_work: int = 1,
-    locking: Locking = own_lock,
+    locking: Locking | None = None,
 ) -> Iterator[Watch]:
     """Have the GPU alone, as far as others ask for it too, and watch what it is like.
 
     Where others hold it for longer than the time-out, the rounds are taken beside them, and the
     conditions say so. On the CPU nothing is locked or watched. ``who`` is what others are told who
-    wait; ``locking`` is how the lock is taken.
+    wait; ``locking`` is how the lock is taken, by default for this process alone.
 
     Raises:
         GpuBusy: there can be no lock.
@@ -397,13 +390,11 @@ def alone(
     if device.kind != "cuda":
         yield unwatched()
         return
-    from pytest_kernelprof.device.usage_lock import NotFree, finish_work
-
     finish_work()
     with contextlib.ExitStack() as held:
         lock, why = None, ""
         try:
-            lock = held.enter_context(locking(device, lock_timeout_s, who))
+            lock = held.enter_context((locking or gpu_lock)(device, lock_timeout_s, who))
         except NotFree as busy:
             why = str(busy)
         watched = held.enter_context(watch(device, lock, at_work=at_work))

@@ -17,9 +17,8 @@ from pytest_kernelprof.capture.rendezvous import (
     Left,
     Meeting,
     Process,
-    note_back,
-    note_left,
-    note_left_run,
+    note_key,
+    run_key,
 )
 from pytest_kernelprof.capture.watchdog import Watchdog
 from pytest_kernelprof.clock import now_ns
@@ -258,17 +257,17 @@ def test_a_rank_that_raises_is_named_at_once() -> None:
 
 def test_a_rank_that_has_ended_the_test_is_named_at_once() -> None:
     ranks = Ranks()
-    note_left(ranks.store, TEST, 1, "has ended the test (Skipped: not here)")
+    ranks.store.set(note_key(TEST, "left", 1), "has ended the test (Skipped: not here)")
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert found[0].startswith("rank 1 has ended the test (Skipped: not here), so ranks 0 and 1")
 
 
 def test_a_rank_that_has_ended_its_run_is_named_at_once_until_it_is_back() -> None:
     ranks = Ranks()
-    note_left_run(ranks.store, 1, "has ended its run")
+    ranks.store.set(run_key(1), "has ended its run")
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert found[0].startswith("rank 1 has ended its run, so ranks 0 and 1 could not continue")
-    note_back(ranks.store, 1)
+    ranks.store.delete_key(run_key(1))
     call = Call(TEST, (0, 1), 2, CALL.words)
     assert ranks.at(0, call).look() is None
 
@@ -280,8 +279,8 @@ def test_a_rank_that_has_ended_its_call_well_is_not_missed() -> None:
         found = here.gather("x", rank)
         here.end()
         ranks.dead.add(rank)
-        note_left(ranks.store, TEST, rank, "has ended the test")
-        note_left_run(ranks.store, rank, "has ended its run")
+        ranks.store.set(note_key(TEST, "left", rank), "has ended the test")
+        ranks.store.set(run_key(rank), "has ended its run")
         return found
 
     assert ranks.all_do(run) == [(0, 1), (0, 1)]

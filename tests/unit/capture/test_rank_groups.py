@@ -242,7 +242,8 @@ class Locks:
         monkeypatch.setattr(allocation, "lock_by_uuid", self._lock)
         monkeypatch.setattr(ranks, "at_rest", self._rests)
         self.together = ranks._Together.__new__(ranks._Together)
-        self.together.rank, self.together._ranks = rank, (0, 1)
+        self.together.rank = self.together._number = rank
+        self.together._ranks = (0, 1)
         self.together.meeting = SimpleNamespace(  # type: ignore[assignment]
             hosts=lambda: hosts, lost=None, lose=lambda lost: self.done.append(lost.why)
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nvml_double import CPU, GPU, Driver
 
-from pytest_kernelprof.device import conditions, usage_lock
+from pytest_kernelprof.device import conditions
 from pytest_kernelprof.device.conditions import Company, Watch, alone, unwatched
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.usage_lock import GpuLock, NotFree
@@ -39,7 +39,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Device, float, str]]:
             yield watched
         assert asked, "the last sample is taken before the next process begins"
 
-    monkeypatch.setattr(usage_lock, "gpu_lock", gpu_lock)
+    monkeypatch.setattr(conditions, "gpu_lock", gpu_lock)
     monkeypatch.setattr(conditions, "watch", watch_while_held)
     return asked
 
@@ -66,7 +66,7 @@ def lock_that_raises(error: GpuBusy, monkeypatch: pytest.MonkeyPatch) -> None:
         raise error
         yield
 
-    monkeypatch.setattr(usage_lock, "gpu_lock", busy)
+    monkeypatch.setattr(conditions, "gpu_lock", busy)
 
 
 def test_on_a_gpu_that_stays_busy_rounds_are_taken_and_say_who_held_it(
@@ -96,7 +96,7 @@ def test_what_was_lost_at_a_stop_in_the_debugger_is_said(
         yield hold
         hold.lost = ""
 
-    monkeypatch.setattr(usage_lock, "gpu_lock", held_until_lost)
+    monkeypatch.setattr(conditions, "gpu_lock", held_until_lost)
     with alone(GPU, 0.1, "") as watched:
         hold.lost = "after a stop it was not free"
         watched.block(12)
@@ -107,7 +107,7 @@ def test_the_device_is_done_before_its_share_is_given_up(
     driver: Driver, held: list[tuple[Device, float, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[bool] = []
-    monkeypatch.setattr(usage_lock, "finish_work", lambda: done.append(not held))
+    monkeypatch.setattr(conditions, "finish_work", lambda: done.append(not held))
     with alone(GPU, 1.0, ""):
         pass
     assert done == [True]

@@ -14,7 +14,7 @@ from cuda_double import GPU, CudaDouble
 from nvml_double import Driver, forget, installed
 
 from pytest_kernelprof.analysis.profile import session_facts
-from pytest_kernelprof.capture import torch_profiler
+from pytest_kernelprof.capture import agreement, torch_profiler
 from pytest_kernelprof.capture.session import TraceFile
 from pytest_kernelprof.capture.trace_files import Folder, Saved
 from pytest_kernelprof.device import bindings, inventory, usage_lock
@@ -33,7 +33,7 @@ ALL_TIMES = Needs(device_times=True, host_times=True)
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """A GPU on which each session is a sound one that was recorded."""
     made = installed(monkeypatch)
-    monkeypatch.setattr(usage_lock, "gpu_lock", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(agreement, "gpu_lock", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(usage_lock, "_share", lambda *_: None)
     monkeypatch.setattr(inventory, "current_device", lambda kind: GPU)
     monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
