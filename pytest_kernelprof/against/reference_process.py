@@ -33,7 +33,7 @@ from pytest_kernelprof.against.messages import (
 )
 from pytest_kernelprof.against.rounds import SENT_S, HeldRounds, NoRounds, Order, Relayed
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.device.processes import note_ours
+from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.device.usage_lock import tell_children
 
 if TYPE_CHECKING:

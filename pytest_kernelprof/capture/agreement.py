@@ -34,9 +34,9 @@ from pytest_kernelprof.capture.watchdog import Watchdog, abort, shorter_waits
 from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.allocation import lock_all
 from pytest_kernelprof.device.inventory import gpu_uuid, load_torch
-from pytest_kernelprof.device.processes import host_of_processes, started_at
+from pytest_kernelprof.device.procfs import host_of_processes, started_at
 from pytest_kernelprof.device.usage_lock import NotFree, at_rest, gpu_lock
-from pytest_kernelprof.errors import IncompleteProfile, MarkerError
+from pytest_kernelprof.errors import IncompleteProfile, MarkerError, first_line
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
@@ -481,6 +481,5 @@ def _lives(process: Process) -> bool:
 
 
 def _words_of(error: BaseException) -> str:
-    first = next(iter(str(error).strip().splitlines()), "")
-    kind = type(error).__name__
-    return f"raised {kind}: {first}" if first else f"raised {kind}"
+    kind, first = type(error).__name__, first_line(error)
+    return f"raised {kind}" if first == kind else f"raised {kind}: {first}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from pytest_kernelprof.clock import now_ns, now_s, sleep
-from pytest_kernelprof.device.processes import note_ours
+from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.schema import codec
 

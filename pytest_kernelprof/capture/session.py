@@ -12,7 +12,7 @@ from pytest_kernelprof.capture import torch_profiler
 from pytest_kernelprof.capture.autotuning import Pauses
 from pytest_kernelprof.capture.cuda_graphs import Replays, watch_captures
 from pytest_kernelprof.capture.torch_profiler import refuse_others, who_gives_way
-from pytest_kernelprof.capture.trace_files import SCRATCH, Saved
+from pytest_kernelprof.capture.trace_folder import SCRATCH, Saved
 from pytest_kernelprof.capture.unfinished_work import (
     AtWork,
     Children,
@@ -29,7 +29,7 @@ from pytest_kernelprof.device.inventory import (
     synchronize,
     try_to_synchronize,
 )
-from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.schema.recording import ChildProcesses, OwnNames
 from pytest_kernelprof.system import Real
 
@@ -156,7 +156,7 @@ class Session:
             synchronize(self._device)
         except RuntimeError as error:
             raise ProfilerUnavailable(
-                f"CUDA was already broken before these rounds: {_first_line(error)}"
+                f"CUDA was already broken before these rounds: {first_line(error)}"
             ) from error
         self._running = torch_profiler.start(
             self._device.kind, stacks=self._stacks, shapes=self._shapes
@@ -221,7 +221,7 @@ class Session:
                 synchronize(self._device)
         except Exception as error:
             raise IncompleteProfile(
-                f"the profiler could not be stopped cleanly: {_first_line(error)}"
+                f"the profiler could not be stopped cleanly: {first_line(error)}"
             ) from error
         finally:
             # Whatever happened, the next test must find no profiler running.
@@ -286,7 +286,7 @@ def _annotate(name: str) -> None:
         with bound().record_function(name):
             pass
     except Exception as error:
-        raise IncompleteProfile(f"a round cannot be annotated: {_first_line(error)}") from error
+        raise IncompleteProfile(f"a round cannot be annotated: {first_line(error)}") from error
 
 
 def refuse_to_nest() -> None:
@@ -324,8 +324,3 @@ def _already_running(thread: str) -> str:
         "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured code, "
         "or run with --kernelprof-disable to profile by hand"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

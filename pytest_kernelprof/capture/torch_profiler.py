@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.bindings import as_made, without_modes
 from pytest_kernelprof.device.inventory import Device, bound, load_torch
-from pytest_kernelprof.device.processes import mapped_files, profiling_is_refused, tools_of
+from pytest_kernelprof.device.procfs import mapped_files, permissions, tools_of
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.system import Real
 
@@ -442,7 +442,7 @@ def _cupti_cause() -> str:
             + ": CUPTI allows one. Run without nsys, ncu, Proton, DCGM profiling or another "
             "tracing library."
         )
-    if code == _CUPTI_INSUFFICIENT_PRIVILEGES or profiling_is_refused():
+    if code == _CUPTI_INSUFFICIENT_PRIVILEGES or permissions().refused:
         return (
             "This user may not profile (NVreg_RestrictProfilingToAdminUsers=1): load the driver "
             "with NVreg_RestrictProfilingToAdminUsers=0, or give the container CAP_SYS_ADMIN."

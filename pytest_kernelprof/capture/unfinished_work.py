@@ -17,9 +17,9 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.clock import now_ns, sleep
-from pytest_kernelprof.device import processes
+from pytest_kernelprof.device import procfs
 from pytest_kernelprof.device.nvml import Unknown, gpu_of
-from pytest_kernelprof.device.processes import is_runnable
+from pytest_kernelprof.device.procfs import is_runnable
 from pytest_kernelprof.schema.recording import ChildProcesses
 from pytest_kernelprof.system import Real
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.processes import Process
+    from pytest_kernelprof.device.procfs import Process
 
 
 _PATIENCE_NS = 250_000_000
@@ -377,10 +377,10 @@ class Children:
 
     def watch(self) -> None:
         """Begin."""
-        if not processes.TELLS_CHILDREN:
+        if not procfs.TELLS_CHILDREN:
             return
         self._begun_ns, self._ended_s = now_ns(), _seconds_of_ended()
-        self._before = processes.processes_below()
+        self._before = procfs.processes_below()
         self._start = start = BaseProcess.start
         started = self._started
 
@@ -393,7 +393,7 @@ class Children:
 
     def unwatch(self) -> ChildProcesses:
         """End; what was seen."""
-        if not processes.TELLS_CHILDREN:
+        if not procfs.TELLS_CHILDREN:
             return ChildProcesses(checked=False)
         if BaseProcess.start is self._start_and_tell:
             BaseProcess.start = self._start  # type: ignore[method-assign]
@@ -409,19 +409,19 @@ class Children:
 
     def _living(self) -> Iterator[str]:
         """Those that worked meanwhile, and still live."""
-        now = processes.processes_below()
+        now = procfs.processes_below()
         for pid, before in self._before.items():  # another process may have taken it in
-            process = processes.process_of(pid)
+            process = procfs.process_of(pid)
             if process is not None and process.started == before.started:
                 now.setdefault(pid, process)
         ran = [one for one in sorted(now.items()) if self._ran(one[1], self._before.get(one[0]))]
-        own = processes.process_of(Real.getpid()) if ran else None
+        own = procfs.process_of(Real.getpid()) if ran else None
         for pid, process in ran:
             is_fork = own is not None and own.image == process.image
             parent = own if is_fork else now.get(process.parent)
             is_copy = parent is not None and parent.image == process.image
             if self._computes(pid, is_copy=is_copy):
-                what = "forked from this one" if is_fork else _cut(processes.command_of(pid))
+                what = "forked from this one" if is_fork else _cut(procfs.command_of(pid))
                 yield f"process {pid} ({what}) {self._what_it_has}"
 
     def _ran(self, now: Process, before: Process | None) -> bool:
@@ -442,14 +442,14 @@ class Children:
         Args:
             is_copy: whether it runs what its parent runs, and may have its open files from there.
         """
-        if _COMPILES in processes.command_of(pid):
+        if _COMPILES in procfs.command_of(pid):
             return False
         if self._device.kind == "cpu":
             helps = any(one.helps for one in self._started if one.pid == pid)
-            return not helps and any("libtorch" in path for path in processes.maps_of(pid))
-        if not processes.holds_gpu(pid):
+            return not helps and any("libtorch" in path for path in procfs.mapped_files(pid))
+        if not procfs.holds_gpu(pid):
             return False
-        return not is_copy or processes.has_cuda_threads(pid) or self._driver_lists(pid)
+        return not is_copy or procfs.has_cuda_threads(pid) or self._driver_lists(pid)
 
     def _driver_lists(self, pid: int) -> bool:
         gpu = gpu_of(self._device)
@@ -465,7 +465,7 @@ class Children:
         came up no fork can use it."""
         for one in self._started:
             harmless = one.helps or (one.forked and self._device.kind == "cuda")
-            if not harmless and processes.process_of(one.pid) is None:
+            if not harmless and procfs.process_of(one.pid) is None:
                 what = "operators" if self._device.kind == "cpu" else "kernels"
                 yield (
                     f"a process that the call started ({one.runs}) ended before it could be "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.clock import now_ns
@@ -37,41 +38,34 @@ def seed_by(name: str) -> None:
 _FLUSHED_ROW = 4096
 
 
+_l2_buffers: dict[int, tuple[Any, Any]] = {}
+"""By device, kept for the process: allocating them anew would disturb the user's allocator."""
+
+
 def flusher(device: Device, *, wanted: bool) -> Callable[[], None]:
-    """What to call before each round: a flush, or nothing where none is wanted."""
-    return L2Flush(device) if wanted else _nothing
+    """What to call before each round: a flush of the L2, or nothing where none is wanted, on the
+    CPU, and where the size of the L2 is unknown."""
+    if not wanted or device.kind != "cuda" or not device.l2_bytes:
+        return lambda: None
+    return functools.partial(flush_l2, device)
 
 
-def _nothing() -> None:
-    """No flush."""
-
-
-class L2Flush:
-    """Reads a buffer larger than the device's L2, so that a round starts with a cold cache.
+def flush_l2(device: Device) -> None:
+    """Read a buffer larger than the device's L2, so that a round starts with a cold cache. The
+    caller synchronises.
 
     Reads, since writing would leave the cache full of lines that the round has to write back: a
-    copy of 67 MB takes 7 % longer then on an H200. The buffers are kept for the process:
-    allocating them anew would disturb the user's allocator.
+    copy of 67 MB takes 7 % longer then on an H200.
     """
-
-    _buffers: ClassVar[dict[int, tuple[Any, Any]]] = {}
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def __call__(self) -> None:
-        """Flush; the caller synchronises. Nothing on the CPU, or where L2 is unknown."""
-        if self._device.kind != "cuda" or not self._device.l2_bytes:
-            return
-        torch = load_torch()
-        with without_modes():
-            buffers = self._buffers.get(self._device.index)
-            if buffers is None:
-                # Rows and their maxima: a reduction along rows needs no memory beside these.
-                rows = 2 * self._device.l2_bytes // (4 * _FLUSHED_ROW)
-                buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
-                buffers = self._buffers[self._device.index] = buffer, buffer.new_empty(rows)
-            torch.amax(buffers[0], 1, out=buffers[1])
+    torch = load_torch()
+    with without_modes():
+        if device.index not in _l2_buffers:
+            # Rows and their maxima: a reduction along rows needs no memory beside these.
+            rows = 2 * device.l2_bytes // (4 * _FLUSHED_ROW)
+            buffer = torch.zeros((rows, _FLUSHED_ROW), device="cuda")
+            _l2_buffers[device.index] = buffer, buffer.new_empty(rows)
+        buffer, maxima = _l2_buffers[device.index]
+        torch.amax(buffer, 1, out=maxima)
 
 
 _BACK_TO_BACK_NS = 20_000_000

@@ -22,7 +22,7 @@ import msgspec
 
 from pytest_kernelprof.cli.fresh import NotFinished, run_fresh
 from pytest_kernelprof.device.nvml import NvmlFacts, nvml_facts
-from pytest_kernelprof.device.processes import (
+from pytest_kernelprof.device.procfs import (
     Permissions,
     injected_libraries,
     mapped_files,

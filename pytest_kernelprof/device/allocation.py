@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.clock import now_s, sleep
-from pytest_kernelprof.device.nvml import Unknown, gpu_uuids
-from pytest_kernelprof.device.usage_lock import NotFree, lock_by_uuid
 from pytest_kernelprof.errors import GpuBusy
 
 if TYPE_CHECKING:
@@ -43,14 +41,16 @@ def spread_workers(config: pytest.Config) -> None:
     Nothing is changed outside of a worker, with one GPU or none, and where CUDA is already up in
     this process, which then no longer reads the variable.
     """
-    worker = _worker_number(config)
-    if worker is None or _cuda_is_up():
+    # Not by the environment: a worker's own child processes inherit that.
+    name = getattr(config, "workerinput", {}).get("workerid", "")
+    worker, torch = re.fullmatch(r"gw(\d+)", name), sys.modules.get("torch")
+    if worker is None or (torch is not None and torch.cuda.is_initialized()):
         return
     given = os.environ.get(_VISIBLE)
     gpus = gpus_of_machine() if given is None else visible(given)
     if len(gpus) > 1:
         _given[:] = [given]
-        os.environ[_VISIBLE] = gpus[worker % len(gpus)]
+        os.environ[_VISIBLE] = gpus[int(worker[1]) % len(gpus)]
 
 
 def visible(text: str) -> tuple[str, ...]:
@@ -86,18 +86,6 @@ def gpus_of_machine() -> tuple[str, ...]:
     return () if isinstance(gpus, Unknown) else gpus
 
 
-def _worker_number(config: pytest.Config) -> int | None:
-    """N of the worker gwN. Not by the environment: a worker's own child processes inherit that."""
-    name = getattr(config, "workerinput", {}).get("workerid", "")
-    found = re.fullmatch(r"gw(\d+)", name)
-    return int(found[1]) if found else None
-
-
-def _cuda_is_up() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_initialized())
-
-
 _POLL_S = 0.2
 _MOMENT_S = 1.0
 
@@ -116,6 +104,8 @@ def lock_all(
         NotFree: the time is up, with who holds one of them.
         GpuBusy: they cannot be locked at all.
     """
+    from pytest_kernelprof.device.usage_lock import NotFree, lock_by_uuid
+
     deadline, moment_s = now_s() + timeout_s, _MOMENT_S
     while True:
         with contextlib.ExitStack() as held:
@@ -149,6 +139,8 @@ def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str,
     if not number:
         yield ()
         return
+    from pytest_kernelprof.device.usage_lock import NotFree, lock_by_uuid
+
     gpus = _gpus()
     if len(gpus) < number:
         raise GpuBusy(
@@ -158,10 +150,14 @@ def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str,
     deadline = now_s() + timeout_s
     while True:
         with contextlib.ExitStack() as held:
-            taken = _take_free(gpus, number, who, held)
-            if len(taken) == number:
-                yield taken
-                return
+            taken: list[str] = []
+            for gpu in gpus:
+                with contextlib.suppress(NotFree):
+                    held.enter_context(lock_by_uuid(gpu.partition("-")[2] or gpu, 0.0, who))
+                    taken.append(gpu)
+                if len(taken) == number:
+                    yield tuple(taken)
+                    return
         if now_s() >= deadline:
             raise GpuBusy(
                 f"{number} of {len(gpus)} GPUs were not free within {timeout_s:g} s: wait for the "
@@ -170,21 +166,10 @@ def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str,
         sleep(_POLL_S)
 
 
-def _take_free(
-    gpus: Sequence[str], number: int, who: str, held: contextlib.ExitStack
-) -> tuple[str, ...]:
-    taken: list[str] = []
-    for gpu in gpus:
-        with contextlib.suppress(NotFree):
-            held.enter_context(lock_by_uuid(gpu.partition("-")[2] or gpu, 0.0, who))
-            taken.append(gpu)
-        if len(taken) == number:
-            break
-    return tuple(taken)
-
-
 def _gpus() -> tuple[str, ...]:
     """What ``CUDA_VISIBLE_DEVICES`` may name, by UUID."""
+    from pytest_kernelprof.device.nvml import Unknown, gpu_uuids
+
     all_of_machine = gpu_uuids()
     known = () if isinstance(all_of_machine, Unknown) else tuple(all_of_machine)
     given = visible_to_all()

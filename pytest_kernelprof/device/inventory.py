@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.device.bindings import as_made, bind, bound_already
-from pytest_kernelprof.errors import ProfilerUnavailable
+from pytest_kernelprof.errors import ProfilerUnavailable, first_line
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _answer_of_a_stream(torch: Torch) -> str:
             if not torch.is_capturing():
                 torch.default_stream().query()
     except RuntimeError as error:
-        return str(error).strip().partition("\n")[0]
+        return first_line(error)
     return ""
 
 

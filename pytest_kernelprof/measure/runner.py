@@ -487,8 +487,8 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     Where that run launched other kernels than the profile, their lines would be guesses: they
     stay unknown. Likewise copies and waits.
     """
+    from pytest_kernelprof.capture.line_annotations import annotate_lines
     from pytest_kernelprof.capture.session import Session
-    from pytest_kernelprof.capture.source_lines import annotate_lines
     from pytest_kernelprof.trace.source_lines import annotated_lines
 
     session = Session(device, stacks=False)

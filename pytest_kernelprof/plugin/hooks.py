@@ -79,7 +79,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if concerned and not config.getoption("collectonly", False):
         expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
-        from pytest_kernelprof.capture.trace_files import SCRATCH
+        from pytest_kernelprof.capture.trace_folder import SCRATCH
 
         config.stash[MEASURES] = True
         SCRATCH.hold()

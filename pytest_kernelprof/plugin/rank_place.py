@@ -74,7 +74,7 @@ def _is_ours(folder: str) -> bool:
 
 def this_process() -> tuple[int, str]:
     """Its number, and what tells it from a later one of that number."""
-    from pytest_kernelprof.device.processes import started_at
+    from pytest_kernelprof.device.procfs import started_at
 
     return Real.getpid(), started_at(Real.getpid())
 
@@ -100,7 +100,7 @@ def write(path: str, data: dict[str, Any]) -> None:
 
 def lives(said: dict[str, Any]) -> bool:
     """Whether the process is still there that has left word."""
-    from pytest_kernelprof.device.processes import started_at
+    from pytest_kernelprof.device.procfs import started_at
 
     number, started = said["process"]
     return not started or started_at(number) == started

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from pytest_kernelprof.capture.unprofiled_rounds import L2Flush
+from pytest_kernelprof.capture.unprofiled_rounds import flusher
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.plan import EVERYTHING, Plan, plan_of
 from pytest_kernelprof.measure.runner import measure, measure_once
@@ -97,8 +97,8 @@ def test_the_flush_of_the_next_test_is_whole_whatever_mode_the_first_is_in(
     x: torch.Tensor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(L2Flush, "_buffers", {})
-    flush = L2Flush(current_device("cuda"))
+    monkeypatch.setattr("pytest_kernelprof.capture.unprofiled_rounds._l2_buffers", {})
+    flush = flusher(current_device("cuda"), wanted=True)
     with mode():
         flush()
     flush()

@@ -12,13 +12,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.device import processes
+from pytest_kernelprof.device import procfs
 
 Run = Callable[..., pytest.RunResult]
 
-on_linux = pytest.mark.skipif(
-    not processes.TELLS_CHILDREN, reason="this system tells of no children"
-)
+on_linux = pytest.mark.skipif(not procfs.TELLS_CHILDREN, reason="this system tells of no children")
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 HEAD = """
@@ -273,7 +271,7 @@ def test_it(kernel_profile):
 def test_elsewhere_than_on_linux_it_is_told_that_nobody_looked(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "TELLS_CHILDREN", False)
+    monkeypatch.setattr(procfs, "TELLS_CHILDREN", False)
     result = run(
         HEAD
         + """

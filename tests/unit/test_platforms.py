@@ -105,7 +105,7 @@ def other_files(linux: list[str]) -> list[str]:
 
 def test_what_opens_a_file_of_linux_is_noticed(tmp_path: Path, python: str) -> None:
     """Else the test above would hold for nothing."""
-    loud = "from pytest_kernelprof.device.processes import mapped_files; mapped_files()\n"
+    loud = "from pytest_kernelprof.device.procfs import mapped_files; mapped_files()\n"
     *_, linux = played(BEFORE + WATCH + loud + USE + ANSWER, tmp_path, python)
     assert "/proc/self/maps" in other_files(linux)
 

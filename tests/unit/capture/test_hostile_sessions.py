@@ -22,8 +22,8 @@ from cuda_double import GPU, CudaDouble
 from torch._subclasses import FakeTensorMode
 
 from pytest_kernelprof.capture import session, torch_profiler
+from pytest_kernelprof.capture.line_annotations import annotate_lines
 from pytest_kernelprof.capture.session import Session, refuse_to_nest
-from pytest_kernelprof.capture.source_lines import annotate_lines
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device import bindings, inventory
 from pytest_kernelprof.device.inventory import current_device, synchronize, try_to_synchronize

@@ -18,7 +18,7 @@ import torch
 from pytest_kernelprof.capture import agreement as ranks
 from pytest_kernelprof.capture.agreement import ALONE, World, taking_part
 from pytest_kernelprof.capture.watchdog import abort, shorter_waits
-from pytest_kernelprof.device import allocation
+from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.usage_lock import NotFree
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
@@ -239,7 +239,7 @@ class Locks:
         self.done: list[str] = []
         self.busy = ""
         monkeypatch.setattr(ranks, "gpu_uuid", lambda device: f"gpu {1 - rank}")
-        monkeypatch.setattr(allocation, "lock_by_uuid", self._lock)
+        monkeypatch.setattr(usage_lock, "lock_by_uuid", self._lock)
         monkeypatch.setattr(ranks, "at_rest", self._rests)
         self.together = ranks._Together.__new__(ranks._Together)
         self.together.rank = self.together._number = rank

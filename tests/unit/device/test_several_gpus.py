@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.device import allocation
+from pytest_kernelprof.device import allocation, nvml, usage_lock
 from pytest_kernelprof.device.allocation import lock_all, several_gpus
 from pytest_kernelprof.device.nvml import Unknown
 from pytest_kernelprof.device.usage_lock import NotFree
@@ -35,8 +35,8 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(allocation, "_given", [])
     monkeypatch.setattr(allocation, "_POLL_S", 0.001)
-    monkeypatch.setattr(allocation, "gpu_uuids", lambda: HERE)
-    monkeypatch.setattr(allocation, "lock_by_uuid", lock)
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: HERE)
+    monkeypatch.setattr(usage_lock, "lock_by_uuid", lock)
     return busy
 
 
@@ -88,7 +88,7 @@ def test_a_worker_that_has_one_gpu_of_its_own_takes_from_all(
 def test_without_nvml_what_is_named_is_what_there_is(
     held: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocation, "gpu_uuids", lambda: Unknown("no NVML"))
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: Unknown("no NVML"))
     assert allocation._gpus() == ()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x,GPU-y")
     assert allocation._gpus() == ("GPU-x", "GPU-y")
@@ -109,7 +109,7 @@ def test_who_has_one_waits_for_another_for_a_moment_only(monkeypatch: pytest.Mon
             done.append(f"leave {uuid}")
 
     monkeypatch.setattr(allocation, "_POLL_S", 0.001)
-    monkeypatch.setattr(allocation, "lock_by_uuid", lock)
+    monkeypatch.setattr(usage_lock, "lock_by_uuid", lock)
     with lock_all(("a", "b"), 600.0, "who", "GPU") as locks:
         assert set(locks) == {"a", "b"}
         assert done == ["wait 1 s for b", "leave a"]
@@ -128,7 +128,7 @@ def test_each_moment_is_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
         yield uuid
 
     monkeypatch.setattr(allocation, "_POLL_S", 0.001)
-    monkeypatch.setattr(allocation, "lock_by_uuid", lock)
+    monkeypatch.setattr(usage_lock, "lock_by_uuid", lock)
     with lock_all(("a", "b"), 600.0, "who", "GPU"):
         assert waited == [1.0, 2.0, 4.0, 8.0]
 

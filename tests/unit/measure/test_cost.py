@@ -16,7 +16,7 @@ from nvml_double import Driver, forget, installed
 from pytest_kernelprof.analysis.profile import session_facts
 from pytest_kernelprof.capture import agreement, torch_profiler
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.capture.trace_files import Folder, Saved
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
 from pytest_kernelprof.device import bindings, inventory, usage_lock
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.plan import Needs, plan_of

@@ -18,7 +18,7 @@ from corpus import FOLDER, reading
 from pytest_kernelprof.analysis.profile import profile_of, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.capture.trace_files import Folder, Saved
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
 from pytest_kernelprof.device.conditions import Watch, unwatched
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile

@@ -18,7 +18,7 @@ from pytest_kernelprof.capture.compiled_code import Compilations
 from pytest_kernelprof.capture.cuda_graphs import Replays
 from pytest_kernelprof.capture.session import TraceFile
 from pytest_kernelprof.capture.torch_profiler import Primed
-from pytest_kernelprof.capture.trace_files import Folder, Saved
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
 from pytest_kernelprof.device import conditions, nvml
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.errors import ProfilerUnavailable

@@ -16,7 +16,7 @@ import pytest
 
 from pytest_kernelprof.capture import agreement as ranks
 from pytest_kernelprof.capture import rendezvous
-from pytest_kernelprof.device.processes import started_at
+from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin import rank_place, torchrun
 from pytest_kernelprof.plugin.keys import MEASURES
 from pytest_kernelprof.plugin.measuring import MeasuredTest

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-_PROC = Path("/proc")
-_MAPS = _PROC / "self/maps"
-_BOOT = _PROC / "sys/kernel/random/boot_id"
-_PIDS = _PROC / "self/ns/pid"
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_PIDS = "/proc/self/ns/pid"
 _GPU_FILE = "/dev/nvidia-uvm"
 
 _HAS_WAITID = hasattr(os, "waitid") and hasattr(os, "WNOHANG")
@@ -60,14 +58,10 @@ def text_of(path: Path | str) -> str:
         return ""
 
 
-def mapped_files() -> tuple[str, ...]:
-    """Paths of the files in this process's memory map, its loaded libraries among them."""
-    return files_in(text_of(_MAPS))
-
-
-def files_in(maps: str) -> tuple[str, ...]:
-    """The paths in a memory map, each once, in its order."""
-    lines = (line.split(maxsplit=5) for line in maps.splitlines())
+def mapped_files(pid: int | str = "self") -> tuple[str, ...]:
+    """Paths of the files in a process's memory map, its loaded libraries among them: each once, in
+    the order of the map."""
+    lines = (line.split(maxsplit=5) for line in text_of(f"/proc/{pid}/maps").splitlines())
     return tuple(dict.fromkeys(line[5] for line in lines if len(line) > 5 and "/" in line[5]))
 
 
@@ -133,11 +127,6 @@ def command_of(pid: int) -> str:
     """What a process was started as, its program without the folder."""
     program, *arguments = text_of(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     return " ".join((os.path.basename(program), *arguments))
-
-
-def maps_of(pid: int) -> tuple[str, ...]:
-    """Paths of the files in a process's memory map."""
-    return files_in(text_of(f"/proc/{pid}/maps"))
 
 
 def holds_gpu(pid: int) -> bool:
@@ -211,11 +200,6 @@ class Permissions:
 def permissions() -> Permissions:
     """The permissions of this process."""
     return Permissions(admin_only(text_of(_PARAMETERS)), is_privileged(text_of(_STATUS)))
-
-
-def profiling_is_refused() -> bool:
-    """Whether this process is known not to be allowed to profile."""
-    return permissions().refused
 
 
 def admin_only(parameters: str) -> bool | None:
