@@ -126,7 +126,7 @@ class Autotuning:
         self._lock = threading.Lock()
         self._is_paused = False
         self._lost = False
-        self._wrapped: list[tuple[Method, Any]] = []
+        self._undoing = contextlib.ExitStack()
         self._finder = _Importing(self._wrap)
         self.benched: tuple[str, ...] = ()
 
@@ -140,8 +140,7 @@ class Autotuning:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with contextlib.suppress(ValueError):  # the block has put its own in place of all finders
             sys.meta_path.remove(self._finder)
-        for (owner, name), method in reversed(self._wrapped):
-            setattr(owner, name, method)
+        self._undoing.close()
         if self._lost and kind is None:
             raise IncompleteProfile(
                 "collection was paused while an autotuner benched, and the profiler could not "
@@ -152,7 +151,7 @@ class Autotuning:
         who = _MODULES[module.__name__]
         for owner, name in benching_methods(module):
             method = owner.__dict__[name]
-            self._wrapped.append(((owner, name), method))
+            self._undoing.callback(setattr, owner, name, method)
             setattr(owner, name, self._told(method, who))
 
     def _told(self, method: Callable[..., Any], who: str) -> Callable[..., Any]:

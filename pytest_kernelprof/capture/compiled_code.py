@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.device.inventory import load_torch
+from pytest_kernelprof.device.procfs import mapped_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,7 @@ def _watch(convert_frame: ModuleType) -> None:
         _seen.attempts += sum(attempts.values())
         # A frame that was tried more than once may have reached the limit before we looked.
         _seen.may_refuse |= any(times > 1 for times in attempts.values())
-        convert_frame.FRAME_COMPILE_COUNTER = _telling(attempts)  # type: ignore[attr-defined]
+        convert_frame.FRAME_COMPILE_COUNTER = _Telling(attempts)  # type: ignore[attr-defined]
     exceeds = getattr(convert_frame, "exceeds_recompile_limit", None)
     if exceeds is None:
         _seen.may_refuse = True
@@ -118,13 +119,6 @@ def _watch(convert_frame: ModuleType) -> None:
     )
     if hasattr(handler, "install_callbacks"):
         handler.install_callbacks = _telling_of_backward(handler.install_callbacks)
-
-
-def _telling(attempts: Attempts) -> _Telling:
-    """A counter of ours that holds the same."""
-    telling = _Telling()
-    telling.update(attempts)
-    return telling
 
 
 def _telling_of_refusals(exceeds: Callable[..., Any]) -> Callable[..., Any]:
@@ -307,12 +301,8 @@ def _mapped_libraries() -> list[str]:
     A package that was closed has removed its library, which may stay mapped.
     """
     torch_folder = os.path.dirname(str(load_torch().__file__)) + os.sep
-    try:
-        with open("/proc/self/maps", errors="surrogateescape") as maps:
-            paths = {line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if ".so" in line}
-    except OSError:
-        return []
-    return sorted(p for p in paths if not p.startswith(torch_folder) and os.path.isfile(p))
+    others = (one for one in mapped_files() if ".so" in one and not one.startswith(torch_folder))
+    return sorted(filter(os.path.isfile, others))
 
 
 @functools.cache
@@ -401,14 +391,12 @@ def watch_calls() -> Iterator[WatchedCalls]:
     methods.append((load_torch()._C.ScriptMethod, "__call__", watched.scripts.look))
     library = load_torch().library.Library
     methods.append((library, "impl", lambda one: watched.given.append(one._op_impls)))
-    before = [vars(kind)[name] for kind, name, _ in methods]
-    for (kind, name, look), call in zip(methods, before, strict=True):
-        setattr(kind, name, _looked_at(call, look))
-    try:
+    with contextlib.ExitStack() as undoing:
+        for kind, name, look in methods:
+            call = vars(kind)[name]
+            setattr(kind, name, _looked_at(call, look))
+            undoing.callback(setattr, kind, name, call)
         yield watched
-    finally:
-        for (kind, name, _), call in zip(methods, before, strict=True):
-            setattr(kind, name, call)
 
 
 def _looked_at(call: Callable[..., Any], look: Look) -> Callable[..., Any]:

@@ -95,13 +95,10 @@ class _LineTracer:
         def on_event(frame: FrameType, event: str, _: object) -> Any:
             if open_line:
                 open_line.pop().__exit__(None, None, None)
-            if event == "line" and self._budget > 0:
-                self._budget -= 1
-                annotation = self._record(f"{self._prefix}{file}:{frame.f_lineno}")
-                annotation.__enter__()
-                open_line.append(annotation)
-            elif event == "exception" and self._budget > 0:
-                # The line goes on: a ``try`` in this frame may handle it.
+            # After an exception the line goes on: a ``try`` in this frame may handle it.
+            if event in ("line", "exception") and self._budget > 0:
+                if event == "line":
+                    self._budget -= 1
                 annotation = self._record(f"{self._prefix}{file}:{frame.f_lineno}")
                 annotation.__enter__()
                 open_line.append(annotation)

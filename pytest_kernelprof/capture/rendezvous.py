@@ -374,7 +374,8 @@ class Meeting:
         posted = self._board.put(own, msgspec.json.encode(post))
         self._wait_for(keys, patience_s)
         posts = [_POST.decode(self._board.get(key)) for key in keys]
-        self._delete_old(posted)
+        self._board.delete(self._old)  # who has posted this step has read the one before
+        self._old = posted
         self._compare(posts)
         self.inside_since = now_s()
         return posts
@@ -460,11 +461,6 @@ class Meeting:
     def _has_ended(self, rank: int) -> bool:
         """Whether a rank has ended this call, and ended it well."""
         return self._board.has(f"{self._call.key}/end/{rank}")
-
-    def _delete_old(self, posted: list[str]) -> None:
-        """What all have read: who has posted this step has read the one before."""
-        self._board.delete(self._old)
-        self._old = posted
 
     def _without_store(self) -> IncompleteProfile:
         self.lost = Left(self._ranks[0], "has ended, and with it the store of torch.distributed")

@@ -51,7 +51,7 @@ class OtherProfilers:
 
     def __init__(self) -> None:
         self.started = self.switched = False
-        self._watched: list[tuple[Any, str, Any]] = []
+        self._undoing = contextlib.ExitStack()
 
     def watch(self) -> None:
         """Begin, when our own profiler has started."""
@@ -67,13 +67,12 @@ class OtherProfilers:
             setattr(self, what, True)
             return call(*args, **kwargs)
 
-        self._watched.append((module, name, call))
+        self._undoing.callback(setattr, module, name, call)
         setattr(module, name, call_and_tell)
 
     def unwatch(self) -> None:
         """End; what the measured code may have put there itself is replaced, too."""
-        for module, name, call in self._watched:
-            setattr(module, name, call)
+        self._undoing.close()
 
 
 _PATIENCE_S = 5.0

@@ -251,17 +251,13 @@ def start(kind: DeviceKind, *, stacks: bool = False, shapes: bool = False) -> Ru
         dispatch_recorded()
         _open.append(running)
         _taken_over.clear()
-    except ProfilerUnavailable:
+    except BaseException as error:  # an interrupt, too, at any of these lines
         _end_all()
-        raise
-    except Exception as error:
-        _end_all()
+        if isinstance(error, ProfilerUnavailable) or not isinstance(error, Exception):
+            raise
         raise ProfilerUnavailable(
             f"the profiler cannot be started: {type(error).__name__}: {error}"
         ) from error
-    except BaseException:  # an interrupt, at any of these lines
-        _end_all()
-        raise
     return running
 
 

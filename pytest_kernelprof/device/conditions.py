@@ -11,14 +11,15 @@ import functools
 import os
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from pytest_kernelprof.clock import sleep, unix_ns
+from pytest_kernelprof.device.bindings import cuda_driver
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
-from pytest_kernelprof.device.usage_lock import GpuLock, NotFree, finish_work, gpu_lock
+from pytest_kernelprof.device.usage_lock import Company, GpuLock, NotFree, finish_work, gpu_lock
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _launches_block() -> bool:
 @functools.cache
 def is_shared(index: int) -> bool:
     """Whether contexts on a GPU are shared through MPS; False where the driver does not tell."""
-    driver = _driver()
+    driver = cuda_driver()
     if driver is None:
         return False
     ordinal, value = ctypes.c_int(), ctypes.c_int()
@@ -70,13 +71,6 @@ def is_shared(index: int) -> bool:
         return False
     answered = driver.cuDeviceGetAttribute(ctypes.byref(value), _MPS_ENABLED, ordinal) == 0
     return answered and value.value != 0
-
-
-def _driver() -> Any | None:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
 
 
 T = TypeVar("T")
@@ -106,28 +100,6 @@ class Left:
 _left: weakref.WeakKeyDictionary[Gpu, Left] = weakref.WeakKeyDictionary()
 
 
-class Company(Protocol):
-    """The other processes of which this one knows more than NVML; the GPU's lock does."""
-
-    def kept_at_rest(self) -> frozenset[int]:
-        """Their numbers, of those that the lock keeps from working now."""
-
-    def partners(self) -> frozenset[int]:
-        """Of those that work for this one, or with it: their work belongs to what is timed."""
-
-
-class Strangers:
-    """Nothing is known of others."""
-
-    def kept_at_rest(self) -> frozenset[int]:
-        """None is known to be."""
-        return frozenset()
-
-    def partners(self) -> frozenset[int]:
-        """None is known to be."""
-        return frozenset()
-
-
 @contextlib.contextmanager
 def watch(device: Device, company: Company | None = None, *, at_work: int = 1) -> Iterator[Watch]:
     """Watch a GPU while blocks of rounds are timed on it, of so many processes.
@@ -141,7 +113,7 @@ def watch(device: Device, company: Company | None = None, *, at_work: int = 1) -
         yield Watch(None, Conditions(why_unknown=found.why, why_contention_unknown=found.why))
         return
     pulse = functools.partial(_pulse, device)
-    watched = Watch(found, Conditions(), pulse, company or Strangers(), at_work)
+    watched = Watch(found, Conditions(), pulse, company or Company(), at_work)
     watched._begin()
     yield watched
     watched._end()
@@ -169,7 +141,7 @@ class Watch:
         gpu: Gpu | None,
         conditions: Conditions,
         pulse: Callable[[], None] = lambda: None,
-        company: Company = Strangers(),  # noqa: B008 (it has no state)
+        company: Company = Company(),  # noqa: B008 (it has no state)
         at_work: int = 1,
     ) -> None:
         self._gpu = gpu

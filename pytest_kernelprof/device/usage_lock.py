@@ -297,7 +297,20 @@ class NotFree(GpuBusy):
     """The time was up before the lock could be had."""
 
 
-class GpuLock:
+class Company:
+    """What is known of the other processes on a GPU beyond what NVML says: here nothing."""
+
+    def kept_at_rest(self) -> frozenset[int]:
+        """The numbers of the processes that the lock keeps from working now."""
+        return frozenset()
+
+    def partners(self) -> frozenset[int]:
+        """The numbers of the processes that this one works for, and of those that work for them or
+        for this one: their work belongs to what is timed."""
+        return frozenset()
+
+
+class GpuLock(Company):
     """What this process holds of a GPU's lock: all of it, or nothing. That is all where the system
     has no locks that can be shared (Windows): other processes are seen by their work only.
 
@@ -348,15 +361,6 @@ class GpuLock:
 
     def go_on(self, timeout_s: float, who: str) -> None:
         """Have it back."""
-
-    def kept_at_rest(self) -> frozenset[int]:
-        """The numbers of the processes that wait with their work."""
-        return frozenset()
-
-    def partners(self) -> frozenset[int]:
-        """The numbers of the processes that this one works for, and of those that work for them or
-        for this one."""
-        return frozenset()
 
     def _take(self, timeout_s: float, who: str) -> bool:
         from filelock import FileLock, Timeout

@@ -123,7 +123,7 @@ def test_a_capture_that_cannot_be_looked_at_ends_as_ever(
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     watch_captures()
-    monkeypatch.setattr(cuda_graphs, "_driver", no_driver)
+    monkeypatch.setattr(cuda_graphs, "cuda_driver", no_driver)
     graph = graph_type()
     graph.capture_end()
     with Replays() as found:
@@ -164,7 +164,7 @@ class Driver:
 def test_the_driver_is_asked_for_the_nodes_of_the_capture(
     status: int, nodes: GraphNodes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda_graphs, "_driver", lambda: Driver(status=status))
+    monkeypatch.setattr(cuda_graphs, "cuda_driver", lambda: Driver(status=status))
     stream = type("Stream", (), {"cuda_stream": 5})()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     assert cuda_graphs._nodes_of_capture() == nodes

@@ -12,6 +12,7 @@ from pytest_kernelprof.device.procfs import (
     injected_libraries,
     is_privileged,
     mapped_files,
+    permissions,
     text_of,
     tools_of,
 )

@@ -40,7 +40,7 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     conditions.is_shared.cache_clear()
     conditions._launches_block.cache_clear()
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
-    monkeypatch.setattr(conditions, "_driver", lambda: Driver(0))
+    monkeypatch.setattr(conditions, "cuda_driver", lambda: Driver(0))
 
 
 def profile_with(why: dict[str, str]) -> Profile:
@@ -77,7 +77,7 @@ def test_the_driver_reads_that_once_and_so_do_we(monkeypatch: pytest.MonkeyPatch
 def test_a_gpu_that_is_shared_through_mps_leaves_counts_and_no_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(conditions, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(conditions, "cuda_driver", lambda: Driver(1))
     profile = profile_with(no_times(GPU))
     assert profile.kernel_count == 5
     limits = {"max_cuda_time": "1s", "max_latency": "1s", "max_launch_overhead": "99%"}
@@ -90,5 +90,5 @@ def test_a_gpu_that_is_shared_through_mps_leaves_counts_and_no_time(
 def test_a_driver_that_does_not_tell_is_taken_to_be_ones_own(
     driver: Driver | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conditions, "_driver", lambda: driver)
+    monkeypatch.setattr(conditions, "cuda_driver", lambda: driver)
     assert no_times(GPU) == {}
