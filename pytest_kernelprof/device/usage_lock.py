@@ -483,6 +483,8 @@ class SharedGpuLock(GpuLock):
         return entered
 
     def _give_back(self) -> None:
+        if self._covered:  # its owner has the lock, and it came to rest for nobody
+            return
         with contextlib.suppress(OSError):
             self._leave_alone()
             self._start(self._timeout_s)

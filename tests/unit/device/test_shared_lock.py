@@ -141,13 +141,13 @@ Start = Callable[..., Process]
 JOIN, LEAVE = "lock.join(LONG, 'a test')", "lock.leave()"
 TAKE, GIVE_BACK = "lock.take(LONG, 'a timed test')", "lock.give_back()"
 TAKE_NOW, JOIN_NOW = "lock.take(0.05, 'a timed test')", "lock.join(0.05, 'a test')"
-SITS = "lock.shares"
+SHARES = "lock.shares"
 
 
 def test_many_share_it_and_who_times_waits_for_all_of_them(process: Start) -> None:
     one, other, timing = process(), process(), process()
     assert (one.does(JOIN), other.does(JOIN)) == ("None", "None")
-    assert one.does(SITS) == other.does(SITS) == "True"
+    assert one.does(SHARES) == other.does(SHARES) == "True"
     assert timing.does(TAKE_NOW).startswith("NotFree")
     one.does(LEAVE)
     assert timing.does(TAKE_NOW).startswith("NotFree")
@@ -186,14 +186,14 @@ def test_code_waits_while_another_process_times(process: Start) -> None:
     time.sleep(0.05)
     timing.does(GIVE_BACK)
     assert one.end() == "None"
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_code_that_waits_too_long_goes_on_without_and_waits_no_second_time(process: Start) -> None:
     timing, one = process(), process()
     timing.does(TAKE)
     assert one.does(JOIN_NOW) == "None"
-    assert one.does(SITS) == "False"
+    assert one.does(SHARES) == "False"
     one.does(LEAVE)
     start = time.monotonic()
     one.does(JOIN)
@@ -201,7 +201,7 @@ def test_code_that_waits_too_long_goes_on_without_and_waits_no_second_time(proce
     one.does(LEAVE)
     timing.does(GIVE_BACK)
     one.does(JOIN)
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_two_that_share_it_may_both_ask_to_be_alone(process: Start) -> None:
@@ -219,7 +219,7 @@ def test_who_was_kept_out_shares_it_again(process: Start) -> None:
     one.does(JOIN)
     other.does(JOIN)
     assert one.does(TAKE_NOW).startswith("NotFree")
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_it_may_be_asked_for_again_and_counts(process: Start) -> None:
@@ -371,6 +371,23 @@ def test_a_partner_may_be_alone_while_its_owner_is(process: Start) -> None:
     assert process().does(TAKE_NOW).startswith("NotFree")
 
 
+def test_a_partner_that_times_under_its_owner_shares_it_all_the_while(process: Start) -> None:
+    owner, timing = process(), process()
+    owner.does(TAKE)
+    partner = process(token_of(owner))
+    partner.does(JOIN)
+    assert partner.does(TAKE) == "None"
+    owner.does(GIVE_BACK)
+    timing.begin(TAKE)  # it has the lock, and waits for the partner
+    time.sleep(0.05)
+    start = time.monotonic()
+    assert partner.does(GIVE_BACK) == "None"
+    assert time.monotonic() - start < LONG / 2
+    assert partner.does(SHARES) == "True"
+    partner.does(LEAVE)
+    assert timing.end() == "None"
+
+
 def test_a_partner_is_alone_while_its_owner_waits_and_others_are_kept_out(process: Start) -> None:
     owner, other = process(), process()
     owner.does(JOIN)
@@ -378,7 +395,7 @@ def test_a_partner_is_alone_while_its_owner_waits_and_others_are_kept_out(proces
     assert partner.does(TAKE_NOW) == "None"
     assert other.does(TAKE_NOW).startswith("NotFree")
     other.does(JOIN_NOW)
-    assert other.does(SITS) == "False"
+    assert other.does(SHARES) == "False"
     partner.does(GIVE_BACK)
     assert other.does(TAKE_NOW).startswith("NotFree")  # the owner sits as before
     owner.does(LEAVE)
@@ -451,7 +468,7 @@ def test_partners_know_each_other_where_their_owner_is_alone(process: Start) -> 
     one, other = process(token_of(owner)), process(token_of(owner))
     for partner in (one, other):
         partner.does(JOIN)
-        assert partner.does(SITS) == "True"
+        assert partner.does(SHARES) == "True"
         assert partner.does(TAKE) == "None"
     assert pids(owner.does("lock.partners()")) >= {one.pid, other.pid}
     assert pids(one.does("lock.partners()")) >= {owner.pid, other.pid}
@@ -471,13 +488,13 @@ def test_partners_of_one_owner_that_sits_keep_each_other_out(process: Start) -> 
     one.does(LEAVE)
     assert other.does(TAKE_NOW) == "None"
     one.does(JOIN_NOW)
-    assert one.does(SITS) == "False"
+    assert one.does(SHARES) == "False"
     assert other.does("lock.partners()") == "frozenset()"
     assert pids(other.does("lock.kept_at_rest()")) == {owner.pid, one.pid}
     one.does(LEAVE)
     other.does(GIVE_BACK)
     one.does(JOIN)
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_a_partner_that_holds_in_a_call_leaves_the_gpu_to_its_owner(process: Start) -> None:
@@ -491,11 +508,11 @@ def test_a_partner_that_holds_in_a_call_leaves_the_gpu_to_its_owner(process: Sta
     assert owner.does(TAKE_NOW) == "None"
     assert pids(owner.does("lock.partners()")) == {owner.pid, partner.pid, other.pid}
     stranger.does(JOIN_NOW)
-    assert stranger.does(SITS) == "False"
+    assert stranger.does(SHARES) == "False"
     assert stranger.does(TAKE_NOW).startswith("NotFree")
     owner.does(GIVE_BACK)
     partner.does("lock.go_on(0.05, 'a test')")  # its owner sits, so it may whenever it wants
-    assert partner.does(SITS) == "True"
+    assert partner.does(SHARES) == "True"
     assert stranger.does(TAKE_NOW).startswith("NotFree")
     for one in (partner, other, owner):
         one.does(LEAVE)
@@ -533,7 +550,7 @@ def test_a_partner_waits_for_a_stranger_that_is_alone_while_its_owner_stands(
     one.begin(TAKE)  # has the owner stand, so that the stranger is alone
     assert timing.end() == "None"
     other.does(JOIN_NOW)
-    assert other.does(SITS) == "False"
+    assert other.does(SHARES) == "False"
     timing.does(GIVE_BACK)
     assert one.end() == "None"
 
@@ -544,7 +561,7 @@ def test_a_partner_whose_owner_is_at_rest_is_as_any_other(process: Start) -> Non
     owner.does(LEAVE)
     partner = process(token_of(owner))
     partner.does(JOIN)
-    assert partner.does(SITS) == "True"
+    assert partner.does(SHARES) == "True"
 
 
 # What may go wrong with files and forks.
