@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_kernelprof.capture.rendezvous import (
     Call,
-    Left,
+    LostRank,
     Meeting,
     Process,
     first_missing,
     left_keys,
     name_of_test,
-    next_try,
+    next_attempt,
     note_key,
     run_key,
 )
@@ -94,7 +94,7 @@ class World:
 
     @property
     def store(self) -> Any:
-        """What the ranks leave each other there is ours alone.
+        """The default store of the group, under a prefix of ours.
 
         Raises:
             IncompleteProfile: the group has none, as with MPI.
@@ -292,14 +292,14 @@ _left_run: list[int] = []
 
 
 def left_test(test: str, why: str) -> None:
-    """A test's call has ended here, however: those who still wait in it wait in vain."""
+    """Note that a test's call has ended here, so that no other rank waits in it."""
     name = name_of_test(test)
-    next_try(test)
+    next_attempt(test)
     leave(name, why)
 
 
 def leave(name: str, why: str) -> None:
-    """The same of a test by the name that its calls are known by."""
+    """Note the same for a test by the name of its calls."""
     with contextlib.suppress(Exception):  # a store that is gone has nobody that waits
         ranks = world_of_several()
         if ranks is not None:
@@ -307,7 +307,7 @@ def leave(name: str, why: str) -> None:
 
 
 def left_run() -> None:
-    """pytest has come to its end here, early or not: who waits in any call waits in vain."""
+    """Note that pytest has ended here, early or not, so that no other rank waits in any call."""
     with contextlib.suppress(Exception):
         ranks = world_of_several()
         if ranks is not None:
@@ -322,8 +322,8 @@ def number_of_rank() -> int | None:
 
 
 def group_without_this(test: str, limit_s: float) -> tuple[int, ...]:
-    """The ranks that alone make a call of a test in which this rank has made none. Waits until it
-    is known whether there are any.
+    """The ranks that make a call of a test in which this rank has made none. Waits until it is
+    known whether there are any.
 
     Args:
         test: its node id. limit_s: how long the other ranks are waited for.
@@ -382,7 +382,7 @@ def agreeing(
         try:
             missing = first_missing(test, ranks)
             if missing is not None:
-                lost = Left(missing, "does not run this test", absent=True)
+                lost = LostRank(missing, "does not run this test", absent=True)
                 raise together.meeting.error(together.meeting.lose(lost))
             yield together
         except BaseException as error:
@@ -461,7 +461,7 @@ class _Together(Agreement):
         """Tell the others, unless they know of one that broke before."""
         with contextlib.suppress(IncompleteProfile):  # of a store that is gone nobody hears
             if self.meeting.lost is None:
-                self.meeting.lose(Left(self._number, _words_of(error)))
+                self.meeting.lose(LostRank(self._number, _words_of(error)))
 
     def explained(self, error: BaseException) -> IncompleteProfile | None:
         """Which rank is behind an error of a collective, which only says that it was left alone."""

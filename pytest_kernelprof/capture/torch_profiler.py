@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Holder:
-    """Somebody who measures.
+class ActiveMeasurement:
+    """A measurement that runs, and has the profiler of this process.
 
     Attributes:
         who: in words.
-        gives_way: whether nobody has asked for this measurement, so that one that is asked for
+        gives_way: whether no test asked for this measurement, so that one that a test asks for
             takes its place.
         thread: the thread that measures.
     """
@@ -47,7 +47,7 @@ class Holder:
 
     @property
     def refusal(self) -> str:
-        """Why nobody else measures meanwhile, in words."""
+        """Why nothing else is measured meanwhile, in words."""
         if self.thread == Real.this_thread():
             return (
                 f"{self.who} is being profiled, and torch.profiler cannot nest: profile one after "
@@ -59,7 +59,7 @@ class Holder:
         )
 
 
-_holders: list[Holder] = []
+_active: list[ActiveMeasurement] = []
 _taking = Real.lock_of_thread()
 _newest_of_thread = threading.local()
 
@@ -71,10 +71,10 @@ def held_by(who: str, *, gives_way: bool = False) -> Iterator[None]:
     Raises:
         IncompleteProfile: somebody else does who does not give way.
     """
-    holder = Holder(who, gives_way)
+    holder = ActiveMeasurement(who, gives_way)
     with _taking:
         refuse_others()
-        _holders.append(holder)
+        _active.append(holder)
     _newest_of_thread.newest = holder
     try:
         yield
@@ -82,7 +82,7 @@ def held_by(who: str, *, gives_way: bool = False) -> Iterator[None]:
         if getattr(_newest_of_thread, "newest", None) is holder:
             del _newest_of_thread.newest
         with contextlib.suppress(ValueError):  # forgotten: its test is over
-            _holders.remove(holder)
+            _active.remove(holder)
 
 
 def refuse_others(*, may_be_own: bool = False) -> None:
@@ -94,25 +94,25 @@ def refuse_others(*, may_be_own: bool = False) -> None:
     Raises:
         IncompleteProfile: with who it is.
     """
-    for one in tuple(_holders):
+    for one in tuple(_active):
         if not (one.gives_way or (may_be_own and one.thread == Real.this_thread())):
             raise IncompleteProfile(one.refusal)
-    own: Holder | None = getattr(_newest_of_thread, "newest", None)
-    if may_be_own and own is not None and own not in _holders:
+    own: ActiveMeasurement | None = getattr(_newest_of_thread, "newest", None)
+    if may_be_own and own is not None and own not in _active:
         raise IncompleteProfile(
             f"the test of {own.who} has ended: join the thread that measures before it does"
         )
 
 
-def forget_holders() -> None:
-    """Whoever is still there has left its block open, and holds nothing any more."""
-    _holders.clear()
+def forget_active() -> None:
+    """Forget measurements whose block was left open: they hold nothing any more."""
+    _active.clear()
     _newest_of_thread.__dict__.clear()
 
 
-def who_gives_way() -> Holder | None:
-    """Who has to make room for the newest that measures; None where nobody is there."""
-    return next((one for one in _holders[:-1] if one.gives_way), None)
+def who_gives_way() -> ActiveMeasurement | None:
+    """The measurement that must give way to the newest; None where there is none."""
+    return next((one for one in _active[:-1] if one.gives_way), None)
 
 
 def thread_words(number: int) -> str:
@@ -267,7 +267,7 @@ def end_left_open() -> bool:
     left = list(_open)
     for running in left:
         running.end()
-    forget_holders()
+    forget_active()
     return bool(left)
 
 

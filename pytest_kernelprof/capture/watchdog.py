@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.rendezvous import Meeting
 
 _LOOK_S = 1.5
-"""Rarely: it costs a timed call some microseconds. Long enough to look like a thread at rest."""
+"""Rarely, since each look costs a timed call some microseconds; and long enough for the thread to
+count as idle."""
 _SYNCHRONIZE = "synchronize"  # how torch's functions and ours that wait begin
 
 
 class Watchdog:
-    """Looks as long as it is entered, after the thread that has made it.
+    """Watches the thread that has made it, as long as it is entered.
 
     Args:
         break_off: makes collectives end in which this process waits.
@@ -58,7 +59,7 @@ class Watchdog:
                     return
 
     def _is_left(self) -> bool:
-        """Whether another rank is lost, and this one does not come back."""
+        """Whether another rank is lost, and this one does not return from its call."""
         since = self._meeting.inside_since
         if since is None or now_s() - since < SETTLE_S or self._meeting.look() is None:
             return False

@@ -96,9 +96,9 @@ def lock_all(
 ) -> Iterator[dict[str, GpuLock]]:
     """Have these GPUs alone, by UUID.
 
-    Who has the first waits for the others for a moment only, and then begins again: ranks of
-    another run that share these may wait for one of them that waits for the first. The moment
-    doubles, since a GPU that many share is free for who waits at its lock alone.
+    After the first it waits for the others for a moment only, and then begins again: ranks of
+    another run may hold one of these and wait for the first. The moment doubles, since a GPU that
+    many share becomes free only for a process that waits at its lock.
 
     Raises:
         NotFree: the time is up, with who holds one of them.
@@ -128,10 +128,9 @@ def lock_all(
 
 @contextlib.contextmanager
 def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str, ...]]:
-    """Have so many of the GPUs to oneself, as soon as so many are free; their UUIDs.
+    """Have this number of GPUs alone, as soon as so many are free. Yields their UUIDs.
 
-    Others may take one while this waits for another: it holds none while it waits, so that two
-    that want several do not wait for each other.
+    It holds none while it waits, so that two that want several do not wait for each other.
 
     Raises:
         GpuBusy: the time is up, or there are not so many.
@@ -167,7 +166,7 @@ def several_gpus(number: int, timeout_s: float, who: str) -> Iterator[tuple[str,
 
 
 def _gpus() -> tuple[str, ...]:
-    """What ``CUDA_VISIBLE_DEVICES`` may name, by UUID."""
+    """The GPUs that ``CUDA_VISIBLE_DEVICES`` may name, by UUID."""
     from pytest_kernelprof.device.nvml import Unknown, gpu_uuids
 
     all_of_machine = gpu_uuids()

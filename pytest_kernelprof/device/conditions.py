@@ -19,7 +19,13 @@ from pytest_kernelprof.clock import sleep, unix_ns
 from pytest_kernelprof.device.bindings import cuda_driver
 from pytest_kernelprof.device.inventory import bound
 from pytest_kernelprof.device.nvml import Gpu, Sample, Unknown, Use, gpu_of, refused
-from pytest_kernelprof.device.usage_lock import Company, GpuLock, NotFree, finish_work, gpu_lock
+from pytest_kernelprof.device.usage_lock import (
+    GpuLock,
+    NotFree,
+    OtherProcesses,
+    finish_work,
+    gpu_lock,
+)
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 
 if TYPE_CHECKING:
@@ -83,7 +89,7 @@ _STILL_KNOWN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LastWatch:
     """A GPU as the last watch of this process left it.
 
     Attributes:
@@ -97,11 +103,13 @@ class Left:
     quiet: bool
 
 
-_left: weakref.WeakKeyDictionary[Gpu, Left] = weakref.WeakKeyDictionary()
+_last_watches: weakref.WeakKeyDictionary[Gpu, LastWatch] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def watch(device: Device, company: Company | None = None, *, at_work: int = 1) -> Iterator[Watch]:
+def watch(
+    device: Device, company: OtherProcesses | None = None, *, at_work: int = 1
+) -> Iterator[Watch]:
     """Watch a GPU while blocks of rounds are timed on it, of so many processes.
 
     Enter and leave it outside a profiler session: where other processes are on the GPU, both may
@@ -113,7 +121,7 @@ def watch(device: Device, company: Company | None = None, *, at_work: int = 1) -
         yield Watch(None, Conditions(why_unknown=found.why, why_contention_unknown=found.why))
         return
     pulse = functools.partial(_pulse, device)
-    watched = Watch(found, Conditions(), pulse, company or Company(), at_work)
+    watched = Watch(found, Conditions(), pulse, company or OtherProcesses(), at_work)
     watched._begin()
     yield watched
     watched._end()
@@ -141,7 +149,7 @@ class Watch:
         gpu: Gpu | None,
         conditions: Conditions,
         pulse: Callable[[], None] = lambda: None,
-        company: Company = Company(),  # noqa: B008 (it has no state)
+        company: OtherProcesses = OtherProcesses(),  # noqa: B008 (it has no state)
         at_work: int = 1,
     ) -> None:
         self._gpu = gpu
@@ -208,7 +216,7 @@ class Watch:
         """Where others worked until now, wait until that is in a sample of its own: they may have
         stopped, as a worker does that hands over the lock."""
         entered = self._begun_us = _now_us()
-        left = _left_just_before(gpu, entered)
+        left = _last_watch_of(gpu, entered)
         self._last = gpu.sample() if left is None else left.sample
         if left is not None and left.quiet and gpu.is_ours_alone():
             return
@@ -236,7 +244,7 @@ class Watch:
             self._note_others(gpu)
         if self._last is not None:
             known = quiet and not self._conditions.why_contention_unknown
-            _left[gpu] = Left(self._next_block_us, self._last, known)
+            _last_watches[gpu] = LastWatch(self._next_block_us, self._last, known)
 
     def _note_others(self, gpu: Gpu) -> None:
         """Note who else worked in samples that reach into the last block, and whether anybody did
@@ -277,9 +285,9 @@ def _after(instant_us: int, used: Sequence[Use]) -> list[Use]:
     return [one for one in used if one.at_us > instant_us]
 
 
-def _left_just_before(gpu: Gpu, now_us: int) -> Left | None:
+def _last_watch_of(gpu: Gpu, now_us: int) -> LastWatch | None:
     """The GPU as it was left a moment ago, if it was and did not throttle then."""
-    left = _left.get(gpu)
+    left = _last_watches.get(gpu)
     if left is None or left.sample.throttling:
         return None
     return left if 0 <= now_us - left.at_us <= _us(_STILL_KNOWN_S) else None

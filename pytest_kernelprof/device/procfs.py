@@ -66,8 +66,8 @@ def mapped_files(pid: int | str = "self") -> tuple[str, ...]:
 
 
 def host_of_processes() -> str:
-    """What the numbers of processes and the clock are of: two processes of which it is the same see
-    each other. Of a system that does not tell, this machine's name."""
+    """Identifies the system whose process numbers and clock this process uses: equal for processes
+    that see each other. Where /proc does not say, the name of this machine."""
     try:
         return f"{text_of(_BOOT).strip()} {os.readlink(_PIDS)}"
     except OSError:
@@ -82,7 +82,7 @@ def started_at(pid: int) -> str:
 
 
 def note_ours(pid: int) -> None:
-    """Note of a child that we have started it: what it does is no part of any test's call."""
+    """Note a child that we have started: its work belongs to no test's call."""
     _ours.add((pid, started_at(pid)))
 
 

@@ -297,7 +297,7 @@ class NotFree(GpuBusy):
     """The time was up before the lock could be had."""
 
 
-class Company:
+class OtherProcesses:
     """What is known of the other processes on a GPU beyond what NVML says: here nothing."""
 
     def kept_at_rest(self) -> frozenset[int]:
@@ -310,7 +310,7 @@ class Company:
         return frozenset()
 
 
-class GpuLock(Company):
+class GpuLock(OtherProcesses):
     """What this process holds of a GPU's lock: all of it, or nothing. That is all where the system
     has no locks that can be shared (Windows): other processes are seen by their work only.
 
@@ -412,10 +412,10 @@ class SharedGpuLock(GpuLock):
         self._turn, self._lock = FileLock(folder / f"{uuid}.turn"), FileLock(self.path)
         self._own = FileLock(folder / f"{uuid}.{self._token}{_USER}")
         self._away: list[FileLock] = []
-        self._said = ""
+        self._noted = ""
         self.shares = False
         self._joined = 0
-        self._covered = self._alone = False
+        self._under_owner = self._alone = False
         self._patient = True
         self._timeout_s = 0.0
         atexit.register(self._remove)
@@ -441,7 +441,7 @@ class SharedGpuLock(GpuLock):
 
     def go_on(self, timeout_s: float, who: str) -> None:
         """What cannot be had back in time is gone; ``lost`` says so where it was held alone."""
-        if self._taken and not self._covered:
+        if self._taken and not self._under_owner:
             with contextlib.suppress(OSError):
                 if not self._enter(now_s() + timeout_s, who):
                     self.lost = f"after a stop in the debugger the GPU {self._not_free(timeout_s)}"
@@ -460,15 +460,15 @@ class SharedGpuLock(GpuLock):
 
         Only those with a note: of others nothing is known but what they do.
         """
-        ours = self._owners if self._covered else (self._token,)
+        ours = self._owners if self._under_owner else (self._token,)
         found = (note for note, _ in self._living())
         return frozenset(
             note.pid for note in found if not {note.token, *note.owners}.isdisjoint(ours)
         )
 
     def _take(self, timeout_s: float, who: str) -> bool:
-        self._covered = self._owner_is_alone()
-        if self._covered:
+        self._under_owner = self._owner_is_alone()
+        if self._under_owner:
             return True
         self._timeout_s = timeout_s
         self._away = [FileLock(self._file_of(one, self._token + _AWAY)) for one in self._running()]
@@ -483,7 +483,7 @@ class SharedGpuLock(GpuLock):
         return entered
 
     def _give_back(self) -> None:
-        if self._covered:  # its owner has the lock, and it came to rest for nobody
+        if self._under_owner:  # its owner has the lock, and it came to rest for nobody
             return
         with contextlib.suppress(OSError):
             self._leave_alone()
@@ -535,8 +535,8 @@ class SharedGpuLock(GpuLock):
     def _say_and_start(self, timeout_s: float, who: str) -> None:
         """Note what this process does, and for whom, once for all that a test does; then start."""
         with contextlib.suppress(OSError):
-            if not who or who != self._said:
-                self._said = who
+            if not who or who != self._noted:
+                self._noted = who
                 _write_note(self._own.path, who, self._token, self._owners)
             self._start(timeout_s)
 

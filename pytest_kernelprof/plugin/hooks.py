@@ -130,10 +130,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # A malformed marker is an error of this test, before its fixtures run.
     options_of(known_marks(item).options)
     if not item.config.stash[SETTINGS].disable:
-        from pytest_kernelprof.capture.rendezvous import next_try
+        from pytest_kernelprof.capture.rendezvous import next_attempt
 
         refuse_workers_of_ranks(item.config)
-        next_try(item.nodeid)
+        next_attempt(item.nodeid)
     target = target_of(item)
     if not target.unmeasured:
         look_up(item, target.device)

@@ -14,7 +14,7 @@ import pytest
 from pytest_kernelprof.capture import rendezvous
 from pytest_kernelprof.capture.rendezvous import (
     Call,
-    Left,
+    LostRank,
     Meeting,
     Process,
     note_key,
@@ -246,7 +246,7 @@ def test_a_rank_that_raises_is_named_at_once() -> None:
     def run(rank: int, here: Meeting) -> Any:
         here.gather("x", rank)
         if rank == 1:
-            return here.lose(Left(1, "raised ValueError: boom"))
+            return here.lose(LostRank(1, "raised ValueError: boom"))
         return here.gather("y", rank)
 
     found = Ranks(3).all_do(run)
@@ -355,7 +355,7 @@ def test_a_collective_that_waited_too_long_names_who_did_not_come_to_it() -> Non
 
     found = ranks.all_do(run)
     assert found[0] == found[1] == found[3]
-    assert found[0] == Left(2, "did not reach a collective in which others waited")
+    assert found[0] == LostRank(2, "did not reach a collective in which others waited")
 
 
 def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_as_long(
@@ -379,9 +379,9 @@ def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_a
 def test_what_became_of_one_group_of_ranks_is_nothing_to_another_one() -> None:
     ranks = Ranks()
     pairs = [Meeting(ranks.store, Call(TEST, pair, 1, "f"), pair[0], **_LONE) for pair in PAIRS]
-    pairs[0].lose(Left(1, "raised ValueError: boom"))
+    pairs[0].lose(LostRank(1, "raised ValueError: boom"))
     assert pairs[1].look() is None
-    assert pairs[0].look() == Left(1, "raised ValueError: boom")
+    assert pairs[0].look() == LostRank(1, "raised ValueError: boom")
 
 
 def test_collectives_that_wait_for_each_other_are_told() -> None:
@@ -397,7 +397,7 @@ def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lo
     here = ranks.at(0)
     here.inside_since = 0.0
     if lost:
-        ranks.at(1).lose(Left(1, "raised ValueError"))
+        ranks.at(1).lose(LostRank(1, "raised ValueError"))
     with Watchdog(here, broken.set, 0.3):
         inside()
         return broken.wait(0.5)

@@ -10,7 +10,7 @@ import pytest
 from nvml_double import CPU, GPU, Driver
 
 from pytest_kernelprof.device import conditions
-from pytest_kernelprof.device.conditions import Company, Watch, alone, unwatched
+from pytest_kernelprof.device.conditions import OtherProcesses, Watch, alone, unwatched
 from pytest_kernelprof.device.inventory import Device
 from pytest_kernelprof.device.usage_lock import GpuLock, NotFree
 from pytest_kernelprof.errors import GpuBusy
@@ -32,7 +32,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Device, float, str]]:
 
     @contextlib.contextmanager
     def watch_while_held(
-        device: Device, company: Company | None, *, at_work: int
+        device: Device, company: OtherProcesses | None, *, at_work: int
     ) -> Iterator[Watch]:
         assert asked, "nobody may be waited for while another process holds the GPU"
         with watch(device, company, at_work=at_work) as watched:
