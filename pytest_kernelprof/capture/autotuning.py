@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
-    from pytest_kernelprof.capture.torch_profiler import Running
     from pytest_kernelprof.schema.recording import OwnNames
 
 
@@ -37,16 +36,14 @@ class Pauses:
     work for it. The CPU's sees all threads, and torch cannot switch that off and on again.
 
     Args:
-        profiler: torch's, running.
         names: of the annotations that tell our waits from those of the measured code.
     """
 
-    def __init__(self, profiler: Running, device: Device, names: OwnNames) -> None:
-        self._profiler = profiler
+    def __init__(self, device: Device, names: OwnNames) -> None:
         self._device = device
         self._names = names
         self._thread = threading.get_ident()
-        self._paused: list[Any] = []
+        self._paused: set[Any] = set()
 
     def pause(self) -> bool:
         """Collect nothing until ``resume``; False where that cannot be done."""
@@ -57,10 +54,10 @@ class Pauses:
         with torch.record_function(self._names.pause), contextlib.suppress(RuntimeError):
             synchronize(self._device)
         activities = torch.module.profiler.ProfilerActivity
-        self._paused = [activities.CUDA]
+        self._paused = {activities.CUDA}
         if threading.get_ident() == self._thread:
             # Operators are recorded by callbacks of a thread: another's are not ours to take off.
-            self._paused.append(activities.CPU)
+            self._paused.add(activities.CPU)
         self._toggle(False)
         return True
 
@@ -78,7 +75,7 @@ class Pauses:
 
     def _toggle(self, on: bool) -> None:
         with _without_stderr():
-            self._profiler.toggle_collection(on, self._paused)
+            bound().toggle_collection(on, self._paused)
 
 
 @contextlib.contextmanager

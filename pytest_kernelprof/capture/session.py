@@ -246,8 +246,7 @@ class Session:
 
     def pauses(self) -> Pauses:
         """What pauses this session while it runs."""
-        assert self._running is not None, "entered"
-        return Pauses(self._running, self._device, self.names)
+        return Pauses(self._device, self.names)
 
     def export(self) -> TraceFile:
         """Export the trace of the finished session.

@@ -25,7 +25,7 @@ from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from pytest_kernelprof.schema.recording import DeviceKind
 
@@ -184,14 +184,6 @@ class Running:
             return True
         looks_here = self._in_one_thread and self.is_of_this_thread
         return looks_here and not torch.runs_in_this_thread()
-
-    def toggle_collection(self, on: bool, activities: Iterable[Any]) -> None:
-        """Go on to collect these activities, or stop to, until it is said otherwise.
-
-        Raises:
-            RuntimeError: torch's, where no profiler runs.
-        """
-        bound().toggle_collection(on, set(activities))
 
     def end(self) -> Any:
         """End it, and whatever was started on top of it; hands back what it recorded, or None.

@@ -27,24 +27,30 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import functools
 import getpass
-import importlib
 import os
 import stat
 import sys
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytest_kernelprof.clock import now_s, sleep, unix_ns
 from pytest_kernelprof.device.bindings import bound_already
+from pytest_kernelprof.device.file_lock import (
+    FOR_ALL_USERS,
+    FileLock,
+    can_share,
+    held_alone,
+    is_refused,
+    open_file,
+    open_or_make,
+)
 from pytest_kernelprof.device.inventory import (
     Device,
     devices_in_use,
@@ -60,137 +66,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from filelock import BaseFileLock
-
-_fcntl: Any = None
-with contextlib.suppress(ImportError):  # not on Windows
-    _fcntl = importlib.import_module("fcntl")
-
-# Locks on files. The system releases them however their process ends. ``filelock`` has none that
-# is shared and does that: its read-write locks are SQLite's, or notes that outlive their writer.
-
-_FOR_ALL_USERS = 0o666
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_HELD_BY_OTHERS = (errno.EACCES, errno.EAGAIN)
-
-
-def can_share() -> bool:
-    """Whether this system has locks that several processes hold at once."""
-    return _fcntl is not None
-
-
-def _open_file(path: Path, how: int) -> int:
-    """Open a file that anyone may have put there.
-
-    Raises:
-        OSError: it cannot be opened without following a link or waiting.
-    """
-    handle = Real.open_handle(path, _FLAGS | how)
-    if not stat.S_ISREG(Real.fstat(handle).st_mode):  # a pipe has no end, nor has a device
-        Real.close(handle)
-        raise OSError(f"{path} is not a file")
-    return handle
-
-
-def _open_or_make(path: Path, how: int) -> int:
-    """Open a file; if there is none, make one for all users."""
-    # Not with O_CREAT at once: of another user's file in a folder for all, Linux refuses that.
-    with contextlib.suppress(FileNotFoundError):
-        return _open_file(path, how)
-    try:
-        handle = Real.open_handle(path, _FLAGS | how | os.O_CREAT | os.O_EXCL, _FOR_ALL_USERS)
-    except FileExistsError:  # somebody was faster
-        return _open_file(path, how)
-    Real.chmod(path, _FOR_ALL_USERS)  # the mode of a new file is cut by the umask
-    return handle
-
-
-class FileLock:
-    """A lock on one file: this process holds it alone, shares it, or holds nothing of it.
-
-    Every method may raise ``OSError``: the file cannot be opened, or its system has no locks.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.handle = -1
-        _file_locks.add(self)
-
-    def opens(self) -> bool:
-        """Open the file, if it is there; none is made."""
-        try:
-            self.handle = _open_file(self.path, os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def share(self) -> bool:
-        """Share it, if nobody has it alone."""
-        return self._attempt(_fcntl.LOCK_SH)
-
-    def take(self) -> bool:
-        """Hold it alone, if nobody else holds any of it. A failed attempt may lose what was held
-        before."""
-        return self._attempt(_fcntl.LOCK_EX)
-
-    def release(self) -> None:
-        """Hold nothing of it any more."""
-        handle, self.handle = self.handle, -1
-        if handle >= 0:
-            # Closing would do, but for children that were forked beside Python and have it open.
-            with contextlib.suppress(OSError):
-                _fcntl.flock(handle, _fcntl.LOCK_UN)
-            Real.close(handle)
-
-    def _attempt(self, how: int) -> bool:
-        if self.handle < 0:
-            self.handle = _open_or_make(self.path, os.O_RDWR)
-        try:
-            _fcntl.flock(self.handle, how | _fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _HELD_BY_OTHERS:
-                return False
-            self.release()
-            raise
-        mine = Real.fstat(self.handle)
-        with contextlib.suppress(FileNotFoundError):
-            there = Real.lstat(self.path)
-            if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
-                return True
-        # Folders for all are swept: whoever comes next would open another file at this path.
-        self.release()
-        return False
-
-
-_file_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
-
-
-def _is_refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
-    """Whether somebody else holds so much of a file; False where that cannot be told."""
-    look = FileLock(path)
-    try:
-        return look.opens() and not how(look) and look.handle >= 0
-    except OSError:
-        return False
-    finally:
-        look.release()
-
-
-def _held_alone(path: Path) -> bool:
-    """Whether somebody else holds a file alone."""
-    return _is_refused(path, FileLock.share)
-
-
-def _hold_nothing() -> None:
-    """In a forked child: the locks belong to its parent, who may end before it does."""
-    for lock in list(_file_locks):
-        handle, lock.handle = lock.handle, -1
-        if handle >= 0:
-            with contextlib.suppress(OSError):
-                Real.close(handle)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_hold_nothing)
 
 # Notes of processes.
 
@@ -242,7 +117,7 @@ def _write(path: Path, text: bytes) -> None:
 
     What cannot be written is left out: the lock holds all the same.
     """
-    with contextlib.suppress(OSError), Real.file(_open_or_make(path, os.O_WRONLY), "w") as file:
+    with contextlib.suppress(OSError), Real.file(open_or_make(path, os.O_WRONLY), "w") as file:
         file.truncate(0)
         file.write(text)
 
@@ -250,7 +125,7 @@ def _write(path: Path, text: bytes) -> None:
 def _read_note(path: Path) -> Note | None:
     """A note; None where there is none that can be read."""
     try:
-        with Real.file(_open_file(path, os.O_RDONLY)) as file:
+        with Real.file(open_file(path, os.O_RDONLY)) as file:
             note = _NOTE.decode(file.read(_LONGEST_NOTE))
         return note if note.words else None  # a time that no clock shows cannot be told
     except (OSError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
@@ -365,7 +240,7 @@ class GpuLock(OtherProcesses):
     def _take(self, timeout_s: float, who: str) -> bool:
         from filelock import FileLock, Timeout
 
-        lock = FileLock(self.path, mode=_FOR_ALL_USERS, thread_local=False)
+        lock = FileLock(self.path, mode=FOR_ALL_USERS, thread_local=False)
 
         def attempt() -> bool:
             with contextlib.suppress(Timeout):
@@ -490,7 +365,7 @@ class SharedGpuLock(GpuLock):
             self._start(self._timeout_s)
 
     def _holders(self) -> list[str]:
-        found = super()._holders() if _held_alone(self.path) else []
+        found = super()._holders() if held_alone(self.path) else []
         with contextlib.suppress(OSError):
             running = list(self._others_that_run())
             named = [note.words for note in running if note is not None][:_MOST_NAMED]
@@ -604,18 +479,18 @@ class SharedGpuLock(GpuLock):
         return not all(map(self._is_away, self._running())) or self._owner_is_alone()
 
     def _owner_is_alone(self) -> bool:
-        if not self._owners or not _held_alone(self.path):
+        if not self._owners or not held_alone(self.path):
             return False
         note = _read_note(self._holder)
         return note is not None and note.token in self._owners
 
     def _running(self) -> list[str]:
         """The owners whose code runs, or would but for a partner."""
-        return [one for one in self._owners if _held_alone(self._file_of(one, _USER[1:]))]
+        return [one for one in self._owners if held_alone(self._file_of(one, _USER[1:]))]
 
     def _is_away(self, owner: str) -> bool:
         """Whether a partner has the process of that token count as at rest."""
-        return any(map(_held_alone, self._files(f"{owner}.", _AWAY)))
+        return any(map(held_alone, self._files(f"{owner}.", _AWAY)))
 
     def _others_that_run(self) -> Iterator[Note | None]:
         """The note of each other process whose code runs; None of one that left none. Files of
@@ -628,7 +503,7 @@ class SharedGpuLock(GpuLock):
             token = path.name[len(self._uuid) + 1 : -len(_USER)]
             if token == self._token:
                 continue
-            if not _held_alone(path):
+            if not held_alone(path):
                 self._remove_if_gone(path, token)
             elif not self._is_away(token):
                 yield _read_note(path)
@@ -644,8 +519,8 @@ class SharedGpuLock(GpuLock):
                 note = _read_note(path)
                 if note is None or note.namespace != _namespace():
                     continue
-                if _is_refused(path, FileLock.take):
-                    yield note, _held_alone(path)
+                if is_refused(path, FileLock.take):
+                    yield note, held_alone(path)
 
     def _remove_if_gone(self, path: Path, token: str) -> None:
         """While nobody holds it. Who is about to start sees that its file is gone, and makes

@@ -29,10 +29,10 @@ def test_of_others(made):
 # What debuggers are made of is pytest's: it calls the hooks when this one is entered and left.
 SEEING = """
 from pytest_kernelprof.device import usage_lock
-stop, go_on = presence.stop, presence.go_on
+stop, go_on = usage_lock.stop, usage_lock.go_on
 def note(what):
     with open(FILE, "a") as file:
-        print(what, *(one.who.partition("::")[2] for one in presence._stretches), file=file)
+        print(what, *(one.who.partition("::")[2] for one in usage_lock._stretches), file=file)
 class Debugger:
     quitting = False
     def __init__(self, *_, **__): pass

@@ -328,3 +328,9 @@ def test_a_forked_child_does_not_believe_that_it_holds_the_lock() -> None:
 
     with lock_by_uuid(UUID, 0.3):
         assert in_a_fork(is_kept_out) == 0
+
+
+def test_a_keeper_of_folders_needs_no_site_packages() -> None:
+    root = Path(usage_lock.__file__).parents[2]
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); import pytest_kernelprof.against.keeper"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

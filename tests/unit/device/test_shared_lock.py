@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.usage_lock import FileLock, GpuLock, NotFree, can_share, lock_of
+from pytest_kernelprof.device.file_lock import FileLock, can_share
+from pytest_kernelprof.device.usage_lock import GpuLock, NotFree, lock_of
 from pytest_kernelprof.errors import GpuBusy
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs locks that can be shared")

@@ -13,7 +13,8 @@ import pytest
 
 from pytest_kernelprof.against.messages import At, FromReference, Go, ToReference, Wire
 from pytest_kernelprof.device import usage_lock
-from pytest_kernelprof.device.usage_lock import SharedGpuLock, can_share, lock_of
+from pytest_kernelprof.device.file_lock import can_share
+from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
 from pytest_kernelprof.plugin.reference import Served
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
