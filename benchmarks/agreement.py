@@ -19,7 +19,7 @@ from typing import Any
 
 from harness import device_and_place, in_turn, table
 
-from pytest_kernelprof.capture.l2 import L2Flush
+from pytest_kernelprof.capture.unprofiled_rounds import flusher
 from pytest_kernelprof.device.inventory import current_device, load_torch
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure
@@ -56,7 +56,7 @@ def ours(call: Callable[[], Any], rounds: int) -> tuple[float, int]:
 
 def by_graph(torch: Any, call: Callable[[], Any], rounds: int) -> float:
     """Median difference of the two graphs, in microseconds."""
-    flush = L2Flush(current_device("cuda"))
+    flush = flusher(current_device("cuda"), wanted=True)
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         flush()

@@ -44,23 +44,23 @@ CALLS = (
     ("measure.runner", "first_call", "the warm-up call"),
     ("capture.session", "Session.__enter__", "session: begin, the first sentinel kernel"),
     ("capture.session", "Session.__exit__", "session: the last sentinel kernel, synchronise"),
-    ("capture.profiler", "start", "torch's profiler: start"),
-    ("capture.profiler", "Running.end", "torch's profiler: end"),
-    ("capture.scratch", "Scratch.save", "torch's profiler: export"),
-    ("capture.l2", "L2Flush.__call__", "flush the L2 (enqueue)"),
+    ("capture.torch_profiler", "start", "torch's profiler: start"),
+    ("capture.torch_profiler", "Running.end", "torch's profiler: end"),
+    ("capture.trace_folder", "Scratch.save", "torch's profiler: export"),
+    ("capture.unprofiled_rounds", "flush_l2", "flush the L2 (enqueue)"),
     ("measure.sessions", "read_trace", "read the trace"),
     ("measure.sessions", "reading_of", "join its tables"),
     ("measure.sessions", "session_facts", "check it, work out all metrics"),
     ("capture.operators", "compute_operators", "ask the dispatcher"),
     ("capture.operators", "functions_called", "ask for autograd functions"),
     ("measure.runner", "profile_of", "make the profile"),
-    ("capture.host_timing", "time_calls", "host times"),
-    ("capture.memory", "watch_memory", "memory"),
-    ("device.telemetry", "Watch.block", "watch the GPU"),
+    ("capture.unprofiled_rounds", "time_calls", "host times"),
+    ("capture.unprofiled_rounds", "watch_memory", "memory"),
+    ("device.conditions", "Watch.block", "watch the GPU"),
 )
 ENDS = (
-    ("device.telemetry", "watch", "watch the GPU"),
-    ("device.lock", "gpu_lock", "lock the GPU"),
+    ("device.conditions", "watch", "watch the GPU"),
+    ("device.usage_lock", "gpu_lock", "lock the GPU"),
 )
 BLOCKS = (("capture.session", "Session.round", "rounds: the calls and their annotations"),)
 NVML = (

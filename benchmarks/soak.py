@@ -25,7 +25,7 @@ from typing import Any
 from endurance import resident_mb
 from harness import device_and_place, device_kind, met, table
 
-from pytest_kernelprof.capture.graphs import watch_captures
+from pytest_kernelprof.capture.cuda_graphs import watch_captures
 from pytest_kernelprof.device.inventory import current_device, load_torch, synchronize
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure.policy import Plan

@@ -58,7 +58,7 @@ class Trace:
 
 def record_trace(path: Path, events: int) -> Trace:
     """Record that many events on the GPU and export them."""
-    from pytest_kernelprof.capture.canary import prime
+    from pytest_kernelprof.capture.torch_profiler import prime
     from pytest_kernelprof.device.inventory import current_device, load_torch
 
     prime(current_device("cuda"))

@@ -314,8 +314,8 @@ def profile(
         raise ValueError(f"rounds={rounds!r}: {error}") from None
     if device not in (None, "cuda", "cpu"):
         raise ValueError(f'device={device!r}: expected "cuda", "cpu" or None')
-    from pytest_kernelprof.capture.holder import held_by
-    from pytest_kernelprof.capture.ranks import agreeing
+    from pytest_kernelprof.capture.agreement import agreeing
+    from pytest_kernelprof.capture.torch_profiler import held_by
     from pytest_kernelprof.device.inventory import usual_kind
     from pytest_kernelprof.measure.completeness import require_complete
     from pytest_kernelprof.measure.policy import EVERYTHING, plan_of

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from pytest_kernelprof.schema.run import Place
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 class KernelprofError(Exception):
     """Base of the errors that are not verdicts: something kept a number from being had."""
 

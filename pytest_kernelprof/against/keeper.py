@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pytest_kernelprof.clock import sleep
-from pytest_kernelprof.device.filelocks import FileLock
+from pytest_kernelprof.device.file_lock import FileLock
 from pytest_kernelprof.system import TEMPORARY_FOLDER
 
 if TYPE_CHECKING:

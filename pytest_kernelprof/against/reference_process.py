@@ -34,7 +34,7 @@ from pytest_kernelprof.against.messages import (
 from pytest_kernelprof.against.rounds import SENT_S, HeldRounds, NoRounds, Order, Relayed
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.procfs import note_ours
-from pytest_kernelprof.device.shared_lock import tell_children
+from pytest_kernelprof.device.usage_lock import tell_children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

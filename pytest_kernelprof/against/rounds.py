@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_kernelprof.against.messages import Step, Wire
-    from pytest_kernelprof.device.telemetry import Watch
+    from pytest_kernelprof.device.conditions import Watch
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Conditions
 

@@ -1,8 +1,8 @@
-"""Knows when Triton's or Inductor's autotuner benches inside a block, and pauses the profiler.
+"""Pause the profiler while Triton's or Inductor's autotuner benchmarks inside a block.
 
-Benching one configuration takes some thousand launches, none of which the block asked for:
-recorded, they take seconds to export and to read. They are no part of the block's count; that they
-were there is told as a sign of cold code.
+Benchmarking one configuration takes some thousand launches, none of which the block asked for.
+Recorded, they would take seconds to export and to read. They are not in the block's count; that
+they ran is reported as a sign of cold code.
 """
 
 from __future__ import annotations
@@ -11,15 +11,90 @@ import contextlib
 import functools
 import importlib.machinery
 import inspect
+import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.device.inventory import Device, bound, is_capturing, synchronize
 from pytest_kernelprof.errors import IncompleteProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
+
+    from pytest_kernelprof.schema.recording import OwnNames
+
+
+_STDERR = 2
+
+
+class Pauses:
+    """Pauses and resumes a session of this thread.
+
+    The profiler of a GPU session is this thread's own, and is known to the threads of autograd that
+    work for it. The CPU's sees all threads, and torch cannot switch that off and on again.
+
+    Args:
+        names: of the annotations that tell our waits from those of the measured code.
+    """
+
+    def __init__(self, device: Device, names: OwnNames) -> None:
+        self._device = device
+        self._names = names
+        self._thread = threading.get_ident()
+        self._paused: set[Any] = set()
+
+    def pause(self) -> bool:
+        """Collect nothing until ``resume``; False where that cannot be done."""
+        torch = bound()
+        if self._device.kind == "cpu" or not torch.runs_in_this_thread() or is_capturing():
+            return False
+        # A kernel whose record is on its way would be lost.
+        with torch.record_function(self._names.pause), contextlib.suppress(RuntimeError):
+            synchronize(self._device)
+        activities = torch.module.profiler.ProfilerActivity
+        self._paused = {activities.CUDA}
+        if threading.get_ident() == self._thread:
+            # Operators are recorded by callbacks of a thread: another's are not ours to take off.
+            self._paused.add(activities.CPU)
+        self._toggle(False)
+        return True
+
+    def resume(self) -> bool:
+        """Collect again, after a wait for what was not to be collected; False where the profiler
+        could not go on. An error of the device is the measured code's, and shows there."""
+        with contextlib.suppress(RuntimeError):
+            synchronize(self._device)
+        try:
+            self._toggle(True)
+        except RuntimeError:
+            return False
+        with bound().record_function(self._names.resume):
+            return True
+
+    def _toggle(self, on: bool) -> None:
+        with _without_stderr():
+            bound().toggle_collection(on, self._paused)
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    """torch warns of each toggle, from C++; what a test prints would not be its own."""
+    try:
+        kept = os.dup(_STDERR)
+    except OSError:  # it is closed: nothing can be written
+        yield
+        return
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STDERR)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+
 
 TRITON, INDUCTOR = "Triton's autotuner", "Inductor's benchmarker"
 _MODULES = {
@@ -28,16 +103,6 @@ _MODULES = {
 }
 
 Method = tuple[type, str]
-
-
-class Pausable(Protocol):
-    """A profiler session, as far as it is known here."""
-
-    def pause(self) -> bool:
-        """Collect nothing until ``resume``; False where that cannot be done."""
-
-    def resume(self) -> bool:
-        """Collect again; False where that cannot be done."""
 
 
 class Autotuning:
@@ -53,12 +118,12 @@ class Autotuning:
         IncompleteProfile: on exit, when the session could not go on after a pause.
     """
 
-    def __init__(self, session: Pausable) -> None:
+    def __init__(self, session: Pauses) -> None:
         self._session = session
         self._lock = threading.Lock()
         self._is_paused = False
         self._lost = False
-        self._wrapped: list[tuple[Method, Any]] = []
+        self._undoing = contextlib.ExitStack()
         self._finder = _Importing(self._wrap)
         self.benched: tuple[str, ...] = ()
 
@@ -72,8 +137,7 @@ class Autotuning:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with contextlib.suppress(ValueError):  # the block has put its own in place of all finders
             sys.meta_path.remove(self._finder)
-        for (owner, name), method in reversed(self._wrapped):
-            setattr(owner, name, method)
+        self._undoing.close()
         if self._lost and kind is None:
             raise IncompleteProfile(
                 "collection was paused while an autotuner benched, and the profiler could not "
@@ -84,7 +148,7 @@ class Autotuning:
         who = _MODULES[module.__name__]
         for owner, name in benching_methods(module):
             method = owner.__dict__[name]
-            self._wrapped.append(((owner, name), method))
+            self._undoing.callback(setattr, owner, name, method)
             setattr(owner, name, self._told(method, who))
 
     def _told(self, method: Callable[..., Any], who: str) -> Callable[..., Any]:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.capture import profiler
-from pytest_kernelprof.capture.aftermath import AtWork, at_work, forks_since, left_at_work
-from pytest_kernelprof.capture.children import Children
-from pytest_kernelprof.capture.graphs import Replays, watch_captures
-from pytest_kernelprof.capture.holder import refuse_others, who_gives_way
-from pytest_kernelprof.capture.pausing import Pauses
-from pytest_kernelprof.capture.scratch import SCRATCH, Saved
+from pytest_kernelprof.capture import torch_profiler
+from pytest_kernelprof.capture.autotuning import Pauses
+from pytest_kernelprof.capture.cuda_graphs import Replays, watch_captures
+from pytest_kernelprof.capture.torch_profiler import refuse_others, who_gives_way
+from pytest_kernelprof.capture.trace_folder import SCRATCH, Saved
+from pytest_kernelprof.capture.unfinished_work import (
+    AtWork,
+    Children,
+    at_work,
+    forks_since,
+    left_at_work,
+)
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.device.inventory import (
     Device,
@@ -23,7 +29,7 @@ from pytest_kernelprof.device.inventory import (
     synchronize,
     try_to_synchronize,
 )
-from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
+from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable, first_line
 from pytest_kernelprof.schema.recording import ChildProcesses, OwnNames
 from pytest_kernelprof.system import Real
 
@@ -45,7 +51,7 @@ class OtherProfilers:
 
     def __init__(self) -> None:
         self.started = self.switched = False
-        self._watched: list[tuple[Any, str, Any]] = []
+        self._undoing = contextlib.ExitStack()
 
     def watch(self) -> None:
         """Begin, when our own profiler has started."""
@@ -61,57 +67,51 @@ class OtherProfilers:
             setattr(self, what, True)
             return call(*args, **kwargs)
 
-        self._watched.append((module, name, call))
+        self._undoing.callback(setattr, module, name, call)
         setattr(module, name, call_and_tell)
 
     def unwatch(self) -> None:
         """End; what the measured code may have put there itself is replaced, too."""
-        for module, name, call in self._watched:
-            setattr(module, name, call)
+        self._undoing.close()
 
 
 _PATIENCE_S = 5.0
 """How long a device may take that a failed session is waited for; a kernel may never end."""
 
 
+@dataclass(frozen=True, eq=False)
 class TraceFile:
     """A recorded trace file, which is removed when nobody holds this any more.
 
     Attributes:
-        path: the Chrome trace that torch exported.
-        nonce: of the names of our annotations.
+        saved: the Chrome trace that torch exported.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
-        replays: of CUDA graphs in the rounds; None where there is no GPU.
         collection_stopped: whether the profiler ran out of buffers and stopped collecting.
+        nonce: of the names of our annotations.
         round_us: how long each round took by the clock that times calls, in microseconds.
         left_at_work: what the rounds began and left at work, in words.
         forks: how often the rounds forked this process.
         children: what was seen of its children.
+        replays: of CUDA graphs in the rounds; None where there is no GPU.
     """
 
-    def __init__(
-        self,
-        saved: Saved,
-        *,
-        nonce: str = "",
-        rounds: int,
-        collection_stopped: bool,
-        round_us: tuple[float, ...] = (),
-        left_at_work: tuple[str, ...] = (),
-        forks: int = 0,
-        children: ChildProcesses | None = None,
-        replays: Replays | None = None,
-    ) -> None:
-        self.path = saved.path
-        self.nonce = nonce
-        self.rounds = rounds
-        self.replays = replays
-        self.collection_stopped = collection_stopped
-        self.round_us = round_us
-        self.left_at_work = left_at_work
-        self.forks = forks
-        self.children = children or ChildProcesses()
-        weakref.finalize(self, saved.remove)
+    saved: Saved
+    rounds: int
+    collection_stopped: bool
+    nonce: str = ""
+    round_us: tuple[float, ...] = ()
+    left_at_work: tuple[str, ...] = ()
+    forks: int = 0
+    children: ChildProcesses = field(default_factory=ChildProcesses)
+    replays: Replays | None = None
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.saved.remove)
+
+    @property
+    def path(self) -> str:
+        """Where to read it."""
+        return self.saved.path
 
 
 class Session:
@@ -140,7 +140,7 @@ class Session:
         self._first: AtWork | None = None
         self._left: dict[str, None] = {}
         self._forks = 0
-        self._running: profiler.Running | None = None
+        self._running: torch_profiler.Running | None = None
         self._results: Any = None
         self._collection_stopped = False
         self._others = OtherProfilers()
@@ -155,9 +155,11 @@ class Session:
             synchronize(self._device)
         except RuntimeError as error:
             raise ProfilerUnavailable(
-                f"CUDA was already broken before these rounds: {_first_line(error)}"
+                f"CUDA was already broken before these rounds: {first_line(error)}"
             ) from error
-        self._running = profiler.start(self._device.kind, stacks=self._stacks, shapes=self._shapes)
+        self._running = torch_profiler.start(
+            self._device.kind, stacks=self._stacks, shapes=self._shapes
+        )
         self._others.watch()
         self._children.watch()
         try:
@@ -218,7 +220,7 @@ class Session:
                 synchronize(self._device)
         except Exception as error:
             raise IncompleteProfile(
-                f"the profiler could not be stopped cleanly: {_first_line(error)}"
+                f"the profiler could not be stopped cleanly: {first_line(error)}"
             ) from error
         finally:
             # Whatever happened, the next test must find no profiler running.
@@ -244,8 +246,7 @@ class Session:
 
     def pauses(self) -> Pauses:
         """What pauses this session while it runs."""
-        assert self._running is not None, "entered"
-        return Pauses(self._running, self._device, self.names)
+        return Pauses(self._device, self.names)
 
     def export(self) -> TraceFile:
         """Export the trace of the finished session.
@@ -283,7 +284,7 @@ def _annotate(name: str) -> None:
         with bound().record_function(name):
             pass
     except Exception as error:
-        raise IncompleteProfile(f"a round cannot be annotated: {_first_line(error)}") from error
+        raise IncompleteProfile(f"a round cannot be annotated: {first_line(error)}") from error
 
 
 def refuse_to_nest() -> None:
@@ -295,7 +296,7 @@ def refuse_to_nest() -> None:
     torch = bound()
     refuse_others(may_be_own=True)
     if who_gives_way():
-        profiler.end_own_of_this_thread()
+        torch_profiler.end_own_of_this_thread()
     # The first is this thread's state only, the second is set by any thread.
     here = torch.runs_in_this_thread()
     if here or torch.any_profiler_runs:
@@ -321,8 +322,3 @@ def _already_running(thread: str) -> str:
         "pytest-kernelprof, and torch.profiler cannot nest: stop it before the measured code, "
         "or run with --kernelprof-disable to profile by hand"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

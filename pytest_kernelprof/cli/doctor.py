@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pytest_kernelprof.device.attached_tools import tools_of
+from pytest_kernelprof.device.procfs import tools_of
 from pytest_kernelprof.units import format_bytes
 from pytest_kernelprof.versions import newer_than_tried
 

@@ -22,10 +22,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from pytest_kernelprof.device.attached_tools import injected_libraries
 from pytest_kernelprof.device.nvml import NvmlFacts, nvml_facts
-from pytest_kernelprof.device.permissions import Permissions, permissions
-from pytest_kernelprof.device.procfs import mapped_files, text_of
+from pytest_kernelprof.device.procfs import (
+    Permissions,
+    injected_libraries,
+    mapped_files,
+    permissions,
+    text_of,
+)
 from pytest_kernelprof.errors import ProfilerUnavailable
 
 if TYPE_CHECKING:
@@ -261,7 +265,7 @@ def _cupti(torch: Any) -> tuple[str, int]:
 
 
 def _try_canary() -> Canary:
-    from pytest_kernelprof.capture.canary import canary_seen, why_blind
+    from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
 
     return Canary("seen") if canary_seen() else Canary("blind", why_blind())
 

@@ -8,6 +8,8 @@ torch itself looks up by name, ``as_made`` puts back for a moment.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import importlib
 import sys
 from dataclasses import dataclass
@@ -129,6 +131,15 @@ def _found(modules: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str, Any]
         for name, value in list(standing.items()):
             if callable(value) or isinstance(value, ModuleType):
                 yield standing, name, value
+
+
+@functools.cache
+def cuda_driver() -> Any | None:
+    """The CUDA driver's library; None where there is none."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager

@@ -1,19 +1,26 @@
-"""What Linux tells under /proc; on other systems there is nothing to read, which is no error."""
+"""Processes as Linux shows them under /proc, and what profiling this process may do.
+
+Other systems have no /proc: there is nothing to read, which is no error.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_kernelprof.system import Real
 
-_PROC = Path("/proc")
-_MAPS = _PROC / "self/maps"
-_BOOT = _PROC / "sys/kernel/random/boot_id"
-_PIDS = _PROC / "self/ns/pid"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_PIDS = "/proc/self/ns/pid"
 _GPU_FILE = "/dev/nvidia-uvm"
 
 _HAS_WAITID = hasattr(os, "waitid") and hasattr(os, "WNOHANG")
@@ -51,20 +58,16 @@ def text_of(path: Path | str) -> str:
         return ""
 
 
-def mapped_files() -> tuple[str, ...]:
-    """Paths of the files in this process's memory map, its loaded libraries among them."""
-    return files_in(text_of(_MAPS))
-
-
-def files_in(maps: str) -> tuple[str, ...]:
-    """The paths in a memory map, each once, in its order."""
-    lines = (line.split(maxsplit=5) for line in maps.splitlines())
+def mapped_files(pid: int | str = "self") -> tuple[str, ...]:
+    """Paths of the files in a process's memory map, its loaded libraries among them: each once, in
+    the order of the map."""
+    lines = (line.split(maxsplit=5) for line in text_of(f"/proc/{pid}/maps").splitlines())
     return tuple(dict.fromkeys(line[5] for line in lines if len(line) > 5 and "/" in line[5]))
 
 
 def host_of_processes() -> str:
-    """What the numbers of processes and the clock are of: two processes of which it is the same see
-    each other. Of a system that does not tell, this machine's name."""
+    """Identifies the system whose process numbers and clock this process uses: equal for processes
+    that see each other. Where /proc does not say, the name of this machine."""
     try:
         return f"{text_of(_BOOT).strip()} {os.readlink(_PIDS)}"
     except OSError:
@@ -79,7 +82,7 @@ def started_at(pid: int) -> str:
 
 
 def note_ours(pid: int) -> None:
-    """Note of a child that we have started it: what it does is no part of any test's call."""
+    """Note a child that we have started: its work belongs to no test's call."""
     _ours.add((pid, started_at(pid)))
 
 
@@ -126,11 +129,6 @@ def command_of(pid: int) -> str:
     return " ".join((os.path.basename(program), *arguments))
 
 
-def maps_of(pid: int) -> tuple[str, ...]:
-    """Paths of the files in a process's memory map."""
-    return files_in(text_of(f"/proc/{pid}/maps"))
-
-
 def holds_gpu(pid: int) -> bool:
     """Whether a process has the file open that CUDA works through, or has it from its parent."""
     return any(_link(f"/proc/{pid}/fd/{one}") == _GPU_FILE for one in _listed(f"/proc/{pid}/fd"))
@@ -174,3 +172,74 @@ def _stat(pid: int) -> list[str]:
     # Behind the command in brackets, which may hold anything: the state, ..., the start.
     fields = text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields if len(fields) > 25 and fields[0] not in "ZX" else []
+
+
+_PARAMETERS = Path("/proc/driver/nvidia/params")
+_STATUS = Path("/proc/self/status")
+_CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Whether this process may profile, as far as the system tells.
+
+    Attributes:
+        admin_only: whether the driver lets only administrators profile; None where unknown.
+        privileged: whether this process has CAP_SYS_ADMIN or CAP_PERFMON, and may all the same.
+    """
+
+    admin_only: bool | None = None
+    privileged: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """Whether the driver keeps profiling to administrators, and this process is none."""
+        return bool(self.admin_only) and not self.privileged
+
+
+def permissions() -> Permissions:
+    """The permissions of this process."""
+    return Permissions(admin_only(text_of(_PARAMETERS)), is_privileged(text_of(_STATUS)))
+
+
+def admin_only(parameters: str) -> bool | None:
+    """Whether the driver's parameters keep profiling to administrators; None without them."""
+    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", parameters)
+    return None if match is None else match[1] != "0"
+
+
+def is_privileged(status: str) -> bool:
+    """Whether ``/proc/self/status`` grants CAP_SYS_ADMIN or CAP_PERFMON."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.M)
+    held = int(match[1], 16) if match else 0
+    return bool(held >> _CAP_SYS_ADMIN & 1 or held >> _CAP_PERFMON & 1)
+
+
+# What other profiling tools put into the environment of the processes that they watch.
+_VARIABLES = {
+    "NSYS_": "Nsight Systems",
+    "NV_NSIGHT_": "Nsight Compute",
+    "NV_COMPUTE_PROFILER": "Nsight Compute",
+    "CUDA_INJECTION64_PATH": "a library from CUDA_INJECTION64_PATH",
+}
+_LIBRARIES = re.compile(
+    r"libToolsInjection|libcuda-injection|libnsys|libInterceptorInjection|nsight-(systems|compute)"
+    r"|libaccinj|libproton"
+)
+
+
+def tools_of(environment: Iterable[str]) -> list[str]:
+    """The profiling tools that variables of these names tell of, each once."""
+    return sorted(
+        {
+            tool
+            for name in environment
+            for start, tool in _VARIABLES.items()
+            if name.startswith(start)
+        }
+    )
+
+
+def injected_libraries(paths: Iterable[str]) -> tuple[str, ...]:
+    """File names of profiling tools' libraries among the files of a process, each once."""
+    return tuple(sorted({os.path.basename(path) for path in paths if _LIBRARIES.search(path)}))

@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_kernelprof.capture.agreement import nobody_else
-from pytest_kernelprof.capture.results import OwnMemory
+from pytest_kernelprof.capture.tensors import OwnMemory
 from pytest_kernelprof.device.conditions import alone
-from pytest_kernelprof.device.presence import sharing
+from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.arguments import Arguments, preparer
@@ -88,10 +88,10 @@ def contest(
         MarkerError: there is no ratio, since a round took none of what is compared.
         WrongResult: a candidate returned another result than the reference, or did no GPU work.
     """
-    from pytest_kernelprof.capture.mutation import Watched, watch
     from pytest_kernelprof.capture.session import refuse_to_nest
+    from pytest_kernelprof.capture.tensors import Watched, watch
+    from pytest_kernelprof.device.conditions import no_times
     from pytest_kernelprof.device.inventory import current_device
-    from pytest_kernelprof.device.sharing import no_times
 
     device, given, own = current_device(plan.device), arguments, OwnMemory()
     refuse_to_nest()
@@ -310,8 +310,7 @@ class Contest:
     def _latencies(
         self, order: Sequence[str], progress: Progress, agreement: Agreement
     ) -> tuple[list[float], str]:
-        from pytest_kernelprof.capture.host_timing import time_calls
-        from pytest_kernelprof.capture.l2 import flusher
+        from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
 
         timings = time_calls(
             self._device,
@@ -335,7 +334,7 @@ class Contest:
         return prepare
 
     def _peak(self, name: str, agreement: Agreement) -> float:
-        from pytest_kernelprof.capture.memory import watch_memory
+        from pytest_kernelprof.capture.unprofiled_rounds import watch_memory
 
         memory = watch_memory(self._device, self._prepares[name], 1, agreement)
         if memory is None:

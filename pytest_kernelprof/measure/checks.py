@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_kernelprof.capture.results import Likeness, OwnMemory, kept, likeness
+from pytest_kernelprof.capture.tensors import Likeness, OwnMemory, kept, likeness
 from pytest_kernelprof.device.inventory import synchronize
 from pytest_kernelprof.errors import WrongResult
 from pytest_kernelprof.measure.arguments import Arguments, args_and_kwargs

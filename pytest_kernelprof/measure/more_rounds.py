@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pytest_kernelprof.analysis.round_events import kernel_rows
-from pytest_kernelprof.capture.fingerprint import describe
+from pytest_kernelprof.capture.tensors import describe
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.schema.paired import Sampled
 from pytest_kernelprof.trace.correlation import reading_of
@@ -120,7 +120,7 @@ def times_of(taken: Taken) -> tuple[float, ...]:
 
 def why_untimed(device: Device) -> str:
     """Why kernels cannot be timed on a device; empty where they can."""
-    from pytest_kernelprof.device.sharing import no_times
+    from pytest_kernelprof.device.conditions import no_times
 
     if device.kind != "cuda":
         return "on the CPU there are no kernels to time"

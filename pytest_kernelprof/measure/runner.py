@@ -19,11 +19,11 @@ from pytest_kernelprof.analysis.session_profile import (
     same_work,
     with_lines,
 )
-from pytest_kernelprof.capture.aftermath import at_work, left_for_good
 from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.compilations import Compilations, compilations
+from pytest_kernelprof.capture.compiled_code import Compilations, compilations
+from pytest_kernelprof.capture.unfinished_work import at_work, left_for_good
 from pytest_kernelprof.device.conditions import alone, unwatched
-from pytest_kernelprof.device.presence import sharing
+from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy, sessions
 from pytest_kernelprof.measure.arguments import NO_ARGUMENTS, Arguments, first_call, preparer
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.session import TraceFile
+    from pytest_kernelprof.device.conditions import Watch
     from pytest_kernelprof.device.inventory import Device
-    from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.measure.policy import Progress
     from pytest_kernelprof.schema.run import Timeline
@@ -133,7 +133,7 @@ def _measure(
     arguments: Arguments,
     agreement: Agreement,
 ) -> tuple[Any, Measurement]:
-    from pytest_kernelprof.capture.mutation import Watched, watch
+    from pytest_kernelprof.capture.tensors import Watched, watch
 
     step = run.next_step()
     while isinstance(step, WarmUp):
@@ -388,8 +388,7 @@ class _Run:
         )
 
     def _time(self, step: TimeCalls) -> Shown:
-        from pytest_kernelprof.capture.host_timing import time_calls
-        from pytest_kernelprof.capture.l2 import flusher
+        from pytest_kernelprof.capture.unprofiled_rounds import flusher, time_calls
 
         timings = time_calls(
             self._device,
@@ -408,7 +407,7 @@ class _Run:
         return Shown(step, throttled=throttled, bound=self._profile_so_far().bound.verdict)
 
     def _watch_memory(self, step: WatchMemory) -> Shown:
-        from pytest_kernelprof.capture.memory import NO_HISTORY, watch_memory
+        from pytest_kernelprof.capture.unprofiled_rounds import NO_HISTORY, watch_memory
 
         told = self._told("watching memory", step.rounds)
         memory = watch_memory(self._device, told, step.rounds, self._agreement)
@@ -489,7 +488,7 @@ def lines_of_another_run(profile: Profile, device: Device, prepare: Prepare) -> 
     Where that run launched other kernels than the profile, their lines would be guesses: they
     stay unknown. Likewise copies and waits.
     """
-    from pytest_kernelprof.capture.attribution import annotate_lines
+    from pytest_kernelprof.capture.line_annotations import annotate_lines
     from pytest_kernelprof.capture.session import Session
     from pytest_kernelprof.trace.correlation import annotated_lines
 

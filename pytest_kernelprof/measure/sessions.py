@@ -10,7 +10,7 @@ from msgspec import structs
 
 from pytest_kernelprof.analysis.session_profile import SessionFacts, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.compilations import Compilations, compilations
+from pytest_kernelprof.capture.compiled_code import Compilations, compilations
 from pytest_kernelprof.errors import IncompleteProfile, TraceError
 from pytest_kernelprof.schema.codec import VERSION
 from pytest_kernelprof.schema.recording import Recording
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.capture.autotuning import Autotuning
+    from pytest_kernelprof.capture.compiled_code import WatchedCalls
     from pytest_kernelprof.capture.session import TraceFile
-    from pytest_kernelprof.capture.watched_calls import WatchedCalls
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.measure.arguments import Prepare
     from pytest_kernelprof.schema.run import Timeline
@@ -59,9 +59,9 @@ def prime(device: Device) -> dict[str, float]:
     """Bring the profiler up, once a process; what an attached CUPTI costs launches."""
     if device.kind != "cuda":
         return {}
-    from pytest_kernelprof.capture import canary
+    from pytest_kernelprof.capture import torch_profiler
 
-    return asdict(canary.prime(device))
+    return asdict(torch_profiler.prime(device))
 
 
 def profile_rounds(
@@ -101,8 +101,8 @@ class OpenSession:
         stacks: bool = False,
         shapes: bool = False,
     ) -> None:
-        from pytest_kernelprof.capture.l2 import flusher
         from pytest_kernelprof.capture.session import Session
+        from pytest_kernelprof.capture.unprofiled_rounds import flusher
 
         self._device, self._prepare = device, prepare
         self._flush = flusher(device, wanted=flush_l2)
@@ -157,7 +157,7 @@ def watched_calls(device: Device) -> contextlib.AbstractContextManager[WatchedCa
     """Watch the calls of compiled code on the CPU of which the trace does not tell."""
     if device.kind != "cpu":
         return contextlib.nullcontext()
-    from pytest_kernelprof.capture.watched_calls import watch_calls
+    from pytest_kernelprof.capture.compiled_code import watch_calls
 
     return watch_calls()
 
@@ -182,8 +182,8 @@ def read(
     Raises:
         IncompleteProfile: it cannot be read.
     """
+    from pytest_kernelprof.device.conditions import no_times
     from pytest_kernelprof.device.nvml import power_limit_w
-    from pytest_kernelprof.device.sharing import no_times
 
     try:
         trace = read_trace(file.path, inputs=inputs)
@@ -250,7 +250,7 @@ def refuse_blind(device: Device, facts: SessionFacts) -> None:
     """
     if device.kind != "cuda" or facts.activities:
         return
-    from pytest_kernelprof.capture.canary import canary_seen, why_blind
+    from pytest_kernelprof.capture.torch_profiler import canary_seen, why_blind
     from pytest_kernelprof.errors import ProfilerUnavailable
 
     if not canary_seen():

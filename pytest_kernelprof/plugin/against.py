@@ -32,7 +32,7 @@ from pytest_kernelprof.against.reference_process import Process, Reference
 from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
 from pytest_kernelprof.against.timing import Further
 from pytest_kernelprof.against.verdict import judge, not_compared
-from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError

@@ -208,7 +208,7 @@ class KernelBenchmark:
     def _time(self, fn: Callable[..., R], arguments: Arguments, rounds: int) -> R:
         """Let pytest-benchmark time live calls: as many as it likes, but on each of several ranks,
         which would decide on another number each, so many."""
-        from pytest_kernelprof.capture.ranks import number_of_rank
+        from pytest_kernelprof.capture.agreement import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
         from pytest_kernelprof.plugin.places import place_of_call
         from pytest_kernelprof.summary.words import line_words

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.holder import held_by
+from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.errors import CannotMeasureError, LimitExceeded, MarkerError
 from pytest_kernelprof.limits.evaluate import evaluate_comparison
 from pytest_kernelprof.limits.kinds import COMPARED, Limit, checked, parse_assertion

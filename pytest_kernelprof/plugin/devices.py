@@ -98,7 +98,7 @@ def _target(item: pytest.Item) -> Target:
 
 
 def _on_gpu(item: pytest.Item) -> Target:
-    from pytest_kernelprof.device.health import refuse_broken, why_broken
+    from pytest_kernelprof.device.inventory import refuse_broken, why_broken
 
     if item.config.stash[SETTINGS].all and not asks_for_us(item):
         return Target("cpu" if why_broken() else "cuda")  # what it does without is its own affair

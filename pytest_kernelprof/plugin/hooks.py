@@ -79,7 +79,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if concerned and not config.getoption("collectonly", False):
         expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
-        from pytest_kernelprof.capture.scratch import SCRATCH
+        from pytest_kernelprof.capture.trace_folder import SCRATCH
 
         config.stash[MEASURES] = True
         SCRATCH.hold()
@@ -96,7 +96,7 @@ def _bind_torch(config: pytest.Config) -> None:
     """Take hold of torch, if it is loaded: of its functions before a test patches them, of CUDA
     graphs before a fixture captures any."""
     if config.stash.get(MEASURES, False) and "torch" in sys.modules:
-        from pytest_kernelprof.capture.graphs import watch_captures
+        from pytest_kernelprof.capture.cuda_graphs import watch_captures
         from pytest_kernelprof.device.bindings import bind_if_loaded
 
         bind_if_loaded()
@@ -130,10 +130,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # A malformed marker is an error of this test, before its fixtures run.
     options_of(known_marks(item).options)
     if not item.config.stash[SETTINGS].disable:
-        from pytest_kernelprof.capture.tries import next_try
+        from pytest_kernelprof.capture.rendezvous import next_attempt
 
         refuse_workers_of_ranks(item.config)
-        next_try(item.nodeid)
+        next_attempt(item.nodeid)
     target = target_of(item)
     if not target.unmeasured:
         look_up(item, target.device)
@@ -173,8 +173,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 def _leave_all_as_it_was(item: pytest.Item) -> None:
     """For the next test: no profiler of ours runs on, and who broke CUDA is known."""
     if item.config.stash.get(MEASURES, False) and "torch" in sys.modules:
-        from pytest_kernelprof.capture.profiler import end_left_open, end_taken_over
-        from pytest_kernelprof.device.health import look_after
+        from pytest_kernelprof.capture.torch_profiler import end_left_open, end_taken_over
+        from pytest_kernelprof.device.inventory import look_after
 
         end_left_open()
         if concerns_us(item):  # of a test that is only looked at, another may count on it
@@ -186,7 +186,7 @@ def _end_what_runs() -> None:
     """Where a run breaks off in the middle of a test: a process that exits while it is profiled
     crashes."""
     if "torch" in sys.modules:
-        from pytest_kernelprof.capture.profiler import end_left_open
+        from pytest_kernelprof.capture.torch_profiler import end_left_open
 
         end_left_open()
 

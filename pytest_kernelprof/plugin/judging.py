@@ -158,7 +158,7 @@ def conclude_test(item: pytest.Item) -> None:
 
 def _leave_to_other_ranks(test: MeasuredTest) -> None:
     """Of several ranks, one may have nothing to profile: others make the calls (``group=[0]``)."""
-    from pytest_kernelprof.capture.ranks import group_without_this
+    from pytest_kernelprof.capture.agreement import group_without_this
 
     ranks = group_without_this(test.id, test.settings.rank_timeout)
     if ranks:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.session_profile import unmeasured
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.holder import thread_words
 from pytest_kernelprof.capture.operators import registered_operators
+from pytest_kernelprof.capture.torch_profiler import thread_words
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
 from pytest_kernelprof.plugin.conclusion import Records, Unfinished

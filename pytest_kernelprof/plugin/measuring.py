@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from pytest_kernelprof.capture.holder import held_by
-from pytest_kernelprof.capture.ranks import agreeing, number_of_rank
-from pytest_kernelprof.capture.tries import name_of_test
+from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
+from pytest_kernelprof.capture.rendezvous import name_of_test
+from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, plan_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from _pytest.pathlib import bestrelpath
 
-from pytest_kernelprof.capture.attribution import file_of, library_folders, own_file
+from pytest_kernelprof.capture.line_annotations import file_of, library_folders, own_file
 from pytest_kernelprof.schema.run import Place
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_kernelprof import api
-from pytest_kernelprof.capture.holder import held_by
-from pytest_kernelprof.capture.ranks import agreeing, leave
-from pytest_kernelprof.capture.world import in_group
+from pytest_kernelprof.capture.agreement import agreeing, in_group, leave
+from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.capture.world import hosted_store
+from pytest_kernelprof.capture.agreement import hosted_store
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.device.many import several_gpus
+from pytest_kernelprof.device.allocation import several_gpus
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
 from pytest_kernelprof.plugin.ledger import Asked

@@ -25,8 +25,8 @@ from pytest_kernelprof.against.messages import (
     Wire,
 )
 from pytest_kernelprof.against.rounds import serve
-from pytest_kernelprof.capture.seeds import seed_by
-from pytest_kernelprof.device import inventory, presence
+from pytest_kernelprof.capture.unprofiled_rounds import seed_by
+from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.collect import ATTRIBUTE
 from pytest_kernelprof.plugin.keys import AFTER_CALL, KEPT, SERVES
@@ -202,13 +202,13 @@ class Served:
         if not self._holds or call.more.why_untimed():
             return
         work = call.more.work(call.result)
-        presence.stop()
+        usage_lock.stop()
         self._wire.send(At(call.label, work, inventory.cuda_is_up()))
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")
         self._holds = asked.holds
-        presence.go_on()
+        usage_lock.go_on()
 
     def _reach(self, item: pytest.Item, new: list[ModuleType]) -> tuple[str, ...]:
         """The revision's files that a test comes from; what a test has loaded as it ran counts for

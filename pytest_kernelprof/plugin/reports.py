@@ -127,7 +127,7 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """That the test's call, or its teardown, has ended here, so that no other rank waits in it."""
     if "torch" not in sys.modules or not concerns_us(item):
         return
-    from pytest_kernelprof.capture.ranks import left_test
+    from pytest_kernelprof.capture.agreement import left_test
 
     raised = call.excinfo
     how = "" if raised is None else f" ({raised.typename}: {_first_line(raised.value)})"
@@ -137,7 +137,7 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
 def tell_end_of_run(config: pytest.Config) -> None:
     """That this rank makes no call any more, so that no other one waits for it."""
     if "torch" in sys.modules and config.stash.get(MEASURES, False):
-        from pytest_kernelprof.capture.ranks import left_run
+        from pytest_kernelprof.capture.agreement import left_run
 
         left_run()
 

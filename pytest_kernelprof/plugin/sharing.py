@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelprof.device.presence import begin, end, go_on, stop
+from pytest_kernelprof.device.usage_lock import begin, end, go_on, stop
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -39,7 +39,7 @@ def begin_run(config: pytest.Config) -> None:
         _begin_rank(config)
         settings = config.stash[SETTINGS]
     if settings.spread_workers and hasattr(config, "workerinput"):
-        from pytest_kernelprof.device.workers import spread_workers
+        from pytest_kernelprof.device.allocation import spread_workers
 
         spread_workers(config)
     if is_active(config):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.capture.tries import note_missing
+from pytest_kernelprof.capture.rendezvous import note_missing
 from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.plugin.concerns import concerns_us
 from pytest_kernelprof.plugin.keys import MEASURES, SETTINGS

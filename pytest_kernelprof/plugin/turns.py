@@ -14,7 +14,7 @@ from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
 from pytest_kernelprof.against.timing import Timed, first_difference, not_timed, time_call
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.conditions import alone
-from pytest_kernelprof.device.presence import finish_work
+from pytest_kernelprof.device.usage_lock import finish_work
 from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 
 if TYPE_CHECKING:

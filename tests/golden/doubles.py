@@ -24,7 +24,7 @@ from pytest_kernelprof.against.messages import Collected, Done
 from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.collectives import gathered
-from pytest_kernelprof.device import health, inventory
+from pytest_kernelprof.device import inventory
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against, comparison, measuring, sharing
@@ -54,8 +54,8 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (inventory, "usual_kind_untouched", lambda: "cuda" if scenario.gpu else "cpu"),
         (inventory, "cuda_is_up", lambda: False),
         (inventory, "current_device", _device),
-        (health, "refuse_broken", lambda: None),
-        (health, "why_broken", lambda: ""),
+        (inventory, "refuse_broken", lambda: None),
+        (inventory, "why_broken", lambda: ""),
         (against, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
         (against, "lay_out", lambda *_: ()),
         (against, "lay_over", lambda *_: ()),

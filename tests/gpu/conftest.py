@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from filelock import ReadWriteLock
 
-from pytest_kernelprof.device import presence
+from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.inventory import current_device, why_no_gpu
 
 _HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def turns(tmp_path_factory: pytest.TempPathFactory) -> ReadWriteLock:
 def _shares_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
     """The test works on the GPU in this process; that waits for who times, as the work of all tests
     does in a run whose tests use the plugin. This run's do not: they run others that do."""
-    with presence.sharing(current_device("cuda"), 60, request.node.nodeid):
+    with usage_lock.sharing(current_device("cuda"), 60, request.node.nodeid):
         yield
 
 

@@ -18,7 +18,7 @@ import torch
 
 from pytest_kernelprof.api import Profile
 from pytest_kernelprof.capture.autotuning import TRITON
-from pytest_kernelprof.device.sharing import is_shared
+from pytest_kernelprof.device.conditions import is_shared
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 

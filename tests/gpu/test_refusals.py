@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import torch
 
-from pytest_kernelprof.capture.canary import canary_seen
+from pytest_kernelprof.capture.torch_profiler import canary_seen
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_kernelprof.device import presence
+from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.device.seats import PARTNER_OF
+from pytest_kernelprof.device.usage_lock import PARTNER_OF
 
 RunGpu = Callable[..., pytest.RunResult]
 
@@ -40,7 +40,7 @@ def test_of_others(x, i):
 
 STRANGER = """
 import sys, torch
-from pytest_kernelprof.device.presence import sharing
+from pytest_kernelprof.device.usage_lock import sharing
 from pytest_kernelprof.device.inventory import current_device
 x = torch.zeros(4, device="cuda")
 with sharing(current_device("cuda"), 60, "test_of_a_stranger"):
@@ -145,7 +145,7 @@ def test_it(kernel_profile):
 
 def test_a_process_that_a_test_starts_times_under_the_tests_own_lock() -> None:
     device = current_device("cuda")
-    with presence.sharing(device, 60, "the owner"):
+    with usage_lock.sharing(device, 60, "the owner"):
         done = subprocess.run(
             [sys.executable, "-c", PARTNER], capture_output=True, text=True, timeout=300
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_kernelprof.device import presence
+from pytest_kernelprof.device import usage_lock
 
 Run = Callable[..., pytest.RunResult]
 
@@ -28,11 +28,11 @@ def test_of_others(made):
 """
 # What debuggers are made of is pytest's: it calls the hooks when this one is entered and left.
 SEEING = """
-from pytest_kernelprof.device import presence
-stop, go_on = presence.stop, presence.go_on
+from pytest_kernelprof.device import usage_lock
+stop, go_on = usage_lock.stop, usage_lock.go_on
 def note(what):
     with open(FILE, "a") as file:
-        print(what, *(one.who.partition("::")[2] for one in presence._stretches), file=file)
+        print(what, *(one.who.partition("::")[2] for one in usage_lock._stretches), file=file)
 class Debugger:
     quitting = False
     def __init__(self, *_, **__): pass
@@ -71,7 +71,7 @@ def test_fixtures_calls_and_teardowns_share_it_also_of_tests_that_are_not_measur
         "torn down test_of_others",
     ]
     assert told == ["stop", "go on", "stop"]
-    assert not presence._stretches
+    assert not usage_lock._stretches
 
 
 def test_a_run_on_the_cpu_and_one_that_measures_nothing_share_nothing(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_kernelprof.device import health
+from pytest_kernelprof.device import inventory
 from pytest_kernelprof.device import inventory as devices
 from pytest_kernelprof.device.inventory import bound
 
@@ -98,8 +98,8 @@ def test_whatever_it_leaves_the_next_test_is_as_if_alone(
 def test_a_broken_cuda_is_an_error_of_all_that_ask_for_it_and_names_the_culprit(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "_broken", [])
-    monkeypatch.setattr(health, "_what_is_broken", lambda: os.environ.get("BROKEN", ""))
+    monkeypatch.setattr(inventory, "_broken", [])
+    monkeypatch.setattr(inventory, "_what_is_broken", lambda: os.environ.get("BROKEN", ""))
     monkeypatch.setattr(devices, "why_no_gpu", lambda: "")
     monkeypatch.setenv("BROKEN", "")
     code = """

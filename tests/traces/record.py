@@ -20,7 +20,7 @@ import triton.language as tl
 from scrubbing import scrub
 
 from pytest_kernelprof.api import Profile
-from pytest_kernelprof.capture.canary import prime
+from pytest_kernelprof.capture.torch_profiler import prime
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import pytest_kernelprof
-from pytest_kernelprof.device import lock
-from pytest_kernelprof.device.lock import lock_by_uuid
-from pytest_kernelprof.device.workers import gpus_of_machine
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.allocation import gpus_of_machine
+from pytest_kernelprof.device.usage_lock import lock_by_uuid
 
 ROOT = Path(pytest_kernelprof.__file__).parents[1]
 MODULES = sorted(
@@ -111,7 +111,7 @@ def test_what_opens_a_file_of_linux_is_noticed(tmp_path: Path, python: str) -> N
 
 
 def test_the_lock_needs_no_flags_of_unix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
     monkeypatch.delattr(os, "O_NOFOLLOW", raising=False)
     with lock_by_uuid("a-uuid", 1.0, "a test"):
         (note,) = (tmp_path / "kernelprof-locks").glob("*.holder")

@@ -22,8 +22,8 @@ from pytest_kernelprof.against.messages import (
 from pytest_kernelprof.against.reference_process import Process, Reference, Unusable
 from pytest_kernelprof.against.revision import local_variables
 from pytest_kernelprof.against.rounds import NoRounds
-from pytest_kernelprof.device import shared_lock
-from pytest_kernelprof.device.seats import PARTNER_OF
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.usage_lock import PARTNER_OF
 
 KNOWN = Collected(("t.py::a", "t.py::b"), {"u.py": "ImportError: no fresh"})
 
@@ -200,8 +200,8 @@ def test_its_process_knows_that_it_works_for_this_one(
     local_variables()  # asks git, once
     monkeypatch.setattr("subprocess.Popen", Keeper)
     monkeypatch.delenv(PARTNER_OF, raising=False)
-    fresh = functools.cache(shared_lock._identity.__wrapped__)
-    monkeypatch.setattr(shared_lock, "_identity", fresh)
+    fresh = functools.cache(usage_lock._identity.__wrapped__)
+    monkeypatch.setattr(usage_lock, "_identity", fresh)
     launch = Launch("main", "/r", "/t", str(tmp_path))
     Process(launch, 0, 1.0).end()
     assert started[0][PARTNER_OF].startswith(f"{os.getpid()}-")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_kernelprof.capture import compilations as watched
-from pytest_kernelprof.capture.compilations import Compilations, compilations
+from pytest_kernelprof.capture import compiled_code as watched
+from pytest_kernelprof.capture.compiled_code import Compilations, compilations
 
 LIMIT = 8
 

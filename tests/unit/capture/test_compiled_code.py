@@ -11,10 +11,15 @@ import pytest
 import torch
 from compiled import fused, hidden
 
-from pytest_kernelprof.capture import compiled_code, watched_calls
-from pytest_kernelprof.capture.compiled_code import CompiledCode, code_of_graphs, code_of_source
+from pytest_kernelprof.capture import compiled_code
+from pytest_kernelprof.capture.compiled_code import (
+    CompiledCode,
+    Packages,
+    code_of_graphs,
+    code_of_source,
+    watch_calls,
+)
 from pytest_kernelprof.capture.operators import compute_operators
-from pytest_kernelprof.capture.watched_calls import Packages, watch_calls
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure, measure_once
 from pytest_kernelprof.schema.run import Profile
@@ -169,7 +174,7 @@ def test_a_package_that_was_called_tells_its_kernels_and_whether_they_leave_even
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = library(tmp_path, *parts)
-    monkeypatch.setattr(watched_calls, "_mapped_libraries", lambda: [path])
+    monkeypatch.setattr(compiled_code, "_mapped_libraries", lambda: [path])
     found = Packages()
     assert found.code() == CompiledCode()
     found.look(None)

@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_kernelprof.capture import profiler
+from pytest_kernelprof.capture import torch_profiler
 from pytest_kernelprof.capture.session import Session
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.errors import IncompleteProfile
@@ -217,7 +217,7 @@ def test_the_way_is_torchs_own_again_however_a_session_ends(
     with pytest.raises(raised) if raised else contextlib.nullcontext():
         a_session(inside)()
     assert not goes_through_the_dispatcher()
-    profiler.end_taken_over()
+    torch_profiler.end_taken_over()
 
 
 @pytest.mark.usefixtures("past_the_dispatcher")
@@ -225,7 +225,7 @@ def test_the_way_is_torchs_own_again_after_a_session_that_was_left_open() -> Non
     session = Session(CPU, stacks=False)
     session.__enter__()
     assert goes_through_the_dispatcher()
-    assert profiler.end_left_open()
+    assert torch_profiler.end_left_open()
     assert not goes_through_the_dispatcher()
 
 

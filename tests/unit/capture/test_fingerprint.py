@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pytest_kernelprof.capture.fingerprint import describe
+from pytest_kernelprof.capture.tensors import describe
 
 
 @dataclass

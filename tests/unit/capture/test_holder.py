@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from pytest_kernelprof.api import profile
-from pytest_kernelprof.capture.holder import held_by
-from pytest_kernelprof.capture.profiler import end_left_open
 from pytest_kernelprof.capture.session import refuse_to_nest
+from pytest_kernelprof.capture.torch_profiler import end_left_open, held_by
 from pytest_kernelprof.errors import IncompleteProfile
 
 

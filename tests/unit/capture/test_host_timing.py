@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from pytest_kernelprof.capture.host_timing import time_calls
+from pytest_kernelprof.capture.unprofiled_rounds import time_calls
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.schema.recording import HostTimings
 

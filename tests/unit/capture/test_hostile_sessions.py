@@ -21,11 +21,11 @@ import torch
 from cuda_double import GPU, CudaDouble
 from torch._subclasses import FakeTensorMode
 
-from pytest_kernelprof.capture import profiler, session
-from pytest_kernelprof.capture.attribution import annotate_lines
+from pytest_kernelprof.capture import session, torch_profiler
+from pytest_kernelprof.capture.line_annotations import annotate_lines
 from pytest_kernelprof.capture.session import Session, refuse_to_nest
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.device import bindings, health
+from pytest_kernelprof.device import bindings, inventory
 from pytest_kernelprof.device.inventory import current_device, synchronize, try_to_synchronize
 from pytest_kernelprof.errors import IncompleteProfile, ProfilerUnavailable
 from pytest_kernelprof.measure.policy import Plan
@@ -181,7 +181,7 @@ def test_a_profiler_that_sees_no_gpu_is_refused() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(ProfilerUnavailable, match="started without CUDA"):
-        profiler.start("cuda")
+        torch_profiler.start("cuda")
 
 
 def test_what_keeps_a_profiler_from_starting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +214,8 @@ def test_a_block_that_is_never_left_is_ended_for_the_next_test() -> None:
     left.__enter__()
     with pytest.raises(ProfilerUnavailable, match="already running"):
         refuse_to_nest()
-    assert profiler.end_left_open()
-    assert not profiler.end_left_open()
+    assert torch_profiler.end_left_open()
+    assert not torch_profiler.end_left_open()
     refuse_to_nest()
     measure(lambda: X + 1, Plan("cpu"))
     with pytest.raises(IncompleteProfile):
@@ -223,8 +223,8 @@ def test_a_block_that_is_never_left_is_ended_for_the_next_test() -> None:
 
 
 def test_a_block_that_is_collected_as_garbage_leaves_a_later_profiler_alone() -> None:
-    left = profiler.start("cpu")
-    profiler.end_left_open()  # as the test of the block ends
+    left = torch_profiler.start("cpu")
+    torch_profiler.end_left_open()  # as the test of the block ends
     with torch.profiler.profile() as later:
         left.let_go()
         torch.ones(2) + 1
@@ -260,7 +260,7 @@ def test_a_profiler_that_is_left_in_place_of_ours_is_ended_after_the_test() -> N
     with pytest.raises(KeyError, match="mine"), measure_once(Plan("cpu")):
         leaves_one()
     assert torch.autograd.profiler._is_profiler_enabled
-    profiler.end_taken_over()
+    torch_profiler.end_taken_over()
 
 
 def traced(frame: object, event: str, argument: object) -> Any:
@@ -353,16 +353,16 @@ def test_buffers_that_are_kept_are_plain_whatever_mode_the_first_test_is_in() ->
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "_broken", [])
+    monkeypatch.setattr(inventory, "_broken", [])
 
 
 @pytest.mark.usefixtures("broken")
 def test_who_broke_cuda_is_named_to_all_that_come_later(cuda: CudaDouble) -> None:
-    health.look_after("test_a.py::test_well")
-    health.refuse_broken()
+    inventory.look_after("test_a.py::test_well")
+    inventory.refuse_broken()
     cuda.error = "CUDA error: device-side assert triggered"
-    health.look_after("test_a.py::test_culprit")
-    health.look_after("test_a.py::test_other")
+    inventory.look_after("test_a.py::test_culprit")
+    inventory.look_after("test_a.py::test_other")
     expected = (
         r"^test_a.py::test_culprit broke CUDA in this process \(CUDA error: device-side assert "
         r"triggered\), and nothing works on the GPU until the process ends: fix that test, or run"
@@ -387,14 +387,14 @@ def test_an_error_that_does_not_last_breaks_nothing(
     stream = mock.Mock(query=query)
     once = dataclasses.replace(functions, default_stream=lambda: stream)
     monkeypatch.setattr(bindings, "_bound", [once])
-    health.look_after("test_a.py::test_it")
-    health.refuse_broken()
+    inventory.look_after("test_a.py::test_it")
+    inventory.refuse_broken()
 
 
 @pytest.mark.usefixtures("broken")
 def test_where_cuda_is_not_up_nothing_is_asked() -> None:
-    health.look_after("test_a.py::test_it")
-    health.refuse_broken()
+    inventory.look_after("test_a.py::test_it")
+    inventory.refuse_broken()
     assert not torch.cuda.is_initialized()
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import l2
-from pytest_kernelprof.capture.l2 import L2Flush, flusher
+from pytest_kernelprof.capture import unprofiled_rounds
+from pytest_kernelprof.capture.unprofiled_rounds import flusher
 from pytest_kernelprof.device.inventory import Device, current_device
 
 CPU = current_device("cpu")
@@ -37,8 +37,10 @@ def did(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     def amax(buffer: Buffer, dim: int, out: Buffer) -> None:
         done.append(("amax", buffer.shape, dim, out.shape))
 
-    monkeypatch.setattr(l2, "load_torch", lambda: SimpleNamespace(zeros=zeros, amax=amax))
-    monkeypatch.setattr(L2Flush, "_buffers", {})
+    monkeypatch.setattr(
+        unprofiled_rounds, "load_torch", lambda: SimpleNamespace(zeros=zeros, amax=amax)
+    )
+    monkeypatch.setattr(unprofiled_rounds, "_l2_buffers", {})
     return done
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.capture import scratch
-from pytest_kernelprof.capture.scratch import Scratch, mark_as_used
+from pytest_kernelprof.capture import trace_folder
+from pytest_kernelprof.capture.trace_folder import Scratch, mark_as_used
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="goes through /proc/self/fd")
 Make = Callable[..., Path]
@@ -56,12 +56,12 @@ def test_what_a_killed_process_left_is_removed(make: Make, held: Callable[[], No
 
 
 def test_our_own_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "_OLD_S", -1)
-    monkeypatch.setattr(scratch, "_is_gone", lambda process: True)
+    monkeypatch.setattr(trace_folder, "_OLD_S", -1)
+    monkeypatch.setattr(trace_folder, "_is_gone", lambda process: True)
     held = Scratch((str(tmp_path),))
     held.hold()
     (ours,) = tmp_path.iterdir()
-    scratch.sweep(str(tmp_path), "kernelprof-traces-", str(ours))
+    trace_folder.sweep(str(tmp_path), "kernelprof-traces-", str(ours))
     assert ours.exists()
     held.clear()
     assert not ours.exists()

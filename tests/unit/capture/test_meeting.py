@@ -11,10 +11,16 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import board, meeting
-from pytest_kernelprof.capture.board import note_back, note_left, note_left_run
-from pytest_kernelprof.capture.meeting import Call, Left, Meeting, Process
-from pytest_kernelprof.capture.ranks import Lookout
+from pytest_kernelprof.capture import rendezvous
+from pytest_kernelprof.capture.rendezvous import (
+    Call,
+    LostRank,
+    Meeting,
+    Process,
+    note_key,
+    run_key,
+)
+from pytest_kernelprof.capture.watchdog import Watchdog
 from pytest_kernelprof.clock import now_ns
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.measure import policy
@@ -119,8 +125,8 @@ class Ranks:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to settle for a second."""
-    monkeypatch.setattr(meeting, "SETTLE_S", 0.05)
-    monkeypatch.setattr("pytest_kernelprof.capture.ranks.SETTLE_S", 0.05)
+    monkeypatch.setattr(rendezvous, "SETTLE_S", 0.05)
+    monkeypatch.setattr("pytest_kernelprof.capture.watchdog.SETTLE_S", 0.05)
 
 
 @pytest.mark.parametrize("number", [2, 4])
@@ -191,12 +197,12 @@ def test_they_begin_at_one_instant() -> None:
 
     for of_ranks in zip(*ranks.all_do(begin), strict=True):
         came, began = zip(*of_ranks, strict=True)
-        assert min(began) >= max(came) + meeting._TO_READ_NS
+        assert min(began) >= max(came) + rendezvous._TO_READ_NS
 
 
 def test_nobody_waits_for_an_instant_of_another_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "_LONGEST_SPIN_NS", 1_000_000)
-    monkeypatch.setattr(meeting, "_TO_READ_NS", 3_600_000_000_000)
+    monkeypatch.setattr(rendezvous, "_LONGEST_SPIN_NS", 1_000_000)
+    monkeypatch.setattr(rendezvous, "_TO_READ_NS", 3_600_000_000_000)
     assert Ranks().all_do(lambda rank, here: here.begin()) == [None, None]
 
 
@@ -246,7 +252,7 @@ def test_a_rank_that_raises_is_named_at_once() -> None:
     def run(rank: int, here: Meeting) -> Any:
         here.gather("x", rank)
         if rank == 1:
-            return here.lose(Left(1, "raised ValueError: boom"))
+            return here.lose(LostRank(1, "raised ValueError: boom"))
         return here.gather("y", rank)
 
     found = Ranks(3).all_do(run)
@@ -257,17 +263,17 @@ def test_a_rank_that_raises_is_named_at_once() -> None:
 
 def test_a_rank_that_has_ended_the_test_is_named_at_once() -> None:
     ranks = Ranks()
-    note_left(ranks.store, TEST, 1, "has ended the test (Skipped: not here)")
+    ranks.store.set(note_key(TEST, "left", 1), "has ended the test (Skipped: not here)")
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert found[0].startswith("rank 1 has ended the test (Skipped: not here), so ranks 0 and 1")
 
 
 def test_a_rank_that_has_ended_its_run_is_named_at_once_until_it_is_back() -> None:
     ranks = Ranks()
-    note_left_run(ranks.store, 1, "has ended its run")
+    ranks.store.set(run_key(1), "has ended its run")
     found = ranks.all_do(lambda rank, here: here.gather("x", rank), 0)
     assert found[0].startswith("rank 1 has ended its run, so ranks 0 and 1 could not continue")
-    note_back(ranks.store, 1)
+    ranks.store.delete_key(run_key(1))
     call = Call(TEST, (0, 1), 2, CALL.words)
     assert ranks.at(0, call).look() is None
 
@@ -279,8 +285,8 @@ def test_a_rank_that_has_ended_its_call_well_is_not_missed() -> None:
         found = here.gather("x", rank)
         here.end()
         ranks.dead.add(rank)
-        note_left(ranks.store, TEST, rank, "has ended the test")
-        note_left_run(ranks.store, rank, "has ended its run")
+        ranks.store.set(note_key(TEST, "left", rank), "has ended the test")
+        ranks.store.set(run_key(rank), "has ended its run")
         return found
 
     assert ranks.all_do(run) == [(0, 1), (0, 1)]
@@ -338,7 +344,7 @@ def test_of_many_steps_nothing_stays() -> None:
 
 
 def test_what_is_longer_than_a_store_takes_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board, "_LONGEST_VALUE", 1_000)
+    monkeypatch.setattr(rendezvous, "_LONGEST_VALUE", 1_000)
     ranks = Ranks()
     long = [random.Random(rank).randbytes(3_000).hex() for rank in (0, 1)]
     found = ranks.all_do(lambda rank, here: [here.gather("x", long[rank]) for _ in range(3)])
@@ -355,13 +361,13 @@ def test_a_collective_that_waited_too_long_names_who_did_not_come_to_it() -> Non
 
     found = ranks.all_do(run)
     assert found[0] == found[1] == found[3]
-    assert found[0] == Left(2, "did not reach a collective in which others waited")
+    assert found[0] == LostRank(2, "did not reach a collective in which others waited")
 
 
 def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_as_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(meeting, "SETTLE_S", 0.3)
+    monkeypatch.setattr(rendezvous, "SETTLE_S", 0.3)
     ranks = Ranks(limit_s=0.8)
 
     def run(rank: int, here: Meeting) -> Any:
@@ -379,9 +385,9 @@ def test_who_left_a_collective_out_is_named_by_itself_too_though_it_has_waited_a
 def test_what_became_of_one_group_of_ranks_is_nothing_to_another_one() -> None:
     ranks = Ranks()
     pairs = [Meeting(ranks.store, Call(TEST, pair, 1, "f"), pair[0], **_LONE) for pair in PAIRS]
-    pairs[0].lose(Left(1, "raised ValueError: boom"))
+    pairs[0].lose(LostRank(1, "raised ValueError: boom"))
     assert pairs[1].look() is None
-    assert pairs[0].look() == Left(1, "raised ValueError: boom")
+    assert pairs[0].look() == LostRank(1, "raised ValueError: boom")
 
 
 def test_collectives_that_wait_for_each_other_are_told() -> None:
@@ -392,13 +398,13 @@ def test_collectives_that_wait_for_each_other_are_told() -> None:
 
 def looked_after(monkeypatch: pytest.MonkeyPatch, inside: Callable[[], None], lost: bool) -> bool:
     """Whether the call of a rank was broken off."""
-    monkeypatch.setattr("pytest_kernelprof.capture.ranks._LOOK_S", 0.02)
+    monkeypatch.setattr("pytest_kernelprof.capture.watchdog._LOOK_S", 0.02)
     ranks, broken = Ranks(limit_s=0.3), threading.Event()
     here = ranks.at(0)
     here.inside_since = 0.0
     if lost:
-        ranks.at(1).lose(Left(1, "raised ValueError"))
-    with Lookout(here, broken.set, 0.3):
+        ranks.at(1).lose(LostRank(1, "raised ValueError"))
+    with Watchdog(here, broken.set, 0.3):
         inside()
         return broken.wait(0.5)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import memory
-from pytest_kernelprof.capture.memory import watch_memory
+from pytest_kernelprof.capture import unprofiled_rounds
+from pytest_kernelprof.capture.unprofiled_rounds import watch_memory
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.schema.recording import MemoryUse
 
@@ -68,9 +68,9 @@ class Allocator:
 @pytest.fixture
 def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
     made = Allocator()
-    monkeypatch.setattr(memory, "load_torch", made.torch)
-    monkeypatch.setattr(memory, "synchronize", lambda device: None)
-    monkeypatch.setattr(memory, "devices_in_use", lambda: [0])
+    monkeypatch.setattr(unprofiled_rounds, "load_torch", made.torch)
+    monkeypatch.setattr(unprofiled_rounds, "synchronize", lambda device: None)
+    monkeypatch.setattr(unprofiled_rounds, "devices_in_use", lambda: [0])
     return made
 
 
@@ -130,7 +130,7 @@ def test_making_arguments_is_not_watched(allocator: Allocator) -> None:
 def test_a_history_that_overflowed_tells_no_peak(
     allocator: Allocator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_MAX_HISTORY", 3)
+    monkeypatch.setattr(unprofiled_rounds, "_MAX_HISTORY", 3)
     assert watched(lambda: allocator.events.extend([alloc(1)] * 3)) is None
     assert not allocator.recording
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pytest_kernelprof.api import profile
-from pytest_kernelprof.capture.mutation import watch
+from pytest_kernelprof.capture.tensors import watch
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.policy import Plan
 from pytest_kernelprof.measure.runner import measure

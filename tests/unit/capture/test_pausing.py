@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 import torch
 from cuda_double import GPU, CudaDouble
 
-from pytest_kernelprof.capture import profiler
-from pytest_kernelprof.capture.pausing import Pauses
+from pytest_kernelprof.capture import torch_profiler
+from pytest_kernelprof.capture.autotuning import Pauses
 from pytest_kernelprof.device import bindings
 from pytest_kernelprof.device.inventory import current_device
 from pytest_kernelprof.schema.recording import OwnNames
@@ -20,24 +21,33 @@ X = torch.ones(4)
 NAMES = OwnNames("0f")
 
 
+Toggle = Callable[[bool, set[Any]], None]
+
+
+def toggled_by(monkeypatch: pytest.MonkeyPatch, toggle: Toggle) -> None:
+    """Have collection switched by this."""
+    functions = replace(CudaDouble().functions(), toggle_collection=toggle)
+    monkeypatch.setattr(bindings, "_bound", [functions])
+
+
 class Profiler:
     """torch's, with what was asked of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.toggled: list[tuple[bool, set[str]]] = []
+        toggled_by(monkeypatch, self._toggle)
 
-    def toggle_collection(self, on: bool, activities: Any) -> None:
+    def _toggle(self, on: bool, activities: set[Any]) -> None:
         self.toggled.append((on, {one.name for one in activities}))
 
 
 class OfTheCpu:
     """A session's profiler, of which the CPU's part is switched alone."""
 
-    def __init__(self) -> None:
-        self._running = profiler.start("cuda")
-
-    def toggle_collection(self, on: bool, activities: Any) -> None:
-        self._running.toggle_collection(on, [torch.profiler.ProfilerActivity.CPU])
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        toggle = CudaDouble().functions().toggle_collection
+        toggled_by(monkeypatch, lambda on, _: toggle(on, {torch.profiler.ProfilerActivity.CPU}))
+        self._running = torch_profiler.start("cuda")
 
     def end(self) -> list[str]:
         """The names of what was recorded."""
@@ -49,9 +59,11 @@ def _cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
 
 
-def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not() -> None:
-    running = OfTheCpu()
-    pauses = Pauses(running, GPU, NAMES)
+def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = OfTheCpu(monkeypatch)
+    pauses = Pauses(GPU, NAMES)
     X + 1
     for _ in range(2):
         assert pauses.pause()
@@ -63,18 +75,20 @@ def test_operators_around_a_pause_are_recorded_and_those_in_it_are_not() -> None
     assert names.count(NAMES.pause) == names.count(NAMES.resume) == 2
 
 
-def test_torchs_warnings_of_it_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    running = OfTheCpu()
-    pauses = Pauses(running, GPU, NAMES)
+def test_torchs_warnings_of_it_are_not_printed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = OfTheCpu(monkeypatch)
+    pauses = Pauses(GPU, NAMES)
     pauses.pause()
     pauses.resume()
     running.end()
     assert "Toggling" not in capfd.readouterr().err
 
 
-def test_a_thread_of_autograd_pauses_the_device_alone() -> None:
-    seen = Profiler()
-    pauses = Pauses(seen, GPU, NAMES)
+def test_a_thread_of_autograd_pauses_the_device_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Profiler(monkeypatch)
+    pauses = Pauses(GPU, NAMES)
 
     with torch.profiler.profile():
         pauses.pause()
@@ -86,9 +100,12 @@ def test_a_thread_of_autograd_pauses_the_device_alone() -> None:
     assert seen.toggled == [(False, both), (True, both), (False, alone), (True, alone)]
 
 
-def test_a_thread_that_the_session_does_not_see_does_not_pause_it() -> None:
+def test_a_thread_that_the_session_does_not_see_does_not_pause_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found: list[bool] = []
-    pauses = Pauses(Profiler(), GPU, NAMES)
+    Profiler(monkeypatch)
+    pauses = Pauses(GPU, NAMES)
     with torch.profiler.profile():
         other = threading.Thread(target=lambda: found.append(pauses.pause()))
         other.start()
@@ -98,19 +115,19 @@ def test_a_thread_that_the_session_does_not_see_does_not_pause_it() -> None:
 
 def test_neither_the_cpu_nor_a_capture_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.profiler.profile():
-        assert not Pauses(Profiler(), current_device("cpu"), NAMES).pause()
+        assert not Pauses(current_device("cpu"), NAMES).pause()
         capturing = replace(bindings.bind(torch), is_capturing=lambda: True)
         monkeypatch.setattr(bindings, "_bound", [capturing])
-        assert not Pauses(Profiler(), GPU, NAMES).pause()
+        assert not Pauses(GPU, NAMES).pause()
 
 
-def test_a_profiler_that_has_ended_does_not_go_on() -> None:
-    class Ended(Profiler):
-        def toggle_collection(self, on: bool, activities: Any) -> None:
-            if on:
-                raise RuntimeError("Expected profiler state set")
+def test_a_profiler_that_has_ended_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def toggle(on: bool, activities: set[Any]) -> None:
+        if on:
+            raise RuntimeError("Expected profiler state set")
 
-    pauses = Pauses(Ended(), GPU, NAMES)
+    toggled_by(monkeypatch, toggle)
+    pauses = Pauses(GPU, NAMES)
     with torch.profiler.profile():
         assert pauses.pause()
         assert not pauses.resume()

@@ -15,12 +15,12 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
-from pytest_kernelprof.capture import ranks
-from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.world import World, taking_part
-from pytest_kernelprof.device import many
+from pytest_kernelprof.capture import agreement as ranks
+from pytest_kernelprof.capture.agreement import ALONE, World, taking_part
+from pytest_kernelprof.capture.watchdog import abort, shorter_waits
+from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.whole_lock import NotFree
+from pytest_kernelprof.device.usage_lock import NotFree
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError
 
 GPU = Device("cuda", 0, "NVIDIA H200", "sm_90", 0, {})
@@ -95,7 +95,7 @@ def test_one_rank_and_made_up_ranks_agree_with_themselves(
 
 def test_without_torch_nothing_is_imported() -> None:
     code = (
-        "import sys; from pytest_kernelprof.capture.ranks import agreeing, left_test;"
+        "import sys; from pytest_kernelprof.capture.agreement import agreeing, left_test;"
         "left_test('t', 'ended')\n"
         "with agreeing('f'): pass\n"
         "print([one for one in sys.modules if one.startswith('torch')])"
@@ -193,7 +193,7 @@ def test_what_a_test_puts_in_place_of_torch_distributed_is_no_rank(
 def test_gloo_waits_no_longer_than_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     world = torch_with(monkeypatch, Backend("gloo", done), Backend("gloo", done, 5.0))
-    with ranks._shorter_waits(world, 30.0):
+    with shorter_waits(world.backends("gloo"), 30.0):
         assert set(done) == {"30 s"}
     assert done[-1] == "1800 s"
     assert "5 s" not in done
@@ -202,12 +202,12 @@ def test_gloo_waits_no_longer_than_we_do(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_all_communicators_are_aborted_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     world = torch_with(monkeypatch, Backend("nccl", done), Backend("gloo", done))
-    ranks._abort(world)
+    abort(world.backends("nccl"))
     assert done[0] == "start"
     assert done[-1] == "end"
     assert set(done[1:-1]) == {"abort"}
     done.clear()
-    ranks._abort(torch_with(monkeypatch, Backend("gloo", done)))
+    abort(torch_with(monkeypatch, Backend("gloo", done)).backends("nccl"))
     assert done == []
 
 
@@ -239,10 +239,11 @@ class Locks:
         self.done: list[str] = []
         self.busy = ""
         monkeypatch.setattr(ranks, "gpu_uuid", lambda device: f"gpu {1 - rank}")
-        monkeypatch.setattr(many, "lock_by_uuid", self._lock)
+        monkeypatch.setattr(usage_lock, "lock_by_uuid", self._lock)
         monkeypatch.setattr(ranks, "at_rest", self._rests)
         self.together = ranks._Together.__new__(ranks._Together)
-        self.together.rank, self.together._ranks = rank, (0, 1)
+        self.together.rank = self.together._number = rank
+        self.together._ranks = (0, 1)
         self.together.meeting = SimpleNamespace(  # type: ignore[assignment]
             hosts=lambda: hosts, lost=None, lose=lambda lost: self.done.append(lost.why)
         )

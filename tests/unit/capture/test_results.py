@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_kernelprof.capture.results import OwnMemory, kept, likeness
+from pytest_kernelprof.capture.tensors import OwnMemory, kept, likeness
 
 Pair = namedtuple("Pair", ["one", "other"])
 ONES = torch.ones(3)

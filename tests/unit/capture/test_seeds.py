@@ -7,7 +7,7 @@ import random
 import numpy
 import torch
 
-from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 
 
 def drawn(name: str) -> tuple[float, ...]:

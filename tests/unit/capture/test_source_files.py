@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from pytest_kernelprof.capture.attribution import file_of
+from pytest_kernelprof.capture.line_annotations import file_of
 
 REWRITES = sys.modules[__name__].__dict__["__loader__"]  # pytest's, as of each test file
 OTHER = SourceFileLoader("test_it", "/today/test_it.py")

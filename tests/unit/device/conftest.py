@@ -7,20 +7,20 @@ from collections.abc import Iterator
 import pytest
 from nvml_double import Driver, forget, installed
 
-from pytest_kernelprof.device import telemetry
+from pytest_kernelprof.device import conditions
 from pytest_kernelprof.device.inventory import Device
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     made = installed(monkeypatch)
-    monkeypatch.setattr(telemetry, "_SAMPLED_WITHIN_S", 0.1)
-    monkeypatch.setattr(telemetry, "_POLL_S", 0.002)
+    monkeypatch.setattr(conditions, "_SAMPLED_WITHIN_S", 0.1)
+    monkeypatch.setattr(conditions, "_POLL_S", 0.002)
 
     def pulse(device: Device) -> None:
         made.pulses += 1
 
-    monkeypatch.setattr(telemetry, "_pulse", pulse)
+    monkeypatch.setattr(conditions, "_pulse", pulse)
     forget()
     yield made
     forget()

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from nvml_double import CPU, GPU, Driver
 
-from pytest_kernelprof.device import lock, presence, telemetry
-from pytest_kernelprof.device.conditions import alone, unwatched
+from pytest_kernelprof.device import conditions
+from pytest_kernelprof.device.conditions import OtherProcesses, Watch, alone, unwatched
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.telemetry import Company, Watch
-from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
+from pytest_kernelprof.device.usage_lock import GpuLock, NotFree
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.schema.run import Conditions
 from pytest_kernelprof.summary.words import doubt_words
@@ -23,7 +22,7 @@ from pytest_kernelprof.summary.words import doubt_words
 def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Device, float, str]]:
     """What the lock was asked for while it is held; the watch is on in between."""
     asked: list[tuple[Device, float, str]] = []
-    watch = telemetry.watch
+    watch = conditions.watch
 
     @contextlib.contextmanager
     def gpu_lock(device: Device, timeout_s: float, who: str) -> Iterator[None]:
@@ -33,15 +32,15 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Device, float, str]]:
 
     @contextlib.contextmanager
     def watch_while_held(
-        device: Device, company: Company | None, *, at_work: int
+        device: Device, company: OtherProcesses | None, *, at_work: int
     ) -> Iterator[Watch]:
         assert asked, "nobody may be waited for while another process holds the GPU"
         with watch(device, company, at_work=at_work) as watched:
             yield watched
         assert asked, "the last sample is taken before the next process begins"
 
-    monkeypatch.setattr(lock, "gpu_lock", gpu_lock)
-    monkeypatch.setattr(telemetry, "watch", watch_while_held)
+    monkeypatch.setattr(conditions, "gpu_lock", gpu_lock)
+    monkeypatch.setattr(conditions, "watch", watch_while_held)
     return asked
 
 
@@ -67,7 +66,7 @@ def lock_that_raises(error: GpuBusy, monkeypatch: pytest.MonkeyPatch) -> None:
         raise error
         yield
 
-    monkeypatch.setattr(lock, "gpu_lock", busy)
+    monkeypatch.setattr(conditions, "gpu_lock", busy)
 
 
 def test_on_a_gpu_that_stays_busy_rounds_are_taken_and_say_who_held_it(
@@ -90,14 +89,14 @@ def test_a_lock_that_cannot_be_made_is_an_error(monkeypatch: pytest.MonkeyPatch)
 def test_what_was_lost_at_a_stop_in_the_debugger_is_said(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    hold = WholeLock(tmp_path, "a GPU")
+    hold = GpuLock(tmp_path, "a GPU")
 
     @contextlib.contextmanager
-    def held_until_lost(*_: object) -> Iterator[WholeLock]:
+    def held_until_lost(*_: object) -> Iterator[GpuLock]:
         yield hold
         hold.lost = ""
 
-    monkeypatch.setattr(lock, "gpu_lock", held_until_lost)
+    monkeypatch.setattr(conditions, "gpu_lock", held_until_lost)
     with alone(GPU, 0.1, "") as watched:
         hold.lost = "after a stop it was not free"
         watched.block(12)
@@ -108,7 +107,7 @@ def test_the_device_is_done_before_its_share_is_given_up(
     driver: Driver, held: list[tuple[Device, float, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[bool] = []
-    monkeypatch.setattr(presence, "finish_work", lambda: done.append(not held))
+    monkeypatch.setattr(conditions, "finish_work", lambda: done.append(not held))
     with alone(GPU, 1.0, ""):
         pass
     assert done == [True]

@@ -19,16 +19,16 @@ from unittest import mock
 
 import pytest
 
-from pytest_kernelprof.device import lock, seats, shared_lock
+from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.lock import gpu_lock, lock_by_uuid
+from pytest_kernelprof.device.usage_lock import gpu_lock, lock_by_uuid
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
 
 UUID = "c9d0e785-39da-0bdc-778f-5f6a330f7f55"
 
 HOLD = """
 import sys, time
-from pytest_kernelprof.device.lock import lock_by_uuid
+from pytest_kernelprof.device.usage_lock import lock_by_uuid
 with lock_by_uuid(sys.argv[1], 60, sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
@@ -41,9 +41,9 @@ Holder = Callable[..., "subprocess.Popen[str]"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's own, for its processes too."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
-    shared_lock._identity(os.getpid())  # its children are told of it
-    monkeypatch.setenv(seats.PARTNER_OF, "")  # but these are strangers
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
+    usage_lock._identity(os.getpid())  # its children are told of it
+    monkeypatch.setenv(usage_lock.PARTNER_OF, "")  # but these are strangers
     return tmp_path / "kernelprof-locks"
 
 
@@ -146,7 +146,7 @@ def test_a_test_that_stops_the_clock_waits_no_longer(holder: Holder) -> None:
 def test_only_one_process_at_a_time_is_inside(tmp_path: Path) -> None:
     code = """
 import os, sys, time
-from pytest_kernelprof.device.lock import lock_by_uuid
+from pytest_kernelprof.device.usage_lock import lock_by_uuid
 for _ in range(10):
     with lock_by_uuid("shared", 60):
         handle = os.open(sys.argv[1], os.O_CREAT | os.O_EXCL)  # fails if another is inside
@@ -194,7 +194,7 @@ def in_a_fork(does: Callable[[], int]) -> int:
 def test_a_second_user_may_lock_too(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are for one user
     shared.chmod(0o1777)
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(shared))
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(shared))
     note = shared / "kernelprof-locks" / f"{UUID}.holder"
 
     def lock_as(user: int) -> int:
@@ -291,7 +291,7 @@ def test_a_test_that_moves_the_temporary_folder_does_not_move_the_lock(
 def test_without_a_temporary_folder_the_error_has_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", "")
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", "")
     with pytest.raises(GpuBusy, match=r"no temporary folder at the start.*set TMPDIR"):
         lock_by_uuid(UUID, 0.1).__enter__()
 
@@ -328,3 +328,9 @@ def test_a_forked_child_does_not_believe_that_it_holds_the_lock() -> None:
 
     with lock_by_uuid(UUID, 0.3):
         assert in_a_fork(is_kept_out) == 0
+
+
+def test_a_keeper_of_folders_needs_no_site_packages() -> None:
+    root = Path(usage_lock.__file__).parents[2]
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); import pytest_kernelprof.against.keeper"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from nvml_double import CPU, GPU
 
-from pytest_kernelprof.device import lock, presence
-from pytest_kernelprof.device.lock import lock_of
-from pytest_kernelprof.device.shared_lock import SharedLock
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
 
 
 @dataclass
@@ -42,38 +41,38 @@ class Cuda:
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
     made = Cuda()
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
-    monkeypatch.setattr(presence, "_stretches", [])
-    monkeypatch.setattr(presence, "bound_already", lambda: made)
-    monkeypatch.setattr(presence, "devices_in_use", lambda: made.in_use)
-    monkeypatch.setattr(presence, "is_capturing", lambda: made.capturing)
-    monkeypatch.setattr(presence, "synchronize_in_use", made.synchronize)
-    monkeypatch.setattr(presence, "uuid_of_index", made.uuid)
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setattr(usage_lock, "_stretches", [])
+    monkeypatch.setattr(usage_lock, "bound_already", lambda: made)
+    monkeypatch.setattr(usage_lock, "devices_in_use", lambda: made.in_use)
+    monkeypatch.setattr(usage_lock, "is_capturing", lambda: made.capturing)
+    monkeypatch.setattr(usage_lock, "synchronize_in_use", made.synchronize)
+    monkeypatch.setattr(usage_lock, "uuid_of_index", made.uuid)
     return made
 
 
 def sits(index: int = 0) -> bool:
     hold = lock_of(f"gpu-{index}")
-    assert isinstance(hold, SharedLock)
-    return hold._own.taken
+    assert isinstance(hold, SharedGpuLock)
+    return hold.shares
 
 
 def test_a_test_shares_the_gpus_in_use_until_it_is_through_and_the_device_is_done(
     cuda: Cuda,
 ) -> None:
     cuda.in_use = [0, 2]
-    presence.begin("a test", 1.0)
+    usage_lock.begin("a test", 1.0)
     assert (sits(0), sits(1), sits(2)) == (True, False, True)
     assert cuda.synchronized == 0
-    presence.end()
+    usage_lock.end()
     assert (sits(0), sits(2)) == (False, False)
     assert cuda.synchronized == 1
 
 
 def test_without_cuda_nothing_is_held_and_nothing_is_made(cuda: Cuda, tmp_path: Path) -> None:
     cuda.up = False
-    presence.begin("a test", 1.0)
-    presence.end()
+    usage_lock.begin("a test", 1.0)
+    usage_lock.end()
     assert not list(tmp_path.iterdir())
     assert cuda.synchronized == 0
 
@@ -81,70 +80,70 @@ def test_without_cuda_nothing_is_held_and_nothing_is_made(cuda: Cuda, tmp_path: 
 def test_torch_that_nobody_loaded_is_not_asked(
     cuda: Cuda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(presence, "bound_already", lambda: None)
-    presence.begin("a test", 1.0)
-    presence.end()
+    monkeypatch.setattr(usage_lock, "bound_already", lambda: None)
+    usage_lock.begin("a test", 1.0)
+    usage_lock.end()
     assert not list(tmp_path.iterdir())
 
 
 def test_who_brings_cuda_up_in_a_test_shares_it_from_the_first_measurement_on(cuda: Cuda) -> None:
     cuda.up = False
-    presence.begin("a test", 1.0)
+    usage_lock.begin("a test", 1.0)
     cuda.up = True
-    with presence.sharing(GPU, 1.0, "a test"):
+    with usage_lock.sharing(GPU, 1.0, "a test"):
         assert sits()
     assert sits()  # until the test is through
-    presence.end()
+    usage_lock.end()
     assert not sits()
 
 
 def test_a_measurement_without_a_test_shares_for_itself(cuda: Cuda) -> None:
-    with presence.sharing(GPU, 1.0, "a script"):
+    with usage_lock.sharing(GPU, 1.0, "a script"):
         assert sits()
-        with presence.sharing(GPU, 1.0, "a script"):
+        with usage_lock.sharing(GPU, 1.0, "a script"):
             pass
         assert sits()
     assert not sits()
-    with presence.sharing(CPU, 1.0, "a script"):
+    with usage_lock.sharing(CPU, 1.0, "a script"):
         assert not sits()
 
 
 def test_a_run_inside_of_a_test_leaves_the_test_its_share(cuda: Cuda) -> None:
-    presence.begin("outer", 1.0)
-    presence.begin("inner", 1.0)
-    presence.end()
+    usage_lock.begin("outer", 1.0)
+    usage_lock.begin("inner", 1.0)
+    usage_lock.end()
     assert sits()
-    presence.end()
+    usage_lock.end()
     assert not sits()
 
 
 def test_a_stop_in_the_debugger_gives_the_share_up_for_a_while(cuda: Cuda) -> None:
-    presence.stop()  # outside of a test there is nothing to give up
-    presence.go_on()
-    presence.begin("a test", 1.0)
-    presence.stop()
+    usage_lock.stop()  # outside of a test there is nothing to give up
+    usage_lock.go_on()
+    usage_lock.begin("a test", 1.0)
+    usage_lock.stop()
     assert not sits()
     assert cuda.synchronized == 1
-    presence.go_on()
+    usage_lock.go_on()
     assert sits()
-    presence.end()
+    usage_lock.end()
 
 
 @pytest.mark.parametrize("state", ["broken", "capturing"])
 def test_a_device_that_cannot_be_waited_for_keeps_no_test_from_ending(
     cuda: Cuda, state: str
 ) -> None:
-    presence.begin("a test", 1.0)
+    usage_lock.begin("a test", 1.0)
     setattr(cuda, state, True)
-    presence.end()
+    usage_lock.end()
     assert not sits()
     assert cuda.synchronized == (state == "broken")
 
 
 def test_on_a_broken_cuda_there_is_nothing_to_share(cuda: Cuda) -> None:
     cuda.broken = True
-    presence.begin("a test", 1.0)
-    presence.end()
+    usage_lock.begin("a test", 1.0)
+    usage_lock.end()
     cuda.broken = False
     assert not sits()
 
@@ -152,10 +151,10 @@ def test_on_a_broken_cuda_there_is_nothing_to_share(cuda: Cuda) -> None:
 def test_without_a_folder_for_locks_tests_run_all_the_same(
     cuda: Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", "")
-    presence.begin("a test", 1.0)
-    presence.end()
-    with presence.sharing(GPU, 1.0, "a script"):
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", "")
+    usage_lock.begin("a test", 1.0)
+    usage_lock.end()
+    with usage_lock.sharing(GPU, 1.0, "a script"):
         pass
 
 
@@ -166,26 +165,26 @@ def test_a_time_limit_that_rings_while_a_test_waits_leaves_nothing_behind(
         raise TimeoutError("of the test")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SharedLock, "join", rings)
+        patch.setattr(SharedGpuLock, "join", rings)
         with pytest.raises(TimeoutError, match="of the test"):
-            presence.begin("a test", 1.0)
-    assert not presence._stretches
+            usage_lock.begin("a test", 1.0)
+    assert not usage_lock._stretches
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
 def test_a_forked_child_that_ends_the_test_too_leaves_its_parents_share(cuda: Cuda) -> None:
-    presence.begin("a test", 30.0)
+    usage_lock.begin("a test", 30.0)
     hold = lock_of("gpu-0")
     hold.take(1.0, "a test")
     child = os.fork()
     if child == 0:
         try:
             hold.give_back()
-            presence.end()
+            usage_lock.end()
         finally:
-            os._exit(len(presence._stretches))
+            os._exit(len(usage_lock._stretches))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert json.loads(hold.note.read_text())["who"] == "a test"
+    assert json.loads(hold.path.with_suffix(".holder").read_text())["who"] == "a test"
     hold.give_back()
     assert sits()
-    presence.end()
+    usage_lock.end()

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.device import many, workers
-from pytest_kernelprof.device.many import lock_all, several_gpus
+from pytest_kernelprof.device import allocation, nvml, usage_lock
+from pytest_kernelprof.device.allocation import lock_all, several_gpus
 from pytest_kernelprof.device.nvml import Unknown
-from pytest_kernelprof.device.whole_lock import NotFree
+from pytest_kernelprof.device.usage_lock import NotFree
 from pytest_kernelprof.errors import GpuBusy
 
 HERE = ("GPU-a", "GPU-b", "GPU-c")
@@ -33,10 +33,10 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
             busy[uuid] = 0
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(workers, "_given", [])
-    monkeypatch.setattr(many, "_POLL_S", 0.001)
-    monkeypatch.setattr(many, "gpu_uuids", lambda: HERE)
-    monkeypatch.setattr(many, "lock_by_uuid", lock)
+    monkeypatch.setattr(allocation, "_given", [])
+    monkeypatch.setattr(allocation, "_POLL_S", 0.001)
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: HERE)
+    monkeypatch.setattr(usage_lock, "lock_by_uuid", lock)
     return busy
 
 
@@ -74,24 +74,24 @@ def test_what_the_user_made_visible_is_what_there_is(
     held: dict[str, int], monkeypatch: pytest.MonkeyPatch, given: str, expected: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert many._gpus() == expected
+    assert allocation._gpus() == expected
 
 
 def test_a_worker_that_has_one_gpu_of_its_own_takes_from_all(
     held: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_given", [None])
+    monkeypatch.setattr(allocation, "_given", [None])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
-    assert many._gpus() == HERE
+    assert allocation._gpus() == HERE
 
 
 def test_without_nvml_what_is_named_is_what_there_is(
     held: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "gpu_uuids", lambda: Unknown("no NVML"))
-    assert many._gpus() == ()
+    monkeypatch.setattr(nvml, "gpu_uuids", lambda: Unknown("no NVML"))
+    assert allocation._gpus() == ()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x,GPU-y")
-    assert many._gpus() == ("GPU-x", "GPU-y")
+    assert allocation._gpus() == ("GPU-x", "GPU-y")
 
 
 def test_who_has_one_waits_for_another_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +108,8 @@ def test_who_has_one_waits_for_another_for_a_moment_only(monkeypatch: pytest.Mon
         finally:
             done.append(f"leave {uuid}")
 
-    monkeypatch.setattr(many, "_POLL_S", 0.001)
-    monkeypatch.setattr(many, "lock_by_uuid", lock)
+    monkeypatch.setattr(allocation, "_POLL_S", 0.001)
+    monkeypatch.setattr(usage_lock, "lock_by_uuid", lock)
     with lock_all(("a", "b"), 600.0, "who", "GPU") as locks:
         assert set(locks) == {"a", "b"}
         assert done == ["wait 1 s for b", "leave a"]
@@ -127,8 +127,8 @@ def test_each_moment_is_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise NotFree("b")
         yield uuid
 
-    monkeypatch.setattr(many, "_POLL_S", 0.001)
-    monkeypatch.setattr(many, "lock_by_uuid", lock)
+    monkeypatch.setattr(allocation, "_POLL_S", 0.001)
+    monkeypatch.setattr(usage_lock, "lock_by_uuid", lock)
     with lock_all(("a", "b"), 600.0, "who", "GPU"):
         assert waited == [1.0, 2.0, 4.0, 8.0]
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.device import lock, seats, shared_lock
-from pytest_kernelprof.device.filelocks import FileLock, can_share
-from pytest_kernelprof.device.lock import lock_of
-from pytest_kernelprof.device.whole_lock import NotFree, WholeLock
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.file_lock import FileLock, can_share
+from pytest_kernelprof.device.usage_lock import GpuLock, NotFree, lock_of
 from pytest_kernelprof.errors import GpuBusy
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs locks that can be shared")
@@ -30,9 +29,9 @@ LONG = 30.0
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of this test's own, and processes that are strangers to each other."""
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
-    shared_lock._identity(os.getpid())
-    monkeypatch.setenv(seats.PARTNER_OF, "")
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
+    usage_lock._identity(os.getpid())
+    monkeypatch.setenv(usage_lock.PARTNER_OF, "")
     return tmp_path / "kernelprof-locks"
 
 
@@ -46,7 +45,7 @@ class Process:
         if self.pid == 0:
             try:
                 os.close(self._told)
-                os.environ[seats.PARTNER_OF] = works_for
+                os.environ[usage_lock.PARTNER_OF] = works_for
                 with os.fdopen(inward) as lines, os.fdopen(outward, "w", 1) as answers:
                     for line in lines:
                         answers.write(answer(line) + "\n")
@@ -95,7 +94,7 @@ def answer(line: str) -> str:
 ENOUGH, MOST = 10, 200
 
 
-def stream(hold: WholeLock, how: str, pause_s: float, turns: Path, name: str) -> int:
+def stream(hold: GpuLock, how: str, pause_s: float, turns: Path, name: str) -> int:
     """Ask for it again and again until all whose turns are counted have had it often enough; how
     often it was had. Counted in turns, not in seconds: on a busy machine all are slow."""
     with open(turns / name, "ab", buffering=0) as own:
@@ -105,7 +104,7 @@ def stream(hold: WholeLock, how: str, pause_s: float, turns: Path, name: str) ->
             if how == "shared":
                 hold.join(LONG, "a stream")
                 time.sleep(pause_s)
-                own.write(b"." * hold._own.taken)  # type: ignore[attr-defined]
+                own.write(b"." * hold.shares)  # type: ignore[attr-defined]
                 hold.leave()
             else:
                 hold.take(LONG, "a stream")
@@ -143,13 +142,13 @@ Start = Callable[..., Process]
 JOIN, LEAVE = "lock.join(LONG, 'a test')", "lock.leave()"
 TAKE, GIVE_BACK = "lock.take(LONG, 'a timed test')", "lock.give_back()"
 TAKE_NOW, JOIN_NOW = "lock.take(0.05, 'a timed test')", "lock.join(0.05, 'a test')"
-SITS = "lock._own.taken"
+SHARES = "lock.shares"
 
 
 def test_many_share_it_and_who_times_waits_for_all_of_them(process: Start) -> None:
     one, other, timing = process(), process(), process()
     assert (one.does(JOIN), other.does(JOIN)) == ("None", "None")
-    assert one.does(SITS) == other.does(SITS) == "True"
+    assert one.does(SHARES) == other.does(SHARES) == "True"
     assert timing.does(TAKE_NOW).startswith("NotFree")
     one.does(LEAVE)
     assert timing.does(TAKE_NOW).startswith("NotFree")
@@ -188,14 +187,14 @@ def test_code_waits_while_another_process_times(process: Start) -> None:
     time.sleep(0.05)
     timing.does(GIVE_BACK)
     assert one.end() == "None"
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_code_that_waits_too_long_goes_on_without_and_waits_no_second_time(process: Start) -> None:
     timing, one = process(), process()
     timing.does(TAKE)
     assert one.does(JOIN_NOW) == "None"
-    assert one.does(SITS) == "False"
+    assert one.does(SHARES) == "False"
     one.does(LEAVE)
     start = time.monotonic()
     one.does(JOIN)
@@ -203,7 +202,7 @@ def test_code_that_waits_too_long_goes_on_without_and_waits_no_second_time(proce
     one.does(LEAVE)
     timing.does(GIVE_BACK)
     one.does(JOIN)
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_two_that_share_it_may_both_ask_to_be_alone(process: Start) -> None:
@@ -212,7 +211,7 @@ def test_two_that_share_it_may_both_ask_to_be_alone(process: Start) -> None:
     for one in both:
         one.does(JOIN)
     for one in both:  # who was first sits again, and leaves as its test ends
-        one.begin("(lock.take(LONG, 'x'), lock.give_back(), lock._own.taken, lock.leave())")
+        one.begin("(lock.take(LONG, 'x'), lock.give_back(), lock.shares, lock.leave())")
     assert [one.end() for one in both] == ["(None, None, True, None)"] * 2
 
 
@@ -221,7 +220,7 @@ def test_who_was_kept_out_shares_it_again(process: Start) -> None:
     one.does(JOIN)
     other.does(JOIN)
     assert one.does(TAKE_NOW).startswith("NotFree")
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_it_may_be_asked_for_again_and_counts(process: Start) -> None:
@@ -285,7 +284,7 @@ def test_a_kill_of_one_that_waits_leaves_the_way_free(process: Start, folder: Pa
     holder, waiting = process(), process()
     holder.does(JOIN)
     waiting.begin(TAKE)  # it has the room, and waits for the holder
-    while not lock.lock_of(UUID)._turnstile.path.exists():  # type: ignore[attr-defined]
+    while not usage_lock.lock_of(UUID)._turn.path.exists():  # type: ignore[attr-defined]
         time.sleep(0.01)
     time.sleep(0.05)
     waiting.kill()
@@ -296,10 +295,10 @@ def test_a_kill_of_one_that_waits_leaves_the_way_free(process: Start, folder: Pa
 def test_the_file_of_a_killed_process_is_removed(process: Start, folder: Path) -> None:
     holder = process()
     holder.does(JOIN)
-    assert len(list(folder.glob("*.seat"))) == 1
+    assert len(list(folder.glob("*.user"))) == 1
     holder.kill()
     assert process().does(TAKE) == "None"
-    assert not list(folder.glob("*.seat"))
+    assert not list(folder.glob("*.user"))
 
 
 def test_a_process_that_is_stopped_is_named_and_frees_it_when_it_goes_on(process: Start) -> None:
@@ -373,6 +372,23 @@ def test_a_partner_may_be_alone_while_its_owner_is(process: Start) -> None:
     assert process().does(TAKE_NOW).startswith("NotFree")
 
 
+def test_a_partner_that_times_under_its_owner_shares_it_all_the_while(process: Start) -> None:
+    owner, timing = process(), process()
+    owner.does(TAKE)
+    partner = process(token_of(owner))
+    partner.does(JOIN)
+    assert partner.does(TAKE) == "None"
+    owner.does(GIVE_BACK)
+    timing.begin(TAKE)  # it has the lock, and waits for the partner
+    time.sleep(0.05)
+    start = time.monotonic()
+    assert partner.does(GIVE_BACK) == "None"
+    assert time.monotonic() - start < LONG / 2
+    assert partner.does(SHARES) == "True"
+    partner.does(LEAVE)
+    assert timing.end() == "None"
+
+
 def test_a_partner_is_alone_while_its_owner_waits_and_others_are_kept_out(process: Start) -> None:
     owner, other = process(), process()
     owner.does(JOIN)
@@ -380,7 +396,7 @@ def test_a_partner_is_alone_while_its_owner_waits_and_others_are_kept_out(proces
     assert partner.does(TAKE_NOW) == "None"
     assert other.does(TAKE_NOW).startswith("NotFree")
     other.does(JOIN_NOW)
-    assert other.does(SITS) == "False"
+    assert other.does(SHARES) == "False"
     partner.does(GIVE_BACK)
     assert other.does(TAKE_NOW).startswith("NotFree")  # the owner sits as before
     owner.does(LEAVE)
@@ -453,7 +469,7 @@ def test_partners_know_each_other_where_their_owner_is_alone(process: Start) -> 
     one, other = process(token_of(owner)), process(token_of(owner))
     for partner in (one, other):
         partner.does(JOIN)
-        assert partner.does(SITS) == "True"
+        assert partner.does(SHARES) == "True"
         assert partner.does(TAKE) == "None"
     assert pids(owner.does("lock.partners()")) >= {one.pid, other.pid}
     assert pids(one.does("lock.partners()")) >= {owner.pid, other.pid}
@@ -473,13 +489,13 @@ def test_partners_of_one_owner_that_sits_keep_each_other_out(process: Start) -> 
     one.does(LEAVE)
     assert other.does(TAKE_NOW) == "None"
     one.does(JOIN_NOW)
-    assert one.does(SITS) == "False"
+    assert one.does(SHARES) == "False"
     assert other.does("lock.partners()") == "frozenset()"
     assert pids(other.does("lock.kept_at_rest()")) == {owner.pid, one.pid}
     one.does(LEAVE)
     other.does(GIVE_BACK)
     one.does(JOIN)
-    assert one.does(SITS) == "True"
+    assert one.does(SHARES) == "True"
 
 
 def test_a_partner_that_holds_in_a_call_leaves_the_gpu_to_its_owner(process: Start) -> None:
@@ -493,11 +509,11 @@ def test_a_partner_that_holds_in_a_call_leaves_the_gpu_to_its_owner(process: Sta
     assert owner.does(TAKE_NOW) == "None"
     assert pids(owner.does("lock.partners()")) == {owner.pid, partner.pid, other.pid}
     stranger.does(JOIN_NOW)
-    assert stranger.does(SITS) == "False"
+    assert stranger.does(SHARES) == "False"
     assert stranger.does(TAKE_NOW).startswith("NotFree")
     owner.does(GIVE_BACK)
     partner.does("lock.go_on(0.05, 'a test')")  # its owner sits, so it may whenever it wants
-    assert partner.does(SITS) == "True"
+    assert partner.does(SHARES) == "True"
     assert stranger.does(TAKE_NOW).startswith("NotFree")
     for one in (partner, other, owner):
         one.does(LEAVE)
@@ -535,7 +551,7 @@ def test_a_partner_waits_for_a_stranger_that_is_alone_while_its_owner_stands(
     one.begin(TAKE)  # has the owner stand, so that the stranger is alone
     assert timing.end() == "None"
     other.does(JOIN_NOW)
-    assert other.does(SITS) == "False"
+    assert other.does(SHARES) == "False"
     timing.does(GIVE_BACK)
     assert one.end() == "None"
 
@@ -546,7 +562,7 @@ def test_a_partner_whose_owner_is_at_rest_is_as_any_other(process: Start) -> Non
     owner.does(LEAVE)
     partner = process(token_of(owner))
     partner.does(JOIN)
-    assert partner.does(SITS) == "True"
+    assert partner.does(SHARES) == "True"
 
 
 # What may go wrong with files and forks.
@@ -593,7 +609,7 @@ def test_code_runs_although_there_can_be_no_lock(folder: Path) -> None:
     for name in ("turn", "lock"):
         (folder / f"{UUID}.{name}").mkdir()
     hold.join(1, "a test")
-    assert not hold._own.taken  # type: ignore[attr-defined]
+    assert not hold.shares  # type: ignore[attr-defined]
     hold.leave()
     with pytest.raises(GpuBusy, match="cannot be created"):
         hold.take(1, "a timed test")
@@ -616,8 +632,8 @@ def test_numbers_of_another_container_are_no_processes_of_ours(
     one, timing = process(), process()
     for line in (JOIN, LEAVE):
         one.does(line)
-    (seat,) = folder.glob("*.seat")
-    seat.write_text(seat.read_text().replace("pid:[", "pid:[9"))
+    (user,) = folder.glob("*.user")
+    user.write_text(user.read_text().replace("pid:[", "pid:[9"))
     timing.does(TAKE)
     assert timing.does("lock.kept_at_rest()") == "frozenset()"
 
@@ -625,9 +641,9 @@ def test_numbers_of_another_container_are_no_processes_of_ours(
 def test_without_locks_that_can_be_shared_it_is_held_alone_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, process: Start
 ) -> None:
-    monkeypatch.setattr(lock, "can_share", lambda: False)
+    monkeypatch.setattr(usage_lock, "can_share", lambda: False)
     hold = lock_of(UUID)
-    assert type(hold) is WholeLock
+    assert type(hold) is GpuLock
     other = process()
     other.does(JOIN)
     hold.take(0.05, "a timed test")
@@ -644,7 +660,7 @@ def test_both_kinds_keep_each_other_out(process: Start, monkeypatch: pytest.Monk
     """As the release before this one does, which knows of no sharing."""
     timing = process()
     timing.does(TAKE)
-    monkeypatch.setattr(lock, "can_share", lambda: False)
+    monkeypatch.setattr(usage_lock, "can_share", lambda: False)
     with pytest.raises(NotFree, match=f"held by pid {timing.pid}"):
         lock_of(UUID).take(0.05, "")
 
@@ -668,7 +684,7 @@ def test_an_interrupt_while_it_waits_leaves_nothing_held(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(seats, "taken_by", interrupted)
+        patch.setattr(usage_lock.SharedGpuLock, "_others_that_run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             hold.take(1, "a timed test")
     holder.does(LEAVE)

@@ -9,9 +9,9 @@ from corpus import FOLDER
 from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
-from pytest_kernelprof.device import sharing
+from pytest_kernelprof.device import conditions
+from pytest_kernelprof.device.conditions import no_times
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.sharing import no_times
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.schema.recording import HostTimings
@@ -37,10 +37,10 @@ class Driver:
 
 @pytest.fixture(autouse=True)
 def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    sharing.is_shared.cache_clear()
-    sharing._launches_block.cache_clear()
+    conditions.is_shared.cache_clear()
+    conditions._launches_block.cache_clear()
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
-    monkeypatch.setattr(sharing, "_driver", lambda: Driver(0))
+    monkeypatch.setattr(conditions, "cuda_driver", lambda: Driver(0))
 
 
 def profile_with(why: dict[str, str]) -> Profile:
@@ -77,7 +77,7 @@ def test_the_driver_reads_that_once_and_so_do_we(monkeypatch: pytest.MonkeyPatch
 def test_a_gpu_that_is_shared_through_mps_leaves_counts_and_no_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sharing, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(conditions, "cuda_driver", lambda: Driver(1))
     profile = profile_with(no_times(GPU))
     assert profile.kernel_count == 5
     limits = {"max_cuda_time": "1s", "max_latency": "1s", "max_launch_overhead": "99%"}
@@ -90,5 +90,5 @@ def test_a_gpu_that_is_shared_through_mps_leaves_counts_and_no_time(
 def test_a_driver_that_does_not_tell_is_taken_to_be_ones_own(
     driver: Driver | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "_driver", lambda: driver)
+    monkeypatch.setattr(conditions, "cuda_driver", lambda: driver)
     assert no_times(GPU) == {}

@@ -8,10 +8,10 @@ import pynvml
 import pytest
 from nvml_double import CPU, GPU, ME, OTHER, THIRD, UUID, Driver, forget
 
-from pytest_kernelprof.device import nvml, telemetry
+from pytest_kernelprof.device import conditions, nvml
+from pytest_kernelprof.device.conditions import watch
 from pytest_kernelprof.device.inventory import why_no_gpu
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of
-from pytest_kernelprof.device.telemetry import watch
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.summary.words import conditions_words
 
@@ -243,7 +243,7 @@ def test_who_works_although_it_is_to_rest_contends(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of a test, for one: what a sample shows that began since then is new work."""
-    monkeypatch.setattr(telemetry, "_SAMPLED_WITHIN_S", 0.01)
+    monkeypatch.setattr(conditions, "_SAMPLED_WITHIN_S", 0.01)
     driver.processes, driver.use = {ME, OTHER}, {ME: 40, OTHER: 50}
     with watch(GPU, Company({OTHER}, set())) as looking:
         time.sleep(0.06)
@@ -329,7 +329,7 @@ def test_counters_that_a_gpu_has_not_are_asked_for_once(
 def test_a_watch_long_after_another_looks_anew(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telemetry, "_STILL_KNOWN_S", -1.0)
+    monkeypatch.setattr(conditions, "_STILL_KNOWN_S", -1.0)
     asked_by(driver, 1)
     driver.counters[75] += 1_000_000  # throttled meanwhile, and none of the block's
     assert asked_by(driver, 1) == [*LOOK, USE, *LOOK, USE, WHO]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_kernelprof.device import allocation as spread
 from pytest_kernelprof.device import nvml
-from pytest_kernelprof.device import workers as spread
-from pytest_kernelprof.device.workers import gpus_of_machine, spread_workers, visible
+from pytest_kernelprof.device.allocation import gpus_of_machine, spread_workers, visible
 
 
 def worker(name: str) -> Any:

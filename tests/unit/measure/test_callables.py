@@ -15,9 +15,9 @@ from compiled import hidden
 from msgspec.structs import replace
 from records import GELU, counted, kernel, profile
 
-from pytest_kernelprof.capture import memory
+from pytest_kernelprof.capture import unprofiled_rounds
+from pytest_kernelprof.device.conditions import Watch
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.telemetry import Watch
 from pytest_kernelprof.errors import IncompleteProfile, MarkerError, WrongResult
 from pytest_kernelprof.measure import callables, sessions
 from pytest_kernelprof.measure.arguments import Arguments
@@ -256,7 +256,7 @@ def peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     def watch_memory(device: Device, prepare: Any, rounds: int, *_: object) -> MemoryUse:
         return MemoryUse((prepare()(),), (0,))
 
-    monkeypatch.setattr(memory, "watch_memory", watch_memory)
+    monkeypatch.setattr(unprofiled_rounds, "watch_memory", watch_memory)
 
 
 @pytest.mark.usefixtures("peaks")
@@ -269,7 +269,7 @@ def test_a_call_that_allocates_nothing_is_taken_for_a_byte(stage: Stage) -> None
 
 
 def test_memory_that_cannot_be_watched_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "watch_memory", lambda *_: None)
+    monkeypatch.setattr(unprofiled_rounds, "watch_memory", lambda *_: None)
     found = contest_of({"candidate": lambda: 0, "reference": lambda: 10}, "peak_memory")
     with pytest.raises(IncompleteProfile, match="peak_memory is not available"):
         found.take(2)

@@ -14,10 +14,10 @@ from cuda_double import GPU, CudaDouble
 from nvml_double import Driver, forget, installed
 
 from pytest_kernelprof.analysis.session_profile import session_facts
-from pytest_kernelprof.capture import profiler
-from pytest_kernelprof.capture.scratch import Folder, Saved
+from pytest_kernelprof.capture import agreement, torch_profiler
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.device import bindings, inventory, lock, presence
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
+from pytest_kernelprof.device import bindings, inventory, usage_lock
 from pytest_kernelprof.measure import sessions
 from pytest_kernelprof.measure.policy import Needs, plan_of
 from pytest_kernelprof.measure.runner import measure
@@ -33,8 +33,8 @@ ALL_TIMES = Needs(device_times=True, host_times=True)
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """A GPU on which each session is a sound one that was recorded."""
     made = installed(monkeypatch)
-    monkeypatch.setattr(lock, "gpu_lock", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(presence, "_share", lambda *_: None)
+    monkeypatch.setattr(agreement, "gpu_lock", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(usage_lock, "_share", lambda *_: None)
     monkeypatch.setattr(inventory, "current_device", lambda kind: GPU)
     monkeypatch.setattr(bindings, "_bound", [CudaDouble().functions()])
     monkeypatch.setattr(sessions, "prime", lambda device: {})
@@ -86,13 +86,13 @@ def test_code_that_is_warm_and_whole_takes_one_session(
     needs: Needs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
-    start = profiler.start
+    start = torch_profiler.start
 
-    def counted(kind: inventory.DeviceKind, **options: bool) -> profiler.Running:
+    def counted(kind: inventory.DeviceKind, **options: bool) -> torch_profiler.Running:
         started.append(kind)
         return start(kind, **options)
 
-    monkeypatch.setattr(profiler, "start", counted)
+    monkeypatch.setattr(torch_profiler, "start", counted)
     _, measurement = measure(lambda: X + 1, plan_of("cpu", needs))
     assert measurement.profile.kernel_count == 1
     assert started == ["cpu"]

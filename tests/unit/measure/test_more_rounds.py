@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_kernelprof.device.conditions import no_times
 from pytest_kernelprof.device.inventory import current_device
-from pytest_kernelprof.device.sharing import no_times
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.measure import more_rounds
 from pytest_kernelprof.measure.arguments import Arguments, preparer
@@ -94,7 +94,7 @@ def test_on_the_cpu_nothing_is_timed() -> None:
 def test_under_mps_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda_double import GPU
 
-    monkeypatch.setattr("pytest_kernelprof.device.sharing.is_shared", lambda index: True)
+    monkeypatch.setattr("pytest_kernelprof.device.conditions.is_shared", lambda index: True)
     assert more_rounds.why_untimed(GPU) == no_times(GPU)["cuda_time"]
 
 

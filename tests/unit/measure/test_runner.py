@@ -17,11 +17,10 @@ from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.session_profile import profile_of, session_facts
 from pytest_kernelprof.capture.agreement import ALONE
-from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.device.conditions import unwatched
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
+from pytest_kernelprof.device.conditions import Watch, unwatched
 from pytest_kernelprof.device.inventory import Device
-from pytest_kernelprof.device.telemetry import Watch
 from pytest_kernelprof.errors import GpuBusy, IncompleteProfile
 from pytest_kernelprof.measure import policy, runner, sessions
 from pytest_kernelprof.measure.arguments import Arguments

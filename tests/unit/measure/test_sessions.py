@@ -13,13 +13,13 @@ import torch
 from corpus import FOLDER, reading
 
 from pytest_kernelprof.analysis.session_profile import session_facts
-from pytest_kernelprof.capture import canary, l2
-from pytest_kernelprof.capture.canary import Primed
-from pytest_kernelprof.capture.compilations import Compilations
-from pytest_kernelprof.capture.graphs import Replays
-from pytest_kernelprof.capture.scratch import Folder, Saved
+from pytest_kernelprof.capture import torch_profiler, unprofiled_rounds
+from pytest_kernelprof.capture.compiled_code import Compilations
+from pytest_kernelprof.capture.cuda_graphs import Replays
 from pytest_kernelprof.capture.session import TraceFile
-from pytest_kernelprof.device import nvml, sharing
+from pytest_kernelprof.capture.torch_profiler import Primed
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
+from pytest_kernelprof.device import conditions, nvml
 from pytest_kernelprof.device.inventory import Device, current_device
 from pytest_kernelprof.errors import ProfilerUnavailable
 from pytest_kernelprof.measure import sessions
@@ -39,7 +39,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def flusher(device: Device, *, wanted: bool) -> Callable[[], None]:
         return lambda: happened.append(f"flush {wanted}")
 
-    monkeypatch.setattr(l2, "flusher", flusher)
+    monkeypatch.setattr(unprofiled_rounds, "flusher", flusher)
     return happened
 
 
@@ -94,7 +94,7 @@ def test_the_cpu_needs_no_priming() -> None:
 
 
 def test_of_priming_a_gpu_the_cost_of_a_launch_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canary, "prime", lambda device: Primed(1.5, 1.2))
+    monkeypatch.setattr(torch_profiler, "prime", lambda device: Primed(1.5, 1.2))
     assert sessions.prime(GPU) == {"cupti_us_per_launch": 1.5, "cupti_ratio": 1.2}
 
 
@@ -121,8 +121,8 @@ def test_zero_activities_are_zero_kernels_only_if_the_canary_is_seen(
         questions.append(1)
         return sees
 
-    monkeypatch.setattr(canary, "canary_seen", canary_seen)
-    monkeypatch.setattr(canary, "why_blind", lambda: "the profiler is blind: it is a test")
+    monkeypatch.setattr(torch_profiler, "canary_seen", canary_seen)
+    monkeypatch.setattr(torch_profiler, "why_blind", lambda: "the profiler is blind: it is a test")
     facts = replace(session_facts(reading("memory")), activities=activities)
     caught: Any = None
     try:
@@ -150,7 +150,7 @@ def test_what_was_seen_of_the_graphs_of_replays_proves_them(
         collection_stopped=False,
         replays=replays,
     )
-    monkeypatch.setattr(sharing, "no_times", lambda device: {})
+    monkeypatch.setattr(conditions, "no_times", lambda device: {})
     monkeypatch.setattr(nvml, "power_limit_w", lambda device: 650)
     taken = sessions.read(GPU, file, Compilations())
     assert taken.recording.power_limit_w == 650

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.against.messages import At, FromReference, Go, ToReference, Wire
-from pytest_kernelprof.device import lock, presence
-from pytest_kernelprof.device.filelocks import can_share
-from pytest_kernelprof.device.lock import lock_of
-from pytest_kernelprof.device.shared_lock import SharedLock
+from pytest_kernelprof.device import usage_lock
+from pytest_kernelprof.device.file_lock import can_share
+from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
 from pytest_kernelprof.plugin.reference import Served
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
@@ -24,20 +23,20 @@ UUID = "8d5e5e2a-7f0f-4a57-9b46-0c2f6b6f3a11"
 
 
 @pytest.fixture
-def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedLock]:
+def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedGpuLock]:
     """A GPU's lock that this process shares, as in the call phase of a test."""
-    monkeypatch.setattr(lock, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setattr(usage_lock, "TEMPORARY_FOLDER", str(tmp_path))
     shared = lock_of(UUID)
-    assert isinstance(shared, SharedLock)
+    assert isinstance(shared, SharedGpuLock)
     shared.join(10, "a test")
-    stretch = presence._Stretch("a test", 10)
+    stretch = usage_lock._Stretch("a test", 10)
     stretch.locks[0] = shared
-    monkeypatch.setattr(presence, "_stretches", [stretch])
+    monkeypatch.setattr(usage_lock, "_stretches", [stretch])
     yield shared
     shared.leave()
 
 
-def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: SharedLock) -> None:
+def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: SharedGpuLock) -> None:
     (inward, to_it), (from_it, outward) = os.pipe(), os.pipe()
     candidate = Wire(from_it, to_it, FromReference)
     served = Served(Wire(inward, outward, ToReference), SimpleNamespace(), None)  # type: ignore[arg-type]
@@ -48,11 +47,11 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
         series=lambda: SimpleNamespace(leave=lambda: None),
     )
     call: Any = SimpleNamespace(label="a", more=more, result=None)
-    assert seat._own.taken
+    assert seat.shares
     with ThreadPoolExecutor(1) as thread:
         held = thread.submit(served._after_call, SimpleNamespace(), call)  # type: ignore[arg-type]
-        at, sits = candidate.receive(10), seat._own.taken
+        at, sits = candidate.receive(10), seat.shares
         candidate.send(Go(), 10)
         held.result(10)
     assert isinstance(at, At)
-    assert (sits, seat._own.taken) == (False, True)
+    assert (sits, seat.shares) == (False, True)

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from records import kernel, mlp, profile
 
-from pytest_kernelprof.capture.scratch import Folder, Saved
 from pytest_kernelprof.capture.session import TraceFile
+from pytest_kernelprof.capture.trace_folder import Folder, Saved
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
 from pytest_kernelprof.limits.marks import Marks

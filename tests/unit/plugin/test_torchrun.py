@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import ranks, tries
+from pytest_kernelprof.capture import agreement as ranks
+from pytest_kernelprof.capture import rendezvous
 from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin import rank_place, torchrun
 from pytest_kernelprof.plugin.keys import MEASURES
@@ -295,10 +296,10 @@ def test_tests_of_one_rank_alone_are_run_and_known_as_such(
     said.setenv("RANK", "0")
     said.setattr(torchrun, "_TO_HEAR_S", 0.0)
     run_beside(pytester, [B]).assert_outcomes(passed=3)
-    assert tries.first_missing(A, (0, 1)) == 1
-    assert tries.first_missing(A, (0,)) is None
-    assert tries.first_missing(B, (0, 1)) is None
-    tries.note_missing({})
+    assert rendezvous.first_missing(A, (0, 1)) == 1
+    assert rendezvous.first_missing(A, (0,)) is None
+    assert rendezvous.first_missing(B, (0, 1)) is None
+    rendezvous.note_missing({})
 
 
 def test_what_an_earlier_run_left_of_its_tests_is_not_believed(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_kernelprof.capture import graphs
-from pytest_kernelprof.capture.graphs import Replays, tally_nodes, watch_captures
+from pytest_kernelprof.capture import cuda_graphs
+from pytest_kernelprof.capture.cuda_graphs import Replays, tally_nodes, watch_captures
 from pytest_kernelprof.schema.recording import GraphNodes
 
 KERNEL, MEMCPY, MEMSET, HOST, CHILD, CONDITIONAL = 0, 1, 2, 3, 4, 13
@@ -44,7 +44,7 @@ def graph_type(monkeypatch: pytest.MonkeyPatch) -> type[CUDAGraph]:
 def captured(
     monkeypatch: pytest.MonkeyPatch, graph: CUDAGraph, nodes: GraphNodes | None
 ) -> CUDAGraph:
-    monkeypatch.setattr(graphs, "_nodes_of_capture", lambda: nodes)
+    monkeypatch.setattr(cuda_graphs, "_nodes_of_capture", lambda: nodes)
     graph.capture_end()
     return graph
 
@@ -123,7 +123,7 @@ def test_a_capture_that_cannot_be_looked_at_ends_as_ever(
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     watch_captures()
-    monkeypatch.setattr(graphs, "_driver", no_driver)
+    monkeypatch.setattr(cuda_graphs, "cuda_driver", no_driver)
     graph = graph_type()
     graph.capture_end()
     with Replays() as found:
@@ -164,7 +164,7 @@ class Driver:
 def test_the_driver_is_asked_for_the_nodes_of_the_capture(
     status: int, nodes: GraphNodes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphs, "_driver", lambda: Driver(status=status))
+    monkeypatch.setattr(cuda_graphs, "cuda_driver", lambda: Driver(status=status))
     stream = type("Stream", (), {"cuda_stream": 5})()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
-    assert graphs._nodes_of_capture() == nodes
+    assert cuda_graphs._nodes_of_capture() == nodes

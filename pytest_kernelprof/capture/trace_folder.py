@@ -1,13 +1,13 @@
-"""Where torch writes a trace: a folder of ours, which is held open and which no test can take away.
+"""Where torch writes a trace: a folder of ours, held open, that no test can take away.
 
-The profiler takes a path and tells of no failure, so a place is tried before, and the file's end is
-looked at after. On Linux the path goes through the open folder (``/proc/self/fd/...``): whatever
-becomes of the temporary folder's name, or stands in it, the file lies where it was meant to.
+The profiler takes a path and reports no failure. So a place is tried before, and the end of the
+file is checked after. On Linux the path goes through the open folder (``/proc/self/fd/...``): the
+file lies where it was meant to, whatever becomes of the name of the temporary folder.
 
-A process holds a lock on its folder, which the system lets go however the process ends. Of what
-killed processes have left only what is this user's own, an hour older than our own, of a process
-that is gone and locked by nobody is removed: another container may share the folder, where other
-numbers of processes hold.
+A process holds a lock on its folder, which the system releases however the process ends. A folder
+that a killed process left is removed only if it is this user's own, an hour older than ours, and
+locked by nobody, and its process is gone. Another container may share the folder and number
+processes differently.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 _fcntl: Any = None
 with contextlib.suppress(ImportError):  # not on Windows: nothing is swept there

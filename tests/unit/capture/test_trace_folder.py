@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.capture import scratch
-from pytest_kernelprof.capture.scratch import Scratch
+from pytest_kernelprof.capture import trace_folder
+from pytest_kernelprof.capture.trace_folder import Scratch
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.system import Real
 
@@ -136,10 +136,10 @@ def test_what_was_not_written_or_raised_is_an_error_that_says_so(one: Path) -> N
 def with_room(room: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Say how much is free, by what a place ends in."""
 
-    def free(folder: scratch.Folder) -> int:
+    def free(folder: trace_folder.Folder) -> int:
         return next(size for end, size in room.items() if f"/{end}/" in folder.path)
 
-    monkeypatch.setattr(scratch.Folder, "free_bytes", free)
+    monkeypatch.setattr(trace_folder.Folder, "free_bytes", free)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,6 @@ def test_a_linux_without_proc_has_it_too(one: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_temporary_folder_comes_first_and_memory_after_it() -> None:
-    places = scratch._places()
-    assert places[0] == scratch.TEMPORARY_FOLDER
+    places = trace_folder._places()
+    assert places[0] == trace_folder.TEMPORARY_FOLDER
     assert sys.platform != "linux" or places[1:] == ("/dev/shm",)

@@ -1,7 +1,8 @@
 """Locks of the operating system on files that any user may take, shared or alone.
 
-The system lets them go however their process ends. ``filelock`` has none that is shared and is
-that: its read-write locks are SQLite's, or notes that outlive who wrote them.
+The system releases them however their process ends. ``filelock`` has none that is shared and does
+that: its read-write locks are SQLite's, or notes that outlive their writer. This module needs the
+standard library alone: a keeper of folders runs without site-packages.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def open_file(path: Path, how: int) -> int:
     """Open a file that anyone may have put there.
 
     Raises:
-        OSError: it is none that could be opened without following or waiting for anything.
+        OSError: it cannot be opened without following a link or waiting.
     """
     handle = Real.open_handle(path, _FLAGS | how)
     if not stat.S_ISREG(Real.fstat(handle).st_mode):  # a pipe has no end, nor has a device
@@ -48,11 +49,7 @@ def open_file(path: Path, how: int) -> int:
 
 
 def open_or_make(path: Path, how: int) -> int:
-    """Open a file, and make it for all users where there is none.
-
-    Raises:
-        OSError: neither can be done.
-    """
+    """Open a file; if there is none, make one for all users."""
     # Not with O_CREAT at once: of another user's file in a folder for all, Linux refuses that.
     with contextlib.suppress(FileNotFoundError):
         return open_file(path, how)
@@ -65,7 +62,7 @@ def open_or_make(path: Path, how: int) -> int:
 
 
 class FileLock:
-    """A lock on one file; this process holds nothing of it, its share, or all of it.
+    """A lock on one file: this process holds it alone, shares it, or holds nothing of it.
 
     Every method may raise ``OSError``: the file cannot be opened, or its system has no locks.
     """
@@ -73,7 +70,7 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.handle = -1
-        _locks.add(self)
+        _file_locks.add(self)
 
     def opens(self) -> bool:
         """Open the file, if it is there; none is made."""
@@ -84,12 +81,12 @@ class FileLock:
         return True
 
     def share(self) -> bool:
-        """Hold it with others, if nobody has it alone."""
+        """Share it, if nobody has it alone."""
         return self._attempt(_fcntl.LOCK_SH)
 
     def take(self) -> bool:
-        """Hold it alone, if nobody else holds any of it. What was held before may be lost in the
-        attempt."""
+        """Hold it alone, if nobody else holds any of it. A failed attempt may lose what was held
+        before."""
         return self._attempt(_fcntl.LOCK_EX)
 
     def release(self) -> None:
@@ -111,34 +108,21 @@ class FileLock:
                 return False
             self.release()
             raise
-        if self._is_the_file():
-            return True
-        self.release()  # who comes next would open another one
-        return False
-
-    def _is_the_file(self) -> bool:
-        """Whether what is locked is still the file at its path: folders for all are swept."""
         mine = Real.fstat(self.handle)
         with contextlib.suppress(FileNotFoundError):
             there = Real.lstat(self.path)
-            return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+            if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino):
+                return True
+        # Folders for all are swept: whoever comes next would open another file at this path.
+        self.release()
         return False
 
 
-_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
+_file_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
 
 
-def held_alone(path: Path) -> bool:
-    """Whether somebody else has a file alone; False where that cannot be told."""
-    return _refused(path, FileLock.share)
-
-
-def held(path: Path) -> bool:
-    """Whether somebody else has a file, alone or not; False where that cannot be told."""
-    return _refused(path, FileLock.take)
-
-
-def _refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
+def is_refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
+    """Whether somebody else holds so much of a file; False where that cannot be told."""
     look = FileLock(path)
     try:
         return look.opens() and not how(look) and look.handle >= 0
@@ -148,9 +132,14 @@ def _refused(path: Path, how: Callable[[FileLock], bool]) -> bool:
         look.release()
 
 
+def held_alone(path: Path) -> bool:
+    """Whether somebody else holds a file alone."""
+    return is_refused(path, FileLock.share)
+
+
 def _hold_nothing() -> None:
-    """In a forked child: the locks are its parent's, who may end before it does."""
-    for lock in list(_locks):
+    """In a forked child: the locks belong to its parent, who may end before it does."""
+    for lock in list(_file_locks):
         handle, lock.handle = lock.handle, -1
         if handle >= 0:
             with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from compiled import fused
 
-from pytest_kernelprof.capture.attribution import annotate_lines
+from pytest_kernelprof.capture.line_annotations import annotate_lines
 from pytest_kernelprof.measure.arguments import Arguments
 from pytest_kernelprof.measure.runner import Plan, measure
 from pytest_kernelprof.schema.recording import OwnNames

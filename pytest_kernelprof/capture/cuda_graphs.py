@@ -1,4 +1,4 @@
-"""What the CUDA graphs are made of that a block replays: looked at while they are captured.
+"""What the CUDA graphs that a block replays consist of, looked at while they are captured.
 
 Of the body of a WHILE node the profiler records the first iteration only (kineto #1062), and
 nothing in a trace says that there was one; nor that each replay lacks the same kernel. So a replay
@@ -15,10 +15,13 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.device.bindings import cuda_driver
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_kernelprof.schema.recording import GraphNodes
+
 
 _CAPTURING = 1
 # CUgraphNodeType of the driver's interface, which never changes once it is out.
@@ -116,7 +119,7 @@ def _nodes_of_capture() -> GraphNodes | None:
     seen."""
     from pytest_kernelprof.device.inventory import load_torch
 
-    driver = _driver()
+    driver: Any = cuda_driver()
     stream = ctypes.c_void_p(load_torch().cuda.current_stream().cuda_stream)
     status, graph = ctypes.c_int(), ctypes.c_void_p()
     done = driver.cuStreamGetCaptureInfo_v2(
@@ -133,7 +136,8 @@ def _nodes(graph: ctypes.c_void_p) -> list[tuple[int, ctypes.c_void_p]]:
     Raises:
         OSError: the driver did not answer.
     """
-    driver, count = _driver(), ctypes.c_size_t()
+    driver: Any = cuda_driver()
+    count = ctypes.c_size_t()
     _check(driver.cuGraphGetNodes(graph, None, ctypes.byref(count)))
     nodes = (ctypes.c_void_p * count.value)()
     if count.value:
@@ -151,8 +155,3 @@ def _nodes(graph: ctypes.c_void_p) -> list[tuple[int, ctypes.c_void_p]]:
 def _check(code: int) -> None:
     if code != 0:
         raise OSError(f"the CUDA driver returned {code}")
-
-
-@functools.cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")

@@ -1,14 +1,9 @@
-"""Annotates the user's source lines while a call runs, so that a trace can name them.
+"""Annotate the user's source lines while a call runs, so that a trace can name them.
 
 ``with_stack`` gives the line of the ``def``, not of the call (pytorch #167605). So a run of its
 own follows the user's lines with ``sys.settrace`` and opens an annotation around each: the trace
 then nests operators in lines by its own clock. Library frames are not followed; an operator that
 they launch belongs to the user's line that called them.
-
-The file that code stands in, also where its bytecode was copied along with its folder.
-
-Python corrects the path in bytecode that was moved or copied, and pytest does so since 9.2: before,
-code of test files and conftests has the path of the folder that its bytecode was made in.
 """
 
 from __future__ import annotations
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from pytest_kernelprof.schema.recording import OwnNames
+
 
 _REWRITES = "_pytest.assertion.rewrite"
 
@@ -99,13 +95,10 @@ class _LineTracer:
         def on_event(frame: FrameType, event: str, _: object) -> Any:
             if open_line:
                 open_line.pop().__exit__(None, None, None)
-            if event == "line" and self._budget > 0:
-                self._budget -= 1
-                annotation = self._record(f"{self._prefix}{file}:{frame.f_lineno}")
-                annotation.__enter__()
-                open_line.append(annotation)
-            elif event == "exception" and self._budget > 0:
-                # The line goes on: a ``try`` in this frame may handle it.
+            # After an exception the line goes on: a ``try`` in this frame may handle it.
+            if event in ("line", "exception") and self._budget > 0:
+                if event == "line":
+                    self._budget -= 1
                 annotation = self._record(f"{self._prefix}{file}:{frame.f_lineno}")
                 annotation.__enter__()
                 open_line.append(annotation)

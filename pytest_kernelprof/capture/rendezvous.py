@@ -1,26 +1,171 @@
-"""One call that several ranks make together: what they tell each other through a store of keys,
-outside of what is measured, and how each learns of one that does not come."""
+"""Where the ranks of one call meet: they exchange values through a store of keys.
+
+Nothing of it is measured. Each rank also learns here of a rank that does not come.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import threading
+import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from pytest_kernelprof.capture.board import Board, key_of, notes_of
-from pytest_kernelprof.capture.tries import id_of_test
 from pytest_kernelprof.clock import now_ns, now_s, sleep
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.schema import codec
 
 if TYPE_CHECKING:
-    from pytest_kernelprof.capture.board import Store
+    from collections.abc import Collection, Mapping
+
 
 T = TypeVar("T")
+
+_BETWEEN = "\n"
+
+_attempts: Counter[str] = Counter()
+_missing: dict[str, Collection[int]] = {}
+
+
+def next_attempt(test: str) -> None:
+    """Count that the test begins, perhaps once more, or that its call has ended: what fixtures
+    measure after that belongs to another attempt."""
+    _attempts[test] += 1
+
+
+def note_missing(tests: Mapping[str, Collection[int]]) -> None:
+    """Note which ranks do not run a test, by its node id, as far as any are known."""
+    _missing.clear()
+    _missing.update(tests)
+
+
+def first_missing(name: str, ranks: Sequence[int]) -> int | None:
+    """The first of these ranks that does not run the test with this name."""
+    lacks = _missing.get(id_of_test(name), ())
+    return next((rank for rank in ranks if rank in lacks), None)
+
+
+def name_of_test(test: str) -> str:
+    """The name of a running test in the calls of all ranks: its node id and its attempt."""
+    return f"{test}{_BETWEEN}{_attempts[test]}"
+
+
+def id_of_test(name: str) -> str:
+    """The node id of the test with this name."""
+    return name.partition(_BETWEEN)[0]
+
+
+_LONGEST_VALUE = 4_000_000  # a TCPStore takes 8 MiB
+
+
+class Store(Protocol):
+    """The part of torch's stores that is used here."""
+
+    def set(self, key: str, value: Any, /) -> None:
+        """Keep a value."""
+
+    def get(self, key: str, /) -> bytes:
+        """A value that is there; torch waits for one that is missing."""
+
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all of these are there, now."""
+
+    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
+        """With nothing expected: keep a value if there is none. Returns the one there."""
+
+    def delete_key(self, key: str, /) -> bool:
+        """Remove a value."""
+
+
+class RankStore:
+    """A store as one rank uses it.
+
+    Args:
+        gone: makes the exception for a store that is gone.
+    """
+
+    def __init__(self, store: Store, gone: Callable[[], Exception]) -> None:
+        self._store, self._gone = store, gone
+
+    def note(self, key: str, words: str = "") -> None:
+        """Write a few words."""
+        self._asked(self._store.set, key, words)
+
+    def words(self, key: str) -> str:
+        """Read the words under a key."""
+        return self._asked(self._store.get, key).decode()
+
+    def first_words(self, key: str, words: str) -> str:
+        """Write words if there are none. Returns those that are there then."""
+        return self._asked(self._store.compare_set, key, "", words).decode()
+
+    def has(self, *keys: str) -> bool:
+        """Whether all of them are there."""
+        return self._asked(self._store.check, list(keys))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove them."""
+        for key in keys:
+            self._asked(self._store.delete_key, key)
+
+    def put(self, key: str, data: bytes) -> list[str]:
+        """Write a value of any length, its first key last. Returns all keys that it takes."""
+        packed = zlib.compress(data, 1) if len(data) > _LONGEST_VALUE // 8 else data
+        parts = [packed[i : i + _LONGEST_VALUE] for i in range(0, len(packed), _LONGEST_VALUE)]
+        more = [f"{key}/{i}" for i in range(1, len(parts))]
+        for name, part in zip(more, parts[1:], strict=True):
+            self._asked(self._store.set, name, part)
+        head = b"%d %d\n" % (len(parts), packed is not data)
+        self._asked(self._store.set, key, head + parts[0])
+        return [key, *more]
+
+    def get(self, key: str) -> bytes:
+        """Read a value of any length that is there."""
+        first: bytes = self._asked(self._store.get, key)
+        head, _, data = first.partition(b"\n")
+        parts, is_packed = map(int, head.split())
+        for i in range(1, parts):
+            data += self._asked(self._store.get, f"{key}/{i}")
+        return zlib.decompress(data) if is_packed else data
+
+    def _asked(self, ask: Callable[..., T], *args: Any) -> T:
+        try:
+            return ask(*args)
+        except RuntimeError as error:
+            raise self._gone() from error
+
+
+def key_of(test: str) -> str:
+    """The start of the keys of a test."""
+    return hashlib.sha1(
+        test.encode("utf-8", "backslashreplace"), usedforsecurity=False
+    ).hexdigest()[:16]
+
+
+def note_key(test: str, what: str, rank: int | str = "") -> str:
+    """The key of a note about a test: that a rank has ``left`` it, has made no call (``none``), or
+    which ``group`` alone makes its call."""
+    return f"{key_of(test)}/{what}/{rank}"
+
+
+def run_key(rank: int) -> str:
+    """The key under which a rank notes that it makes no call of any test any more."""
+    return f"left/{rank}"
+
+
+def left_keys(test: str, rank: int) -> list[str]:
+    """The keys of the notes that a rank makes no call of a test any more.
+
+    Args:
+        test: as of ``Call``; empty without pytest.
+    """
+    return [note_key(test, "left", rank), run_key(rank)] if test else [run_key(rank)]
+
 
 SETTLE_S = 1.0
 """How long a rank may still be inside of its call when another one is known to be lost."""
@@ -39,10 +184,10 @@ _LONGEST_SPIN_NS = 1_000_000_000
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process, as others of its host may look for it.
+    """A process, as others on its host can look for it.
 
     Attributes:
-        host: of what its number and its clock are; equal where both mean the same.
+        host: equal for processes whose numbers and clocks mean the same.
         started: tells it from a later one of its number; empty where that is not known.
     """
 
@@ -51,11 +196,11 @@ class Process(msgspec.Struct, frozen=True):
     started: str
 
 
-class Left(msgspec.Struct, frozen=True):
-    """A rank with which a call cannot go on, and what became of it, in words.
+class LostRank(msgspec.Struct, frozen=True):
+    """A rank without which a call cannot continue, and what happened to it, in words.
 
     Attributes:
-        absent: whether it may have been none of those that take part.
+        absent: whether the rank may not take part in the call at all.
     """
 
     rank: int
@@ -71,8 +216,8 @@ class _Post(msgspec.Struct, frozen=True):
     data: msgspec.Raw
 
 
-# msgspec crashes where two threads are the first to look at a type, and a lookout is one.
-_LEFT, _POST = msgspec.json.Decoder(Left), msgspec.json.Decoder(_Post)
+# msgspec crashes where two threads are the first to look at a type, and the watchdog is one.
+_LOST, _POST = msgspec.json.Decoder(LostRank), msgspec.json.Decoder(_Post)
 _decoding = threading.Lock()
 
 
@@ -99,7 +244,7 @@ class Call:
 
     @property
     def key(self) -> str:
-        """What its keys begin with."""
+        """The start of its keys."""
         return f"{key_of(f'{self.test}{self.ranks}')}/{self.number}"
 
 
@@ -109,10 +254,10 @@ class Meeting:
     Args:
         rank: this one. myself: this process. lives: whether another process of its host does.
         limit_s: how long a rank is waited for.
-        known: the processes of ranks that have been met before, which are noted here.
+        known: the processes of ranks from earlier calls; those of this call are added.
 
     Attributes:
-        lost: the rank that cannot be waited for any more, once there is one.
+        lost: the rank for which it makes no sense to wait, once there is one.
         inside_since: when this rank went on from here; None while it waits here.
     """
 
@@ -127,16 +272,16 @@ class Meeting:
         limit_s: float,
         known: dict[int, Process],
     ) -> None:
-        self._board, self._call = Board(store, self._without_store), call
+        self._store, self._call = RankStore(store, self._without_store), call
         self._ranks, self._rank = call.ranks, rank
         self._myself, self._lives = myself, lives
         self._limit_s = limit_s
         self._known = known
         self._steps = 0
         self._old: list[str] = []
-        self.lost: Left | None = None
+        self.lost: LostRank | None = None
         self.inside_since: float | None = None
-        self._board.note(f"at/{rank}", call.told)
+        self._store.note(f"at/{rank}", call.told)
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -166,35 +311,35 @@ class Meeting:
         """The host of each rank, by number."""
         return tuple(self._known[rank].host for rank in self._ranks)
 
-    def look(self) -> Left | None:
-        """The rank that cannot be waited for any more, if there is one by now."""
+    def look(self) -> LostRank | None:
+        """The rank for which it makes no sense to wait, if there is one by now."""
         if self.lost is None:
             self.lost = self._said_lost() or self._gone()
             if self.lost is not None:
                 self.lose(self.lost)
         return self.lost
 
-    def lose(self, lost: Left) -> Left:
-        """Tell all that a rank is lost; the first that tells is believed, by all alike."""
+    def lose(self, lost: LostRank) -> LostRank:
+        """Report a lost rank to all. The first report counts for all ranks."""
         key, said = f"{self._call.key}/lost", msgspec.json.encode(lost).decode()
-        self.lost = _LEFT.decode(self._board.first_words(key, said))
+        self.lost = _LOST.decode(self._store.first_words(key, said))
         return self.lost
 
     def end(self) -> None:
-        """Leave nothing behind but where each was. The first rank, which may hold the store, stays
-        until all have read what they read here."""
+        """End the call, and remove its keys. The first rank, which may host the store, waits until
+        all have read theirs."""
         if self.lost is None:
             self._meet("the end", msgspec.Raw(b"null"), 0.0)
         self.inside_since = None  # nobody is to be broken off any more
         ends = [f"{self._call.key}/end/{rank}" for rank in self._ranks]
-        self._board.note(f"{self._call.key}/end/{self._rank}")
+        self._store.note(f"{self._call.key}/end/{self._rank}")
         if self._rank == self._ranks[0] and self.lost is None:
             self._wait_for(ends, 0.0)
             last = f"{self._call.key}/{self._steps - 1}"
-            self._board.delete([*ends, *(f"{last}/{rank}" for rank in self._ranks)])
+            self._store.delete([*ends, *(f"{last}/{rank}" for rank in self._ranks)])
 
-    def error(self, lost: Left) -> IncompleteProfile:
-        """What this rank says of a lost one."""
+    def error(self, lost: LostRank) -> IncompleteProfile:
+        """The error of this rank about a lost one."""
         which = f"rank {lost.rank}" + (" (this one)" if lost.rank == self._rank else "")
         remedy = _TAKE_PART if lost.absent else ""
         return IncompleteProfile(
@@ -202,20 +347,22 @@ class Meeting:
             f"{self._call.told}{remedy}"
         )
 
-    def stuck(self) -> Left:
-        """A collective has waited here for too long: which rank it waited for. Those that are in it
-        say so, all within a moment."""
-        self._board.note(f"{self._call.key}/stuck/{self._rank}")
+    def stuck(self) -> LostRank:
+        """Find the rank that a collective waits for that has waited here for too long. The ranks in
+        it note that, all within a moment."""
+        self._store.note(f"{self._call.key}/stuck/{self._rank}")
         deadline = now_s() + SETTLE_S
         while self.look() is None and now_s() < deadline:
             sleep(_LOOK_S)
         if self.lost is not None:
             return self.lost
         for rank in self.others:
-            if not self._board.has(f"{self._call.key}/stuck/{rank}"):
-                return self.lose(Left(rank, "did not reach a collective in which others waited"))
+            if not self._store.has(f"{self._call.key}/stuck/{rank}"):
+                return self.lose(
+                    LostRank(rank, "did not reach a collective in which others waited")
+                )
         why = "is in a collective that waits for other ranks, which wait in another one"
-        return self.lose(Left(self._ranks[0], why))
+        return self.lose(LostRank(self._ranks[0], why))
 
     def _meet(self, what: str, data: msgspec.Raw, patience_s: float) -> list[_Post]:
         self.inside_since = None
@@ -226,10 +373,11 @@ class Meeting:
         keys = [f"{step}/{rank}" for rank in self._ranks]
         own = f"{step}/{self._rank}"
         post = _Post(what, self._call.told, now_ns(), self._myself, data)
-        posted = self._board.put(own, msgspec.json.encode(post))
+        posted = self._store.put(own, msgspec.json.encode(post))
         self._wait_for(keys, patience_s)
-        posts = [_POST.decode(self._board.get(key)) for key in keys]
-        self._delete_old(posted)
+        posts = [_POST.decode(self._store.get(key)) for key in keys]
+        self._store.delete(self._old)  # who has posted this step has read the one before
+        self._old = posted
         self._compare(posts)
         self.inside_since = now_s()
         return posts
@@ -255,14 +403,14 @@ class Meeting:
                     else (post.what, theirs.what)
                 )
                 why = f"is at {here} while rank {other} is at {there}"
-                raise self.error(self.lose(Left(rank, why, absent=True)))
+                raise self.error(self.lose(LostRank(rank, why, absent=True)))
 
     def _wait_for(self, keys: list[str], patience_s: float) -> None:
         # A rank that waits in a collective, which this one has left out, says so in time.
         to_say = min(_TO_SAY * SETTLE_S, self._limit_s)
         deadline = now_s() + self._limit_s + patience_s + to_say
         next_look, pause = now_s() + _LOOK_S, _FIRST_PAUSE_S
-        while not self._board.has(*keys):
+        while not self._store.has(*keys):
             now = now_s()
             if now >= next_look:
                 next_look = now + _LOOK_S
@@ -270,59 +418,56 @@ class Meeting:
                 if lost is None and now >= deadline:
                     lost = self.lose(self._late(keys))
                 # Who has posted all that is waited for here may have gone on and ended well.
-                if lost is not None and not self._board.has(*keys):
+                if lost is not None and not self._store.has(*keys):
                     raise self.error(lost)
             sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
 
-    def _late(self, keys: list[str]) -> Left:
+    def _late(self, keys: list[str]) -> LostRank:
         for rank, key in zip(self._ranks, keys, strict=True):
-            if not self._board.has(key):
-                return Left(
+            if not self._store.has(key):
+                return LostRank(
                     rank, f"did not arrive within {self._limit_s:g} s{self._seen(rank)}", True
                 )
-        return Left(self._ranks[0], "arrived too late")
+        return LostRank(self._ranks[0], "arrived too late")
 
     def _seen(self, rank: int) -> str:
-        """Where a rank was heard of last."""
+        """Where a rank was last seen."""
         key = f"at/{rank}"
-        if not self._board.has(key):
+        if not self._store.has(key):
             return ""
-        where = self._board.words(key)
+        where = self._store.words(key)
         return f"; it was last seen in {where}{_ORDER}" if where != self._call.told else ""
 
-    def _said_lost(self) -> Left | None:
-        """What another rank has said, or whoever has ended the test."""
+    def _said_lost(self) -> LostRank | None:
+        """The lost rank that another rank has reported, or one that has ended the test."""
         key = f"{self._call.key}/lost"
-        if self._board.has(key):
-            return _LEFT.decode(self._board.words(key))
+        if self._store.has(key):
+            return _LOST.decode(self._store.words(key))
         for rank in self.others:
-            for key in notes_of(self._call.test, rank):
-                if self._board.has(key) and not self._has_ended(rank):
-                    why = self._board.words(key)
-                    return Left(rank, why, absent=True)
+            for key in left_keys(self._call.test, rank):
+                if self._store.has(key) and not self._has_ended(rank):
+                    why = self._store.words(key)
+                    return LostRank(rank, why, absent=True)
         return None
 
-    def _gone(self) -> Left | None:
+    def _gone(self) -> LostRank | None:
         for rank in self.others:
             process = self._known.get(rank)
             if process is None or process.host != self._myself.host or self._lives(process):
                 continue
             if not self._has_ended(rank):
-                return Left(rank, f"has died (process {process.pid} is gone)")
+                return LostRank(rank, f"has died (process {process.pid} is gone)")
         return None
 
     def _has_ended(self, rank: int) -> bool:
         """Whether a rank has ended this call, and ended it well."""
-        return self._board.has(f"{self._call.key}/end/{rank}")
-
-    def _delete_old(self, posted: list[str]) -> None:
-        """What all have read: who has posted this step has read the one before."""
-        self._board.delete(self._old)
-        self._old = posted
+        return self._store.has(f"{self._call.key}/end/{rank}")
 
     def _without_store(self) -> IncompleteProfile:
-        self.lost = Left(self._ranks[0], "has ended, and with it the store of torch.distributed")
+        self.lost = LostRank(
+            self._ranks[0], "has ended, and with it the store of torch.distributed"
+        )
         return self.error(self.lost)
 
 

@@ -19,8 +19,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_kernelprof.capture import aftermath
-from pytest_kernelprof.capture.aftermath import at_work, forks_since, left_at_work
+from pytest_kernelprof.capture import unfinished_work
+from pytest_kernelprof.capture.unfinished_work import at_work, forks_since, left_at_work
 
 Starts = Callable[..., threading.Thread]
 
@@ -28,7 +28,7 @@ Starts = Callable[..., threading.Thread]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads get hardly any time to come to an end."""
-    monkeypatch.setattr(aftermath, "_PATIENCE_NS", 20_000_000)
+    monkeypatch.setattr(unfinished_work, "_PATIENCE_NS", 20_000_000)
 
 
 @pytest.fixture
@@ -187,16 +187,16 @@ def test_a_thread_of_xdist_is_not_waited_for(
 ) -> None:
     """Each worker has one; any other thread gets a moment to begin what it was handed."""
     waited: list[float] = []
-    all_threads = aftermath._other_threads
+    all_threads = unfinished_work._other_threads
     names: dict[str, Callable[..., object]] = {}
     exec(compile("def hears(done):\n    done.wait()", file, "exec"), names)
     done = threading.Event()
     thread = starts(lambda: names["hears"](done)).ident
     assert thread is not None
     # Whatever else this process has, a worker of Inductor's for one, is not what is asked about.
-    monkeypatch.setattr(aftermath, "_other_threads", lambda: {thread: all_threads()[thread]})
+    monkeypatch.setattr(unfinished_work, "_other_threads", lambda: {thread: all_threads()[thread]})
     before = at_work()
-    monkeypatch.setattr(aftermath, "sleep", waited.append)
+    monkeypatch.setattr(unfinished_work, "sleep", waited.append)
     left_at_work(before, patiently=False)
     done.set()
     assert bool(waited) == waits
