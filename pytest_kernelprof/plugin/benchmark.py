@@ -18,9 +18,7 @@ from pytest_kernelprof.errors import (
     ProfilerUnavailable,
 )
 from pytest_kernelprof.measure.completeness import require_clock
-from pytest_kernelprof.plugin.concerns import HAS_BENCHMARK, timed_by_benchmark
-from pytest_kernelprof.plugin.keys import TEST
-from pytest_kernelprof.plugin.marks import known_marks
+from pytest_kernelprof.plugin.items import HAS_BENCHMARK, TEST, known_marks, timed_by_benchmark
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
@@ -143,8 +141,7 @@ class KernelBenchmark:
         """
         from pytest_kernelprof.measure.arguments import Arguments
         from pytest_kernelprof.plugin.fixture import hold_comparisons
-        from pytest_kernelprof.plugin.measuring import asked_call
-        from pytest_kernelprof.plugin.places import place_of_call
+        from pytest_kernelprof.plugin.measuring import asked_call, place_of_call
 
         place = place_of_call(self._test.place)
         arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
@@ -210,7 +207,7 @@ class KernelBenchmark:
         which would decide on another number each, so many."""
         from pytest_kernelprof.capture.ranks import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
-        from pytest_kernelprof.plugin.places import place_of_call
+        from pytest_kernelprof.plugin.measuring import place_of_call
         from pytest_kernelprof.summary.words import line_words
 
         if arguments.setup is None and number_of_rank() is None:

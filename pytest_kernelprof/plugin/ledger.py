@@ -15,7 +15,7 @@ from pytest_kernelprof.capture.holder import thread_words
 from pytest_kernelprof.capture.operators import registered_operators
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
-from pytest_kernelprof.plugin.conclusion import Records, Unfinished
+from pytest_kernelprof.plugin.outcome import Records, Unfinished
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.system import Real

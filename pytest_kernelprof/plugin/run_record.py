@@ -1,39 +1,42 @@
-"""The run as a record, for whoever wants all of it: gathered until it ends, however it ends."""
+"""The run as a record, and what is made of it as it ends, however it ends: files
+(``--kernelprof-json``), GitHub's summary, and the hook ``pytest_kernelprof_run``."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import sys
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import msgspec
 import pytest
 from _pytest.outcomes import OutcomeException
+from msgspec.structs import replace
 
-from pytest_kernelprof.plugin.keys import AGAINST, RUN_BASELINE, SETTINGS, SNAPSHOT_UPDATE
+from pytest_kernelprof.plugin.collector import fail
+from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SETTINGS, SNAPSHOT_UPDATE
+from pytest_kernelprof.plugin.settings import flag_of
+from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
+from pytest_kernelprof.schema import comparison, kernels, run, snapshot, verdicts
+from pytest_kernelprof.schema.document import grouped
+from pytest_kernelprof.schema.run import Run, RunComparison, Test
+from pytest_kernelprof.summary.causes import explained
+from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.schema.run import Run, RunComparison, Test
+    from pytest_kernelprof.plugin.collector import Collector
+    from pytest_kernelprof.report.github import Annotation
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
-
-def is_hooked(config: pytest.Config) -> bool:
-    """Whether anybody implements ``pytest_kernelprof_run``."""
-    return bool(config.hook.pytest_kernelprof_run.get_hookimpls())
-
-
-def fail(session: pytest.Session) -> None:
-    """Have a run fail that would have passed: its tests have not."""
-    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def commit_of(folder: Path) -> str:
@@ -101,12 +104,23 @@ class RunRecord:
     ) -> Generator[None, None, None]:
         """All reports are in: hand the record to those who wait for it, whatever other plugins do
         as the run ends."""
+        if session.config.getoption("collectonly", False):
+            yield
+            return
+        self._fail_if_worse(session)
         try:
             yield
         finally:
-            if not session.config.getoption("collectonly", False):
-                self._note_end(session, exitstatus)
-                self._hand_over(session)
+            self._note_end(session, exitstatus)
+            self._hand_over(session)
+
+    def _fail_if_worse(self, session: pytest.Session) -> None:
+        """Fail a run of which nothing was compared, or not what was asked for."""
+        warn_only = self._config.stash[SETTINGS].warn_only
+        for found in self._baselines():
+            summary = baseline_summary(Run(tuple(self._collector.tests())), found)
+            if summary.fails(warn_only=warn_only) and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _note_end(self, session: pytest.Session, exitstatus: int) -> None:
         stopped = str(session.shouldfail or "")  # --maxfail
@@ -131,14 +145,11 @@ class RunRecord:
             terminalreporter.write_line(words, red=True)
 
     def _record(self) -> Run:
-        from pytest_kernelprof.plugin.portable import portable
 
         return portable(self.run_of(self._collector.tests()), str(self._config.rootpath))
 
     def run_of(self, tests: Iterable[Test]) -> Run:
         """The run, of these tests."""
-        from pytest_kernelprof.schema.run import Run
-
         return Run(
             tuple(tests),
             began=self._began,
@@ -156,3 +167,282 @@ class RunRecord:
         )
         found = (one.comparison() for one in plugins if one is not None)
         yield from (one for one in found if one is not None)
+
+
+class _File(NamedTuple):
+    form: str
+    path: str
+
+
+class RunFiles:
+    """The files of a run, in the process that reports.
+
+    Args:
+        asked: the path for each option that asks for one, as it was given: relative to where
+            pytest was started.
+
+    Raises:
+        pytest.UsageError: nothing can be written to one of them, two are the same, one is compared
+            with, or what makes one is not installed.
+    """
+
+    def __init__(self, config: pytest.Config, asked: Mapping[str, str]) -> None:
+        # Tests may change their directory.
+        here = config.invocation_params.dir
+        self._files = [_File(form, os.path.join(here, path)) for form, path in asked.items()]
+        self._written: list[str] = []
+        self._failures: list[str] = []
+        self._unfinished: tuple[str, ...] = ()
+        for form, path in asked.items():
+            if why := why_no_form(form):
+                raise pytest.UsageError(f"{flag_of(form)}: {why}")
+            if why := why_no_file(os.path.join(here, path)):
+                raise pytest.UsageError(f"{flag_of(form)}: {path!r} cannot be written ({why})")
+        compared = filter(None, [config.stash[SETTINGS].run_document])
+        _refuse_same([*(_File("against", str(here / one)) for one in compared), *self._files])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_kernelprof_run(self, run: Run) -> None:
+        """Write them, each whatever becomes of the others."""
+        self._unfinished = run.unfinished
+        for file in self._files:
+            self._write(file, run)
+
+    def _write(self, file: _File, run: Run) -> None:
+        form, path = file
+        try:
+            self._written.append(f"{path}: {write_file(path, form, run)}")
+        except Exception as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            why = why or f"{type(error).__name__}: {error}"
+            self._failures.append(f"{flag_of(form)}: {path} cannot be written ({why})")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """A run whose file is lost has failed: its tests have not."""
+        try:
+            yield
+        finally:
+            if self._failures:
+                fail(session)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say where they are, and whether they are whole."""
+        for words in self._written:
+            terminalreporter.write_line(printable(f"kernelprof: {words}"))
+        for words in self._failures:
+            terminalreporter.write_line(printable(f"kernelprof: {words}"), red=True)
+        for words in self._unfinished if self._written else ():
+            terminalreporter.write_line(
+                printable(f"kernelprof: the run is not complete: {words}"), yellow=True
+            )
+
+
+def _refuse_same(files: Iterable[_File]) -> None:
+    """One would replace the other, or what is compared with.
+
+    Raises:
+        pytest.UsageError: two options name one file.
+    """
+    seen: dict[str, str] = {}
+    for form, path in files:
+        first = seen.setdefault(os.path.realpath(path), form)
+        if first != form:
+            flags = f"{flag_of(first)}, {flag_of(form)}"
+            raise pytest.UsageError(f"{flags}: both name {path!r}; give two different files")
+
+
+_FLAG = "--kernelprof-github"
+
+# pytest-github-actions-annotate-failures, and its part that tells of warnings.
+_OTHER, _OTHERS_WARNINGS = "pytest_github_actions_annotate_failures", "annotate_warnings"
+
+
+class GitHub:
+    """Of a run, in the process that reports. What cannot be told here fails nothing."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._commands: list[str] = []
+        self._problem = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_kernelprof_run(self, run: Run) -> None:
+        """Append to the summary, and keep what is to be printed."""
+        try:
+            self._tell(run)
+        except Exception as error:
+            self._problem = f"{type(error).__name__}: {error}"
+
+    def _tell(self, run: Run) -> None:
+        from pytest_kernelprof.report.github import (
+            annotations_of,
+            append_summary,
+            commands,
+            files_in_the_repository,
+            notice_of,
+        )
+
+        self._problem = append_summary(run, os.environ)
+        found = [one for one in annotations_of(run) if not self._another_tells(one)]
+        file_of = files_in_the_repository(str(self._config.rootpath), os.environ)
+        self._commands = list(filter(None, [*commands(found, file_of), notice_of(run)]))
+
+    def _another_tells(self, found: Annotation) -> bool:
+        plugins = self._config.pluginmanager
+        if os.environ.get("GITHUB_ACTIONS") != "true" or not plugins.hasplugin(_OTHER):
+            return False
+        return found.failed or (found.warned and plugins.hasplugin(_OTHERS_WARNINGS))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what could not be told."""
+        if self._problem:
+            words = printable(f"kernelprof: {_FLAG}: {self._problem}")
+            terminalreporter.write_line(words, yellow=True)
+
+    def pytest_unconfigure(self) -> None:
+        """After all that pytest prints: GitHub reads commands where a line begins with them."""
+        if self._commands:
+            with self._uncaptured():
+                encoding = sys.stdout.encoding or "utf-8"
+                told = "\n".join(["", *self._commands, ""])
+                sys.stdout.write(told.encode(encoding, "backslashreplace").decode(encoding))
+                sys.stdout.flush()
+
+    def _uncaptured(self) -> contextlib.AbstractContextManager[Any]:
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        return (
+            contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
+        )
+
+
+MOST_KERNELS = 40
+
+"""Kernels, copies and waits that are told one by one."""
+
+MOST_NAMES = 32
+
+"""Names of kernels that are told with how many there are."""
+
+LONGEST_NAME = 2_000
+
+_OPERATORS = 6
+
+"""So many operators are told from either end of a chain: the innermost and whom the user called."""
+
+
+def row_of(test: Test, reduced: Callable[[run.Profile], run.Profile], *, expected: bool) -> Test:
+    """What is told of a test.
+
+    Args:
+        reduced: what is told of a profile.
+        expected: whether the test was expected to fail, and did.
+    """
+    profiles = map(_expected if expected else explained, test.profiles)
+    return replace(test, profiles=tuple(map(reduced, profiles)))
+
+
+def for_tables(profile: run.Profile, *, kernels: bool = False) -> run.Profile:
+    """What the report at the end tells of a profile: where nothing is wrong with it its kernels by
+    name, else some of them one by one.
+
+    Args:
+        kernels: whether some are told one by one in any case.
+    """
+    one_by_one = kernels or profile.outcome == "failed"
+    kept = profile.kernels[:MOST_KERNELS] if one_by_one else ()
+    return replace(
+        profile,
+        metrics={
+            name: replace(metric, rounds=())
+            for name, metric in profile.metrics.items()
+            if metric.value is not None
+        },
+        second_look={},
+        kernels=tuple(map(_with_less, kept)),
+        more_kernels=_groups(profile, len(kept)),
+        variants=(),
+        copies=tuple(map(_with_less, profile.copies[:MOST_KERNELS])) if one_by_one else (),
+        waits=tuple(map(_with_less, profile.waits[:MOST_KERNELS])) if one_by_one else (),
+        gaps=run.Gaps(),
+        timeline=None,
+    )
+
+
+def _groups(profile: run.Profile, kept: int) -> tuple[run.KernelGroup, ...]:
+    """The other kernels by name, those that take most; the rest as one group without a name."""
+    groups = sorted(
+        (*grouped(profile.kernels[kept:]), *profile.more_kernels),
+        key=lambda one: -one.duration_us,
+    )
+    told = [replace(one, name=one.name[:LONGEST_NAME]) for one in groups[:MOST_NAMES]]
+    rest = groups[MOST_NAMES:]
+    if rest:
+        number, us = sum(one.count for one in rest), sum(one.duration_us for one in rest)
+        told.append(run.KernelGroup("", number, us))
+    return tuple(told)
+
+
+_One = TypeVar("_One", run.Kernel, run.Copy, run.Wait)
+
+
+def _with_less(one: _One) -> _One:
+    """With a name and a chain of bounded length: that of a template may have 100 kB."""
+    chain: tuple[str, ...] = one.operators
+    if len(chain) > 2 * _OPERATORS:
+        one = replace(one, operators=(*chain[:_OPERATORS], *chain[-_OPERATORS:]))
+    if isinstance(one, run.Wait) or len(one.name) <= LONGEST_NAME:
+        return one
+    return replace(one, name=one.name[:LONGEST_NAME])
+
+
+def _expected(profile: run.Profile) -> run.Profile:
+    verdicts = (
+        replace(one, outcome="expected failure") if one.outcome == "failed" else one
+        for one in profile.verdicts
+    )
+    return replace(profile, verdicts=tuple(verdicts))
+
+
+T = TypeVar("T")
+
+_SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, comparison.KernelSide)
+
+# Without any: most of what a profile holds, by number.
+_WITHOUT_FILES = (run.MetricValues, run.Timeline, run.Environment, run.Integrity, run.Conditions)
+
+
+def portable(found: T, root: str) -> T:
+    """A run, or a record of one, with files below ``root`` relative to it, with forward slashes;
+    others stay. What a test would be kept as is left out: its profiles say that."""
+    return _record(partial(_from, root), found)
+
+
+def _record(named: Callable[[str], str], one: T) -> T:
+    """A record, or a tuple or table of some, with its files named otherwise."""
+    if isinstance(one, tuple):
+        return tuple(_record(named, part) for part in one)  # type: ignore[return-value]
+    if not isinstance(one, msgspec.Struct) or isinstance(one, _WITHOUT_FILES):
+        return one
+    if isinstance(one, _SOURCED):
+        source = named(one.source)
+        return one if source == one.source else msgspec.structs.replace(one, source=source)
+    changed: dict[str, Any] = {}
+    for name in one.__struct_fields__:
+        value = getattr(one, name)
+        now = _record(named, value)
+        if now is not value:
+            changed[name] = now
+    if isinstance(one, verdicts.Place):
+        changed["file"] = named(one.file)
+    elif isinstance(one, run.Profile):
+        changed["trace"] = named(one.trace)
+    elif isinstance(one, snapshot.SnapshotReport):
+        changed["entry"] = None
+    return msgspec.structs.replace(one, **changed) if changed else one
+
+
+def _from(root: str, path: str) -> str:
+    below = root.rstrip(os.sep) + os.sep
+    return path[len(below) :].replace(os.sep, "/") if path.startswith(below) else path

@@ -1,5 +1,5 @@
-"""The call phase of a test that does not ask for the fixture, profiled as one block: begun here
-and ended there, so that no exception of the test passes through frames of ours."""
+"""The call phase of a test that does not ask for the fixture, profiled as one block. It begins and
+ends in two functions, so that no exception of the test passes through frames of ours."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import pytest
 
 from pytest_kernelprof.api import traces_loaded
+from pytest_kernelprof.device.presence import begin, end, go_on, stop
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, MarkerError
 from pytest_kernelprof.plugin.measuring import measure_block
 
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
+
 CUDA_CAME_UP = (
     "not profiled: CUDA was initialized inside {tests}; --kernelprof-all does not initialize "
     "CUDA, --kernelprof-device=cuda does so before the first test"
 )
+
 TORCH_CAME = (
     "not profiled: torch was first imported inside {tests}; --kernelprof-all does not import "
     "torch: import it in conftest.py"
 )
+
 BENCHMARKED = (
     "the test calls benchmark, whose calibration and rounds would all be counted: write "
     "kernel_benchmark(fn, *args) in its place"
@@ -235,3 +239,34 @@ def _cuda_is_up() -> bool:
 def torch_is_loaded() -> bool:
     """Whether anybody has imported torch."""
     return "torch" in sys.modules
+
+
+class Sharing:
+    """Around the fixtures, the call and the teardown of each test, also of those that are not
+    measured. Between them nothing is held: a worker may wait there for its next test.
+
+    Args:
+        timeout_s: how long a test waits for who times.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    # Of the older kind: an exception of the test does not pass through a frame of ours.
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, None]:
+        """The test itself; likewise its fixtures, those of its module and session, and their
+        ends."""
+        begin(item.nodeid, self._timeout_s)
+        yield
+        end()
+
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
+    def pytest_enter_pdb(self) -> None:
+        """A breakpoint in a test: others do not wait for who sits before it."""
+        stop()
+
+    def pytest_leave_pdb(self) -> None:
+        """The test goes on."""
+        go_on()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.plugin.end_notes import ATTRIBUTE
+from pytest_kernelprof.plugin.collector import ATTRIBUTE
 from pytest_kernelprof.versions import TRIED
 
 Run = Callable[..., pytest.RunResult]

@@ -11,7 +11,7 @@ from records import CPU, around, counted, mlp, profile
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
-from pytest_kernelprof.plugin.conclusion import Conclusion, Records, Unfinished, conclude
+from pytest_kernelprof.plugin.outcome import Conclusion, Records, Unfinished, conclude
 from pytest_kernelprof.schema.comparison import ProfileComparison
 from pytest_kernelprof.schema.run import Integrity, Profile, Verdict
 

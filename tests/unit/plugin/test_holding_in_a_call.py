@@ -16,7 +16,7 @@ from pytest_kernelprof.device import lock, presence
 from pytest_kernelprof.device.filelocks import can_share
 from pytest_kernelprof.device.lock import lock_of
 from pytest_kernelprof.device.shared_lock import SharedLock
-from pytest_kernelprof.plugin.reference import Served
+from pytest_kernelprof.plugin.baseline_pytest import Served
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
 

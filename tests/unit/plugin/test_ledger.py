@@ -17,8 +17,8 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
-from pytest_kernelprof.plugin.conclusion import Conclusion, conclude
 from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Asked, Ledger, with_lines_if
+from pytest_kernelprof.plugin.outcome import Conclusion, conclude
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Place, Profile, Timeline
 

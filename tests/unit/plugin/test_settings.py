@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.plugin.options import GROUPS, OPTIONS, OPTIONS_FORM
 from pytest_kernelprof.plugin.settings import (
+    GROUPS,
+    OPTIONS,
+    OPTIONS_FORM,
     Options,
     Settings,
     check_option,

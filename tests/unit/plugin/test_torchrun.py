@@ -16,11 +16,10 @@ import pytest
 
 from pytest_kernelprof.capture import ranks, tries
 from pytest_kernelprof.device.procfs import started_at
-from pytest_kernelprof.plugin import rank_place, torchrun
-from pytest_kernelprof.plugin.keys import MEASURES
+from pytest_kernelprof.plugin import torchrun
+from pytest_kernelprof.plugin.items import MEASURES
 from pytest_kernelprof.plugin.measuring import MeasuredTest
-from pytest_kernelprof.plugin.rank_place import Place, place_of_rank
-from pytest_kernelprof.plugin.torchrun import FirstRank, QuietRank
+from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
 
 SAID = {
     "RANK": "1",
@@ -40,8 +39,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """What torchrun says to its second rank, in folders of our own."""
     for name, value in SAID.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv(rank_place._INSIDE, "")
-    monkeypatch.setattr(rank_place, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setenv(torchrun._INSIDE, "")
+    monkeypatch.setattr(torchrun, "TEMPORARY_FOLDER", str(tmp_path))
     return monkeypatch
 
 
@@ -68,7 +67,7 @@ def test_ranks_of_another_run_meet_elsewhere(said: pytest.MonkeyPatch) -> None:
         ("WORLD_SIZE", "1"),
         ("LOCAL_WORLD_SIZE", "1"),  # the others are on other machines
         ("RANK", "first"),
-        (rank_place._INSIDE, "1"),  # a process that a test of a rank has started
+        (torchrun._INSIDE, "1"),  # a process that a test of a rank has started
     ],
 )
 def test_other_processes_are_no_ranks(said: pytest.MonkeyPatch, name: str, value: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 from pytest_kernelprof.against.messages import At
 from pytest_kernelprof.against.rounds import NoRounds
 from pytest_kernelprof.against.timing import Timed
-from pytest_kernelprof.plugin import turns as module
-from pytest_kernelprof.plugin.turns import Turns, _OwnRounds
+from pytest_kernelprof.plugin import against_revision as module
+from pytest_kernelprof.plugin.against_revision import Turns, _OwnRounds
 from pytest_kernelprof.schema.paired import Paired
 
 TEST = "t.py::a"

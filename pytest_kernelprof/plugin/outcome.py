@@ -1,4 +1,4 @@
-"""What follows from what a test took: pure, from its records alone."""
+"""What becomes of a test: pure, from the records of what it took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference's side of a run against a revision: a pytest that runs what it is told to."""
+"""The pytest that runs tests on the code of the baseline, as the process with your code says."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from pytest_kernelprof.against.rounds import serve
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory, presence
 from pytest_kernelprof.errors import LimitExceeded
-from pytest_kernelprof.plugin.collect import ATTRIBUTE
-from pytest_kernelprof.plugin.keys import AFTER_CALL, KEPT, SERVES
+from pytest_kernelprof.plugin.collector import ATTRIBUTE
+from pytest_kernelprof.plugin.items import AFTER_CALL, KEPT, SERVES
 from pytest_kernelprof.schema import codec, run
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
+
 _LONGEST = 300
+
 _BY_LIMIT = "kernelprof_by_limit"
 
 

@@ -1,4 +1,4 @@
-"""What tests took, from the process that ran them to the one that reports."""
+"""Gather what tests took, from the processes that ran them, in the one that reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.units import printable
 
-# The records load late: every run of every user has a collector, few have anything to collect.
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -18,10 +17,14 @@ if TYPE_CHECKING:
     Expected = tuple[Sequence[str], str, int]
     """The names of a test's limits, and the file and line where the test stands."""
 
+
 EXPECTED_ATTRIBUTE = "kernelprof_expected"
+
 """Where the tests that this run has to account for stand, on the first report of an xdist worker:
 JSON of each node id and ``Expected``."""
+
 ATTRIBUTE = "kernelprof"
+
 """Where it stands on a test's report: the JSON of a ``run.Test``, one string, which any encoder of
 reports takes and which is the same with and without workers."""
 
@@ -34,7 +37,7 @@ def attach(
     Args:
         reduced: what of a profile anybody will read.
     """
-    from pytest_kernelprof.plugin.rows import row_of
+    from pytest_kernelprof.plugin.run_record import row_of
     from pytest_kernelprof.schema import codec
 
     expected = report.skipped and hasattr(report, "wasxfail")
@@ -141,6 +144,7 @@ def _worker_of(report: pytest.TestReport) -> str:
 _WORST_FIRST: tuple[run.TestOutcome, ...] = (
     *("failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"),
 )
+
 _LONGEST_LINE = 300
 
 
@@ -162,3 +166,9 @@ def outcome_of(report: pytest.TestReport) -> run.TestOutcome:
     if outcome == "skipped":
         return "xfailed" if hasattr(report, "wasxfail") else "skipped"
     return "rerun" if outcome == "rerun" else "passed"
+
+
+def fail(session: pytest.Session) -> None:
+    """Have a run fail that would have passed: its tests have not."""
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,12 +1,14 @@
-"""``--kernelprof-against``: each test that is measured is measured on a revision's code, too."""
+"""``--kernelprof-against=REV``: measure each test on the code of a revision too, call by call in
+turn, and compare."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from pytest_kernelprof.against.invocation import (
     interpreter_at,
     of_the_tree,
 )
-from pytest_kernelprof.against.messages import Done, Launch
+from pytest_kernelprof.against.messages import At, Done, Launch
 from pytest_kernelprof.against.overlay import (
     NotPreparedError,
     copy_generated,
@@ -30,23 +32,33 @@ from pytest_kernelprof.against.overlay import (
 )
 from pytest_kernelprof.against.reference_process import Process, Reference
 from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
-from pytest_kernelprof.against.timing import Further
+from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
+from pytest_kernelprof.against.timing import Further, Timed, first_difference, not_timed, time_call
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.seeds import seed_by
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
+from pytest_kernelprof.device.conditions import alone
+from pytest_kernelprof.device.presence import finish_work
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
-from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
-from pytest_kernelprof.plugin.portable import portable
-from pytest_kernelprof.plugin.properties import tell_properties
-from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, Snapshots, has_snapshot
-from pytest_kernelprof.plugin.turns import Turns
+from pytest_kernelprof.plugin.items import (
+    AFTER_CALL,
+    AGAINST,
+    SETTINGS,
+    SNAPSHOT_JUDGE,
+    TAKEN,
+    has_snapshot,
+)
+from pytest_kernelprof.plugin.reporting import tell_properties
+from pytest_kernelprof.plugin.run_record import portable
+from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
+from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
 
 if TYPE_CHECKING:
@@ -55,23 +67,36 @@ if TYPE_CHECKING:
     import pluggy
 
     from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.plugin.collect import Collector
+    from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Profile
 
     Launches = dict[Side, Launch]
 
+    from pytest_kernelprof.against.messages import Done
+    from pytest_kernelprof.against.reference_process import Reference
+    from pytest_kernelprof.against.timing import Further
+    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
+
+
 _ATTRIBUTE = "kernelprof_against"
+
 _FAILS = "the test fails on your code"
+
 _FLAG = "--kernelprof-against"
+
 _GIVEN_BACK = (
     "{}: taken from the revision, since its code imports it, though it is named like a test"
 )
+
 _UNMEASURED = (
     "tests that are not measured ran before it on your code, but not on the baseline: run it alone"
 )
+
 _WORKERS = 100
+
 """Each process of a further pair has a worker's number beyond those of all references."""
 
 
@@ -101,7 +126,7 @@ def begin(
     config.pluginmanager.register(tests, "kernelprof-against-tests")
 
 
-class AgainstRun(ComparedRun):
+class AgainstRun:
     """In the process that reports: lays the revision out, and tells what came of all tests.
 
     Attributes:
@@ -144,7 +169,7 @@ class AgainstRun(ComparedRun):
             *(reference.name, root, tree, str(folder.path), files, (*notes, *told)),
             *(arguments_for(config, mapping), mapping.path(started_in), python),
         )
-        super().__init__(collector, warn_only=settings.warn_only)
+        self._collector = collector
         given_here = arguments_for(config, mapping_of(root, root))
         own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
         self.launches: Launches = {"baseline": launch, "current": own}
@@ -441,3 +466,95 @@ def _seed(config: pytest.Config) -> int | None:
     """What pytest-randomly seeds with, once it is configured."""
     seed = getattr(config.option, "randomly_seed", None)
     return seed if isinstance(seed, int) else None
+
+
+R = TypeVar("R")
+
+_AT_WORK = 2
+
+_OVER = "the test exceeds a limit of its own"
+
+_REPEATED = "the test was repeated"
+
+
+class Turns:
+    """Runs each test on the reference, call by call, and times the calls of it.
+
+    Args:
+        times: whether anything is to be timed.
+
+    Attributes:
+        timed: what came of the calls of the test that runs, by the labels of their profiles.
+    """
+
+    def __init__(self, reference: Reference, further: Further, *, times: bool) -> None:
+        self.timed: dict[str, Timed] = {}
+        self._reference = reference
+        self._further = further
+        self._times = times
+        self._test = ""
+        self._tries = 0
+
+    def begin(self, test: str, following: str) -> None:
+        """Have the reference run a test, up to the first of its calls."""
+        self._test, self._tries = test, 0
+        self.timed.clear()
+        self._reference.begin(test, following, holds=self._times)
+
+    def set_up(self) -> None:
+        """The test begins here, or is repeated: then its times are no comparison any more."""
+        self._tries += 1
+        if self._tries > 1:
+            self.timed = {label: Timed(not_timed(_REPEATED)) for label in self.timed}
+            self._reference.answer()
+
+    def answer(self) -> Done | str:
+        """What became of the test there, once it has run to its end."""
+        return self._reference.answer()
+
+    def after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
+        """Time a call, if the reference holds in the same; then the reference goes on."""
+        if test.id != self._test or not self._times:
+            return
+        at = self._reference.at
+        if at is None or at.label != call.label:
+            self._note_why(call)
+            return
+        if call.is_over and not test.settings.warn_only:
+            other = first_difference(call.more.work(call.result), at.work)
+            self.timed[call.label] = Timed(not_timed(_OVER), other)
+        else:
+            begun = now_s()
+            timed = self._time(test, call)
+            paired = replace(timed.paired, took_s=now_s() - begun)
+            self.timed[call.label] = dataclasses.replace(timed, paired=paired)
+        finish_work()  # from here on the reference is at work
+        self._reference.go(holds=True)
+
+    def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
+        more, settings = call.more, test.settings
+        here = At(call.label, more.work(call.result))
+        margin = test.options.margin or settings.margin or DEFAULT_MARGIN
+        own = _OwnRounds(more.series())
+        have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
+        return time_call(test.id, here, margin, own, self._reference, self._further, have)
+
+    def _note_why(self, call: MeasuredCall) -> None:
+        """Why a call is not timed that the reference does not hold in."""
+        why = call.more.why_untimed()
+        if self._tries > 1:
+            why = why or _REPEATED
+        self.timed[call.label] = Timed(not_timed(why or "the revision does not make this call"))
+
+
+class _OwnRounds(Relayed):
+    """Rounds of this process; what goes wrong with them is an answer."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def _have(self, step: Callable[[Series], R]) -> R:
+        try:
+            return step(self._series)
+        except Exception as error:
+            raise NoRounds(in_a_line(error)) from error
