@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Comparison": "plugin.comparison",
+    "Comparison": "plugin.fixture",
     "Kernel": "schema.run",
     "KernelBenchmark": "plugin.benchmark",
     "KernelProfile": "plugin.fixture",

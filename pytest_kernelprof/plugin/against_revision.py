@@ -43,14 +43,7 @@ from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import finish_work
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.items import (
-    AFTER_CALL,
-    AGAINST,
-    SETTINGS,
-    SNAPSHOT_JUDGE,
-    TAKEN,
-    has_snapshot,
-)
+from pytest_kernelprof.plugin.items import AGAINST, has_snapshot, is_measured, run_state, state_of
 from pytest_kernelprof.plugin.reporting import tell_properties
 from pytest_kernelprof.plugin.run_record import portable
 from pytest_kernelprof.plugin.run_snapshots import Snapshots
@@ -67,8 +60,6 @@ if TYPE_CHECKING:
     import pluggy
 
     from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.plugin.collector import Collector
-    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Profile
 
@@ -100,30 +91,20 @@ _WORKERS = 100
 """Each process of a further pair has a worker's number beyond those of all references."""
 
 
-def begin(
-    config: pytest.Config,
-    settings: Settings,
-    collector: Collector,
-    concerns_us: Callable[[pytest.Item], bool],
-) -> None:
+def begin(config: pytest.Config) -> None:
     """Register what compares: in the process that reports, and in each that runs tests.
-
-    Args:
-        concerns_us: whether a test is measured.
 
     Raises:
         pytest.UsageError: there is no such code to compare with.
     """
     sent = getattr(config, "workerinput", {}).get(_ATTRIBUTE)
     if sent is None:
-        assert settings.revision is not None, "asked for"
-        run = AgainstRun(config, settings.revision, collector)
+        run = AgainstRun(config)
         config.pluginmanager.register(run, AGAINST)
         launches = run.launches
     else:
         launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
-    tests = AgainstTests(config, launches, settings, concerns_us)
-    config.pluginmanager.register(tests, "kernelprof-against-tests")
+    config.pluginmanager.register(AgainstTests(config, launches), "kernelprof-against-tests")
 
 
 class AgainstRun:
@@ -136,16 +117,17 @@ class AgainstRun:
         pytest.UsageError: there is no such code, or no place for it.
     """
 
-    def __init__(self, config: pytest.Config, given: str, collector: Collector) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        settings = config.stash[SETTINGS]
+        settings, self._collector = run_state(config).settings, run_state(config).collector
+        assert settings.revision is not None, "asked for"
         started_in = str(config.invocation_params.dir)
         keeper.sweep_folders()
         try:
             named = settings.against_python
             python = interpreter_at(named, started_in) if named else ""
-            reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
+            reference = find(settings.revision, str(config.rootpath), started_in)
             folder = keeper.make_folder()
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
@@ -169,7 +151,6 @@ class AgainstRun:
             *(reference.name, root, tree, str(folder.path), files, (*notes, *told)),
             *(arguments_for(config, mapping), mapping.path(started_in), python),
         )
-        self._collector = collector
         given_here = arguments_for(config, mapping_of(root, root))
         own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
         self.launches: Launches = {"baseline": launch, "current": own}
@@ -203,7 +184,7 @@ def _prepare(config: pytest.Config, command: str, launch: Launch, mapping: Mappi
     """
     environment = of_the_tree(os.environ, mapping, launch.python or sys.executable)
     where = mapping.path(str(config.rootpath))
-    late = config.stash[SETTINGS].against_timeout
+    late = run_state(config).settings.against_timeout
     try:
         prepare(command, where, launch.folder, environment, late)
     except (NotPreparedError, OSError) as error:
@@ -216,24 +197,17 @@ class AgainstTests:
     First, as time limits and the clocks of other plugins begin with the test itself.
     """
 
-    def __init__(
-        self,
-        config: pytest.Config,
-        launches: Launches,
-        settings: Settings,
-        concerns_us: Callable[[pytest.Item], bool],
-    ) -> None:
+    def __init__(self, config: pytest.Config, launches: Launches) -> None:
         self._config = config
         self._launches = launches.copy()
-        self._settings = settings
-        self._concerns_us = concerns_us
+        self._settings = run_state(config).settings
         self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
         self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
         self._turns: Turns | None = None
         self._further: Further | None = None
         self._running = ""
-        self._snapshots = Snapshots(config, settings)
+        self._snapshots = Snapshots(config, self._settings)
         self._code: tuple[str, ...] = ()
         self._ran_unmeasured = False
 
@@ -269,7 +243,7 @@ class AgainstTests:
         """Have the reference collect the files of all tests that are measured."""
         if self._reference is None or self._turns is None:
             return
-        measured = [item for item in session.items if self._concerns_us(item)]
+        measured = [item for item in session.items if is_measured(item)]
         files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
@@ -290,7 +264,7 @@ class AgainstTests:
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:
             self._reference.refuse(compiled)
-        self._config.stash[AFTER_CALL] = self._turns.after_call
+        run_state(self._config).after_call = self._turns.after_call
         # Registered after all others, it is around what they do in the call phase.
         self._config.pluginmanager.register(_AroundCalls(self), "kernelprof-against-calls")
 
@@ -300,7 +274,7 @@ class AgainstTests:
     ) -> Generator[None, object, object]:
         """The reference runs the test, up to its first call that is timed, before it is run
         here; then both go on from call to call."""
-        if self._turns is not None and self._concerns_us(item):
+        if self._turns is not None and is_measured(item):
             self._running = item.nodeid
             self._turns.begin(item.nodeid, self._following(item, nextitem))
         self._ran_unmeasured |= not self._running
@@ -318,7 +292,7 @@ class AgainstTests:
             return ""
         items = item.session.items
         later = items[items.index(following) :]
-        return next((one.nodeid for one in later if self._concerns_us(one)), "")
+        return next((one.nodeid for one in later if is_measured(one)), "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -379,7 +353,7 @@ class AgainstTests:
 
     def _is_reviewed(self, item: pytest.Item) -> bool:
         """Whether the revision has another snapshot of a test, or none: reviewers see a change."""
-        judge = item.stash.get(SNAPSHOT_JUDGE, None)
+        judge = state_of(item).snapshot
         if judge is None or judge.kept is None:
             return False
         try:
@@ -437,15 +411,15 @@ class _AroundCalls:
 
 
 def _profiles_of(item: pytest.Item) -> list[Profile]:
-    return [profile for one in item.stash.get(TAKEN, []) for profile in one.profiles]
+    return [profile for one in state_of(item).taken or () for profile in one.profiles]
 
 
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
     """Add how each profile compares to what the test took."""
     left = iter(found)
-    item.stash[TAKEN] = taken = [
+    state_of(item).taken = taken = [
         replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
-        for one in item.stash.get(TAKEN, [])
+        for one in state_of(item).taken or ()
     ]
     tell_properties(item, _profiles_of(item), [made for one in taken for made in one.comparisons])
 
@@ -534,7 +508,7 @@ class Turns:
     def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
         more, settings = call.more, test.settings
         here = At(call.label, more.work(call.result))
-        margin = test.options.margin or settings.margin or DEFAULT_MARGIN
+        margin = settings.margin or DEFAULT_MARGIN
         own = _OwnRounds(more.series())
         have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
         return time_call(test.id, here, margin, own, self._reference, self._further, have)

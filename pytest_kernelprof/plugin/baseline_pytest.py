@@ -29,7 +29,7 @@ from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory, presence
 from pytest_kernelprof.errors import LimitExceeded
 from pytest_kernelprof.plugin.collector import ATTRIBUTE
-from pytest_kernelprof.plugin.items import AFTER_CALL, KEPT, SERVES
+from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.schema import codec, run
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Served:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Before other plugins read them, options are as for a run of its own."""
-        config.stash[SERVES] = True
-        config.stash[AFTER_CALL] = self._after_call
+        state = run_state(config)
+        state.serves, state.after_call = True, self._after_call
         for name, value in RESET.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
@@ -128,7 +128,7 @@ class Served:
         """Those that the candidate has snapshots of are measured for these."""
         for item in items:
             if item.nodeid in self._kept:
-                item.stash[KEPT] = True
+                state_of(item).in_snapshots = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what fails."""

@@ -18,7 +18,7 @@ from pytest_kernelprof.errors import (
     ProfilerUnavailable,
 )
 from pytest_kernelprof.measure.completeness import require_clock
-from pytest_kernelprof.plugin.items import HAS_BENCHMARK, TEST, known_marks, timed_by_benchmark
+from pytest_kernelprof.plugin.items import known_marks, state_of, timed_by_benchmark
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
@@ -326,7 +326,8 @@ class Bridge:
                 "kernel_benchmark must be an argument of the test or of one of its fixtures: "
                 "with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
-        test = request.node.stash[TEST]
+        test = state_of(request.node).test
+        assert test is not None, "kernel_profile has begun it"
         # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
         clock.read("wall", _synchronised(usual_kind() if test.unmeasured else test.device))
         return KernelBenchmark(benchmark, kernel_profile, test, clock, request.node)
@@ -363,7 +364,7 @@ class Bridge:
     ) -> None:
         """Note that a test has got ``benchmark``, in whatever way."""
         if fixturedef.argname == "benchmark" and isinstance(request.node, pytest.Item):
-            request.node.stash[HAS_BENCHMARK] = True
+            state_of(request.node).has_benchmark = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

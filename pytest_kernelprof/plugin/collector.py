@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pytest
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.schema import run
 
@@ -29,20 +29,9 @@ ATTRIBUTE = "kernelprof"
 reports takes and which is the same with and without workers."""
 
 
-def attach(
-    report: pytest.TestReport, test: run.Test, reduced: Callable[[run.Profile], run.Profile]
-) -> None:
-    """Put what a test took on its report.
-
-    Args:
-        reduced: what of a profile anybody will read.
-    """
-    from pytest_kernelprof.plugin.run_record import row_of
-    from pytest_kernelprof.schema import codec
-
-    expected = report.skipped and hasattr(report, "wasxfail")
-    row = row_of(test, reduced, expected=expected)
-    setattr(report, ATTRIBUTE, codec.encode(row).decode())
+END_NOTES = "kernelprof_end_notes"
+"""Where notes on a test stand on its last report, that the run prints once at its end: it may be a
+worker of pytest-xdist that has the torch. ``{tests}`` stands for all tests with that note."""
 
 
 class _Try:
@@ -77,6 +66,7 @@ class Collector:
         self._running: dict[str, _Try] = {}
         self._tries: list[_Try] = []
         self._expected: dict[str, Expected] = {}
+        self._noted: dict[str, dict[str, None]] = {}
 
     def expect(self, tests: Mapping[str, Expected]) -> None:
         """Note the tests that this run has to account for, whether or not they run."""
@@ -84,6 +74,8 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what the test took off the report, which pytest keeps to the end of the run."""
+        for note in getattr(report, END_NOTES, ()):
+            self._noted.setdefault(note, {})[report.nodeid] = None
         worker = _worker_of(report)
         expected = json.loads(report.__dict__.pop(EXPECTED_ATTRIBUTE, "{}"))
         self.expect({f"{test}{worker}": one for test, one in expected.items()})
@@ -101,6 +93,15 @@ class Collector:
             this.sent.append(sent.encode())
         if report.when == "teardown":
             del self._running[test]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print each note once; none with ``-qq``."""
+        for note, tests in self._noted.items() if terminalreporter.verbosity > -2 else ():
+            more = ", ..." if len(tests) > 1 else ""
+            told = f"{len(tests)} test{'s' if more else ''} ({next(iter(tests))}{more})"
+            line = printable(f"kernelprof: {note.replace('{tests}', told)}")
+            terminalreporter.write_line(line, yellow=True)
 
     def tests(self) -> Iterator[run.Test]:
         """What was gathered, in the order in which tests began; then the tests that did not run."""

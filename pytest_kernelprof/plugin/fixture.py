@@ -259,12 +259,12 @@ def compare(
         by = _metric_of(metric, test.device)
         plan = Plan(
             test.device,
-            test.warmup,
+            test.settings.warmup,
             TIMED_ROUNDS if rounds is None else check_option("rounds", rounds),
-            flush_l2=test.flush_l2,
+            flush_l2=test.settings.flush_l2,
             lock_timeout_s=test.settings.lock_timeout,
             who=test.id,
-            ignore_children=test.ignore_children,
+            ignore_children=test.settings.other_processes == "ignore",
         )
         found: Contest | None = None
         if test.unmeasured:
@@ -568,7 +568,7 @@ class KernelProfile:
         from pytest_kernelprof.plugin.started_ranks import Ranks, asked_ranks
 
         if number is None:
-            number = self._test.options.ranks
+            number = self._test.settings.ranks
         with self._test.ledger.asking(asked_ranks(place_of_call(self._test.place))):
             if number is None:
                 raise MarkerError(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
-    from pytest_kernelprof.plugin.settings import Options, Settings
+    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
     from pytest_kernelprof.schema.steps import Progress
 
@@ -67,6 +67,7 @@ class MeasuredTest:
 
     Attributes:
         id: its node id. place: where it stands.
+        settings: those of the run, with the options of its marker in their place.
         device: where its code is measured.
         unmeasured: why its code runs without being measured; empty where it is.
         measuring: opens a progress line for one measurement.
@@ -79,34 +80,12 @@ class MeasuredTest:
     place: run.Place
     device: DeviceKind
     settings: Settings
-    options: Options
     ledger: Ledger
     measuring: OpenProgress
     everything: bool
     keeps_timelines: bool
     after_call: AfterCall | None = None
     unmeasured: str = ""
-
-    @property
-    def flush_l2(self) -> bool:
-        """Whether the L2 cache is flushed before each timed round."""
-        asked = self.options.flush_l2
-        return self.settings.flush_l2 if asked is None else asked
-
-    @property
-    def rounds(self) -> int | None:
-        """The number of rounds that somebody asked for."""
-        return self.options.rounds or self.settings.rounds
-
-    @property
-    def warmup(self) -> int:
-        """Calls before the first measured one, as somebody asked for them; else one."""
-        return self.options.warmup or self.settings.warmup or 1
-
-    @property
-    def ignore_children(self) -> bool:
-        """Whether child processes are meant to do work that is not counted."""
-        return self.options.other_processes == "ignore"
 
     def plan(
         self,
@@ -117,16 +96,17 @@ class MeasuredTest:
         flush_l2: bool | None = None,
     ) -> Plan:
         """What to take: what the call says, else the test's marker, else the run's settings."""
+        settings = self.settings
         return plan_of(
             self.device,
             needs,
-            rounds=rounds or self.rounds,
-            warmup=warmup or self.warmup,
-            flush_l2=self.flush_l2 if flush_l2 is None else flush_l2,
-            stacks=bool(self.options.stacks or self.settings.stacks),
-            lock_timeout_s=self.settings.lock_timeout,
+            rounds=rounds or settings.rounds,
+            warmup=warmup or settings.warmup,
+            flush_l2=settings.flush_l2 if flush_l2 is None else flush_l2,
+            stacks=settings.stacks,
+            lock_timeout_s=settings.lock_timeout,
             who=self.id,
-            ignore_children=self.ignore_children,
+            ignore_children=settings.other_processes == "ignore",
         )
 
     @contextlib.contextmanager

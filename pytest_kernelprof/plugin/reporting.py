@@ -36,81 +36,89 @@ from pytest_kernelprof.errors import (
     WrongResult,
 )
 from pytest_kernelprof.limits.marks import meant_by_strays
-from pytest_kernelprof.plugin.collector import EXPECTED_ATTRIBUTE, attach, outcome_of
+from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, outcome_of
 from pytest_kernelprof.plugin.items import (
     BRIDGE,
-    COLLECTOR,
     CUDA_HINT,
-    EXPECTED,
-    MEASURES,
-    QUIET,
     RUN_RECORD,
-    SERVES,
-    SETTINGS,
-    SNAPSHOT_JUDGE,
-    TAKEN,
-    TEST,
     all_is_wanted,
     concerns_us,
-    is_shown,
     place_of_test,
     promises_of,
+    run_state,
+    state_of,
     why_unmeasured,
 )
-from pytest_kernelprof.units import printable
 from pytest_kernelprof.versions import newer_than_tried
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
-
-    import pytest
 
     from pytest_kernelprof.schema.run import Comparison, Profile, Test
 
-
+_STRAY = (
+    "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
+    "marker, register it"
+)
 _LONGEST = 300
 
 
 def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Note the tests that this run has to account for: those that concern us."""
-    from pytest_kernelprof.plugin.items import place_of_test
     from pytest_kernelprof.plugin.run_record import portable
 
-    tests = {}
+    tests, state = {}, run_state(config)
     for item in items:
         place = portable(place_of_test(item), str(config.rootpath))
         tests[item.nodeid] = (promises_of(item), place.file, place.line)
     if hasattr(config, "workerinput"):
-        config.stash[EXPECTED] = json.dumps(tests)
+        state.expected = json.dumps(tests)
     else:
-        config.stash[COLLECTOR].expect(tests)
+        state.collector.expect(tests)
 
 
 def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Attach what the test took to its report, and tell an error of ours as what it is."""
-    if EXPECTED in item.config.stash:
-        setattr(report, EXPECTED_ATTRIBUTE, item.config.stash[EXPECTED])
-        del item.config.stash[EXPECTED]
+    run, state = run_state(item.config), state_of(item)
+    if run.expected:
+        setattr(report, EXPECTED_ATTRIBUTE, run.expected)
+        run.expected = ""
     raised = call.excinfo.value if call.excinfo is not None else None
     not_judged = _why_not_judged(item, call, raised)
     if not_judged and raised is None:
         skip_unexpected_pass(report, item, not_judged)
     # Subtests report while their test still runs; there is nothing to tell until it is judged.
     has_taken = call.when != "setup" and (
-        TAKEN in item.stash or (call.when == "call" and SNAPSHOT_JUDGE in item.stash)
+        state.taken is not None or (call.when == "call" and state.snapshot is not None)
     )
     if has_taken or not_judged or isinstance(raised, KernelprofError):
         _attach_taken(item, report, not_judged)
-    if call.when == "teardown" and TEST in item.stash:
-        item.stash[TEST].ledger.close()
-        del item.stash[TEST]  # profiles must not outlive their test
+    if call.when == "teardown":
+        _attach_notes(item, report)
+        if state.test is not None:
+            state.test.ledger.close()
+            state.test = None  # profiles must not outlive their test
     if raised is not None:
         tell(report, item, raised)
         hint_at_cuda(report, item, raised)
     verdict = _verdict_of(report, raised, not_judged)
     if verdict and concerns_us(item):
         tell_verdict(item, report, verdict)
+
+
+def _attach_notes(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Attach what the run says of the test at its end: markers that probably mean a limit, notes of
+    its ledger, and versions newer than those that were tried."""
+    notes = [_STRAY.format(*pair, tests="{tests}") for pair in meant_by_strays(item).items()]
+    test = state_of(item).test
+    if test is not None:
+        torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
+        versions = {"pytest": pytest.__version__, "python": platform.python_version()}
+        newer = newer_than_tried({"torch": torch, **versions})
+        notes += filter(None, [*test.ledger.end_notes, "; ".join(newer)])
+    if notes:
+        setattr(report, END_NOTES, notes)
 
 
 def _verdict_of(report: pytest.TestReport, raised: BaseException | None, not_judged: str) -> str:
@@ -135,19 +143,14 @@ def _why_not_judged(
         return raised.why
     if raised is not None or call.when != "call" or not concerns_us(item):
         return ""
-    promises = promises_of(item)
-    if TEST not in item.stash:
+    promises, test = promises_of(item), state_of(item).test
+    if test is None:
         return (why_unmeasured(item) or "not measured").partition(":")[0] if promises else ""
-    ledger = item.stash[TEST].ledger
+    ledger = test.ledger
     if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
         return ""
     otherwise = "no snapshot of this device" if len(ledger) else "not measured"
     return (why_unmeasured(item) or ledger.unmeasured or otherwise).partition(":")[0]
-
-
-def _left_out(item: pytest.Item) -> tuple[str, ...]:
-    """The names of the limits that were not judged, also of those that came as the test ran."""
-    return item.stash[TEST].ledger.left_out if TEST in item.stash else promises_of(item)
 
 
 def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -157,58 +160,56 @@ def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     from pytest_kernelprof.capture.ranks import left_test
 
     raised = call.excinfo
-    how = (
-        ""
-        if raised is None
-        else f" ({raised.typename}: {_first_line(str(raised.value))[:_LONGEST]})"
-    )
+    first = _first_line(str(raised.value))[:_LONGEST] if raised is not None else ""
+    how = "" if raised is None else f" ({raised.typename}: {first})"
     left_test(item.nodeid, f"has ended the test{how}")
 
 
 def tell_end_of_run(config: pytest.Config) -> None:
     """That this rank makes no call any more, so that no other one waits for it."""
-    if "torch" in sys.modules and config.stash.get(MEASURES, False):
+    if "torch" in sys.modules and run_state(config).measures:
         from pytest_kernelprof.capture.ranks import left_run
 
         left_run()
 
 
 def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
-    from pytest_kernelprof.plugin.items import place_of_test
-    from pytest_kernelprof.plugin.run_record import for_tables, portable
+    from pytest_kernelprof.plugin.run_record import attach, for_tables, portable
     from pytest_kernelprof.schema.document import bounded
     from pytest_kernelprof.schema.run import Test
 
-    taken = item.stash.setdefault(TAKEN, [])
-    del item.stash[TAKEN]  # a rerun of the test brings its own
-    snapshot = item.stash[SNAPSHOT_JUDGE].report() if SNAPSHOT_JUDGE in item.stash else None
-    profiles = tuple(profile for one in taken for profile in one.profiles)
-    comparisons = tuple(comparison for one in taken for comparison in one.comparisons)
-    place = portable(place_of_test(item), str(item.config.rootpath))
-    whole = SERVES in item.config.stash or all_is_wanted(item.config)
-    one_by_one = item.config.get_verbosity() > 1
-    reduced = bounded if whole else partial(for_tables, kernels=one_by_one)
+    state, config = state_of(item), item.config
+    taken, state.taken = state.taken or [], None  # a rerun of the test brings its own
+    whole = run_state(config).serves or all_is_wanted(config)
+    left_out: tuple[str, ...] = ()
+    if not_judged:  # also of limits that came as the test ran
+        left_out = state.test.ledger.left_out if state.test is not None else promises_of(item)
     test = Test(
         item.nodeid,
-        profiles,
-        comparisons,
-        place=place,
-        snapshot=snapshot,
-        limits=_left_out(item) if not_judged else (),
+        tuple(profile for one in taken for profile in one.profiles),
+        tuple(comparison for one in taken for comparison in one.comparisons),
+        place=portable(place_of_test(item), str(config.rootpath)),
+        snapshot=state.snapshot.report() if state.snapshot is not None else None,
+        limits=left_out,
         not_judged=not_judged,
     )
-    attach(report, test, reduced)
+    one_by_one = config.get_verbosity() > 1
+    attach(report, test, bounded if whole else partial(for_tables, kernels=one_by_one))
 
 
 def tell_open(config: pytest.Config) -> None:
     """Say in the JUnit file, before it is written, what of the run was not judged."""
     if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
-        tests = tuple(config.stash[COLLECTOR].tests())
+        tests = tuple(run_state(config).collector.tests())
         if tests:  # else nothing of ours is loaded
+            from _pytest.junitxml import xml_key
+
             from pytest_kernelprof.schema.run import Run
             from pytest_kernelprof.summary.run import summary_of
 
-            tell_suite(config, summary_of(Run(tests)).open)
+            words = summary_of(Run(tests)).open
+            if words and xml_key in config.stash:
+                config.stash[xml_key].add_global_property(f"{_PREFIX}not_judged", words)
 
 
 def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
@@ -218,12 +219,12 @@ def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
     from pytest_kernelprof.schema.run import Run
     from pytest_kernelprof.summary.run import summary_of
 
-    config = terminal.config
-    if QUIET in config.stash or SERVES in config.stash:
+    state, plugins = run_state(terminal.config), terminal.config.pluginmanager
+    if state.quiet or state.serves:
         return
-    record, bridge = map(config.pluginmanager.getplugin, (RUN_RECORD, BRIDGE))
+    record, bridge = map(plugins.getplugin, (RUN_RECORD, BRIDGE))
     run = record.run_of(taken) if record is not None else Run(tuple(taken))
-    asked, warn_only = is_shown(config) and record is not None, config.stash[SETTINGS].warn_only
+    asked, warn_only = state.settings.report and record is not None, state.settings.warn_only
     if asked or any(one.source != "snapshot" for one in run.baselines):
         write_report(terminal, run, brief=not asked, warn_only=warn_only)
         return
@@ -424,65 +425,3 @@ def tell_verdict(item: pytest.Item, report: pytest.TestReport, verdict: str) -> 
         if dict(properties).get(_VERDICT) not in ("failed", "incomplete"):
             properties[:] = [one for one in properties if one[0] != _VERDICT]
             properties.append((_VERDICT, verdict))
-
-
-def tell_suite(config: pytest.Config, words: str) -> None:
-    """Say of the whole run, in its JUnit file, what was not judged."""
-    from _pytest.junitxml import xml_key
-
-    if words and xml_key in config.stash:
-        config.stash[xml_key].add_global_property(f"{_PREFIX}not_judged", words)
-
-
-END_NOTES = "kernelprof_end_notes"
-
-"""Where they stand on a test's report: it may be an xdist worker that has the torch."""
-
-_TESTS = "{tests}"
-
-_STRAY = (
-    "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
-    "marker, register it"
-)
-
-
-class EndNotes:
-    """Puts notes on the reports of tests, and prints them in the process that reports."""
-
-    def __init__(self) -> None:
-        self._tests: dict[str, dict[str, None]] = {}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Put the notes of a test on its last report."""
-        report = yield
-        if call.when == "teardown":
-            notes = [_STRAY.format(*pair, tests=_TESTS) for pair in meant_by_strays(item).items()]
-            if TEST in item.stash:
-                notes += item.stash[TEST].ledger.end_notes
-                notes += filter(None, ["; ".join(newer_than_tried(_here()))])
-            if notes:
-                setattr(report, END_NOTES, notes)
-        return report
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the notes of a test."""
-        for note in getattr(report, END_NOTES, ()):
-            self._tests.setdefault(note, {})[report.nodeid] = None
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print each note once; none with ``-qq``."""
-        for note, tests in self._tests.items() if terminalreporter.verbosity > -2 else ():
-            more = ", ..." if len(tests) > 1 else ""
-            told = f"{len(tests)} test{'s' if more else ''} ({next(iter(tests))}{more})"
-            line = printable(f"kernelprof: {note.replace(_TESTS, told)}")
-            terminalreporter.write_line(line, yellow=True)
-
-
-def _here() -> dict[str, str]:
-    versions = {"pytest": pytest.__version__, "python": platform.python_version()}
-    torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
-    return {"torch": torch, **versions}

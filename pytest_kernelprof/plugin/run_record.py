@@ -10,18 +10,18 @@ import sys
 from datetime import datetime, timezone
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pytest
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
-from pytest_kernelprof.plugin.collector import fail
-from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SETTINGS, SNAPSHOT_UPDATE
+from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
+from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
 from pytest_kernelprof.plugin.settings import flag_of
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
-from pytest_kernelprof.schema import comparison, kernels, run, snapshot, verdicts
+from pytest_kernelprof.schema import codec, comparison, kernels, run, snapshot, verdicts
 from pytest_kernelprof.schema.document import grouped
 from pytest_kernelprof.schema.run import Run, RunComparison, Test
 from pytest_kernelprof.summary.causes import explained
@@ -29,10 +29,10 @@ from pytest_kernelprof.summary.comparisons import baseline_summary
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
-    from pytest_kernelprof.plugin.collector import Collector
+    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.report.github import Annotation
 
 
@@ -68,14 +68,22 @@ def _named_commit(git: Path, ref: str) -> str:
 
 
 class RunRecord:
-    """What ended the run, beside what its tests took; in the process that reports."""
+    """What ended the run, beside what its tests took; in the process that reports. As the run ends,
+    it writes the files of the run, and hands the record to the hooks of others.
 
-    def __init__(self, config: pytest.Config, collector: Collector) -> None:
-        self._config = config
-        self._collector = collector
+    Raises:
+        pytest.UsageError: nothing can be written to a file, two are the same, one is compared
+            with, or what makes one is not installed.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config, state = config, run_state(config)
+        self._collector, self._settings = state.collector, state.settings
+        self._files = _files_of(config, state.settings)
         self._began = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._unfinished: list[str] = []
-        self._failure = ""
+        self._lines: list[tuple[str, dict[str, bool]]] = []
+        self._github_commands: list[str] = []
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Ctrl-C, ``pytest.exit``, errors of collection, a plugin that stops the run."""
@@ -116,10 +124,10 @@ class RunRecord:
 
     def _fail_if_worse(self, session: pytest.Session) -> None:
         """Fail a run of which nothing was compared, or not what was asked for."""
-        warn_only = self._config.stash[SETTINGS].warn_only
         for found in self._baselines():
             summary = baseline_summary(Run(tuple(self._collector.tests())), found)
-            if summary.fails(warn_only=warn_only) and session.exitstatus == pytest.ExitCode.OK:
+            fails = summary.fails(warn_only=self._settings.warn_only)
+            if fails and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _note_end(self, session: pytest.Session, exitstatus: int) -> None:
@@ -128,25 +136,80 @@ class RunRecord:
             self._unfinished.append(stopped)
         if exitstatus == pytest.ExitCode.USAGE_ERROR:
             self._unfinished.append("pytest reported a usage error")
-        if self._config.stash[SETTINGS].disable:
+        if self._settings.disable:
             self._unfinished.append("--kernelprof-disable: nothing was measured")
 
     def _hand_over(self, session: pytest.Session) -> None:
+        """Write each file, whatever becomes of the others. A run whose file is lost, or whose
+        reader fails, has failed: its tests have not."""
         try:
-            self._config.hook.pytest_kernelprof_run(config=self._config, run=self._record())
+            run = portable(self.run_of(self._collector.tests()), str(self._config.rootpath))
+            for form, path in self._files.items():
+                self._write(session, form, path, run)
+            if self._settings.github:
+                self._tell_github(run)
+            self._config.hook.pytest_kernelprof_run(config=self._config, run=run)
         except (Exception, OutcomeException) as error:
-            self._failure = f"{type(error).__name__}: {error}"
+            why = f"{type(error).__name__}: {error}"
+            self._say(f"a hook pytest_kernelprof_run raised {why}", red=True)
             fail(session)
 
+    def _write(self, session: pytest.Session, form: str, path: str, run: Run) -> None:
+        try:
+            self._say(f"{path}: {write_file(path, form, run)}")
+        except Exception as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            why = why or f"{type(error).__name__}: {error}"
+            self._say(f"{flag_of(form)}: {path} cannot be written ({why})", red=True)
+            fail(session)
+        else:
+            for words in run.unfinished:
+                self._say(f"the run is not complete: {words}", yellow=True)
+
+    def _tell_github(self, run: Run) -> None:
+        """Append to the summary, and keep what is printed at the end. What cannot be told here
+        fails nothing."""
+        from pytest_kernelprof.report import github
+
+        try:
+            problem = github.append_summary(run, os.environ)
+            found = [one for one in github.annotations_of(run) if not self._another_tells(one)]
+            file_of = github.files_in_the_repository(str(self._config.rootpath), os.environ)
+            told = [*github.commands(found, file_of), github.notice_of(run)]
+            self._github_commands = list(filter(None, told))
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            self._say(f"--kernelprof-github: {problem}", yellow=True)
+
+    def _another_tells(self, found: Annotation) -> bool:
+        """Whether pytest-github-actions-annotate-failures does."""
+        has = self._config.pluginmanager.hasplugin
+        other = has("pytest_github_actions_annotate_failures")
+        if not other or os.environ.get("GITHUB_ACTIONS") != "true":
+            return False
+        return found.failed or (found.warned and has("annotate_warnings"))
+
+    def _say(self, words: str, **markup: bool) -> None:
+        line = printable(f"kernelprof: {words}"), markup
+        if line not in self._lines:
+            self._lines.append(line)
+
+    @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """A reader of the run has failed: not the tests', but not nothing."""
-        if self._failure:
-            words = printable(f"kernelprof: a hook pytest_kernelprof_run raised {self._failure}")
-            terminalreporter.write_line(words, red=True)
+        """Say which files were written, whether they are complete, and what failed."""
+        for words, markup in sorted(self._lines, key=lambda line: "red" in line[1]):
+            terminalreporter.write_line(words, **markup)
 
-    def _record(self) -> Run:
-
-        return portable(self.run_of(self._collector.tests()), str(self._config.rootpath))
+    def pytest_unconfigure(self) -> None:
+        """After all that pytest prints: GitHub reads commands where a line begins with them."""
+        if self._github_commands:
+            capture = self._config.pluginmanager.getplugin("capturemanager")
+            with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+                encoding = sys.stdout.encoding or "utf-8"
+                told = "\n".join(["", *self._github_commands, ""])
+                sys.stdout.write(told.encode(encoding, "backslashreplace").decode(encoding))
+                sys.stdout.flush()
 
     def run_of(self, tests: Iterable[Test]) -> Run:
         """The run, of these tests."""
@@ -162,159 +225,32 @@ class RunRecord:
 
     def _baselines(self) -> Iterator[RunComparison]:
         """What the run was compared with, by the plugins that know."""
-        plugins = map(
-            self._config.pluginmanager.getplugin, (AGAINST, SNAPSHOT_UPDATE, RUN_BASELINE)
-        )
-        found = (one.comparison() for one in plugins if one is not None)
-        yield from (one for one in found if one is not None)
+        plugin = self._config.pluginmanager.getplugin
+        plugins = filter(None, map(plugin, (AGAINST, SNAPSHOT_UPDATE, RUN_BASELINE)))
+        yield from filter(None, (one.comparison() for one in plugins))
 
 
-class _File(NamedTuple):
-    form: str
-    path: str
-
-
-class RunFiles:
-    """The files of a run, in the process that reports.
-
-    Args:
-        asked: the path for each option that asks for one, as it was given: relative to where
-            pytest was started.
+def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:
+    """The path of each file of the run, by its option. It is relative to where pytest was started:
+    tests may change their directory.
 
     Raises:
-        pytest.UsageError: nothing can be written to one of them, two are the same, one is compared
-            with, or what makes one is not installed.
+        pytest.UsageError: as of ``RunRecord``.
     """
-
-    def __init__(self, config: pytest.Config, asked: Mapping[str, str]) -> None:
-        # Tests may change their directory.
-        here = config.invocation_params.dir
-        self._files = [_File(form, os.path.join(here, path)) for form, path in asked.items()]
-        self._written: list[str] = []
-        self._failures: list[str] = []
-        self._unfinished: tuple[str, ...] = ()
-        for form, path in asked.items():
-            if why := why_no_form(form):
-                raise pytest.UsageError(f"{flag_of(form)}: {why}")
-            if why := why_no_file(os.path.join(here, path)):
-                raise pytest.UsageError(f"{flag_of(form)}: {path!r} cannot be written ({why})")
-        compared = filter(None, [config.stash[SETTINGS].run_document])
-        _refuse_same([*(_File("against", str(here / one)) for one in compared), *self._files])
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_kernelprof_run(self, run: Run) -> None:
-        """Write them, each whatever becomes of the others."""
-        self._unfinished = run.unfinished
-        for file in self._files:
-            self._write(file, run)
-
-    def _write(self, file: _File, run: Run) -> None:
-        form, path = file
-        try:
-            self._written.append(f"{path}: {write_file(path, form, run)}")
-        except Exception as error:
-            why = error.strerror if isinstance(error, OSError) else None
-            why = why or f"{type(error).__name__}: {error}"
-            self._failures.append(f"{flag_of(form)}: {path} cannot be written ({why})")
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """A run whose file is lost has failed: its tests have not."""
-        try:
-            yield
-        finally:
-            if self._failures:
-                fail(session)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say where they are, and whether they are whole."""
-        for words in self._written:
-            terminalreporter.write_line(printable(f"kernelprof: {words}"))
-        for words in self._failures:
-            terminalreporter.write_line(printable(f"kernelprof: {words}"), red=True)
-        for words in self._unfinished if self._written else ():
-            terminalreporter.write_line(
-                printable(f"kernelprof: the run is not complete: {words}"), yellow=True
-            )
-
-
-def _refuse_same(files: Iterable[_File]) -> None:
-    """One would replace the other, or what is compared with.
-
-    Raises:
-        pytest.UsageError: two options name one file.
-    """
-    seen: dict[str, str] = {}
-    for form, path in files:
+    started_in, files = config.invocation_params.dir, {}
+    compared = settings.run_document
+    seen = {os.path.realpath(started_in / compared): "against"} if compared else {}
+    for form, given in settings.run_files.items():
+        files[form] = path = os.path.join(started_in, given)
+        if why := why_no_form(form):
+            raise pytest.UsageError(f"{flag_of(form)}: {why}")
+        if why := why_no_file(path):
+            raise pytest.UsageError(f"{flag_of(form)}: {given!r} cannot be written ({why})")
         first = seen.setdefault(os.path.realpath(path), form)
         if first != form:
             flags = f"{flag_of(first)}, {flag_of(form)}"
             raise pytest.UsageError(f"{flags}: both name {path!r}; give two different files")
-
-
-_FLAG = "--kernelprof-github"
-
-# pytest-github-actions-annotate-failures, and its part that tells of warnings.
-_OTHER, _OTHERS_WARNINGS = "pytest_github_actions_annotate_failures", "annotate_warnings"
-
-
-class GitHub:
-    """Of a run, in the process that reports. What cannot be told here fails nothing."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._commands: list[str] = []
-        self._problem = ""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_kernelprof_run(self, run: Run) -> None:
-        """Append to the summary, and keep what is to be printed."""
-        try:
-            self._tell(run)
-        except Exception as error:
-            self._problem = f"{type(error).__name__}: {error}"
-
-    def _tell(self, run: Run) -> None:
-        from pytest_kernelprof.report.github import (
-            annotations_of,
-            append_summary,
-            commands,
-            files_in_the_repository,
-            notice_of,
-        )
-
-        self._problem = append_summary(run, os.environ)
-        found = [one for one in annotations_of(run) if not self._another_tells(one)]
-        file_of = files_in_the_repository(str(self._config.rootpath), os.environ)
-        self._commands = list(filter(None, [*commands(found, file_of), notice_of(run)]))
-
-    def _another_tells(self, found: Annotation) -> bool:
-        plugins = self._config.pluginmanager
-        if os.environ.get("GITHUB_ACTIONS") != "true" or not plugins.hasplugin(_OTHER):
-            return False
-        return found.failed or (found.warned and plugins.hasplugin(_OTHERS_WARNINGS))
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what could not be told."""
-        if self._problem:
-            words = printable(f"kernelprof: {_FLAG}: {self._problem}")
-            terminalreporter.write_line(words, yellow=True)
-
-    def pytest_unconfigure(self) -> None:
-        """After all that pytest prints: GitHub reads commands where a line begins with them."""
-        if self._commands:
-            with self._uncaptured():
-                encoding = sys.stdout.encoding or "utf-8"
-                told = "\n".join(["", *self._commands, ""])
-                sys.stdout.write(told.encode(encoding, "backslashreplace").decode(encoding))
-                sys.stdout.flush()
-
-    def _uncaptured(self) -> contextlib.AbstractContextManager[Any]:
-        capture = self._config.pluginmanager.getplugin("capturemanager")
-        return (
-            contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled()
-        )
+    return files
 
 
 MOST_KERNELS = 40
@@ -330,6 +266,19 @@ LONGEST_NAME = 2_000
 _OPERATORS = 6
 
 """So many operators are told from either end of a chain: the innermost and whom the user called."""
+
+
+def attach(
+    report: pytest.TestReport, test: Test, reduced: Callable[[run.Profile], run.Profile]
+) -> None:
+    """Put what a test took on its report.
+
+    Args:
+        reduced: what of a profile anybody will read.
+    """
+    expected = report.skipped and hasattr(report, "wasxfail")
+    row = row_of(test, reduced, expected=expected)
+    setattr(report, ATTRIBUTE, codec.encode(row).decode())
 
 
 def row_of(test: Test, reduced: Callable[[run.Profile], run.Profile], *, expected: bool) -> Test:

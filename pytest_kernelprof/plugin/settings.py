@@ -377,6 +377,8 @@ class Settings(NamedTuple):
     Attributes:
         revision: the revision or the folder that ``against`` names.
         run_document: the run document that it names.
+        ranks: of a test, by its marker: how many ranks it starts.
+        other_processes: likewise, whether the work of child processes is checked.
     """
 
     report: bool
@@ -413,24 +415,13 @@ class Settings(NamedTuple):
     spread_workers: bool
     revision: str | None = None
     run_document: str | None = None
+    ranks: int | None = None
+    other_processes: str = "check"
 
     @property
     def run_files(self) -> dict[str, str]:
         """The files that are made of the run as it ends: the path by the option that asks."""
         return {name: getattr(self, name) for name in RUN_FILES if getattr(self, name)}
-
-
-class Options(NamedTuple):
-    """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
-
-    warmup: int | None = None
-    rounds: int | None = None
-    device: str | None = None
-    flush_l2: bool | None = None
-    stacks: bool | None = None
-    margin: float | None = None
-    ranks: int | None = None
-    other_processes: str | None = None
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -465,7 +456,7 @@ def quiet(settings: Settings) -> Settings:
     return settings._replace(**files, report=False, github=False)
 
 
-def of_a_reference(settings: Settings) -> Settings:
+def of_a_baseline(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
     return quiet(settings)._replace(trace_dir=None, only=False, undecided="pass")
@@ -500,8 +491,8 @@ def _ini(config: pytest.Config, option: Option) -> object:
     return None if value == "" else value
 
 
-def options_of(marks: Iterable[pytest.Mark]) -> Options:
-    """The merged options of ``kernelprof(...)`` markers, the innermost given first.
+def with_marker(settings: Settings, marks: Iterable[pytest.Mark]) -> Settings:
+    """The settings with the options of ``kernelprof(...)`` markers, the innermost given first.
 
     Raises:
         MarkerError: an unknown option or a value of the wrong form.
@@ -515,7 +506,7 @@ def options_of(marks: Iterable[pytest.Mark]) -> Options:
             )
         for name, value in mark.kwargs.items():
             merged.setdefault(name, check_option(name, value))
-    return Options(**merged)
+    return settings._replace(**merged)
 
 
 def check_option(name: str, value: object) -> Any:

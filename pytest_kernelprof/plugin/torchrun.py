@@ -21,7 +21,7 @@ import pytest
 from pytest_kernelprof.capture.tries import note_missing
 from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.plugin.collector import fail
-from pytest_kernelprof.plugin.items import MEASURES, SETTINGS, concerns_us
+from pytest_kernelprof.plugin.items import concerns_us, run_state
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Rank:
 
     def __init__(self, config: pytest.Config, place: Place) -> None:
         self._config, self._place = config, place
-        self._limit_s = config.stash[SETTINGS].rank_timeout
+        self._limit_s = run_state(config).settings.rank_timeout
         self._session: pytest.Session | None = None
         self._myself = this_process()
         said = {rank: self._read(rank) for rank in range(place.size) if rank != place.rank}
@@ -158,7 +158,7 @@ class Rank:
     @property
     def _takes_part(self) -> bool:
         """Whether this run measures anything: else each rank is as it would be without us."""
-        return self._config.stash.get(MEASURES, False)
+        return run_state(self._config).measures
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -434,7 +434,7 @@ def takes_part(config: pytest.Config) -> bool:
         return False
     if config.getoption("dist", "no") == "no":
         return True
-    files = config.stash[SETTINGS].run_files
+    files = run_state(config).settings.run_files
     if files and said_by_torchrun() is not None:
         raise pytest.UsageError(
             "pytest -n under torchrun: pytest-xdist workers are not ranks, and each rank would "

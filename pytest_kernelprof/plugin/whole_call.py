@@ -200,8 +200,7 @@ def look_at(test: MeasuredTest) -> WholeCall:
     """Look at a test that nobody set a limit on, if that leaves torch as the test would find it."""
     if not torch_is_loaded():
         return Unmeasured(test, lambda: TORCH_CAME if torch_is_loaded() else "")
-    chosen = test.options.device or test.settings.device
-    if test.device == "cuda" and chosen == "auto" and not _cuda_is_up():
+    if test.device == "cuda" and test.settings.device == "auto" and not _cuda_is_up():
         return Unmeasured(test, lambda: CUDA_CAME_UP if _cuda_is_up() else "")
     return Looked(test)
 

@@ -13,13 +13,12 @@ from pytest_kernelprof.plugin.settings import (
     GROUPS,
     OPTIONS,
     OPTIONS_FORM,
-    Options,
     Settings,
     check_option,
-    of_a_reference,
-    options_of,
+    of_a_baseline,
     quiet,
     read_settings,
+    with_marker,
 )
 
 SECONDS = "expected a number of seconds above zero, for example 600"
@@ -34,11 +33,14 @@ def marked(**options: Any) -> pytest.Mark:
 
 
 def test_each_option_is_a_field_of_the_settings() -> None:
-    baselines = ["revision", "run_document"]  # what --kernelprof-against names, by its kind
-    assert [*(option.name for option in OPTIONS), *baselines] == list(Settings._fields)
+    more = [
+        *("revision", "run_document"),  # what --kernelprof-against names, by its kind
+        *("ranks", "other_processes"),  # what the marker alone says
+    ]
+    assert [*(option.name for option in OPTIONS), *more] == list(Settings._fields)
 
 
-@pytest.mark.parametrize("less", [quiet, of_a_reference])
+@pytest.mark.parametrize("less", [quiet, of_a_baseline])
 def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
     pytester: pytest.Pytester, less: Callable[[Settings], Settings]
 ) -> None:
@@ -51,12 +53,6 @@ def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
     assert len(asked.run_files) == len(written)
     told = less(asked)
     assert (told.run_files, told.report, told.github) == ({}, False, False)
-
-
-def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
-    said_elsewhere = [one.name for one in OPTIONS if one.marked]
-    by_it_alone = ["ranks", "other_processes"]
-    assert sorted([*said_elsewhere, *by_it_alone]) == sorted(Options._fields)
 
 
 def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
@@ -228,22 +224,25 @@ def test_a_number_too_long_to_be_read_is_a_usage_error(pytester: pytest.Pytester
         settings(pytester, f"--kernelprof-rounds={'9' * 5000}")
 
 
-def test_inner_markers_win_option_by_option() -> None:
-    assert options_of([marked(rounds=3), marked(rounds=5, warmup=2)]) == Options(rounds=3, warmup=2)
+def test_inner_markers_win_option_by_option(pytester: pytest.Pytester) -> None:
+    run = settings(pytester, "--kernelprof-rounds=7", "--kernelprof-stacks")
+    found = with_marker(run, [marked(rounds=3, stacks=False), marked(rounds=5, warmup=2)])
+    assert found == run._replace(rounds=3, warmup=2, stacks=False)
 
 
-def test_no_marker_says_nothing() -> None:
-    assert options_of([]) == Options()
+def test_no_marker_says_nothing(pytester: pytest.Pytester) -> None:
+    run = settings(pytester, "--kernelprof-rounds=7")
+    assert with_marker(run, []) == run
 
 
-def test_an_outer_marker_is_checked_though_an_inner_one_wins() -> None:
+def test_an_outer_marker_is_checked_though_an_inner_one_wins(pytester: pytest.Pytester) -> None:
     with pytest.raises(MarkerError, match=r"^rounds='x': "):
-        options_of([marked(rounds=3), marked(rounds="x")])
+        with_marker(settings(pytester), [marked(rounds=3), marked(rounds="x")])
 
 
-def test_the_marker_takes_keyword_arguments_only() -> None:
+def test_the_marker_takes_keyword_arguments_only(pytester: pytest.Pytester) -> None:
     with pytest.raises(MarkerError) as error:
-        options_of([pytest.mark.kernelprof(9).mark])
+        with_marker(settings(pytester), [pytest.mark.kernelprof(9).mark])
     assert str(error.value) == (
         f"kernelprof: takes keyword arguments only, got (9,). The form is: {OPTIONS_FORM}"
     )

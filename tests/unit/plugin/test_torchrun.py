@@ -17,7 +17,7 @@ import pytest
 from pytest_kernelprof.capture import ranks, tries
 from pytest_kernelprof.device.procfs import started_at
 from pytest_kernelprof.plugin import torchrun
-from pytest_kernelprof.plugin.items import MEASURES
+from pytest_kernelprof.plugin.items import run_state
 from pytest_kernelprof.plugin.measuring import MeasuredTest
 from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
 
@@ -114,7 +114,7 @@ def end_quietly(pytester: pytest.Pytester, folder: Path, said: dict[str, object]
     """Rank 1, which measures and fails, has come to its end; rank 0 has said that, and is gone."""
     folder.mkdir()
     config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=1")
-    config.stash[MEASURES] = True
+    run_state(config).measures = True
     place = Place(1, 2, str(folder))
     rank = QuietRank(config, place)
     rank._session = SimpleNamespace(exitstatus=1)  # type: ignore[assignment]
@@ -153,7 +153,7 @@ def test_rank_0_waits_for_none_that_measures_nothing(
     config = pytester.parseconfigure("-p", "no:terminal")
     first = FirstRank(config, place)
     Path(place.file(1)).write_text(json.dumps({"process": DEAD, "exit": 1, "measures": False}))
-    config.stash[MEASURES] = True
+    run_state(config).measures = True
     session: Any = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)
     first._session = session
     first.pytest_sessionfinish(session)
