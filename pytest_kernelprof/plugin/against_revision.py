@@ -65,9 +65,6 @@ if TYPE_CHECKING:
 
     Launches = dict[Side, Launch]
 
-    from pytest_kernelprof.against.messages import Done
-    from pytest_kernelprof.against.reference_process import Reference
-    from pytest_kernelprof.against.timing import Further
     from pytest_kernelprof.measure.more_rounds import Series
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 

@@ -141,11 +141,11 @@ class KernelBenchmark:
         """
         from pytest_kernelprof.measure.arguments import Arguments
         from pytest_kernelprof.plugin.fixture import hold_comparisons
-        from pytest_kernelprof.plugin.measuring import asked_call, place_of_call
+        from pytest_kernelprof.plugin.measuring import call_request, place_of_call
 
         place = place_of_call(self._test.place)
         arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
-        with self._test.ledger.asking(asked_call(place)):
+        with self._test.ledger.asking(call_request(place)):
             self._check(fn, timer)
             if rounds is not None:
                 check_option("rounds", rounds)

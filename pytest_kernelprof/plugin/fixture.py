@@ -21,18 +21,17 @@ from pytest_kernelprof.measure.checks import CLOSE
 from pytest_kernelprof.measure.comparison import CompareBy, Contest, contest
 from pytest_kernelprof.measure.plan import TIMED_ROUNDS, Plan
 from pytest_kernelprof.measure.policy import more_pairs
-from pytest_kernelprof.plugin.ledger import Asked
 from pytest_kernelprof.plugin.measuring import (
-    asked_call,
-    asked_region,
+    call_request,
     may_be_blind,
     measure_block,
     measure_call,
     nothing_to_look_at,
     place_of_call,
+    region_request,
     run_plainly,
 )
-from pytest_kernelprof.plugin.outcome import in_place_words
+from pytest_kernelprof.plugin.outcome import Request, in_place_words
 from pytest_kernelprof.plugin.settings import check_option
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import comparison_table
@@ -43,9 +42,8 @@ from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.units import name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from pytest_kernelprof.api import Profile
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.checks import Check
     from pytest_kernelprof.plugin.measuring import MeasuredTest
@@ -222,7 +220,7 @@ def judge(comparison: Comparison, limit: Limit) -> str:
         more = more_pairs(rounds.pairs, decided=decided, disturbed=rounds.disturbed)
         if not more:
             break
-        with test.ledger.asking(Asked(what, _REMEDY, instead=limit.name)), held_by(what):
+        with test.ledger.asking(Request(what, (limit.name,), _REMEDY)), held_by(what):
             rounds.take(more)
     group._verdicts.append(verdict)
     record = comparison._record(verdict)
@@ -253,7 +251,7 @@ def compare(
     """
     place = line_words(place_of_call(test.place))
     what = f"the comparison at {place}"
-    with test.ledger.asking(Asked(what, _REMEDY, instead=judged)), held_by(what):
+    with test.ledger.asking(Request(what, (judged,), _REMEDY)), held_by(what):
         _check_callables(callables, reference)
         _check_checks(check, fresh)
         by = _metric_of(metric, test.device)
@@ -423,7 +421,7 @@ class KernelProfile:
         """
         test, arguments = self._test, Arguments(args, {} if kwargs is None else kwargs, setup)
         place = place_of_call(test.place)
-        with test.ledger.asking(asked_call(place)):
+        with test.ledger.asking(call_request(place)):
             if not callable(fn):
                 raise CannotMeasureError(
                     f"kernel_profile profiles a callable, got {type(fn).__name__}; "
@@ -541,12 +539,12 @@ class KernelProfile:
             region = Region()
             region._profile = self._no_profile
             return contextlib.nullcontext(region)
-        asked = asked_region(name, own, place)
+        asked = region_request(name, own, place)
         ledger.ask(asked)
         return self._region(name, asked, place, group)
 
     @contextlib.contextmanager
-    def _region(self, name: str, asked: Asked, place: Place, group: object) -> Iterator[Region]:
+    def _region(self, name: str, asked: Request, place: Place, group: object) -> Iterator[Region]:
         region = Region()
         with (
             self._test.ledger.asking(asked),
@@ -565,11 +563,11 @@ class KernelProfile:
         Raises:
             MarkerError: no number is said, or none of one or more.
         """
-        from pytest_kernelprof.plugin.started_ranks import Ranks, asked_ranks
+        from pytest_kernelprof.plugin.started_ranks import Ranks, ranks_request
 
         if number is None:
             number = self._test.settings.ranks
-        with self._test.ledger.asking(asked_ranks(place_of_call(self._test.place))):
+        with self._test.ledger.asking(ranks_request(place_of_call(self._test.place))):
             if number is None:
                 raise MarkerError(
                     "kernel_profile.ranks: the number of ranks is missing; write "
@@ -594,7 +592,7 @@ class KernelProfile:
         since nothing is judged by it."""
         for name, value in limits.items():
             what = f"it was refused at {line_words(place_of_call(self._test.place))}"
-            with self._test.ledger.asking(Asked(what, remedy="", instead=name)):
+            with self._test.ledger.asking(Request(what, (name,))):
                 limit = parse_keyword(name, value)
             yield limit
 

@@ -26,7 +26,8 @@ from pytest_kernelprof.measure.runner import (
     of_all_ranks,
     of_this_rank,
 )
-from pytest_kernelprof.plugin.ledger import Asked, Ledger
+from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import Place
@@ -267,16 +268,16 @@ def measure_block(
     kept.append(_keep(test, measurement, place or test.place, own))
 
 
-def asked_call(place: run.Place) -> Asked:
+def call_request(place: run.Place) -> Request:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
     remedy = "catch expected exceptions inside the callable"
-    return Asked(_call_words(place), remedy, compares=True)
+    return Request(_call_words(place), remedy=remedy, compares=True)
 
 
-def asked_region(name: str, own: dict[Key, Limit], place: run.Place) -> Asked:
+def region_request(name: str, own: dict[Key, Limit], place: run.Place) -> Request:
     """What ``kernel_profile.region(name)`` asks for."""
     remedy = "enter it in a with statement, and catch expected exceptions inside it"
-    return Asked(region_words(name, place), remedy, own)
+    return Request(region_words(name, place), remedy=remedy, own=own)
 
 
 def region_words(name: str, place: run.Place) -> str:

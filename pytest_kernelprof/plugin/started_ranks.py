@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import signal
@@ -27,8 +26,9 @@ from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, Mark
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
-from pytest_kernelprof.plugin.ledger import Asked, with_lines_if
+from pytest_kernelprof.plugin.ledger import noting, with_lines_if
 from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.run import Place, Profile
@@ -82,7 +82,7 @@ class Ended:
     """
 
     profiles: list[bytes] = field(default_factory=list)
-    unfinished: list[Asked] = field(default_factory=list)
+    unfinished: list[Request] = field(default_factory=list)
     returned: bytes = b""
     raised: bytes | None = None
     told: str = ""
@@ -127,8 +127,11 @@ def _measured(
     if job.unmeasured:
         preparer(fn, given)()()
         pytest.skip(f"{job.unmeasured}; there is no profile to look at")
+    # The function may catch what is raised here; the test hears of it.
+    request = Request(called, remedy="catch expected exceptions inside the callable")
+    ended.unfinished.append(request)
     with (
-        _asking(ended, called),
+        noting(request),
         held_by(called),
         agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,
     ):
@@ -138,22 +141,10 @@ def _measured(
         _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
         over = any(one.outcome == "failed" for one in judge(found.profile))
         record = with_lines_if(over, found)
+    ended.unfinished.remove(request)
     ended.profiles.append(codec.encode(record))
     _save(job, found, len(ended.profiles))
     return api.Profile.of(found)
-
-
-@contextlib.contextmanager
-def _asking(ended: Ended, called: str) -> Iterator[None]:
-    """The function may catch what is raised here; the test hears of it."""
-    asked = Asked(called, "catch expected exceptions inside the callable")
-    ended.unfinished.append(asked)
-    try:
-        yield
-    except BaseException as error:
-        asked.raised = type(error).__name__
-        raise
-    ended.unfinished.remove(asked)
 
 
 def _verdicts(limits: tuple[Limit, ...], profile: run.Profile) -> tuple[run.Verdict, ...]:
@@ -199,13 +190,13 @@ class Ranks:
         if test.unmeasured and self._backend == "nccl":
             test.ledger.leave_out(test.unmeasured)
             nothing_to_look_at(test, "GPU for a rank")
-        with test.ledger.asking(asked_ranks(place)):
+        with test.ledger.asking(ranks_request(place)):
             ended = self._ended(fn, args, kwargs)
             for record in _of_first_ranks(ended):
                 test.ledger.keep_record(record, place)
             for rank, one in enumerate(ended):
-                for asked in one.unfinished:  # of which only the rank heard
-                    test.ledger.ask(replace(asked, what=f"{asked.what} on rank {rank}"))
+                for request in one.unfinished:  # of which only the rank heard
+                    test.ledger.ask(replace(request, what=f"{request.what} on rank {rank}"))
         return [pickle.loads(one.returned) for one in ended]
 
     def _ended(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Ended]:
@@ -239,10 +230,10 @@ class Ranks:
             return _run(job, task)
 
 
-def asked_ranks(place: Place) -> Asked:
+def ranks_request(place: Place) -> Request:
     """What ``kernel_profile.ranks(n).run(fn)`` asks for."""
     remedy = "catch expected exceptions inside the function"
-    return Asked(f"kernel_profile.ranks at {line_words(place)}", remedy)
+    return Request(f"kernel_profile.ranks at {line_words(place)}", remedy=remedy)
 
 
 def _run(job: Job, task: bytes) -> Sequence[Ended]:

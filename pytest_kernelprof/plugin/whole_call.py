@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import pytest
 
@@ -36,22 +36,6 @@ BENCHMARKED = (
     "the test calls benchmark, whose calibration and rounds would all be counted: write "
     "kernel_benchmark(fn, *args) in its place"
 )
-
-
-class WholeCall(Protocol):
-    """A call phase under way."""
-
-    def finish(self) -> None:
-        """The test has returned: keep the profile, or say why there is none."""
-
-    def abandon(self, raised: BaseException) -> None:
-        """The test has raised: nothing is kept."""
-
-    def give_way(self) -> None:
-        """The test asked for the fixture as it ran, and measures by itself from there on."""
-
-    def benchmarked(self) -> None:
-        """The test has returned, and had pytest-benchmark repeat it as that likes."""
 
 
 class Judged:
@@ -165,6 +149,12 @@ class Unmeasured:
     def benchmarked(self) -> None:
         """It is not measured either way."""
         self.finish()
+
+
+WholeCall: TypeAlias = Judged | Unmeasured
+"""A call phase under way. One of these ends it: ``finish``, when the test returned; ``abandon``,
+when it has raised; ``give_way``, when it asked for the fixture as it ran, and measures by itself
+from there on; ``benchmarked``, when it has returned and pytest-benchmark has repeated it."""
 
 
 class _GaveWay(BaseException):

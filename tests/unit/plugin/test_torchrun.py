@@ -96,11 +96,10 @@ def test_against_a_revision_is_refused(pytester: pytest.Pytester) -> None:
 def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
     pytester: pytest.Pytester, tmp_path: Path
 ) -> None:
-    gone = {"process": [2**22 + 1, "1"]}
     place = Place(0, 3, str(tmp_path))
     Path(place.file(1)).write_text('{"process": [4194305, "1"]}')
     first = FirstRank(pytester.parseconfigure(), place)
-    assert first._read(1) == gone
+    assert torchrun.read(place.file(1)) == torchrun.Word([2**22 + 1, "1"])
     assert first._hear(1) is None
     assert not first._has_died(1)
     Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
@@ -169,9 +168,12 @@ def test_a_rank_may_have_ended_before_another_one_is_there(
     if not started:
         pytest.skip("this system does not say when a process was started")
     place = Place(0, 2, str(tmp_path))
-    said = {"process": [2**22 + 1, str(int(started) - 1)], "exit": 0, "measures": False}
-    Path(place.file(1)).write_text(json.dumps(said))
-    assert FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1) == said
+    said = torchrun.Word([2**22 + 1, str(int(started) - 1)], exit=0)
+    torchrun.write(place.file(1), said)
+    found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1)
+    assert found == torchrun.read(place.file(1))
+    assert found is not None
+    assert (found.process, found.exit) == (said.process, 0)
 
 
 def test_a_run_that_breaks_off_tells_the_other_ranks_while_there_is_a_process_group(
@@ -228,9 +230,8 @@ def run_beside(
     place = place_of_rank()
     assert place is not None
     other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
-    said = {"process": process, "exit": exit, "measures": True, "problems": []}
-    Path(place.file(other)).write_text(json.dumps(said))
-    Path(place.tests(other)).write_text(json.dumps({"process": process, "tests": tests}))
+    said = torchrun.Word(process, tests, exit=exit, measures=True)
+    torchrun.write(place.file(other), said)
     pytester.makepyfile(test_it=code)
     pytester.makeconftest(CONFTEST)
     options = ("-p", "no:randomly", "--kernelprof-device=cpu", "-o", "kernelprof_rank_timeout=1")
@@ -305,8 +306,7 @@ def test_what_an_earlier_run_left_of_its_tests_is_not_believed(
 ) -> None:
     place = place_of_rank()
     assert place is not None
-    Path(place.file(0)).write_text(json.dumps({"process": DEAD, "exit": 0}))
-    Path(place.tests(0)).write_text(json.dumps({"process": [1, "1"], "tests": [B, A]}))
+    Path(place.file(0)).write_text(json.dumps({"process": DEAD, "tests": [B, A], "exit": 0}))
     config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=0.1")
     assert QuietRank(config, place)._tests_of_others() == {}
 
