@@ -271,7 +271,7 @@ def begin_run(config: pytest.Config) -> None:
         # Relative to where pytest was started: tests may change their directory.
         folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
         _refuse_unwritable(folder)
-        state.settings = settings._replace(trace_dir=folder)
+        state.settings = settings.changed(trace_dir=folder)
     if not hasattr(config, "workerinput"):  # what a worker took is for its controller
         config.pluginmanager.register(state.collector, "kernelprof-collector")
     if not state.serves:  # what a baseline took is for the run that it serves
@@ -296,7 +296,7 @@ def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
     """
     given = settings.against
     if run_state(config).serves:  # run documents are the other run's concern
-        return settings._replace(revision=next(iter(given), None))
+        return settings.changed(revision=next(iter(given), None))
     documents = [one for one in given if _is_run_document(config, one)]
     others = [one for one in given if one not in documents]
     for several, what, other in (
@@ -308,7 +308,7 @@ def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
                 f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
                 f"(addopts count too); give one, and with it at most one {other}"
             )
-    return settings._replace(
+    return settings.changed(
         revision=next(iter(others), None), run_document=next(iter(documents), None)
     )
 

@@ -1,8 +1,8 @@
 """What a user asks for: of a run, on the command line and by ini keys; of a test, by the marker
-``kernelprof``. ``OPTIONS`` is the table of all options.
+``kernelprof``. ``Settings`` is the table of them.
 
-The classes are named tuples, as those of ``limits`` are: each run loads them, also of users who
-measure nothing, and Python takes four times as long to make a class of a frozen dataclass.
+No class here is a dataclass: each run loads them, also of users who measure nothing, and Python
+takes four times as long to make a class of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import pytest
 
@@ -24,12 +24,7 @@ from pytest_kernelprof.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-
-GROUPS = ("measure", "compare", "report", "environment")
-
-"""The parts of ``pytest --help``, in its order."""
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Kind(NamedTuple):
@@ -54,32 +49,51 @@ class Kind(NamedTuple):
     metavar: str | None = None
 
 
+Group = Literal["measure", "compare", "report", "environment"]
+"""A part of ``pytest --help``; in its order."""
+
+T = TypeVar("T")
+
+
 def flag_of(name: str) -> str:
     """An option on the command line, by its name."""
     return "--kernelprof-" + name.replace("_", "-")
 
 
-class Option(NamedTuple):
-    """One option, an ini key wherever else it may be said.
+class Option(Generic[T]):
+    """A field of ``Settings``, and how a user says it.
 
     Attributes:
-        name: the field of ``Settings``; ``--kernelprof-NAME`` and ``kernelprof_NAME``.
-        kind: the kind of value on the command line and of the ini key.
+        name: the field; ``--kernelprof-NAME`` on the command line, ``kernelprof_NAME`` as ini key.
+        kind: the kind of value on the command line and of the ini key; None for neither.
         help: the text for ``pytest --help``; argparse formats it, so it has no ``%``.
         group: the part of ``pytest --help`` that has it; None for an ini key alone.
-        default: the setting if nothing is given; None for that of the kind.
+        default: the setting if nothing is given.
         marked: the kind of value that the marker and keyword arguments take; None where they
             cannot say it.
         example: a value in the marker's form.
     """
 
-    name: str
-    kind: Kind
-    help: str
-    group: Literal["measure", "compare", "report", "environment"] | None = None
-    default: Any = None
-    marked: Kind | None = None
-    example: str = ""
+    def __init__(
+        self,
+        kind: Kind | None,
+        help: str,
+        group: Group | None = None,
+        *,
+        default: Any = None,
+        marked: Kind | None = None,
+        example: str = "",
+    ) -> None:
+        self.name, self.kind, self.help, self.group = "", kind, help, group
+        self.default = kind.unset if kind is not None and default is None else default
+        self.marked, self.example = marked, example
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, settings: Settings, owner: type) -> T:
+        value: T = settings.values[self.name]
+        return value
 
     @property
     def flag(self) -> str:
@@ -171,197 +185,194 @@ _MARGIN = Kind(
     metavar="PERCENT",
 )
 
-OPTIONS = (
-    Option(
-        "report", _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
-    ),
-    Option("all", _FLAG, "profile every test, unchanged", "measure"),
-    Option("only", _FLAG, "run only the tests that use pytest-kernelprof", "measure"),
-    Option(
-        "disable", _FLAG, "run the code once, without profiling it; check no limits", "environment"
-    ),
-    Option(
-        "require_gpu", _FLAG, "fail tests that need a GPU if there is none (for CI)", "environment"
-    ),
-    Option(
-        "warmup",
+
+class Settings:
+    """What the user asks for, or the defaults: of a run; or of a test, whose marker comes first.
+    None means "not said"."""
+
+    __slots__ = ("values",)
+
+    report = Option[bool](
+        _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
+    )
+    all = Option[bool](_FLAG, "profile every test, unchanged", "measure")
+    only = Option[bool](_FLAG, "run only the tests that use pytest-kernelprof", "measure")
+    disable = Option[bool](
+        _FLAG, "run the code once, without profiling it; check no limits", "environment"
+    )
+    require_gpu = Option[bool](
+        _FLAG, "fail tests that need a GPU if there is none (for CI)", "environment"
+    )
+    warmup = Option[int](
         _COUNT,
         "make this number of calls before the first profiled one (default: 1)",
         default=1,
         marked=_COUNT,
         example="3",
-    ),
-    Option(
-        "rounds",
+    )
+    rounds = Option[int | None](
         _COUNT,
         "take this number of profiled rounds per call (default: 2, with timed limits 12)",
         "measure",
         marked=_COUNT,
         example="24",
-    ),
-    Option(
-        "device",
+    )
+    device = Option[str](
         _one_of("auto", "cuda", "cpu"),
         "measure on this device; cpu counts compute operators, not kernels (default: auto)",
         "environment",
         default="auto",
         marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
         example='"cpu"',
-    ),
-    Option(
-        "flush_l2",
+    )
+    flush_l2 = Option[bool](
         _FLAG,
         "flush the GPU's L2 cache before each timed round (default: true)",
         default=True,
         marked=_FLAG_IN_PYTHON,
         example="False",
-    ),
-    Option(
-        "stacks",
+    )
+    stacks = Option[bool](
         _FLAG,
         "record Python stacks, so that regions and whole tests name source lines too",
         "measure",
         marked=_FLAG_IN_PYTHON,
         example="True",
-    ),
-    Option(
-        "undecided",
+    )
+    undecided = Option[str](
         _one_of("warn", "fail", "pass"),
         "warn (default), fail or pass when a time is too close to its limit to call",
         default="warn",
-    ),
-    Option(
-        "blind",
+    )
+    blind = Option[str](
         _one_of("error", "not-judged"),
         "report a test as error (default) or not-judged if its device cannot be profiled",
         default="error",
-    ),
-    Option(
-        "warn_only", _FLAG, "warn about limits, snapshots and comparisons, fail no test", "compare"
-    ),
-    Option(
-        "trace_dir",
+    )
+    warn_only = Option[bool](
+        _FLAG, "warn about limits, snapshots and comparisons, fail no test", "compare"
+    )
+    trace_dir = Option[str | None](
         Kind("string", "a folder", _path, metavar="DIR"),
         "write the Chrome trace of each profile (.json.gz) into this folder",
         "report",
-    ),
-    Option("json", _RUN_FILE, "write all results of the run as JSON, the run document", "report"),
-    Option("html", _RUN_FILE, "write the results as a page for a browser", "report"),
-    Option("markdown", _RUN_FILE, "write the results as Markdown, for a pull request", "report"),
-    Option(
-        "github",
+    )
+    json = Option[str | None](
+        _RUN_FILE, "write all results of the run as JSON, the run document", "report"
+    )
+    html = Option[str | None](_RUN_FILE, "write the results as a page for a browser", "report")
+    markdown = Option[str | None](
+        _RUN_FILE, "write the results as Markdown, for a pull request", "report"
+    )
+    github = Option[bool](
         _FLAG,
         "add results to the step summary, annotate lines (GitHub Actions)",
         "report",
-    ),
-    Option(
-        "benchmark_json",
+    )
+    benchmark_json = Option[str | None](
         _RUN_FILE,
         "write the times as pytest-benchmark's JSON, for trackers",
         "report",
-    ),
-    Option(
-        "against",
+    )
+    against = Option[tuple[str, ...]](
         _LINES._replace(
             expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
         ),
         "fail tests that are worse than a git revision, another checkout or an earlier run "
         "(--kernelprof-json)",
         "compare",
-    ),
-    Option(
-        "against_timeout",
+    )
+    against_timeout = Option[float](
         _SECONDS,
         "end a test on the other code after this many seconds (default: 600)",
         default=600.0,
-    ),
-    Option(
-        "against_exact", _FLAG, "compare only counts with a revision, no times (default: false)"
-    ),
-    Option(
-        "margin",
+    )
+    against_exact = Option[bool](
+        _FLAG, "compare only counts with a revision, no times (default: false)"
+    )
+    margin = Option[float | None](
         _MARGIN,
         "allow a test to be this much slower than the other revision (default: 5 per cent)",
         "compare",
         marked=_MARGIN,
         example='"8%"',
-    ),
-    Option(
-        "against_python",
+    )
+    against_python = Option[str | None](
         Kind("string", "the python of an environment", _path, metavar="EXE"),
         "run the other code with this Python interpreter (default: this one)",
         "compare",
-    ),
-    Option(
-        "against_copy", _GLOBS, "copy these untracked, generated files to the other code (globs)"
-    ),
-    Option(
-        "against_prepare",
+    )
+    against_copy = Option[tuple[str, ...]](
+        _GLOBS, "copy these untracked, generated files to the other code (globs)"
+    )
+    against_prepare = Option[str | None](
         Kind("string", "a command", _path),
         "run this shell command in the folder of the other code before the tests",
-    ),
-    Option(
-        "fail_on",
+    )
+    fail_on = Option[tuple[str, ...]](
         _LINES,
         "fail by METRIC:MARGIN of an earlier run, one a line, as kernels:0 (default: any count "
         "that grew)",
-    ),
-    Option(
-        "update",
+    )
+    update = Option[bool](
         _FLAG,
         "write kernel snapshots into __kernelprof__ beside the tests; later runs check them",
         "compare",
-    ),
-    Option(
-        "require_snapshots",
+    )
+    require_snapshots = Option[bool](
         _FLAG,
         "fail profiled tests that have no snapshot, or none that could fail (for CI)",
         "compare",
-    ),
-    Option(
-        "lock_timeout",
+    )
+    lock_timeout = Option[float](
         _SECONDS,
         "wait this many seconds for other tests on the same GPU (default: 600)",
         default=600.0,
-    ),
-    Option(
-        "rank_timeout",
+    )
+    rank_timeout = Option[float](
         _SECONDS,
         "wait this many seconds for a rank of torch.distributed (default: 120)",
         default=120.0,
-    ),
-    Option(
-        "spread_workers",
+    )
+    spread_workers = Option[bool](
         _FLAG,
         "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
         default=True,
-    ),
-)
+    )
+    revision = Option[str | None](None, "the revision or the folder that ``against`` names")
+    run_document = Option[str | None](None, "the run document that ``against`` names")
+    ranks = Option[int | None](
+        None, "the number of ranks that a test starts", marked=_COUNT, example="2"
+    )
+    other_processes = Option[str](
+        None,
+        "whether the work of child processes of a test is checked",
+        default="check",
+        marked=_one_of("check", "ignore")._replace(expected='"check" or "ignore"'),
+        example='"ignore"',
+    )
 
-RUN_FILES = tuple(option.name for option in OPTIONS if option.kind is _RUN_FILE)
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = {**_DEFAULTS, **values}
 
-# What the marker alone says, since it is of one test: how many ranks that starts, and whether what
-# its child processes do is checked.
-_ONLY_MARKED = {
-    "ranks": (_COUNT, "2"),
-    "other_processes": (
-        _one_of("check", "ignore")._replace(expected='"check" or "ignore"'),
-        '"ignore"',
-    ),
-}
+    def changed(self, **values: Any) -> Settings:
+        """The same, with other values of some."""
+        return Settings({**self.values, **values})
 
-MARKED = {
-    **{option.name: option.marked for option in OPTIONS if option.marked},
-    **{name: kind for name, (kind, _) in _ONLY_MARKED.items()},
-}
+    @property
+    def run_files(self) -> dict[str, str]:
+        """The files that are made of the run as it ends: the path by the option that asks."""
+        return {name: self.values[name] for name in RUN_FILES if self.values[name]}
 
-_EXAMPLES = (
-    *(f"{option.name}={option.example}" for option in OPTIONS if option.marked),
-    *(f"{name}={example}" for name, (_, example) in _ONLY_MARKED.items()),
-)
 
-OPTIONS_FORM = f"{OPTIONS_MARKER}({', '.join(_EXAMPLES)})"
-
+_FIELDS = [field for field in vars(Settings).values() if isinstance(field, Option)]
+_DEFAULTS = {field.name: field.default for field in _FIELDS}
+OPTIONS = {field: field.kind for field in _FIELDS if field.kind is not None}
+"""The options of the command line and the ini keys, each with its kind of value."""
+RUN_FILES = tuple(option.name for option, kind in OPTIONS.items() if kind is _RUN_FILE)
+MARKED = {field.name: field.marked for field in _FIELDS if field.marked is not None}
+_EXAMPLES = ", ".join(f"{field.name}={field.example}" for field in _FIELDS if field.marked)
+OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
 # For ``pytest --markers``.
 MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
 
@@ -370,75 +381,21 @@ MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
 _GIVEN = r"(?s:(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z)"
 
 
-class Settings(NamedTuple):
-    """What the user asked for, or the defaults of ``OPTIONS``: a field for each of them. None
-    means "not said".
-
-    Attributes:
-        revision: the revision or the folder that ``against`` names.
-        run_document: the run document that it names.
-        ranks: of a test, by its marker: how many ranks it starts.
-        other_processes: likewise, whether the work of child processes is checked.
-    """
-
-    report: bool
-    all: bool
-    only: bool
-    disable: bool
-    require_gpu: bool
-    warmup: int
-    rounds: int | None
-    device: str
-    flush_l2: bool
-    stacks: bool
-    undecided: str
-    blind: str
-    warn_only: bool
-    trace_dir: str | None
-    json: str | None
-    html: str | None
-    markdown: str | None
-    github: bool
-    benchmark_json: str | None
-    against: tuple[str, ...]
-    against_timeout: float
-    against_exact: bool
-    margin: float | None
-    against_python: str | None
-    against_copy: tuple[str, ...]
-    against_prepare: str | None
-    fail_on: tuple[str, ...]
-    update: bool
-    require_snapshots: bool
-    lock_timeout: float
-    rank_timeout: float
-    spread_workers: bool
-    revision: str | None = None
-    run_document: str | None = None
-    ranks: int | None = None
-    other_processes: str = "check"
-
-    @property
-    def run_files(self) -> dict[str, str]:
-        """The files that are made of the run as it ends: the path by the option that asks."""
-        return {name: getattr(self, name) for name in RUN_FILES if getattr(self, name)}
-
-
 def add_options(parser: pytest.Parser) -> None:
     """Register the options and ini keys. Options default to None, so that ini keys count."""
-    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in GROUPS}
-    for option in OPTIONS:
+    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in get_args(Group)}
+    for option, kind in OPTIONS.items():
         if option.group:
-            form: dict[str, Any] = {"metavar": option.kind.metavar}
-            if option.kind.metavar is None:
+            form: dict[str, Any] = {"metavar": kind.metavar}
+            if kind.metavar is None:
                 form = {"action": "store_const", "const": True}
-            if option.kind.ini_type == "linelist":
+            if kind.ini_type == "linelist":
                 form["action"] = "append"
             groups[option.group].addoption(
                 option.flag, dest=option.key, default=None, help=option.help, **form
             )
         # Without this default, pytest's is 0 or False, which could have been said, too.
-        parser.addini(option.key, option.help, type=option.kind.ini_type, default=None)
+        parser.addini(option.key, option.help, type=kind.ini_type, default=None)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -447,47 +404,43 @@ def read_settings(config: pytest.Config) -> Settings:
     Raises:
         pytest.UsageError: a value is not of its form; the message names the option and the form.
     """
-    return Settings(**{option.name: _setting(config, option) for option in OPTIONS})
+    return Settings({one.name: _setting(config, one, kind) for one, kind in OPTIONS.items()})
 
 
 def quiet(settings: Settings) -> Settings:
     """The settings of a run for which another one reports: it writes no files and shows no rows."""
     files: dict[str, Any] = dict.fromkeys(RUN_FILES)
-    return settings._replace(**files, report=False, github=False)
+    return settings.changed(**files, report=False, github=False)
 
 
 def of_a_baseline(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
-    return quiet(settings)._replace(trace_dir=None, only=False, undecided="pass")
+    return quiet(settings).changed(trace_dir=None, only=False, undecided="pass")
 
 
-def _setting(config: pytest.Config, option: Option) -> Any:
+def _setting(config: pytest.Config, option: Option[Any], kind: Kind) -> Any:
     given, where = config.getoption(option.key, default=None), option.flag
-    value = option.kind.read(given) if isinstance(given, str) else given
+    value = kind.read(given) if isinstance(given, str) else given
     if given is None:
-        given = value = _ini(config, option)
+        given = value = _ini(config, option.key, kind)
         where = f"ini key {option.key}"
     if given is None:
-        return option.kind.unset if option.default is None else option.default
+        return option.default
     try:
-        return option.kind.check(value)
+        return kind.check(value)
     except ValueError:
-        raise pytest.UsageError(
-            f"{where}: got {given!r}; expected {option.kind.expected}"
-        ) from None
+        raise pytest.UsageError(f"{where}: got {given!r}; expected {kind.expected}") from None
 
 
-def _ini(config: pytest.Config, option: Option) -> object:
+def _ini(config: pytest.Config, key: str, kind: Kind) -> object:
     """The ini key's value, or None. It has pytest's type, which need not be what we expect."""
     try:
-        value = config.getini(option.key)
+        value = config.getini(key)
     except (TypeError, ValueError, pytest.UsageError) as error:
         found = re.search(_GIVEN, str(error))
         given = f"got {found[1]}" if found else str(error)
-        raise pytest.UsageError(
-            f"ini key {option.key}: {given}; expected {option.kind.expected}"
-        ) from error
+        raise pytest.UsageError(f"ini key {key}: {given}; expected {kind.expected}") from error
     return None if value == "" else value
 
 
@@ -506,7 +459,7 @@ def with_marker(settings: Settings, marks: Iterable[pytest.Mark]) -> Settings:
             )
         for name, value in mark.kwargs.items():
             merged.setdefault(name, check_option(name, value))
-    return settings._replace(**merged)
+    return settings.changed(**merged)
 
 
 def check_option(name: str, value: object) -> Any:
