@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from datetime import datetime, timezone
 from functools import partial
@@ -17,6 +16,7 @@ import pytest
 from _pytest.outcomes import OutcomeException
 from msgspec.structs import replace
 
+from pytest_kernelprof.against.revision import GitError, git
 from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
 from pytest_kernelprof.plugin.settings import flag_of
@@ -30,41 +30,18 @@ from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
-    from pathlib import Path
 
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.report.github import Annotation
 
 
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-
-
-def commit_of(folder: Path) -> str:
-    """The full name of the commit that is checked out in a folder's repository, read from files of
-    git; empty where there is none, or where it is kept in another way."""
-    places = (one / ".git" for one in (folder, *folder.parents))
-    found = next((one for one in places if one.exists()), None)
-    if found is None:
+def commit_of(folder: str) -> str:
+    """The full name of the commit that is checked out in a folder; empty where there is none, or
+    no git. A container job often runs as another user than the one who owns the repository."""
+    try:
+        return git(folder, "-c", "safe.directory=*", "rev-parse", "--verify", "HEAD").strip()
+    except GitError:
         return ""
-    with contextlib.suppress(OSError, ValueError):
-        if found.is_file():  # of a worktree or a submodule
-            found = found.parent / found.read_text().partition("gitdir: ")[2].strip()
-        head = (found / "HEAD").read_text().strip()
-        ref = head.removeprefix("ref: ")
-        named = head if ref == head else _named_commit(found, ref)
-        return named if _COMMIT.fullmatch(named) else ""
-    return ""
-
-
-def _named_commit(git: Path, ref: str) -> str:
-    """The commit of a branch, which has a file of its own or a line among the packed ones."""
-    common = git / "commondir"
-    shared = git / common.read_text().strip() if common.is_file() else git
-    for folder in (git, shared):
-        if (folder / ref).is_file():
-            return (folder / ref).read_text().strip()
-    lines = (shared / "packed-refs").read_text().splitlines()
-    return next((one.partition(" ")[0] for one in lines if one.endswith(f" {ref}")), "")
 
 
 class RunRecord:
@@ -198,7 +175,7 @@ class RunRecord:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say which files were written, whether they are complete, and what failed."""
-        for words, markup in sorted(self._lines, key=lambda line: "red" in line[1]):
+        for words, markup in sorted(self._lines, key=lambda line: len(line[1])):
             terminalreporter.write_line(words, **markup)
 
     def pytest_unconfigure(self) -> None:
@@ -220,7 +197,7 @@ class RunRecord:
             unfinished=tuple(dict.fromkeys(self._unfinished)),
             baselines=tuple(self._baselines()),
             project=self._config.rootpath.name,
-            commit=commit_of(self._config.rootpath),
+            commit=commit_of(str(self._config.rootpath)),
         )
 
     def _baselines(self) -> Iterator[RunComparison]:
