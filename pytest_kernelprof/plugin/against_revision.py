@@ -60,19 +60,20 @@ if TYPE_CHECKING:
     import pluggy
 
     from pytest_kernelprof.against.import_redirect import Mapping
+    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Profile
 
     Launches = dict[Side, Launch]
 
-    from pytest_kernelprof.measure.more_rounds import Series
-    from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
 
-
+R = TypeVar("R")
+_AT_WORK = 2
+_OVER = "the test exceeds a limit of its own"
+_REPEATED = "the test was repeated"
 _ATTRIBUTE = "kernelprof_against"
-
 _FAILS = "the test fails on your code"
-
 _FLAG = "--kernelprof-against"
 
 _GIVEN_BACK = (
@@ -84,7 +85,6 @@ _UNMEASURED = (
 )
 
 _WORKERS = 100
-
 """Each process of a further pair has a worker's number beyond those of all references."""
 
 
@@ -437,15 +437,6 @@ def _seed(config: pytest.Config) -> int | None:
     """What pytest-randomly seeds with, once it is configured."""
     seed = getattr(config.option, "randomly_seed", None)
     return seed if isinstance(seed, int) else None
-
-
-R = TypeVar("R")
-
-_AT_WORK = 2
-
-_OVER = "the test exceeds a limit of its own"
-
-_REPEATED = "the test was repeated"
 
 
 class Turns:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 300
-
 _BY_LIMIT = "kernelprof_by_limit"
 
 

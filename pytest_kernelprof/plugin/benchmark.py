@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
-
 _FIXTURE = "kernel_benchmark"
-
 _clock = pytest.StashKey["Clock"]()
 
 

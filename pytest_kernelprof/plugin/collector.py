@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 
 EXPECTED_ATTRIBUTE = "kernelprof_expected"
-
 """Where the tests that this run has to account for stand, on the first report of an xdist worker:
 JSON of each node id and ``Expected``."""
 
 ATTRIBUTE = "kernelprof"
-
 """Where it stands on a test's report: the JSON of a ``run.Test``, one string, which any encoder of
 reports takes and which is the same with and without workers."""
 

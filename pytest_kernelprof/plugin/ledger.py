@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
-
 MOST_EVENTS = 100_000
 """Events of timelines that are kept of a test: those of its newest profiles."""
-
 MOST_TRACES = 100
 """Trace files that are kept of a test, for ``save_trace``: those of its newest profiles."""
 

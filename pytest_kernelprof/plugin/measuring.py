@@ -36,22 +36,21 @@ from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.trace.writer import write_trace
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import FrameType
+    from typing import TextIO
+
+    import pytest
+
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.steps import Progress
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from types import FrameType
-    from typing import TextIO
-
-    import pytest
 
 
 R = TypeVar("R")
@@ -354,7 +353,6 @@ def _begins(frame: FrameType) -> Place:
 
 
 _QUIET_SECONDS = 1.0
-
 _BETWEEN_SECONDS = 0.1
 
 # The line stands below the one that pytest is writing, and the cursor always goes back to where
@@ -362,9 +360,7 @@ _BETWEEN_SECONDS = 0.1
 # again first: at the bottom of the screen that makes room and keeps the column, as a line feed
 # would not; only then may the position be saved.
 _MAKE_ROOM = "\x1bD\x1b[A"
-
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
-
 _BELOW, _ERASE_REST = "\x1b[B\r", "\x1b[K"
 
 

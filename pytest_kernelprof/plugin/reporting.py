@@ -250,7 +250,6 @@ _DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
 
 # After which nothing is known of what the test was to show: an ERROR, whatever it expects.
 _NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError, SnapshotError)
-
 _OURS = (KernelprofError, LimitExceeded, WrongResult)
 
 # What torch, Triton and libraries on them say where there is no device.
@@ -396,7 +395,6 @@ def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
 
 
 _PREFIX = "kernelprof."
-
 _VERDICT = f"{_PREFIX}verdict"
 
 

@@ -231,17 +231,11 @@ def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:
 
 
 MOST_KERNELS = 40
-
 """Kernels, copies and waits that are told one by one."""
-
 MOST_NAMES = 32
-
 """Names of kernels that are told with how many there are."""
-
 LONGEST_NAME = 2_000
-
 _OPERATORS = 6
-
 """So many operators are told from either end of a chain: the innermost and whom the user called."""
 
 
@@ -332,7 +326,6 @@ def _expected(profile: run.Profile) -> run.Profile:
 
 
 T = TypeVar("T")
-
 _SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, comparison.KernelSide)
 
 # Without any: most of what a profile holds, by number.

@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 
 
 Unused = tuple[str, str, str]
-
 """Test file, device and key of an entry that no test has."""
-
 _FOLDER = "__kernelprof__"  # as snapshot_files has it, which is loaded where there is one
-
 _SENT = "kernelprof_unused_snapshots"  # in what a worker of pytest-xdist hands to its controller
-
 _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 
 

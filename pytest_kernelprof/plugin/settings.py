@@ -51,7 +51,6 @@ class Kind(NamedTuple):
 
 Group = Literal["measure", "compare", "report", "environment"]
 """A part of ``pytest --help``; in its order."""
-
 T = TypeVar("T")
 
 
@@ -162,13 +161,9 @@ def _globs(value: object) -> tuple[str, ...]:
 
 
 _FLAG = Kind("bool", "true or false", _switch, unset=False)
-
 _FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
-
 _RUN_FILE = Kind("string", "a file", _path, metavar="PATH")
-
 _COUNT = Kind("int", whole_number_words(), whole_number, _digits, metavar="N")
-
 _LINES = Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines, unset=())
 
 _GLOBS = _LINES._replace(

@@ -111,7 +111,6 @@ def _is_ours(folder: str) -> bool:
 
 
 PLUGIN = "kernelprof-torchrun"
-
 _OUR_ERROR = "kernelprof_error"
 
 _REMEDY = (
@@ -119,11 +118,8 @@ _REMEDY = (
 )
 
 _POLL_S = 0.02
-
 _TO_HEAR_S = 2.0
-
 _AT_ONCE_S = 5.0
-
 _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
