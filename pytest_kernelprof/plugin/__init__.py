@@ -11,7 +11,8 @@ The way of a test with ``@pytest.mark.max_kernels(1)`` and ``kernel_profile``, f
 7. ``outcome``: pass, failure, error, skip or warnings follow from all that the ledger has.
 8. ``reporting``: the report of the test tells it, and carries the profile to ``collector``.
 
-Beside the way: ``settings`` (all options), ``collector`` and ``run_record`` (the whole run), and one
-module a feature: ``whole_call``, ``benchmark``, ``run_snapshots`` and ``snapshot_judge``,
-``run_baseline``, ``against_revision`` and ``baseline_pytest``, ``started_ranks``, ``torchrun``.
+Beside the way: ``settings`` (all options), ``collector`` and ``run_record`` (the whole run).
+Each feature has its module: ``whole_call``, ``benchmark``, ``run_snapshots`` and
+``snapshot_judge``, ``run_baseline``, ``against_revision`` and ``baseline_pytest``,
+``started_ranks``, ``torchrun``.
 """

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Place
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
@@ -138,15 +137,15 @@ class KernelBenchmark:
             RuntimeError: it was called before in this test.
         """
         from pytest_kernelprof.measure.arguments import Arguments
+        from pytest_kernelprof.measure.plan import EVERYTHING
         from pytest_kernelprof.plugin.fixture import hold_comparisons
-        from pytest_kernelprof.plugin.measuring import call_request, place_of_call
+        from pytest_kernelprof.plugin.measuring import call_request, measure_call, place_of_call
 
         place = place_of_call(self._test.place)
         arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
         with self._test.ledger.asking(call_request(place)):
             self._check(fn, timer)
-            if rounds is not None:
-                check_option("rounds", rounds)
+            given = {} if rounds is None else {"rounds": check_option("rounds", rounds)}
             if self._test.unmeasured:
                 self._test.ledger.leave_out(self._test.unmeasured)
                 return self._run_unmeasured(fn, arguments, timer)
@@ -155,7 +154,8 @@ class KernelBenchmark:
                     'timer="cuda": this test runs on the CPU, where there is no device time; use '
                     'timer="wall" (the default), or run it on a GPU'
                 )
-            result = self._measure(fn, arguments, rounds, place)
+            plan = self._test.plan(EVERYTHING, **given)  # whatever the limits need
+            result = measure_call(self._test, plan, fn, arguments, place)
         if self._test.ledger.blind or self._test.ledger.unmeasured:
             self._run_unmeasured(fn, arguments, timer)
             return result
@@ -170,16 +170,6 @@ class KernelBenchmark:
             require_clock(profile.record)
             self._time(fn, arguments, len(profile.metrics["kernels"].rounds))
         return result
-
-    def _measure(
-        self, fn: Callable[..., R], arguments: Arguments, rounds: int | None, place: Place
-    ) -> R:
-        """As ``kernel_profile``, but every metric is taken, whatever the limits need."""
-        from pytest_kernelprof.measure.plan import EVERYTHING
-        from pytest_kernelprof.plugin.measuring import measure_call
-
-        test = self._test
-        return measure_call(test, test.plan(EVERYTHING, rounds=rounds), fn, arguments, place)
 
     def _check(self, fn: object, timer: object) -> None:
         if not callable(fn):

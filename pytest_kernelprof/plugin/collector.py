@@ -48,7 +48,7 @@ class _Try:
         self.called |= report.when == "call"
         outcome = outcome_of(report)
         if _WORST_FIRST.index(outcome) < _WORST_FIRST.index(self.outcome):
-            self.outcome, self.why = outcome, _first_line(report)
+            self.outcome, self.why = outcome, first_line(report)
 
     @property
     def ended(self) -> run.TestOutcome:
@@ -147,7 +147,7 @@ _WORST_FIRST: tuple[run.TestOutcome, ...] = (
 _LONGEST_LINE = 300
 
 
-def _first_line(report: pytest.TestReport) -> str:
+def first_line(report: pytest.TestReport) -> str:
     """The first line of what ended a test: the message of its exception, the reason of a skip."""
     told = report.longrepr
     crash = getattr(told, "reprcrash", None)

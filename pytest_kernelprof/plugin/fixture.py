@@ -522,10 +522,10 @@ def judge(comparison: Comparison, limit: Limit) -> str:
             rounds.take(more)
     group._verdicts.append(verdict)
     record = comparison._record(verdict)
-    if verdict.outcome == "failed" or (not decided and test.ledger.fails_undecided):
+    if verdict.outcome == "failed" or (not decided and test.settings.undecided == "fail"):
         return comparison_message(record)
-    if not decided:
-        test.ledger.note_undecided(comparison_line(record, verdict))
+    if not decided and test.settings.undecided == "warn":
+        test.ledger.notes.append(comparison_line(record, verdict))
     return ""
 
 

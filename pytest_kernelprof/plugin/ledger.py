@@ -293,18 +293,6 @@ class Ledger:
         """Note that a limit that compares was judged."""
         self._held.add((limit.key, limit.bound))
 
-    def note_undecided(self, words: str) -> None:
-        """What becomes of a comparison's limit that is not decided."""
-        if self._undecided == "fail":
-            self.broken.append(words)
-        elif self._undecided == "warn":
-            self.notes.append(words)
-
-    @property
-    def fails_undecided(self) -> bool:
-        """Whether what is not decided fails the test."""
-        return self._undecided == "fail"
-
     @property
     def has_judged(self) -> bool:
         """Whether any limit was judged, or anything asserted of a comparison."""

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pytest_kernelprof.capture.attribution import file_of, library_folders
 from pytest_kernelprof.capture.holder import held_by
@@ -87,22 +87,15 @@ class MeasuredTest:
     after_call: AfterCall | None = None
     unmeasured: str = ""
 
-    def plan(
-        self,
-        needs: Needs,
-        *,
-        warmup: int | None = None,
-        rounds: int | None = None,
-        flush_l2: bool | None = None,
-    ) -> Plan:
-        """What to take: what the call says, else the test's marker, else the run's settings."""
-        settings = self.settings
+    def plan(self, needs: Needs, **given: Any) -> Plan:
+        """What to take: by the options given for a call, else by the settings of the test."""
+        settings = self.settings.changed(**given)
         return plan_of(
             self.device,
             needs,
-            rounds=rounds or settings.rounds,
-            warmup=warmup or settings.warmup,
-            flush_l2=settings.flush_l2 if flush_l2 is None else flush_l2,
+            rounds=settings.rounds,
+            warmup=settings.warmup,
+            flush_l2=settings.flush_l2,
             stacks=settings.stacks,
             lock_timeout_s=settings.lock_timeout,
             who=self.id,

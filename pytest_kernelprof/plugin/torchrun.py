@@ -22,7 +22,7 @@ import pytest
 from pytest_kernelprof.capture.tries import note_missing
 from pytest_kernelprof.clock import now_s, sleep
 from pytest_kernelprof.device.procfs import started_at
-from pytest_kernelprof.plugin.collector import fail
+from pytest_kernelprof.plugin.collector import fail, first_line
 from pytest_kernelprof.plugin.items import concerns_us, run_state
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
@@ -263,7 +263,7 @@ class FirstRank(Rank):
             return
         deadline = now_s() + self._limit_s
         others = {rank: self._wait_for(rank, deadline) for rank in self._others}
-        told = {one.nodeid: _first_line(one) for one in _failed_here(session)}
+        told = {one.nodeid: first_line(one) for one in _failed_here(session)}
         for rank, said in others.items():
             for data in said.problems if said is not None else ():
                 self._tell(session, rank, data, told)
@@ -280,7 +280,7 @@ class FirstRank(Rank):
         report = hook.pytest_report_from_serializable(config=config, data=data)
         here = told.get(report.nodeid)
         # The same limit is over on all; and of a rank that did not come each says it in its way.
-        if here is not None and (here == _first_line(report) or hasattr(report, _OUR_ERROR)):
+        if here is not None and (here == first_line(report) or hasattr(report, _OUR_ERROR)):
             return
         report.nodeid = f"{report.nodeid} (rank {rank})"
         hook.pytest_runtest_logreport(report=report)
@@ -385,12 +385,6 @@ def _failed_here(session: pytest.Session) -> Iterator[Any]:
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     return (one for kind in ("failed", "error") for one in stats.get(kind, ()))
-
-
-def _first_line(report: Any) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text: str = report.longreprtext if crash is None else crash.message
-    return text.partition("\n")[0]
 
 
 def why_no_worker(config: pytest.Config) -> str:
