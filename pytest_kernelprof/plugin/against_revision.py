@@ -298,16 +298,15 @@ class AgainstTests:
             self._turns.set_up()
             seed_by(item.nodeid)
 
-    def compare(self, item: pytest.Item) -> None:
+    def compare(self, item: pytest.Item) -> LimitExceeded | IncompleteProfile | None:
         """Compare what a test took, each time that it is repeated: what is worse stays so.
 
-        Raises:
-            LimitExceeded: it is worse.
-            IncompleteProfile: a number is missing that the revision has.
+        Returns:
+            What fails the test: it is worse, or a number is missing that the revision has.
         """
         profiles = _profiles_of(item)
         if not profiles:
-            return
+            return None
         found = self._judged(item, profiles)
         _put(item, found)
         name = self._launches["baseline"].name
@@ -321,9 +320,10 @@ class AgainstTests:
                 for profile, one in zip(profiles, found, strict=True)
                 if one.change == "worse"
             )
-            raise LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
+            return LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
         if lost:
-            raise IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
+            return IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
+        return None
 
     def _judged(
         self, item: pytest.Item, profiles: Sequence[Profile]
@@ -395,16 +395,11 @@ class _AroundCalls:
             if not isinstance(error, pytest.skip.Exception):
                 self._tests.note_failed(item)
             return
-        try:
-            self._tests.compare(item)
-        except IncompleteProfile as lost:
-            if error is None:
-                outcome.force_exception(lost)
-        except LimitExceeded as worse:
-            if error is None:
-                outcome.force_exception(worse)
-            else:
-                error.msg = f"{error.msg}\n{worse.msg}"
+        found = self._tests.compare(item)
+        if found is not None and error is None:
+            outcome.force_exception(found)
+        elif isinstance(found, LimitExceeded) and error is not None:
+            error.msg = f"{error.msg}\n{found.msg}"
 
 
 def _profiles_of(item: pytest.Item) -> list[Profile]:

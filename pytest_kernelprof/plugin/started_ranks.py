@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.measure.plan import Plan
     from pytest_kernelprof.plugin.measuring import MeasuredTest
-    from pytest_kernelprof.schema import run
 
 
 _TO_END_S = 5.0
@@ -336,7 +335,7 @@ def _measured(
     ):
         api.refuse_no_callable(fn)
         agreement.gather("profile", None)
-        judge = partial(_verdicts, job.limits)
+        judge = partial(evaluate, limits=job.limits)
         _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
         over = any(one.outcome == "failed" for one in judge(found.profile))
         record = with_lines_if(over, found)
@@ -344,10 +343,6 @@ def _measured(
     ended.profiles.append(codec.encode(record))
     _save(job, found, len(ended.profiles))
     return api.Profile.of(found)
-
-
-def _verdicts(limits: tuple[Limit, ...], profile: run.Profile) -> tuple[run.Verdict, ...]:
-    return tuple(evaluate(profile, limits))
 
 
 def _save(job: Job, found: Measurement, number: int) -> None:
