@@ -32,7 +32,7 @@ END_NOTES = "kernelprof_end_notes"
 worker of pytest-xdist that has the torch. ``{tests}`` stands for all tests with that note."""
 
 
-class _Try:
+class _Attempt:
     """One execution of a test: what it sent, how it ended so far, and the first line of what ended
     it."""
 
@@ -61,8 +61,8 @@ class Collector:
     they ended: the call's own report does not know yet what teardown raises or a plugin repeats."""
 
     def __init__(self) -> None:
-        self._running: dict[str, _Try] = {}
-        self._tries: list[_Try] = []
+        self._running: dict[str, _Attempt] = {}
+        self._attempts: list[_Attempt] = []
         self._expected: dict[str, Expected] = {}
         self._noted: dict[str, dict[str, None]] = {}
 
@@ -84,8 +84,8 @@ class Collector:
         if this is None:
             if sent is None and report.passed and test not in self._expected:
                 return  # as most reports of most runs
-            this = self._running[test] = _Try(test, worker)
-            self._tries.append(this)
+            this = self._running[test] = _Attempt(test, worker)
+            self._attempts.append(this)
         this.see(report)
         if sent is not None:
             this.sent.append(sent.encode())
@@ -103,16 +103,16 @@ class Collector:
 
     def tests(self) -> Iterator[run.Test]:
         """What was gathered, in the order in which tests began; then the tests that did not run."""
-        last = {this.test: this for this in self._tries}
-        tries = [
+        last = {this.test: this for this in self._attempts}
+        attempts = [
             this
-            for this in self._tries
+            for this in self._attempts
             if this.sent or (this.test in self._expected and last[this.test] is this)
         ]
-        tries += [_Try(test) for test in self._expected if test not in last]
-        return map(self._test, sorted(tries, key=lambda this: this.ended == "not run"))
+        attempts += [_Attempt(test) for test in self._expected if test not in last]
+        return map(self._test, sorted(attempts, key=lambda this: this.ended == "not run"))
 
-    def _test(self, this: _Try) -> run.Test:
+    def _test(self, this: _Attempt) -> run.Test:
         from msgspec.structs import replace
 
         from pytest_kernelprof.schema import codec, run

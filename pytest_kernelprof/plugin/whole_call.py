@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
 
-CUDA_CAME_UP = (
+CUDA_INITIALIZED = (
     "not profiled: CUDA was initialized inside {tests}; --kernelprof-all does not initialize "
     "CUDA, --kernelprof-device=cuda does so before the first test"
 )
 
-TORCH_CAME = (
+TORCH_IMPORTED = (
     "not profiled: torch was first imported inside {tests}; --kernelprof-all does not import "
     "torch: import it in conftest.py"
 )
@@ -189,9 +189,9 @@ def bring_up() -> None:
 def look_at(test: MeasuredTest) -> WholeCall:
     """Look at a test that nobody set a limit on, if that leaves torch as the test would find it."""
     if not torch_is_loaded():
-        return Unmeasured(test, lambda: TORCH_CAME if torch_is_loaded() else "")
+        return Unmeasured(test, lambda: TORCH_IMPORTED if torch_is_loaded() else "")
     if test.device == "cuda" and test.settings.device == "auto" and not _cuda_is_up():
-        return Unmeasured(test, lambda: CUDA_CAME_UP if _cuda_is_up() else "")
+        return Unmeasured(test, lambda: CUDA_INITIALIZED if _cuda_is_up() else "")
     return Looked(test)
 
 
@@ -202,11 +202,7 @@ def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
         MarkerError: always, with the remedy.
     """
     names = ", ".join(limit.name for limit in limits)
-    raise MarkerError(
-        f"{names}: the test calls benchmark, whose calibration and rounds would all be counted. "
-        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn "
-        "once, outside the timed rounds"
-    )
+    raise MarkerError(f"{names}: {BENCHMARKED}, which profiles fn once, outside the timed rounds")
 
 
 def words_of(error: Exception) -> str:
