@@ -386,7 +386,7 @@ def _begin_features(config: pytest.Config) -> None:
         from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
 
         state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
-        register(SnapshotUpdate(config, settings, state.collector, lookup), SNAPSHOT_UPDATE)
+        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
     elif settings.against:
         raise pytest.UsageError(
             "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "

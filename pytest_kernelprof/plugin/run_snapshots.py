@@ -38,11 +38,9 @@ _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 class Snapshots:
     """The snapshots beside the tests of a run, each file of them read once.
 
-    Args:
-        reports: whether it is the run that tells of all, as of several ranks one is.
-
     Attributes:
-        updates: whether this run is to write any.
+        reports: whether it is the run that reports for all, as of several ranks one is.
+        updates: whether this run writes any.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
@@ -151,11 +149,8 @@ class SnapshotUpdate:
     A run that takes a part of the tests (``-k``, node ids, ``--lf``) says nothing of the others.
     """
 
-    def __init__(
-        self, config: pytest.Config, settings: Settings, collector: Collector, lookup: Snapshots
-    ) -> None:
-        self._config, self._settings, self._collector = config, settings, collector
-        self._lookup = lookup
+    def __init__(self, config: pytest.Config, collector: Collector, lookup: Snapshots) -> None:
+        self._config, self._collector, self._lookup = config, collector, lookup
         self._whole: dict[str, bool] = {}
         self._items: dict[str, set[str]] = {}
         self._told_by_workers: list[set[Unused]] = []
@@ -207,7 +202,7 @@ class SnapshotUpdate:
         devices = {told.device for _, told in tests}
         self._not_used = [one for one in self._unused() if one[1] in devices]
         self._took_any = True
-        if self._settings.update:
+        if self._lookup.updates:
             self._update(tests)
         else:
             self._compare(tests)
@@ -225,7 +220,7 @@ class SnapshotUpdate:
     def comparison(self) -> RunComparison | None:
         """How the tests compared, for the run's record; None in a run without snapshots, or one
         that writes all of them."""
-        if not self._took_any or self._settings.update:
+        if not self._took_any or self._lookup.updates:
             return None
         from pytest_kernelprof.schema.run import RunComparison
 
