@@ -23,13 +23,12 @@ EXPECTED_ATTRIBUTE = "kernelprof_expected"
 JSON of each node id and ``Expected``."""
 
 ATTRIBUTE = "kernelprof"
-"""Where it stands on a test's report: the JSON of a ``run.Test``, one string, which any encoder of
+"""Where a test's report has what the test took: the JSON of a ``run.Test``, one string, which any encoder of
 reports takes and which is the same with and without workers."""
 
-
 END_NOTES = "kernelprof_end_notes"
-"""Where notes on a test stand on its last report, that the run prints once at its end: it may be a
-worker of pytest-xdist that has the torch. ``{tests}`` stands for all tests with that note."""
+"""Where a test's last report has its notes, each of which the run prints once at its end, also if
+a worker of pytest-xdist ran the test. ``{tests}`` in a note stands for the tests that have it."""
 
 
 class _Attempt:
