@@ -1,6 +1,8 @@
 """The run as a record, and what is made of it as it ends, however it ends: files
-(``--kernelprof-json``), GitHub's summary, and the hook ``pytest_kernelprof_run``. And what of a test's record leaves its
-process: few kernels, files as seen from the root folder."""
+(``--kernelprof-json``), GitHub's summary, and the hook ``pytest_kernelprof_run``.
+
+Also what of a test's record leaves its process: few kernels, and files below the root folder.
+"""
 
 from __future__ import annotations
 
