@@ -23,8 +23,8 @@ EXPECTED_ATTRIBUTE = "kernelprof_expected"
 JSON of each node id and ``Expected``."""
 
 ATTRIBUTE = "kernelprof"
-"""Where a test's report has what the test took: the JSON of a ``run.Test``, one string, which any encoder of
-reports takes and which is the same with and without workers."""
+"""Where a test's report has what the test took: the JSON of a ``run.Test``, one string, which any
+encoder of reports takes and which is the same with and without workers."""
 
 END_NOTES = "kernelprof_end_notes"
 """Where a test's last report has its notes, each of which the run prints once at its end, also if
