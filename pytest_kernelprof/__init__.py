@@ -25,8 +25,7 @@ if TYPE_CHECKING:
         WrongResult,
     )
     from pytest_kernelprof.plugin.benchmark import KernelBenchmark
-    from pytest_kernelprof.plugin.comparison import Comparison
-    from pytest_kernelprof.plugin.fixture import KernelProfile, KernelprofWarning
+    from pytest_kernelprof.plugin.fixture import Comparison, KernelProfile, KernelprofWarning
     from pytest_kernelprof.schema.run import Kernel
 
     __version__: str
@@ -52,7 +51,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Comparison": "plugin.comparison",
+    "Comparison": "plugin.fixture",
     "Kernel": "schema.run",
     "KernelBenchmark": "plugin.benchmark",
     "KernelProfile": "plugin.fixture",

@@ -199,7 +199,7 @@ class Process(HeldRounds):
 
 def _command(python: str, ends: tuple[int, int]) -> list[str]:
     """The reference, by another environment's interpreter and plugin where one is named."""
-    started = CODE.format(module="pytest_kernelprof.plugin.reference")
+    started = CODE.format(module="pytest_kernelprof.plugin.baseline_pytest")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     package = "" if python else PACKAGE_ROOT
     given = ",".join(map(str, ends))

@@ -18,9 +18,7 @@ from pytest_kernelprof.errors import (
     ProfilerUnavailable,
 )
 from pytest_kernelprof.measure.completeness import require_clock
-from pytest_kernelprof.plugin.concerns import HAS_BENCHMARK, timed_by_benchmark
-from pytest_kernelprof.plugin.keys import TEST
-from pytest_kernelprof.plugin.marks import known_marks
+from pytest_kernelprof.plugin.items import known_marks, state_of, timed_by_benchmark
 from pytest_kernelprof.plugin.settings import check_option
 
 if TYPE_CHECKING:
@@ -32,13 +30,10 @@ if TYPE_CHECKING:
     from pytest_kernelprof.plugin.measuring import MeasuredTest
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
-    from pytest_kernelprof.schema.run import Place
 
 R = TypeVar("R")
 Timer = Literal["wall", "cuda"]
-
 _FIXTURE = "kernel_benchmark"
-
 _clock = pytest.StashKey["Clock"]()
 
 
@@ -142,16 +137,15 @@ class KernelBenchmark:
             RuntimeError: it was called before in this test.
         """
         from pytest_kernelprof.measure.arguments import Arguments
+        from pytest_kernelprof.measure.policy import EVERYTHING
         from pytest_kernelprof.plugin.fixture import hold_comparisons
-        from pytest_kernelprof.plugin.measuring import asked_call
-        from pytest_kernelprof.plugin.places import place_of_call
+        from pytest_kernelprof.plugin.measuring import call_request, measure_call, place_of_call
 
         place = place_of_call(self._test.place)
         arguments = Arguments(args, {} if kwargs is None else kwargs, setup)
-        with self._test.ledger.asking(asked_call(place)):
+        with self._test.ledger.asking(call_request(place)):
             self._check(fn, timer)
-            if rounds is not None:
-                check_option("rounds", rounds)
+            given = {} if rounds is None else {"rounds": check_option("rounds", rounds)}
             if self._test.unmeasured:
                 self._test.ledger.leave_out(self._test.unmeasured)
                 return self._run_unmeasured(fn, arguments, timer)
@@ -160,7 +154,8 @@ class KernelBenchmark:
                     'timer="cuda": this test runs on the CPU, where there is no device time; use '
                     'timer="wall" (the default), or run it on a GPU'
                 )
-            result = self._measure(fn, arguments, rounds, place)
+            plan = self._test.plan(EVERYTHING, **given)  # whatever the limits need
+            result = measure_call(self._test, plan, fn, arguments, place)
         if self._test.ledger.blind or self._test.ledger.unmeasured:
             self._run_unmeasured(fn, arguments, timer)
             return result
@@ -175,16 +170,6 @@ class KernelBenchmark:
             require_clock(profile.record)
             self._time(fn, arguments, len(profile.metrics["kernels"].rounds))
         return result
-
-    def _measure(
-        self, fn: Callable[..., R], arguments: Arguments, rounds: int | None, place: Place
-    ) -> R:
-        """As ``kernel_profile``, but every metric is taken, whatever the limits need."""
-        from pytest_kernelprof.measure.policy import EVERYTHING
-        from pytest_kernelprof.plugin.measuring import measure_call
-
-        test = self._test
-        return measure_call(test, test.plan(EVERYTHING, rounds=rounds), fn, arguments, place)
 
     def _check(self, fn: object, timer: object) -> None:
         if not callable(fn):
@@ -210,7 +195,7 @@ class KernelBenchmark:
         which would decide on another number each, so many."""
         from pytest_kernelprof.capture.agreement import number_of_rank
         from pytest_kernelprof.measure.arguments import preparer
-        from pytest_kernelprof.plugin.places import place_of_call
+        from pytest_kernelprof.plugin.measuring import place_of_call
         from pytest_kernelprof.summary.words import line_words
 
         if arguments.setup is None and number_of_rank() is None:
@@ -329,7 +314,8 @@ class Bridge:
                 "kernel_benchmark must be an argument of the test or of one of its fixtures: "
                 "with getfixturevalue it is too late to give pytest-benchmark its timer"
             )
-        test = request.node.stash[TEST]
+        test = state_of(request.node).test
+        assert test is not None, "kernel_profile has begun it"
         # Where nothing is profiled no device was chosen, but the clock must wait for a GPU still.
         clock.read("wall", _synchronised(usual_kind() if test.unmeasured else test.device))
         return KernelBenchmark(benchmark, kernel_profile, test, clock, request.node)
@@ -366,7 +352,7 @@ class Bridge:
     ) -> None:
         """Note that a test has got ``benchmark``, in whatever way."""
         if fixturedef.argname == "benchmark" and isinstance(request.node, pytest.Item):
-            request.node.stash[HAS_BENCHMARK] = True
+            state_of(request.node).has_benchmark = True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -1,56 +1,43 @@
-"""The pytest hooks: they look whether a test concerns us, and delegate."""
+"""The pytest hooks: they look whether a test concerns us, and delegate. A run begins here, too."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.limits.marks import refuse_misspelt
-from pytest_kernelprof.plugin import hookspecs
-from pytest_kernelprof.plugin.concerns import concerns_us
-from pytest_kernelprof.plugin.devices import TARGET, target_of
-from pytest_kernelprof.plugin.judging import (
-    begin_call,
-    conclude_test,
-    end_call,
-    warn_of_unsaved,
-)
-from pytest_kernelprof.plugin.keys import (
-    COLLECTOR,
-    MEASURES,
-    SETTINGS,
-    TEST,
-)
-from pytest_kernelprof.plugin.marks import (
-    find_marks_in_vain,
-    known_marks,
+from pytest_kernelprof.limits.marks import marker_lines, refuse_misspelt
+from pytest_kernelprof.plugin import call_phase, reporting
+from pytest_kernelprof.plugin.call_phase import kernel_benchmark as kernel_benchmark
+from pytest_kernelprof.plugin.call_phase import kernel_profile as kernel_profile
+from pytest_kernelprof.plugin.call_phase import kernelprof_device as kernelprof_device
+from pytest_kernelprof.plugin.items import (
+    BRIDGE,
+    RUN_BASELINE,
+    RUN_RECORD,
+    SNAPSHOT_UPDATE,
+    all_is_wanted,
+    concerns_us,
+    find_ignored_marks,
+    look_up,
     note_defaults,
-    refuse_marks_in_vain,
+    refuse_ignored_marks,
+    run_state,
+    settings_of,
+    state_of,
+    target_of,
 )
-from pytest_kernelprof.plugin.options import OPTIONS_FORM
-from pytest_kernelprof.plugin.properties import forget_properties
-from pytest_kernelprof.plugin.pytest_fixtures import (
-    kernel_benchmark as kernel_benchmark,  # where pytest looks for them
+from pytest_kernelprof.plugin.settings import (
+    MARKER_LINE,
+    OPTIONS_FORM,
+    Settings,
+    add_options,
+    of_a_baseline,
+    quiet,
+    read_settings,
 )
-from pytest_kernelprof.plugin.pytest_fixtures import (
-    kernel_profile as kernel_profile,
-)
-from pytest_kernelprof.plugin.pytest_fixtures import (
-    kernelprof_device as kernelprof_device,
-)
-from pytest_kernelprof.plugin.reports import (
-    expect,
-    show,
-    tell_end_of_run,
-    tell_more,
-    tell_open,
-    tell_other_ranks,
-)
-from pytest_kernelprof.plugin.settings import add_options, options_of
-from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, look_up
-from pytest_kernelprof.plugin.start import begin_run, refuse_workers_of_ranks
 from pytest_kernelprof.system import imports_as_ever  # loaded here, before anything is patched
 
 if TYPE_CHECKING:
@@ -58,13 +45,37 @@ if TYPE_CHECKING:
 
     import pluggy
 
+    from pytest_kernelprof.schema.run import Profile, Run
+
+
+class Specifications:
+    """The hooks that this plugin calls, for conftest.py files and other plugins."""
+
+    def pytest_kernelprof_profile(self, item: pytest.Item, profile: Profile) -> None:
+        """A test has taken a profile: called as its call ends, in the process that ran it.
+
+        Args:
+            profile: the record with its metrics, kernels and verdicts so far. It is frozen and
+                holds no trace, so a hook may keep it.
+        """
+
+    def pytest_kernelprof_run(self, config: pytest.Config, run: Run) -> None:
+        """The run ends, however: called once, in the process that reports, before its last lines.
+
+        Only a hook of a plugin or of the ``conftest.py`` files that pytest loads at its start is
+        called. Where there is one, as much is measured as for ``--kernelprof-json``.
+
+        Args:
+            run: all tests that took something, as ``--kernelprof-json`` keeps them.
+        """
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    pluginmanager.add_hookspecs(hookspecs)
+    pluginmanager.add_hookspecs(Specifications)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,21 +83,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first fixture runs: what a test may take away is taken hold of."""
-    config = session.config
-    settings = config.stash[SETTINGS]
+    """Before the first fixture runs: take hold of what a test may replace."""
+    config, state = session.config, run_state(session.config)
+    settings = state.settings
     concerned = list(filter(concerns_us, session.items))
     if concerned and not config.getoption("collectonly", False):
-        expect(config, concerned)
+        reporting.expect(config, concerned)
     if not settings.disable and (settings.all or concerned):
         from pytest_kernelprof.capture.trace_folder import SCRATCH
 
-        config.stash[MEASURES] = True
+        state.measures = True
         SCRATCH.hold()
         config.add_cleanup(SCRATCH.let_go)
-        config.add_cleanup(_end_what_runs)
+        config.add_cleanup(_end_profilers)
         if settings.device != "cpu":
-            from pytest_kernelprof.plugin.sharing import Sharing
+            from pytest_kernelprof.plugin.whole_call import Sharing
 
             config.pluginmanager.register(Sharing(settings.lock_timeout), "kernelprof-sharing")
         _bind_torch(config)
@@ -95,7 +106,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _bind_torch(config: pytest.Config) -> None:
     """Take hold of torch, if it is loaded: of its functions before a test patches them, of CUDA
     graphs before a fixture captures any."""
-    if config.stash.get(MEASURES, False) and "torch" in sys.modules:
+    if run_state(config).measures and "torch" in sys.modules:
         from pytest_kernelprof.capture.cuda_graphs import watch_captures
         from pytest_kernelprof.device.bindings import bind_if_loaded
 
@@ -104,35 +115,32 @@ def _bind_torch(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    find_marks_in_vain(config, items)
-    if not config.stash[SETTINGS].only:
+    find_ignored_marks(config, items)
+    if not run_state(config).settings.only:
         return
-    chosen = [item for item in items if concerns_us(item)]
     dropped = [item for item in items if not concerns_us(item)]
     if dropped:
         config.hook.pytest_deselected(items=dropped)
-        items[:] = chosen
+        items[:] = [item for item in items if concerns_us(item)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _bind_torch(item.config)  # a test before this one may have loaded it
     note_defaults(item)
     refuse_misspelt(item, OPTIONS_FORM)
-    refuse_marks_in_vain(item)
+    refuse_ignored_marks(item)
     # A plugin that retries calls the phases without reports between.
-    keys: tuple[pytest.StashKey[Any], ...] = (TARGET, TEST, SNAPSHOT_JUDGE)
-    for key in keys:
-        if key in item.stash:
-            del item.stash[key]
-    forget_properties(item)
+    state = state_of(item)
+    state.target = state.test = state.snapshot = None
+    reporting.forget_properties(item)
     if not concerns_us(item):
         return
     # A malformed marker is an error of this test, before its fixtures run.
-    options_of(known_marks(item).options)
-    if not item.config.stash[SETTINGS].disable:
+    settings = settings_of(item)
+    if not settings.disable:
         from pytest_kernelprof.capture.rendezvous import next_attempt
 
-        refuse_workers_of_ranks(item.config)
+        _refuse_workers_of_ranks(item.config)
         next_attempt(item.nodeid)
     target = target_of(item)
     if not target.unmeasured:
@@ -143,11 +151,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(hookwrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any], None]:
     with imports_as_ever():
-        begin_call(item)
+        call_phase.begin_call(item)
     outcome = yield
     try:
         with imports_as_ever():
-            end_call(item, outcome.exception)
+            call_phase.end_call(item, outcome.exception)
     except BaseException as error:
         outcome.force_exception(error)
 
@@ -155,24 +163,25 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, pluggy.Result[Any]
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     if item.session.shouldfail or item.session.shouldstop:  # as long as there is a process group
-        tell_end_of_run(item.config)
+        reporting.tell_end_of_run(item.config)
     try:
         yield
     finally:
         with imports_as_ever():
-            _leave_all_as_it_was(item)
-    if TEST not in item.stash:
+            _clean_up(item)
+    test = state_of(item).test
+    if test is None:
         return
     try:
-        if item.stash[TEST].ledger.unconcluded:  # taken as fixtures ended
-            conclude_test(item)
+        if test.ledger.unconcluded:  # taken as fixtures ended
+            call_phase.conclude_test(item)
     finally:
-        warn_of_unsaved(item)
+        call_phase.warn_of_unsaved(item, test)
 
 
-def _leave_all_as_it_was(item: pytest.Item) -> None:
+def _clean_up(item: pytest.Item) -> None:
     """For the next test: no profiler of ours runs on, and who broke CUDA is known."""
-    if item.config.stash.get(MEASURES, False) and "torch" in sys.modules:
+    if run_state(item.config).measures and "torch" in sys.modules:
         from pytest_kernelprof.capture.torch_profiler import end_left_open, end_taken_over
         from pytest_kernelprof.device.inventory import look_after
 
@@ -182,7 +191,7 @@ def _leave_all_as_it_was(item: pytest.Item) -> None:
         look_after(item.nodeid)
 
 
-def _end_what_runs() -> None:
+def _end_profilers() -> None:
     """Where a run breaks off in the middle of a test: a process that exits while it is profiled
     crashes."""
     if "torch" in sys.modules:
@@ -197,21 +206,19 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     if call.excinfo is not None and not item.config.getoption("fulltrace", False):
         with imports_as_ever():
-            from pytest_kernelprof.plugin.failures import hide_our_frames
-
-            hide_our_frames(call.excinfo)
+            reporting.hide_our_frames(call.excinfo)
     report = yield
     with imports_as_ever():
-        tell_more(item, call, report)
+        reporting.tell_more(item, call, report)
         if report.when != "setup" or not report.passed:
-            tell_other_ranks(item, call)
+            reporting.tell_other_ranks(item, call)
     return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # rank 0 waits for the others in one that is none
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
-    tell_end_of_run(session.config)
-    tell_open(session.config)
+    reporting.tell_end_of_run(session.config)
+    reporting.tell_open(session.config)
     yield
 
 
@@ -231,7 +238,180 @@ def pytest_terminal_summary(
     try:
         yield
     finally:  # after pytest-benchmark's table, also where its comparison fails the run
-        config = terminalreporter.config
-        taken = list(config.stash[COLLECTOR].tests())
-        if taken or config.stash[SETTINGS].against:
-            show(terminalreporter, taken)
+        state = run_state(terminalreporter.config)
+        taken = list(state.collector.tests())
+        if taken or state.settings.against:
+            reporting.show(terminalreporter, taken)
+
+
+def begin_run(config: pytest.Config) -> None:
+    """Read the settings, and register who takes part in the run.
+
+    Raises:
+        pytest.UsageError: an option asks for what cannot be had.
+    """
+    state = run_state(config)
+    settings = _with_baselines(config, read_settings(config))
+    # What is reported of a baseline, and what fails, is told by the run that it serves.
+    state.settings = settings = of_a_baseline(settings) if state.serves else settings
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        _begin_rank(config)
+        settings = state.settings
+    if settings.spread_workers and hasattr(config, "workerinput"):
+        from pytest_kernelprof.device.allocation import spread_workers
+
+        spread_workers(config)
+    # pytest-benchmark is there, whatever way it was loaded: its hooks are specified.
+    hook = getattr(config.hook, "pytest_benchmark_update_machine_info", None)
+    if hook is not None and hook.has_spec():
+        from pytest_kernelprof.plugin.benchmark import Bridge
+
+        config.pluginmanager.register(Bridge(settings), BRIDGE)
+    if settings.trace_dir:
+        # Relative to where pytest was started: tests may change their directory.
+        folder = os.path.join(config.invocation_params.dir, settings.trace_dir)
+        _refuse_unwritable(folder)
+        state.settings = settings.changed(trace_dir=folder)
+    if not hasattr(config, "workerinput"):  # what a worker took is for its controller
+        config.pluginmanager.register(state.collector, "kernelprof-collector")
+    if not state.serves:  # what a baseline took is for the run that it serves
+        _begin_features(config)
+    if settings.all and not settings.disable and settings.device != "cpu":
+        from pytest_kernelprof.plugin.whole_call import BringUp
+
+        config.pluginmanager.register(BringUp(), "kernelprof-bring-up")
+    for line in marker_lines(MARKER_LINE):
+        config.addinivalue_line("markers", line)
+    # Read by torch when it is loaded, which test modules do before anything is measured: quiet
+    # profiler logs, and compiled CPU graphs that show their kernels.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE", "1")
+
+
+def _with_baselines(config: pytest.Config, settings: Settings) -> Settings:
+    """The settings with what is compared with, by its kind.
+
+    Raises:
+        pytest.UsageError: there are two of one kind.
+    """
+    given = settings.against
+    if run_state(config).serves:  # run documents are the other run's concern
+        return settings.changed(revision=next(iter(given), None))
+    documents = [one for one in given if _is_run_document(config, one)]
+    others = [one for one in given if one not in documents]
+    for several, what, other in (
+        (documents, "run documents", "revision or folder"),
+        (others, "revisions or folders", "run document"),
+    ):
+        if len(several) > 1:
+            raise pytest.UsageError(
+                f"--kernelprof-against: got two {what}, {several[0]!r} and {several[1]!r} "
+                f"(addopts count too); give one, and with it at most one {other}"
+            )
+    return settings.changed(
+        revision=next(iter(others), None), run_document=next(iter(documents), None)
+    )
+
+
+def _is_run_document(config: pytest.Config, given: str) -> bool:
+    """Whether it is a file, and not a revision whose name a file without the ending .json has. In
+    a worker, whose files may be others, it is what the controller says."""
+    if hasattr(config, "workerinput"):
+        return bool(given == config.workerinput.get(RUN_BASELINE, ("",))[0])
+    path = os.path.join(config.invocation_params.dir, given)
+    is_named_so = given.endswith((".json", ".json.gz"))
+    if os.path.isdir(path) or not (is_named_so or os.path.isfile(path)):
+        return False
+    return (is_named_so and os.path.isfile(path)) or not _is_revision(config, given)
+
+
+def _is_revision(config: pytest.Config, given: str) -> bool:
+    from pytest_kernelprof.against.revision import GitError, git
+
+    try:
+        git(str(config.rootpath), "rev-parse", "--verify", "--quiet", given)
+    except GitError:
+        return False
+    return True
+
+
+def _refuse_workers_of_ranks(config: pytest.Config) -> None:
+    """Where torchrun's ranks share their tests out to workers, those of one would meet others'.
+
+    Raises:
+        IncompleteProfile: this is such a worker.
+    """
+    if hasattr(config, "workerinput") and "TORCHELASTIC_RUN_ID" in os.environ:
+        from pytest_kernelprof.errors import IncompleteProfile
+        from pytest_kernelprof.plugin.torchrun import why_no_worker
+
+        why = why_no_worker(config)
+        if why:
+            raise IncompleteProfile(why)
+
+
+def _begin_rank(config: pytest.Config) -> None:
+    """This process is one of those that torchrun has started.
+
+    Raises:
+        pytest.UsageError: what is asked for cannot be had of several ranks.
+    """
+    from pytest_kernelprof.plugin import torchrun
+
+    place = torchrun.place_of_rank() if torchrun.takes_part(config) else None
+    if place is None:
+        return
+    state = run_state(config)
+    if state.settings.revision:
+        raise pytest.UsageError(
+            "--kernelprof-against: code on several ranks cannot be compared with a revision; run "
+            "without torchrun, or compare with an earlier run, --kernelprof-against=RUN.json"
+        )
+    if place.rank:
+        state.settings, state.quiet = quiet(state.settings), True
+    kind = torchrun.QuietRank if place.rank else torchrun.FirstRank
+    config.pluginmanager.register(kind(config, place), torchrun.PLUGIN)
+
+
+def _begin_features(config: pytest.Config) -> None:
+    """Run documents, snapshots, and the run on a revision's code."""
+    state, register = run_state(config), config.pluginmanager.register
+    settings = state.settings
+    is_read = settings.report or bool(settings.against) or all_is_wanted(config)
+    if is_read and not hasattr(config, "workerinput"):
+        from pytest_kernelprof.plugin.run_record import RunRecord
+
+        register(RunRecord(config), RUN_RECORD)
+    if not settings.disable:
+        from pytest_kernelprof.plugin.run_snapshots import Snapshots, SnapshotUpdate
+
+        state.snapshots = lookup = Snapshots(config, settings, reports=not state.quiet)
+        register(SnapshotUpdate(config, state.collector, lookup), SNAPSHOT_UPDATE)
+    elif settings.against:
+        raise pytest.UsageError(
+            "--kernelprof-against: nothing is measured with --kernelprof-disable, so nothing "
+            "would be compared; remove one of the two"
+        )
+    if settings.run_document:
+        from pytest_kernelprof.plugin import run_baseline
+
+        state.baseline_of = run_baseline.begin(config, settings, state.collector, RUN_BASELINE).of
+    if settings.revision:
+        from pytest_kernelprof.plugin import against_revision
+
+        against_revision.begin(config)
+
+
+def _refuse_unwritable(folder: str) -> None:
+    """Say at the start that the traces would be lost, not at the first of them.
+
+    Raises:
+        pytest.UsageError: nothing can be written to the folder, with the reason.
+    """
+    from pytest_kernelprof.report.files import why_unwritable
+
+    why = why_unwritable(folder)
+    if why:
+        raise pytest.UsageError(
+            f"--kernelprof-trace-dir: {folder!r} cannot be created or written to ({why})"
+        )

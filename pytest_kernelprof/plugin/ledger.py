@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from _pytest.outcomes import OutcomeException
@@ -15,7 +16,7 @@ from pytest_kernelprof.capture.operators import registered_operators
 from pytest_kernelprof.capture.torch_profiler import thread_words
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError
 from pytest_kernelprof.limits.evaluate import evaluate, if_names_exist
-from pytest_kernelprof.plugin.conclusion import Records, Unfinished
+from pytest_kernelprof.plugin.outcome import Records, Request
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.recording import NOTHING_NOTED, DeviceKind, Recording
 from pytest_kernelprof.system import Real
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
 
 MOST_KERNELS = 100_000
 """Kernels (and operators, copies, waits) that are kept of a test: those of its newest profiles."""
-
 MOST_EVENTS = 100_000
 """Events of timelines that are kept of a test: those of its newest profiles."""
-
 MOST_TRACES = 100
 """Trace files that are kept of a test, for ``save_trace``: those of its newest profiles."""
 
@@ -111,29 +110,6 @@ class _Entry:
         self.file, self.recording = None, NOTHING_NOTED
 
 
-@dataclass(slots=True, eq=False)
-class Asked:
-    """A measurement that the test asked for and that is not kept yet.
-
-    Attributes:
-        what, remedy: as of ``Unfinished``.
-        own: limits of it alone, beside those of the test.
-        compares: whether the test's limits that compare are about it, too.
-        instead: what is to be judged by it in place of limits.
-        raised: the kind of exception that has ended it. refused: why, where that is one of ours.
-        thread: where another one than the test's asks for it, which.
-    """
-
-    what: str
-    remedy: str
-    own: dict[Key, Limit] = field(default_factory=dict)
-    compares: bool = False
-    instead: str = ""
-    raised: str = ""
-    refused: str = ""
-    thread: str = ""
-
-
 class Ledger:
     """The limits of one test, and all that it took.
 
@@ -187,8 +163,8 @@ class Ledger:
         self.notes: list[str] = []
         self.end_notes: list[str] = []
         self.unsaved: list[str] = []
-        self._asked: dict[Asked, None] = {}
-        self._of_fixtures: set[Asked] = set()
+        self._requests: dict[Request, None] = {}
+        self._of_fixtures: set[Request] = set()
         self._for_fixtures = False
         self._thread = Real.this_thread()
         self.mark(marks)
@@ -227,7 +203,7 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, request: Request) -> None:
         """Note that something is to be measured: what it is judged by is not judged before.
 
         Raises:
@@ -235,23 +211,17 @@ class Ledger:
         """
         self._refuse_late()
         if Real.this_thread() != self._thread:
-            asked.thread = thread_words(Real.this_thread())
-        self._asked[asked] = None
+            request.thread = thread_words(Real.this_thread())
+        self._requests[request] = None
 
     @contextlib.contextmanager
-    def asking(self, asked: Asked) -> Iterator[None]:
+    def asking(self, request: Request) -> Iterator[None]:
         """The same until the block has ended well. A test may catch what is raised there; the
         conclusion does not."""
-        self.ask(asked)
-        try:
+        self.ask(request)
+        with noting(request):
             yield
-        except GeneratorExit:  # left open: Python ends it when nobody holds it any more
-            raise
-        except BaseException as error:
-            asked.raised = type(error).__name__
-            asked.refused = str(error) if isinstance(error, KernelprofError) else ""
-            raise
-        self._asked.pop(asked, None)
+        self._requests.pop(request, None)
 
     def so_far(self, profile: run.Profile) -> tuple[run.Verdict, ...]:
         """How a profile fares while rounds are still taken, which more of them may change."""
@@ -323,18 +293,6 @@ class Ledger:
         """Note that a limit that compares was judged."""
         self._held.add((limit.key, limit.bound))
 
-    def note_undecided(self, words: str) -> None:
-        """What becomes of a comparison's limit that is not decided."""
-        if self._undecided == "fail":
-            self.broken.append(words)
-        elif self._undecided == "warn":
-            self.notes.append(words)
-
-    @property
-    def fails_undecided(self) -> bool:
-        """Whether what is not decided fails the test."""
-        return self._undecided == "fail"
-
     @property
     def has_judged(self) -> bool:
         """Whether any limit was judged, or anything asserted of a comparison."""
@@ -344,7 +302,7 @@ class Ledger:
     @property
     def has_nothing(self) -> bool:
         """Whether the test wants numbers and has asked for nothing."""
-        asked = self._entries or self.compared or self._asked or self.unmeasured or self.blind
+        asked = self._entries or self.compared or self._requests or self.unmeasured or self.blind
         return self._wants_numbers and not asked
 
     def begin_call(self, *, for_fixtures: bool) -> None:
@@ -353,19 +311,19 @@ class Ledger:
         Args:
             for_fixtures: whether the test itself does not ask for numbers.
         """
-        self._of_fixtures, self._for_fixtures = set(self._asked), for_fixtures
+        self._of_fixtures, self._for_fixtures = set(self._requests), for_fixtures
 
     @property
     def waits_for_fixtures(self) -> bool:
         """Whether fixtures have to end before the test is judged."""
-        held = not self._of_fixtures.isdisjoint(self._asked)
+        held = not self._of_fixtures.isdisjoint(self._requests)
         return held or (self._for_fixtures and self.has_nothing)
 
     @property
     def unconcluded(self) -> bool:
         """Whether anything was asked for that no conclusion was drawn from."""
         taken = self._concluded < len(self._entries)
-        return taken or bool(self._asked) or self.waits_for_fixtures
+        return taken or bool(self._requests) or self.waits_for_fixtures
 
     def records(self, *, unmeasured: str = "", warn_only: bool = False) -> Records:
         """What was taken since the last call, judged by the limits that stand now.
@@ -377,8 +335,8 @@ class Ledger:
         new, self._concluded = self._entries[self._concluded :], len(self._entries)
         broken, self.broken = self.broken, []
         notes, self.notes = self.notes, []
-        unfinished = tuple(map(self._unfinished, tuple(self._asked)))
-        self._asked.clear()
+        unfinished = tuple(map(self._unfinished, tuple(self._requests)))
+        self._requests.clear()
         return Records(
             profiles=tuple(self._judged(entry) for entry in new),
             profiled=bool(self._entries),
@@ -414,7 +372,7 @@ class Ledger:
     def dismiss(self) -> None:
         """Draw no conclusion from what was taken so far: the test has failed by itself."""
         self._concluded = self._dismissed = len(self._entries)
-        self._asked.clear()
+        self._requests.clear()
 
     def untold(self) -> tuple[run.Profile, ...]:
         """What was kept since the last call, for the hooks of others."""
@@ -434,12 +392,12 @@ class Ledger:
         """All that were taken, with their verdicts."""
         return tuple(map(self._judged, self._entries))
 
-    def _unfinished(self, asked: Asked) -> Unfinished:
-        limits = [*self._limits_with(asked.own), *(self.comparing if asked.compares else ())]
-        names = (asked.instead,) if asked.instead else _names(limits)
-        return Unfinished(
-            asked.what, names, asked.remedy, asked.raised, asked.refused, asked.thread
-        )
+    def _unfinished(self, request: Request) -> Request:
+        if request.limits is not None:
+            return request
+        compared = self.comparing if request.compares else ()
+        names = _names([*self._limits_with(request.own), *compared])
+        return dataclasses.replace(request, limits=names)
 
     def _limits_with(self, own: dict[Key, Limit]) -> tuple[Limit, ...]:
         return tuple({**self._marked, **self._set, **own}.values())
@@ -477,6 +435,19 @@ class Ledger:
             self._first_with_timeline += 1
         if len(self._entries) > MOST_TRACES:
             self._entries[-1 - MOST_TRACES].drop_trace()
+
+
+@contextlib.contextmanager
+def noting(request: Request) -> Iterator[None]:
+    """Note on a request what ends its block."""
+    try:
+        yield
+    except GeneratorExit:  # left open: Python ends it when nobody holds it any more
+        raise
+    except BaseException as error:
+        request.raised = type(error).__name__
+        request.refused = str(error) if isinstance(error, KernelprofError) else ""
+        raise
 
 
 def with_lines_if(wanted: bool, measurement: Measurement) -> run.Profile:

@@ -1,19 +1,24 @@
-"""How a test's measurements are made: its settings and limits become a plan, its profiles go into
-the ledger."""
+"""How the code of a test is measured: its settings and limits become a plan, its profiles go into
+the ledger, and a line on the terminal says what takes long."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pytest_kernelprof.capture.agreement import agreeing, number_of_rank
+from pytest_kernelprof.capture.line_annotations import file_of, library_folders
 from pytest_kernelprof.capture.rendezvous import name_of_test
 from pytest_kernelprof.capture.torch_profiler import held_by
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.errors import IncompleteProfile, NotJudged, ProfilerUnavailable
 from pytest_kernelprof.measure.arguments import Arguments, preparer
-from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, plan_of
+from pytest_kernelprof.measure.policy import EVERYTHING, Needs, Plan, Progress, no_progress, plan_of
 from pytest_kernelprof.measure.runner import (
     Measurement,
     measure,
@@ -21,23 +26,31 @@ from pytest_kernelprof.measure.runner import (
     of_all_ranks,
     of_this_rank,
 )
-from pytest_kernelprof.plugin.ledger import Asked, Ledger
+from pytest_kernelprof.plugin.ledger import Ledger
+from pytest_kernelprof.plugin.outcome import Request
 from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import run
+from pytest_kernelprof.schema.run import Place
 from pytest_kernelprof.summary.words import line_words
 from pytest_kernelprof.trace.trace_text import write_trace
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from types import FrameType
+    from typing import TextIO
+
+    import pytest
+
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.capture.agreement import Agreement
     from pytest_kernelprof.limits.kinds import Key, Limit
     from pytest_kernelprof.measure.more_rounds import MoreRounds
-    from pytest_kernelprof.measure.policy import Progress
-    from pytest_kernelprof.plugin.settings import Options, Settings
+    from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.recording import DeviceKind
 
     OpenProgress = Callable[[], contextlib.AbstractContextManager[Progress]]
     AfterCall = Callable[["MeasuredTest", "MeasuredCall"], None]
+
 
 R = TypeVar("R")
 
@@ -53,6 +66,7 @@ class MeasuredTest:
 
     Attributes:
         id: its node id. place: where it stands.
+        settings: those of the run, with the options of its marker in their place.
         device: where its code is measured.
         unmeasured: why its code runs without being measured; empty where it is.
         measuring: opens a progress line for one measurement.
@@ -65,7 +79,6 @@ class MeasuredTest:
     place: run.Place
     device: DeviceKind
     settings: Settings
-    options: Options
     ledger: Ledger
     measuring: OpenProgress
     everything: bool
@@ -73,46 +86,19 @@ class MeasuredTest:
     after_call: AfterCall | None = None
     unmeasured: str = ""
 
-    @property
-    def flush_l2(self) -> bool:
-        """Whether the L2 cache is flushed before each timed round."""
-        asked = self.options.flush_l2
-        return self.settings.flush_l2 if asked is None else asked
-
-    @property
-    def rounds(self) -> int | None:
-        """The number of rounds that somebody asked for."""
-        return self.options.rounds or self.settings.rounds
-
-    @property
-    def warmup(self) -> int:
-        """Calls before the first measured one, as somebody asked for them; else one."""
-        return self.options.warmup or self.settings.warmup or 1
-
-    @property
-    def ignore_children(self) -> bool:
-        """Whether child processes are meant to do work that is not counted."""
-        return self.options.other_processes == "ignore"
-
-    def plan(
-        self,
-        needs: Needs,
-        *,
-        warmup: int | None = None,
-        rounds: int | None = None,
-        flush_l2: bool | None = None,
-    ) -> Plan:
-        """What to take: what the call says, else the test's marker, else the run's settings."""
+    def plan(self, needs: Needs, **given: Any) -> Plan:
+        """What to take: by the options given for a call, else by the settings of the test."""
+        settings = self.settings.changed(**given)
         return plan_of(
             self.device,
             needs,
-            rounds=rounds or self.rounds,
-            warmup=warmup or self.warmup,
-            flush_l2=self.flush_l2 if flush_l2 is None else flush_l2,
-            stacks=bool(self.options.stacks or self.settings.stacks),
-            lock_timeout_s=self.settings.lock_timeout,
+            rounds=settings.rounds,
+            warmup=settings.warmup,
+            flush_l2=settings.flush_l2,
+            stacks=settings.stacks,
+            lock_timeout_s=settings.lock_timeout,
             who=self.id,
-            ignore_children=self.ignore_children,
+            ignore_children=settings.other_processes == "ignore",
         )
 
     @contextlib.contextmanager
@@ -273,16 +259,16 @@ def measure_block(
     kept.append(_keep(test, measurement, place or test.place, own))
 
 
-def asked_call(place: run.Place) -> Asked:
+def call_request(place: run.Place) -> Request:
     """What ``kernel_profile(fn)`` asks for; the limits that compare are about it, too."""
     remedy = "catch expected exceptions inside the callable"
-    return Asked(_call_words(place), remedy, compares=True)
+    return Request(_call_words(place), remedy=remedy, compares=True)
 
 
-def asked_region(name: str, own: dict[Key, Limit], place: run.Place) -> Asked:
+def region_request(name: str, own: dict[Key, Limit], place: run.Place) -> Request:
     """What ``kernel_profile.region(name)`` asks for."""
     remedy = "enter it in a with statement, and catch expected exceptions inside it"
-    return Asked(region_words(name, place), remedy, own)
+    return Request(region_words(name, place), remedy=remedy, own=own)
 
 
 def region_words(name: str, place: run.Place) -> str:
@@ -318,3 +304,135 @@ def _keep(
         else:
             test.ledger.note_trace(path)
     return profile
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def place_of_call(test: Place) -> Place:
+    """The line that the running call came from, as the test's reader looks for it: the test
+    function's own, else the nearest of its file, else the nearest that is no library's (a helper's,
+    a fixture's); the test's first where there is none, as in a thread of a library.
+
+    Args:
+        test: where the test function begins, decorators included.
+    """
+    frames = list(_frames_outside())
+    wanted: tuple[Callable[[FrameType], bool], ...] = (
+        lambda frame: _begins(frame) == test,
+        lambda frame: file_of(frame) == test.file,
+        lambda frame: not os.path.abspath(file_of(frame)).startswith(library_folders()),
+    )
+    for is_it in wanted:
+        for frame in frames:
+            if is_it(frame):
+                return Place(file_of(frame), frame.f_lineno)
+    return test
+
+
+def _frames_outside() -> Iterator[FrameType]:
+    """The frames of files outside of this package, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, "<")):
+            yield frame
+        frame = frame.f_back
+
+
+def _begins(frame: FrameType) -> Place:
+    return Place(file_of(frame), frame.f_code.co_firstlineno)
+
+
+_QUIET_SECONDS = 1.0
+_BETWEEN_SECONDS = 0.1
+
+# The line stands below the one that pytest is writing, and the cursor always goes back to where
+# pytest left it, so that nothing of pytest's own output is lost or written twice. "Index" and up
+# again first: at the bottom of the screen that makes room and keeps the column, as a line feed
+# would not; only then may the position be saved.
+_MAKE_ROOM = "\x1bD\x1b[A"
+_SAVE, _RESTORE = "\x1b7", "\x1b8"
+_BELOW, _ERASE_REST = "\x1b[B\r", "\x1b[K"
+
+
+def measuring(config: pytest.Config, test: str) -> Callable[[], AbstractContextManager[Progress]]:
+    """What opens a progress line for one measurement of a test, and erases it at its end.
+
+    The line appears after a second of work. It is there on a terminal only: not when standard
+    output is piped, in an xdist worker, with ``-q``, or where what tests or loggers print goes to
+    the terminal at once (``-s``, ``--capture=tee-sys``, ``log_cli``) and would mix with it.
+    """
+    if not _can_show(config):
+        return lambda: contextlib.nullcontext(no_progress)
+    capture = config.pluginmanager.getplugin("capturemanager")
+    out = sys.__stdout__  # not sys.stdout, which the test may have redirected into a buffer
+    assert capture is not None
+    assert out is not None
+    return lambda: _shown(_Line(test, out, capture.global_and_fixture_disabled))
+
+
+def _can_show(config: pytest.Config) -> bool:
+    plugins = config.pluginmanager
+    terminal = plugins.getplugin("terminalreporter")
+    return (
+        terminal is not None
+        and plugins.hasplugin("capturemanager")
+        and bool(getattr(terminal, "isatty", False))
+        and sys.__stdout__ is not None
+        and not hasattr(config, "workerinput")
+        and config.get_verbosity() >= 0
+        and config.getoption("capture") in ("fd", "sys")
+        and not _logs_live(config)
+        and os.environ.get("TERM") != "dumb"
+        and sys.platform != "win32"  # its consoles know the control sequences only on request
+    )
+
+
+def _logs_live(config: pytest.Config) -> bool:
+    if not config.pluginmanager.hasplugin("logging-plugin"):
+        return False
+    return bool(config.getini("log_cli")) or config.getoption("log_cli_level") is not None
+
+
+@contextlib.contextmanager
+def _shown(line: _Line) -> Iterator[Progress]:
+    try:
+        yield line
+    finally:
+        line.erase()
+
+
+class _Line:
+    """One line of progress, rewritten in place."""
+
+    def __init__(
+        self, test: str, out: TextIO, uncaptured: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        self._test = test
+        self._out = out
+        self._uncaptured = uncaptured
+        self._next = now_s() + _QUIET_SECONDS
+        self._visible = False
+
+    def __call__(self, what: str, done: int, of: int, reason: str = "") -> None:
+        if now_s() < self._next:
+            return
+        text = f"{self._test}: {what} {done}/{of}" + (f" ({reason})" if reason else "")
+        text = text.encode("ascii", "backslashreplace").decode()  # one column a character
+        text = "".join(char if char.isprintable() else "?" for char in text)
+        columns = shutil.get_terminal_size().columns
+        self._write(text if len(text) < columns else text[: columns - 4] + "...")
+        self._visible = True
+        self._next = now_s() + _BETWEEN_SECONDS
+
+    def erase(self) -> None:
+        """Leave nothing of the line behind."""
+        if self._visible:
+            self._write("")
+            self._visible = False
+
+    def _write(self, text: str) -> None:
+        with self._uncaptured():
+            self._out.write(_MAKE_ROOM + _SAVE + _BELOW + text + _ERASE_REST + _RESTORE)
+            self._out.flush()

@@ -28,7 +28,6 @@ from pytest_kernelprof.device.file_lock import can_share
 from pytest_kernelprof.documents import read_run
 from pytest_kernelprof.errors import IncompleteProfile, RunFileError
 from pytest_kernelprof.measure.policy import TIMED_ROUNDS
-from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.document import Document, pack, unpack
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_kernelprof.comparison.judge import Allowance
-    from pytest_kernelprof.plugin.collect import Collector
+    from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
     from pytest_kernelprof.schema.run import Place, Profile, Reason, Status
@@ -201,7 +200,7 @@ def _why_undecided(one: MetricDelta, profile: Profile) -> Reason:
     return "second look" if one.name in profile.second_look else "interval"
 
 
-class RunBaseline(ComparedRun):
+class RunBaseline:
     """In the process that reports: refuses another suite's document, tells workers where the
     profiles are, and tells what came of all tests.
 
@@ -222,7 +221,7 @@ class RunBaseline(ComparedRun):
     ) -> None:
         self._name = name
         self._path = settings.run_document or ""
-        super().__init__(collector, warn_only=settings.warn_only)
+        self._collector = collector
         self._allowed = allowed
         self._refused = bool(config.getoption("collectonly", False))
         try:

@@ -1,78 +1,69 @@
-"""The run as a record, for whoever wants all of it: gathered until it ends, however it ends."""
+"""The run as a record, and what is made of it as it ends, however it ends: files
+(``--kernelprof-json``), GitHub's summary, and the hook ``pytest_kernelprof_run``.
+
+Also what of a test's record leaves its process: few kernels, and files below the root folder.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import re
+import os
+import sys
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pytest
 from _pytest.outcomes import OutcomeException
+from msgspec.structs import replace
 
-from pytest_kernelprof.plugin.keys import AGAINST, RUN_BASELINE, SETTINGS, SNAPSHOT_UPDATE
+from pytest_kernelprof.against.revision import GitError, git
+from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
+from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
+from pytest_kernelprof.plugin.settings import flag_of
+from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
+from pytest_kernelprof.schema import codec, comparison, kernels, run, snapshot, verdicts
+from pytest_kernelprof.schema.document import grouped
+from pytest_kernelprof.schema.run import Run, RunComparison, Test
+from pytest_kernelprof.summary.comparisons import baseline_summary
+from pytest_kernelprof.summary.verdicts import explained
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.schema.run import Run, RunComparison, Test
-
-
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+    from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.report.github import Annotation
 
 
-def is_hooked(config: pytest.Config) -> bool:
-    """Whether anybody implements ``pytest_kernelprof_run``."""
-    return bool(config.hook.pytest_kernelprof_run.get_hookimpls())
-
-
-def fail(session: pytest.Session) -> None:
-    """Have a run fail that would have passed: its tests have not."""
-    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def commit_of(folder: Path) -> str:
-    """The full name of the commit that is checked out in a folder's repository, read from files of
-    git; empty where there is none, or where it is kept in another way."""
-    places = (one / ".git" for one in (folder, *folder.parents))
-    found = next((one for one in places if one.exists()), None)
-    if found is None:
+def commit_of(folder: str) -> str:
+    """The full name of the commit that is checked out in a folder; empty where there is none, or
+    no git. A container job often runs as another user than the one who owns the repository."""
+    try:
+        return git(folder, "-c", "safe.directory=*", "rev-parse", "--verify", "HEAD").strip()
+    except GitError:
         return ""
-    with contextlib.suppress(OSError, ValueError):
-        if found.is_file():  # of a worktree or a submodule
-            found = found.parent / found.read_text().partition("gitdir: ")[2].strip()
-        head = (found / "HEAD").read_text().strip()
-        ref = head.removeprefix("ref: ")
-        named = head if ref == head else _named_commit(found, ref)
-        return named if _COMMIT.fullmatch(named) else ""
-    return ""
-
-
-def _named_commit(git: Path, ref: str) -> str:
-    """The commit of a branch, which has a file of its own or a line among the packed ones."""
-    common = git / "commondir"
-    shared = git / common.read_text().strip() if common.is_file() else git
-    for folder in (git, shared):
-        if (folder / ref).is_file():
-            return (folder / ref).read_text().strip()
-    lines = (shared / "packed-refs").read_text().splitlines()
-    return next((one.partition(" ")[0] for one in lines if one.endswith(f" {ref}")), "")
 
 
 class RunRecord:
-    """What ended the run, beside what its tests took; in the process that reports."""
+    """What ended the run, beside what its tests took; in the process that reports. As the run ends,
+    it writes the files of the run, and hands the record to the hooks of others.
 
-    def __init__(self, config: pytest.Config, collector: Collector) -> None:
-        self._config = config
-        self._collector = collector
+    Raises:
+        pytest.UsageError: nothing can be written to a file, two are the same, one is compared
+            with, or what makes one is not installed.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config, state = config, run_state(config)
+        self._collector, self._settings = state.collector, state.settings
+        self._files = _files_of(config, state.settings)
         self._began = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._unfinished: list[str] = []
-        self._failure = ""
+        self._lines: list[tuple[str, dict[str, bool]]] = []
+        self._github_commands: list[str] = []
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Ctrl-C, ``pytest.exit``, errors of collection, a plugin that stops the run."""
@@ -101,12 +92,23 @@ class RunRecord:
     ) -> Generator[None, None, None]:
         """All reports are in: hand the record to those who wait for it, whatever other plugins do
         as the run ends."""
+        if session.config.getoption("collectonly", False):
+            yield
+            return
+        self._fail_if_worse(session)
         try:
             yield
         finally:
-            if not session.config.getoption("collectonly", False):
-                self._note_end(session, exitstatus)
-                self._hand_over(session)
+            self._note_end(session, exitstatus)
+            self._hand_over(session)
+
+    def _fail_if_worse(self, session: pytest.Session) -> None:
+        """Fail a run of which nothing was compared, or not what was asked for."""
+        for found in self._baselines():
+            summary = baseline_summary(Run(tuple(self._collector.tests())), found)
+            fails = summary.fails(warn_only=self._settings.warn_only)
+            if fails and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _note_end(self, session: pytest.Session, exitstatus: int) -> None:
         stopped = str(session.shouldfail or "")  # --maxfail
@@ -114,31 +116,83 @@ class RunRecord:
             self._unfinished.append(stopped)
         if exitstatus == pytest.ExitCode.USAGE_ERROR:
             self._unfinished.append("pytest reported a usage error")
-        if self._config.stash[SETTINGS].disable:
+        if self._settings.disable:
             self._unfinished.append("--kernelprof-disable: nothing was measured")
 
     def _hand_over(self, session: pytest.Session) -> None:
+        """Write each file, whatever becomes of the others. A run whose file is lost, or whose
+        reader fails, has failed: its tests have not."""
         try:
-            self._config.hook.pytest_kernelprof_run(config=self._config, run=self._record())
+            run = portable(self.run_of(self._collector.tests()), str(self._config.rootpath))
+            for form, path in self._files.items():
+                self._write(session, form, path, run)
+            if self._settings.github:
+                self._tell_github(run)
+            self._config.hook.pytest_kernelprof_run(config=self._config, run=run)
         except (Exception, OutcomeException) as error:
-            self._failure = f"{type(error).__name__}: {error}"
+            why = f"{type(error).__name__}: {error}"
+            self._say(f"a hook pytest_kernelprof_run raised {why}", red=True)
             fail(session)
 
+    def _write(self, session: pytest.Session, form: str, path: str, run: Run) -> None:
+        try:
+            self._say(f"{path}: {write_file(path, form, run)}")
+        except Exception as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            why = why or f"{type(error).__name__}: {error}"
+            self._say(f"{flag_of(form)}: {path} cannot be written ({why})", red=True)
+            fail(session)
+        else:
+            for words in run.unfinished:
+                self._say(f"the run is not complete: {words}", yellow=True)
+
+    def _tell_github(self, run: Run) -> None:
+        """Append to the summary, and keep what is printed at the end. What cannot be told here
+        fails nothing."""
+        from pytest_kernelprof.report import github
+
+        try:
+            problem = github.append_summary(run, os.environ)
+            found = [one for one in github.annotations_of(run) if not self._another_tells(one)]
+            file_of = github.files_in_the_repository(str(self._config.rootpath), os.environ)
+            told = [*github.commands(found, file_of), github.notice_of(run)]
+            self._github_commands = list(filter(None, told))
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            self._say(f"--kernelprof-github: {problem}", yellow=True)
+
+    def _another_tells(self, found: Annotation) -> bool:
+        """Whether pytest-github-actions-annotate-failures does."""
+        has = self._config.pluginmanager.hasplugin
+        other = has("pytest_github_actions_annotate_failures")
+        if not other or os.environ.get("GITHUB_ACTIONS") != "true":
+            return False
+        return found.failed or (found.warned and has("annotate_warnings"))
+
+    def _say(self, words: str, **markup: bool) -> None:
+        line = printable(f"kernelprof: {words}"), markup
+        if line not in self._lines:
+            self._lines.append(line)
+
+    @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """A reader of the run has failed: not the tests', but not nothing."""
-        if self._failure:
-            words = printable(f"kernelprof: a hook pytest_kernelprof_run raised {self._failure}")
-            terminalreporter.write_line(words, red=True)
+        """Say which files were written, whether they are complete, and what failed."""
+        for words, markup in sorted(self._lines, key=lambda line: len(line[1])):
+            terminalreporter.write_line(words, **markup)
 
-    def _record(self) -> Run:
-        from pytest_kernelprof.plugin.portable import portable
-
-        return portable(self.run_of(self._collector.tests()), str(self._config.rootpath))
+    def pytest_unconfigure(self) -> None:
+        """After all that pytest prints: GitHub reads commands where a line begins with them."""
+        if self._github_commands:
+            capture = self._config.pluginmanager.getplugin("capturemanager")
+            with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+                encoding = sys.stdout.encoding or "utf-8"
+                told = "\n".join(["", *self._github_commands, ""])
+                sys.stdout.write(told.encode(encoding, "backslashreplace").decode(encoding))
+                sys.stdout.flush()
 
     def run_of(self, tests: Iterable[Test]) -> Run:
         """The run, of these tests."""
-        from pytest_kernelprof.schema.run import Run
-
         return Run(
             tuple(tests),
             began=self._began,
@@ -146,13 +200,171 @@ class RunRecord:
             unfinished=tuple(dict.fromkeys(self._unfinished)),
             baselines=tuple(self._baselines()),
             project=self._config.rootpath.name,
-            commit=commit_of(self._config.rootpath),
+            commit=commit_of(str(self._config.rootpath)),
         )
 
     def _baselines(self) -> Iterator[RunComparison]:
         """What the run was compared with, by the plugins that know."""
-        plugins = map(
-            self._config.pluginmanager.getplugin, (AGAINST, SNAPSHOT_UPDATE, RUN_BASELINE)
-        )
-        found = (one.comparison() for one in plugins if one is not None)
-        yield from (one for one in found if one is not None)
+        plugin = self._config.pluginmanager.getplugin
+        plugins = filter(None, map(plugin, (AGAINST, SNAPSHOT_UPDATE, RUN_BASELINE)))
+        yield from filter(None, (one.comparison() for one in plugins))
+
+
+def _files_of(config: pytest.Config, settings: Settings) -> dict[str, str]:
+    """The path of each file of the run, by its option. It is relative to where pytest was started:
+    tests may change their directory.
+
+    Raises:
+        pytest.UsageError: as of ``RunRecord``.
+    """
+    started_in, files = config.invocation_params.dir, {}
+    compared = settings.run_document
+    seen = {os.path.realpath(started_in / compared): "against"} if compared else {}
+    for form, given in settings.run_files.items():
+        files[form] = path = os.path.join(started_in, given)
+        if why := why_no_form(form):
+            raise pytest.UsageError(f"{flag_of(form)}: {why}")
+        if why := why_no_file(path):
+            raise pytest.UsageError(f"{flag_of(form)}: {given!r} cannot be written ({why})")
+        first = seen.setdefault(os.path.realpath(path), form)
+        if first != form:
+            flags = f"{flag_of(first)}, {flag_of(form)}"
+            raise pytest.UsageError(f"{flags}: both name {path!r}; give two different files")
+    return files
+
+
+MOST_KERNELS = 40
+"""Kernels, copies and waits that are told one by one."""
+MOST_NAMES = 32
+"""Names of kernels that are told with how many there are."""
+LONGEST_NAME = 2_000
+_OPERATORS = 6
+"""So many operators are told from either end of a chain: the innermost and whom the user called."""
+
+
+def attach(
+    report: pytest.TestReport, test: Test, reduced: Callable[[run.Profile], run.Profile]
+) -> None:
+    """Put what a test took on its report.
+
+    Args:
+        reduced: what of a profile anybody will read.
+    """
+    expected = report.skipped and hasattr(report, "wasxfail")
+    row = row_of(test, reduced, expected=expected)
+    setattr(report, ATTRIBUTE, codec.encode(row).decode())
+
+
+def row_of(test: Test, reduced: Callable[[run.Profile], run.Profile], *, expected: bool) -> Test:
+    """What is told of a test.
+
+    Args:
+        reduced: what is told of a profile.
+        expected: whether the test was expected to fail, and did.
+    """
+    profiles = map(_expected if expected else explained, test.profiles)
+    return replace(test, profiles=tuple(map(reduced, profiles)))
+
+
+def for_tables(profile: run.Profile, *, kernels: bool = False) -> run.Profile:
+    """What the report at the end tells of a profile: where nothing is wrong with it its kernels by
+    name, else some of them one by one.
+
+    Args:
+        kernels: whether some are told one by one in any case.
+    """
+    one_by_one = kernels or profile.outcome == "failed"
+    kept = profile.kernels[:MOST_KERNELS] if one_by_one else ()
+    return replace(
+        profile,
+        metrics={
+            name: replace(metric, rounds=())
+            for name, metric in profile.metrics.items()
+            if metric.value is not None
+        },
+        second_look={},
+        kernels=tuple(map(_with_less, kept)),
+        more_kernels=_groups(profile, len(kept)),
+        variants=(),
+        copies=tuple(map(_with_less, profile.copies[:MOST_KERNELS])) if one_by_one else (),
+        waits=tuple(map(_with_less, profile.waits[:MOST_KERNELS])) if one_by_one else (),
+        gaps=run.Gaps(),
+        timeline=None,
+    )
+
+
+def _groups(profile: run.Profile, kept: int) -> tuple[run.KernelGroup, ...]:
+    """The other kernels by name, those that take most; the rest as one group without a name."""
+    groups = sorted(
+        (*grouped(profile.kernels[kept:]), *profile.more_kernels),
+        key=lambda one: -one.duration_us,
+    )
+    told = [replace(one, name=one.name[:LONGEST_NAME]) for one in groups[:MOST_NAMES]]
+    rest = groups[MOST_NAMES:]
+    if rest:
+        number, us = sum(one.count for one in rest), sum(one.duration_us for one in rest)
+        told.append(run.KernelGroup("", number, us))
+    return tuple(told)
+
+
+_One = TypeVar("_One", run.Kernel, run.Copy, run.Wait)
+
+
+def _with_less(one: _One) -> _One:
+    """With a name and a chain of bounded length: that of a template may have 100 kB."""
+    chain: tuple[str, ...] = one.operators
+    if len(chain) > 2 * _OPERATORS:
+        one = replace(one, operators=(*chain[:_OPERATORS], *chain[-_OPERATORS:]))
+    if isinstance(one, run.Wait) or len(one.name) <= LONGEST_NAME:
+        return one
+    return replace(one, name=one.name[:LONGEST_NAME])
+
+
+def _expected(profile: run.Profile) -> run.Profile:
+    verdicts = (
+        replace(one, outcome="expected failure") if one.outcome == "failed" else one
+        for one in profile.verdicts
+    )
+    return replace(profile, verdicts=tuple(verdicts))
+
+
+T = TypeVar("T")
+_SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, comparison.KernelSide)
+
+# Without any: most of what a profile holds, by number.
+_WITHOUT_FILES = (run.MetricValues, run.Timeline, run.Environment, run.Integrity, run.Conditions)
+
+
+def portable(found: T, root: str) -> T:
+    """A run, or a record of one, with files below ``root`` relative to it, with forward slashes;
+    others stay. What a test would be kept as is left out: its profiles say that."""
+    return _record(partial(_from, root), found)
+
+
+def _record(named: Callable[[str], str], one: T) -> T:
+    """A record, or a tuple or table of some, with its files named otherwise."""
+    if isinstance(one, tuple):
+        return tuple(_record(named, part) for part in one)  # type: ignore[return-value]
+    if not isinstance(one, msgspec.Struct) or isinstance(one, _WITHOUT_FILES):
+        return one
+    if isinstance(one, _SOURCED):
+        source = named(one.source)
+        return one if source == one.source else msgspec.structs.replace(one, source=source)
+    changed: dict[str, Any] = {}
+    for name in one.__struct_fields__:
+        value = getattr(one, name)
+        now = _record(named, value)
+        if now is not value:
+            changed[name] = now
+    if isinstance(one, verdicts.Place):
+        changed["file"] = named(one.file)
+    elif isinstance(one, run.Profile):
+        changed["trace"] = named(one.trace)
+    elif isinstance(one, snapshot.SnapshotReport):
+        changed["entry"] = None
+    return msgspec.structs.replace(one, **changed) if changed else one
+
+
+def _from(root: str, path: str) -> str:
+    below = root.rstrip(os.sep) + os.sep
+    return path[len(below) :].replace(os.sep, "/") if path.startswith(below) else path

@@ -1,107 +1,396 @@
-"""What a user asked for: of a run, on the command line and by ini keys; of a test, by the marker.
+"""What a user asks for: of a run, on the command line and by ini keys; of a test, by the marker
+``kernelprof``. ``Settings`` is the table of them.
 
-Named tuples, as in ``options``.
+No class here is a dataclass: each run loads them, also of users who measure nothing, and Python
+takes four times as long to make a class of a frozen dataclass.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, get_args
 
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.marks import OPTIONS_MARKER
-from pytest_kernelprof.plugin.options import GROUPS, MARKED, OPTIONS, OPTIONS_FORM, RUN_FILES
+from pytest_kernelprof.units import (
+    parse_percent,
+    parse_times,
+    whole_number,
+    whole_number_words,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_kernelprof.plugin.options import Option
+
+class Kind(NamedTuple):
+    """A kind of value.
+
+    Attributes:
+        ini_type: pytest's name of it. In TOML mode pytest takes that native type alone, and from
+            text (ini files, ``-o``) it converts to it.
+        expected: the words for what is of this kind.
+        check: the value, or ValueError; text is no number here.
+        read: the value that text on the command line stands for, or the text, for ``check`` to
+            refuse.
+        unset: the setting if nothing is given.
+        metavar: the name of the value on the command line; None makes the option a switch.
+    """
+
+    ini_type: Literal["string", "bool", "int", "float", "linelist"]
+    expected: str
+    check: Callable[[object], Any]
+    read: Callable[[str], object] = str
+    unset: Any = None
+    metavar: str | None = None
+
+
+Group = Literal["measure", "compare", "report", "environment"]
+"""A part of ``pytest --help``; in its order."""
+T = TypeVar("T")
+
+
+def flag_of(name: str) -> str:
+    """An option on the command line, by its name."""
+    return "--kernelprof-" + name.replace("_", "-")
+
+
+class Option(Generic[T]):
+    """A field of ``Settings``, and how a user says it.
+
+    Attributes:
+        name: the field; ``--kernelprof-NAME`` on the command line, ``kernelprof_NAME`` as ini key.
+        kind: the kind of value on the command line and of the ini key; None for neither.
+        help: the text for ``pytest --help``; argparse formats it, so it has no ``%``.
+        group: the part of ``pytest --help`` that has it; None for an ini key alone.
+        default: the setting if nothing is given.
+        marked: the kind of value that the marker and keyword arguments take; None where they
+            cannot say it.
+        example: a value in the marker's form.
+    """
+
+    def __init__(
+        self,
+        kind: Kind | None,
+        help: str,
+        group: Group | None = None,
+        *,
+        default: Any = None,
+        marked: Kind | None = None,
+        example: str = "",
+    ) -> None:
+        self.name, self.kind, self.help, self.group = "", kind, help, group
+        self.default = kind.unset if kind is not None and default is None else default
+        self.marked, self.example = marked, example
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, settings: Settings, owner: type) -> T:
+        value: T = settings.values[self.name]
+        return value
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line."""
+        return flag_of(self.name)
+
+    @property
+    def key(self) -> str:
+        """The ini key, which pytest also keeps the command line's value under."""
+        return f"kernelprof_{self.name}"
+
+
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _path(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _lines(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(map(_path, value))
+
+
+def _one_of(*choices: str) -> Kind:
+    def check(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError
+        return value
+
+    return Kind("string", f"one of {', '.join(choices)}", check, metavar="|".join(choices))
+
+
+def _digits(text: str) -> object:
+    """Only plain digits: int() would take 1_2 and digits of other scripts too."""
+    with contextlib.suppress(ValueError):  # there is a limit to how many digits int() takes
+        if text.strip().isascii() and text.strip().isdigit():
+            return int(text)
+    return text
+
+
+def _margin(value: object) -> float:
+    from pytest_kernelprof.stats.intervals import SMALLEST_MARGIN
+
+    fraction = parse_percent(value) if isinstance(value, str) else 0.0
+    if fraction < SMALLEST_MARGIN:
+        raise ValueError
+    return fraction
+
+
+def _globs(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise ValueError
+    for one in value:
+        if not isinstance(one, str) or not one.strip():
+            raise ValueError
+        if os.path.isabs(one) or os.pardir in one.split("/"):
+            raise ValueError
+    return tuple(value)
+
+
+_FLAG = Kind("bool", "true or false", _switch, unset=False)
+_FLAG_IN_PYTHON = _FLAG._replace(expected="True or False")
+_RUN_FILE = Kind("string", "a file", _path, metavar="PATH")
+_COUNT = Kind("int", whole_number_words(), whole_number, _digits, metavar="N")
+_LINES = Kind("linelist", "METRIC:MARGIN, for example cuda_time:5% or kernels:0", _lines, unset=())
+
+_GLOBS = _LINES._replace(
+    expected="globs below the root folder, one a line, for example src/*/_version.py", check=_globs
+)
+
+_SECONDS = Kind("float", "a number of seconds above zero, for example 600", parse_times)
+
+_MARGIN = Kind(
+    "string",
+    'a percentage of 2% or more, for example "5%": two processes that run the same code differ by '
+    "up to 2%",
+    _margin,
+    metavar="PERCENT",
+)
+
+
+class Settings:
+    """What the user asks for, or the defaults: of a run; or of a test, whose marker comes first.
+    None means "not said"."""
+
+    __slots__ = ("values",)
+
+    report = Option[bool](
+        _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
+    )
+    all = Option[bool](_FLAG, "profile every test, unchanged", "measure")
+    only = Option[bool](_FLAG, "run only the tests that use pytest-kernelprof", "measure")
+    disable = Option[bool](
+        _FLAG, "run the code once, without profiling it; check no limits", "environment"
+    )
+    require_gpu = Option[bool](
+        _FLAG, "fail tests that need a GPU if there is none (for CI)", "environment"
+    )
+    warmup = Option[int](
+        _COUNT,
+        "make this number of calls before the first profiled one (default: 1)",
+        default=1,
+        marked=_COUNT,
+        example="3",
+    )
+    rounds = Option[int | None](
+        _COUNT,
+        "take this number of profiled rounds per call (default: 2, with timed limits 12)",
+        "measure",
+        marked=_COUNT,
+        example="24",
+    )
+    device = Option[str](
+        _one_of("auto", "cuda", "cpu"),
+        "measure on this device; cpu counts compute operators, not kernels (default: auto)",
+        "environment",
+        default="auto",
+        marked=_one_of("cuda", "cpu")._replace(expected='"cuda" or "cpu"'),
+        example='"cpu"',
+    )
+    flush_l2 = Option[bool](
+        _FLAG,
+        "flush the GPU's L2 cache before each timed round (default: true)",
+        default=True,
+        marked=_FLAG_IN_PYTHON,
+        example="False",
+    )
+    stacks = Option[bool](
+        _FLAG,
+        "record Python stacks, so that regions and whole tests name source lines too",
+        "measure",
+        marked=_FLAG_IN_PYTHON,
+        example="True",
+    )
+    undecided = Option[str](
+        _one_of("warn", "fail", "pass"),
+        "warn (default), fail or pass when a time is too close to its limit to call",
+        default="warn",
+    )
+    blind = Option[str](
+        _one_of("error", "not-judged"),
+        "report a test as error (default) or not-judged if its device cannot be profiled",
+        default="error",
+    )
+    warn_only = Option[bool](
+        _FLAG, "warn about limits, snapshots and comparisons, fail no test", "compare"
+    )
+    trace_dir = Option[str | None](
+        Kind("string", "a folder", _path, metavar="DIR"),
+        "write the Chrome trace of each profile (.json.gz) into this folder",
+        "report",
+    )
+    json = Option[str | None](
+        _RUN_FILE, "write all results of the run as JSON, the run document", "report"
+    )
+    html = Option[str | None](_RUN_FILE, "write the results as a page for a browser", "report")
+    markdown = Option[str | None](
+        _RUN_FILE, "write the results as Markdown, for a pull request", "report"
+    )
+    github = Option[bool](
+        _FLAG,
+        "add results to the step summary, annotate lines (GitHub Actions)",
+        "report",
+    )
+    benchmark_json = Option[str | None](
+        _RUN_FILE,
+        "write the times as pytest-benchmark's JSON, for trackers",
+        "report",
+    )
+    against = Option[tuple[str, ...]](
+        _LINES._replace(
+            expected="a revision, a folder or a run document", metavar="REV|DIR|RUN.json"
+        ),
+        "fail tests that are worse than a git revision, another checkout or an earlier run "
+        "(--kernelprof-json)",
+        "compare",
+    )
+    against_timeout = Option[float](
+        _SECONDS,
+        "end a test on the other code after this many seconds (default: 600)",
+        default=600.0,
+    )
+    against_exact = Option[bool](
+        _FLAG, "compare only counts with a revision, no times (default: false)"
+    )
+    margin = Option[float | None](
+        _MARGIN,
+        "allow a test to be this much slower than the other revision (default: 5 per cent)",
+        "compare",
+        marked=_MARGIN,
+        example='"8%"',
+    )
+    against_python = Option[str | None](
+        Kind("string", "the python of an environment", _path, metavar="EXE"),
+        "run the other code with this Python interpreter (default: this one)",
+        "compare",
+    )
+    against_copy = Option[tuple[str, ...]](
+        _GLOBS, "copy these untracked, generated files to the other code (globs)"
+    )
+    against_prepare = Option[str | None](
+        Kind("string", "a command", _path),
+        "run this shell command in the folder of the other code before the tests",
+    )
+    fail_on = Option[tuple[str, ...]](
+        _LINES,
+        "fail by METRIC:MARGIN of an earlier run, one a line, as kernels:0 (default: any count "
+        "that grew)",
+    )
+    update = Option[bool](
+        _FLAG,
+        "write kernel snapshots into __kernelprof__ beside the tests; later runs check them",
+        "compare",
+    )
+    require_snapshots = Option[bool](
+        _FLAG,
+        "fail profiled tests that have no snapshot, or none that could fail (for CI)",
+        "compare",
+    )
+    lock_timeout = Option[float](
+        _SECONDS,
+        "wait this many seconds for other tests on the same GPU (default: 600)",
+        default=600.0,
+    )
+    rank_timeout = Option[float](
+        _SECONDS,
+        "wait this many seconds for a rank of torch.distributed (default: 120)",
+        default=120.0,
+    )
+    spread_workers = Option[bool](
+        _FLAG,
+        "give each pytest-xdist worker one of the GPUs, in turn (default: true)",
+        default=True,
+    )
+    revision = Option[str | None](None, "the revision or the folder that ``against`` names")
+    run_document = Option[str | None](None, "the run document that ``against`` names")
+    ranks = Option[int | None](
+        None, "the number of ranks that a test starts", marked=_COUNT, example="2"
+    )
+    other_processes = Option[str](
+        None,
+        "whether the work of child processes of a test is checked",
+        default="check",
+        marked=_one_of("check", "ignore")._replace(expected='"check" or "ignore"'),
+        example='"ignore"',
+    )
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = {**_DEFAULTS, **values}
+
+    def changed(self, **values: Any) -> Settings:
+        """The same, with other values of some."""
+        return Settings({**self.values, **values})
+
+    @property
+    def run_files(self) -> dict[str, str]:
+        """The files that are made of the run as it ends: the path by the option that asks."""
+        return {name: self.values[name] for name in RUN_FILES if self.values[name]}
+
+
+_FIELDS = [field for field in vars(Settings).values() if isinstance(field, Option)]
+_DEFAULTS = {field.name: field.default for field in _FIELDS}
+OPTIONS = {field: field.kind for field in _FIELDS if field.kind is not None}
+"""The options of the command line and the ini keys, each with its kind of value."""
+RUN_FILES = tuple(option.name for option, kind in OPTIONS.items() if kind is _RUN_FILE)
+MARKED = {field.name: field.marked for field in _FIELDS if field.marked is not None}
+_EXAMPLES = ", ".join(f"{field.name}={field.example}" for field in _FIELDS if field.marked)
+OPTIONS_FORM = f"{OPTIONS_MARKER}({_EXAMPLES})"
+# For ``pytest --markers``.
+MARKER_LINE = f"{OPTIONS_FORM}: how a test is profiled"
 
 # What pytest's own conversions say last: the value that was given. Its versions raise different
 # exceptions, and none tells the value apart from the words around it.
 _GIVEN = r"(?s:(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z)"
 
 
-class Settings(NamedTuple):
-    """What the user asked for, or the defaults of ``OPTIONS``: a field for each of them. None
-    means "not said".
-
-    Attributes:
-        revision: the revision or the folder that ``against`` names.
-        run_document: the run document that it names.
-    """
-
-    report: bool
-    all: bool
-    only: bool
-    disable: bool
-    require_gpu: bool
-    warmup: int
-    rounds: int | None
-    device: str
-    flush_l2: bool
-    stacks: bool
-    undecided: str
-    blind: str
-    warn_only: bool
-    trace_dir: str | None
-    json: str | None
-    html: str | None
-    markdown: str | None
-    github: bool
-    benchmark_json: str | None
-    against: tuple[str, ...]
-    against_timeout: float
-    against_exact: bool
-    margin: float | None
-    against_python: str | None
-    against_copy: tuple[str, ...]
-    against_prepare: str | None
-    fail_on: tuple[str, ...]
-    update: bool
-    require_snapshots: bool
-    lock_timeout: float
-    rank_timeout: float
-    spread_workers: bool
-    revision: str | None = None
-    run_document: str | None = None
-
-    @property
-    def run_files(self) -> dict[str, str]:
-        """The files that are made of the run as it ends: the path by the option that asks."""
-        return {name: getattr(self, name) for name in RUN_FILES if getattr(self, name)}
-
-
-class Options(NamedTuple):
-    """Options that ``@pytest.mark.kernelprof(...)`` gives a test; None where it says nothing."""
-
-    warmup: int | None = None
-    rounds: int | None = None
-    device: str | None = None
-    flush_l2: bool | None = None
-    stacks: bool | None = None
-    margin: float | None = None
-    ranks: int | None = None
-    other_processes: str | None = None
-
-
 def add_options(parser: pytest.Parser) -> None:
     """Register the options and ini keys. Options default to None, so that ini keys count."""
-    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in GROUPS}
-    for option in OPTIONS:
+    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in get_args(Group)}
+    for option, kind in OPTIONS.items():
         if option.group:
-            form: dict[str, Any] = {"metavar": option.kind.metavar}
-            if option.kind.metavar is None:
+            form: dict[str, Any] = {"metavar": kind.metavar}
+            if kind.metavar is None:
                 form = {"action": "store_const", "const": True}
-            if option.kind.ini_type == "linelist":
+            if kind.ini_type == "linelist":
                 form["action"] = "append"
             groups[option.group].addoption(
                 option.flag, dest=option.key, default=None, help=option.help, **form
             )
         # Without this default, pytest's is 0 or False, which could have been said, too.
-        parser.addini(option.key, option.help, type=option.kind.ini_type, default=None)
+        parser.addini(option.key, option.help, type=kind.ini_type, default=None)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -110,52 +399,48 @@ def read_settings(config: pytest.Config) -> Settings:
     Raises:
         pytest.UsageError: a value is not of its form; the message names the option and the form.
     """
-    return Settings(**{option.name: _setting(config, option) for option in OPTIONS})
+    return Settings({one.name: _setting(config, one, kind) for one, kind in OPTIONS.items()})
 
 
 def quiet(settings: Settings) -> Settings:
     """The settings of a run for which another one reports: it writes no files and shows no rows."""
     files: dict[str, Any] = dict.fromkeys(RUN_FILES)
-    return settings._replace(**files, report=False, github=False)
+    return settings.changed(**files, report=False, github=False)
 
 
-def of_a_reference(settings: Settings) -> Settings:
+def of_a_baseline(settings: Settings) -> Settings:
     """The settings of a run that serves another one (--kernelprof-against): that one reports, and
     what would fail here fails nothing."""
-    return quiet(settings)._replace(trace_dir=None, only=False, undecided="pass")
+    return quiet(settings).changed(trace_dir=None, only=False, undecided="pass")
 
 
-def _setting(config: pytest.Config, option: Option) -> Any:
+def _setting(config: pytest.Config, option: Option[Any], kind: Kind) -> Any:
     given, where = config.getoption(option.key, default=None), option.flag
-    value = option.kind.read(given) if isinstance(given, str) else given
+    value = kind.read(given) if isinstance(given, str) else given
     if given is None:
-        given = value = _ini(config, option)
+        given = value = _ini(config, option.key, kind)
         where = f"ini key {option.key}"
     if given is None:
-        return option.kind.unset if option.default is None else option.default
+        return option.default
     try:
-        return option.kind.check(value)
+        return kind.check(value)
     except ValueError:
-        raise pytest.UsageError(
-            f"{where}: got {given!r}; expected {option.kind.expected}"
-        ) from None
+        raise pytest.UsageError(f"{where}: got {given!r}; expected {kind.expected}") from None
 
 
-def _ini(config: pytest.Config, option: Option) -> object:
+def _ini(config: pytest.Config, key: str, kind: Kind) -> object:
     """The ini key's value, or None. It has pytest's type, which need not be what we expect."""
     try:
-        value = config.getini(option.key)
+        value = config.getini(key)
     except (TypeError, ValueError, pytest.UsageError) as error:
         found = re.search(_GIVEN, str(error))
         given = f"got {found[1]}" if found else str(error)
-        raise pytest.UsageError(
-            f"ini key {option.key}: {given}; expected {option.kind.expected}"
-        ) from error
+        raise pytest.UsageError(f"ini key {key}: {given}; expected {kind.expected}") from error
     return None if value == "" else value
 
 
-def options_of(marks: Iterable[pytest.Mark]) -> Options:
-    """The merged options of ``kernelprof(...)`` markers, the innermost given first.
+def with_marker(settings: Settings, marks: Iterable[pytest.Mark]) -> Settings:
+    """The settings with the options of ``kernelprof(...)`` markers, the innermost given first.
 
     Raises:
         MarkerError: an unknown option or a value of the wrong form.
@@ -169,7 +454,7 @@ def options_of(marks: Iterable[pytest.Mark]) -> Options:
             )
         for name, value in mark.kwargs.items():
             merged.setdefault(name, check_option(name, value))
-    return Options(**merged)
+    return settings.changed(**merged)
 
 
 def check_option(name: str, value: object) -> Any:

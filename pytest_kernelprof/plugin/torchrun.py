@@ -1,62 +1,163 @@
 """pytest in each rank of ``torchrun``, on one machine: rank 0 reports for all, the others are
-quiet, and all end with one exit status."""
+quiet, and all end with one exit status. They write to each other in files of one folder."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import itertools
+import json
+import math
 import os
 import signal
+import stat
 import sys
 import threading
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_kernelprof.capture.rendezvous import note_missing
 from pytest_kernelprof.clock import now_s, sleep
-from pytest_kernelprof.plugin.concerns import concerns_us
-from pytest_kernelprof.plugin.keys import MEASURES, SETTINGS
-from pytest_kernelprof.plugin.rank_place import lives, read, said_by_torchrun, this_process, write
-from pytest_kernelprof.plugin.run_record import fail
-from pytest_kernelprof.system import Real
+from pytest_kernelprof.device.procfs import started_at
+from pytest_kernelprof.plugin.collector import fail, first_line
+from pytest_kernelprof.plugin.items import concerns_us, run_state
+from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.plugin.run_record import fail
-from pytest_kernelprof.plugin.rank_place import Place
+
+_INSIDE = "KERNELPROF_INSIDE_RANK"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which rank of how many this process is, and where they write to each other."""
+
+    rank: int
+    size: int
+    folder: str
+
+    def file(self, rank: int) -> str:
+        """What a rank says."""
+        return os.path.join(self.folder, f"rank{rank}.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a rank says to the others.
+
+    Attributes:
+        process: its number, and what tells it from a later one of that number.
+        tests: the tests that it runs, in order; None before they are collected.
+        problems: reports of tests that failed on it.
+        exit: its exit status, once it has ended. measures: whether it measured anything.
+    """
+
+    process: Sequence[Any]
+    tests: list[str] | None = None
+    problems: Sequence[dict[str, Any]] = ()
+    exit: int | None = None
+    measures: bool = False
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process is still there."""
+        number, started = self.process
+        return not started or started_at(number) == started
+
+
+def place_of_rank() -> Place | None:
+    """This process's, where ``torchrun`` has started it as one of several on this machine; None of
+    any other, such as one that a test has started."""
+    ranks = said_by_torchrun()
+    if ranks is None:
+        return None
+    rank, size, run = ranks
+    os.environ[_INSIDE] = str(Real.getpid())
+    name = hashlib.sha1("\n".join(run).encode(), usedforsecurity=False).hexdigest()[:16]
+    folder = os.path.join(TEMPORARY_FOLDER, f"kernelprof-ranks-{os.getuid()}-{name}")
+    return Place(rank, size, folder) if _is_ours(folder) else None
+
+
+def said_by_torchrun() -> tuple[int, int, list[str]] | None:
+    """The number of this rank, how many there are, and what tells their run from others."""
+    said = os.environ
+    try:
+        rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
+        run = [said["TORCHELASTIC_RUN_ID"], said["TORCHELASTIC_RESTART_COUNT"]]
+        run += [said["MASTER_ADDR"], said["MASTER_PORT"]]
+        on_one_machine = int(said["LOCAL_WORLD_SIZE"]) == size
+    except (KeyError, ValueError):
+        return None
+    inside = said.get(_INSIDE, "")
+    if size < 2 or not on_one_machine or inside not in ("", str(Real.getpid())):
+        return None
+    return rank, size, run
+
+
+def _is_ours(folder: str) -> bool:
+    """Whether nobody else can leave word there; it is made where there is none."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            Real.mkdir(folder, 0o700)
+        found = Real.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
 
 PLUGIN = "kernelprof-torchrun"
 _OUR_ERROR = "kernelprof_error"
+
 _REMEDY = (
     "give all ranks the same order: with pytest-randomly, use --randomly-seed=1 or -p no:randomly"
 )
+
 _POLL_S = 0.02
 _TO_HEAR_S = 2.0
 _AT_ONCE_S = 5.0
 _QUIET_ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
+def read(path: str) -> Word | None:
+    """What was written there; None where that is nothing whole."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Word(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write(path: str, word: Word) -> None:
+    """Write it, whole or not at all."""
+    beside = f"{path}.{Real.getpid()}"
+    with contextlib.suppress(OSError):
+        with open(beside, "w", encoding="utf-8") as file:
+            json.dump(asdict(word), file)
+        Real.replace(beside, path)
+
+
 class Rank:
-    """What all ranks have in common: they leave word, and end when all are through."""
+    """What all ranks have in common: they write to each other, and end when all are through."""
 
     def __init__(self, config: pytest.Config, place: Place) -> None:
         self._config, self._place = config, place
-        self._limit_s = config.stash[SETTINGS].rank_timeout
+        self._limit_s = run_state(config).settings.rank_timeout
         self._session: pytest.Session | None = None
-        self._myself = this_process()
-        said = {rank: self._read(rank) for rank in range(place.size) if rank != place.rank}
-        self._old = {
-            rank: one["process"] for rank, one in said.items() if one and self._is_old(one)
-        }
+        self._others = [rank for rank in range(place.size) if rank != place.rank]
+        self._word = Word((Real.getpid(), started_at(Real.getpid())))
+        said = {rank: read(place.file(rank)) for rank in self._others}
+        self._old = {rank: one.process for rank, one in said.items() if one and self._is_old(one)}
         self._say()
 
     @property
     def _takes_part(self) -> bool:
         """Whether this run measures anything: else each rank is as it would be without us."""
-        return self._config.stash.get(MEASURES, False)
+        return run_state(self._config).measures
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -75,7 +176,7 @@ class Rank:
             pytest.UsageError: they run their tests in different orders.
         """
         ids = [item.nodeid for item in session.items if concerns_us(item)]
-        write(self._place.tests(self._place.rank), {"process": self._myself, "tests": ids})
+        self._say(tests=ids)
         if not self._takes_part or self._config.getoption("collectonly", False):
             return
         tests = {self._place.rank: ids, **self._tests_of_others()}
@@ -89,61 +190,67 @@ class Rank:
 
     def _tests_of_others(self) -> dict[int, list[str]]:
         """By rank; of one that has ended, or that is not there in time, nothing is known."""
-        found: dict[int, list[str]] = {}
         deadline = now_s() + self._limit_s
-        for rank in set(range(self._place.size)) - {self._place.rank}:
-            while now_s() < deadline:
-                said, tests = self._hear(rank), read(self._place.tests(rank))
-                if said is not None and tests is not None and tests["process"] == said["process"]:
-                    found[rank] = tests["tests"]
-                    break
-                if said is not None and ("exit" in said or not lives(said)):
-                    break
-                sleep(_POLL_S)
-        return found
+        said = {
+            rank: self._wait_for(rank, deadline, lambda one: one.tests is not None)
+            for rank in self._others
+        }
+        return {rank: one.tests for rank, one in said.items() if one and one.tests is not None}
 
     def _stop(self, *_: object) -> None:
         if self._session is not None:
             self._session.shouldstop = "torchrun ended the ranks because one has ended (SIGTERM)"
 
     def _say(self, **more: Any) -> None:
-        write(self._place.file(self._place.rank), {"process": self._myself, **more})
+        self._word = replace(self._word, **more)
+        write(self._place.file(self._place.rank), self._word)
 
-    def _hear(self, rank: int) -> dict[str, Any] | None:
+    def _hear(self, rank: int) -> Word | None:
         """What a rank of this run says, or has said before it ended; None where it is not known."""
-        said = self._read(rank)
-        return None if said is None or said["process"] == self._old.get(rank) else said
+        said = read(self._place.file(rank))
+        return None if said is None or said.process == self._old.get(rank) else said
 
-    def _is_old(self, said: dict[str, Any]) -> bool:
+    def _wait_for(
+        self, rank: int, deadline: float, is_enough: Callable[[Word], bool] = lambda _: False
+    ) -> Word | None:
+        """What a rank says when that is enough, or it has ended or died, or the time is over."""
+        while True:
+            said = self._hear(rank)
+            if said is not None and not said.lives:
+                return self._hear(rank)  # it may have ended well, just now
+            if said is not None and (is_enough(said) or said.exit is not None):
+                return said
+            if now_s() > deadline:
+                return said
+            sleep(_POLL_S)
+
+    def _is_old(self, said: Word) -> bool:
         """Whether that is left of an earlier run. Torchrun starts all ranks at once; one may have
         ended before this one is here."""
-        if lives(said):
+        if said.lives:
             return False
-        ticks = int(self._myself[1]) - int(said["process"][1])
+        ticks = int(self._word.process[1]) - int(said.process[1])
         return ticks > _AT_ONCE_S * os.sysconf("SC_CLK_TCK")
 
     def _has_died(self, rank: int) -> bool:
         said = self._hear(rank)
-        return said is not None and not lives(said)
-
-    def _read(self, rank: int) -> dict[str, Any] | None:
-        return read(self._place.file(rank))
+        return said is not None and not said.lives
 
     def _forget(self, *ranks: int) -> None:
         """Take away what ranks have said, and the folder with the last of it."""
         for rank in ranks:
-            for path in (self._place.file(rank), self._place.tests(rank)):
-                with contextlib.suppress(OSError):
-                    Real.unlink(path)
+            with contextlib.suppress(OSError):
+                Real.unlink(self._place.file(rank))
         with contextlib.suppress(OSError):
             Real.rmdir(self._place.folder)
 
     def _end_alone(self, status: int) -> None:
         """Of a rank that nobody reports for: it waits for none, and the last one tidies up."""
         self._say(exit=status, measures=False)
-        said = [self._read(rank) for rank in range(self._place.size)]
-        if all(one is None or "exit" in one or not lives(one) for one in said):
-            self._forget(*range(self._place.size))
+        ranks = range(self._place.size)
+        said = filter(None, (read(self._place.file(rank)) for rank in ranks))
+        if all(one.exit is not None or not one.lives for one in said):
+            self._forget(*ranks)
 
 
 class FirstRank(Rank):
@@ -154,30 +261,17 @@ class FirstRank(Rank):
         """Before the report: wait until all have ended their tests."""
         if not self._takes_part:
             return
-        others = self._ended()
-        told = {one.nodeid: _first_line(one) for one in _failed_here(session)}
+        deadline = now_s() + self._limit_s
+        others = {rank: self._wait_for(rank, deadline) for rank in self._others}
+        told = {one.nodeid: first_line(one) for one in _failed_here(session)}
         for rank, said in others.items():
-            for data in (said or self._hear(rank) or {}).get("problems", ()):
+            for data in said.problems if said is not None else ():
                 self._tell(session, rank, data, told)
-            if said is None:
+            if said is None or said.exit is None:
                 ended = "died" if self._has_died(rank) else f"did not end in {self._limit_s:g} s"
                 self._tell_end(session, f"rank {rank} {ended}")
-            elif said["measures"] and said["exit"] not in map(int, _QUIET_ENDS):
-                self._tell_end(session, f"rank {rank} ended with exit status {said['exit']}")
-
-    def _ended(self) -> dict[int, dict[str, Any] | None]:
-        found: dict[int, dict[str, Any] | None] = {}
-        deadline = now_s() + self._limit_s
-        for rank in range(1, self._place.size):
-            said = self._hear(rank)
-            while (said is None or "exit" not in said) and now_s() < deadline:
-                if self._has_died(rank):
-                    said = self._hear(rank)  # it may have ended well, just now
-                    break
-                sleep(_POLL_S)
-                said = self._hear(rank)
-            found[rank] = said if said is not None and "exit" in said else None
-        return found
+            elif said.measures and said.exit not in map(int, _QUIET_ENDS):
+                self._tell_end(session, f"rank {rank} ended with exit status {said.exit}")
 
     def _tell(
         self, session: pytest.Session, rank: int, data: dict[str, Any], told: dict[str, str]
@@ -186,7 +280,7 @@ class FirstRank(Rank):
         report = hook.pytest_report_from_serializable(config=config, data=data)
         here = told.get(report.nodeid)
         # The same limit is over on all; and of a rank that did not come each says it in its way.
-        if here is not None and (here == _first_line(report) or hasattr(report, _OUR_ERROR)):
+        if here is not None and (here == first_line(report) or hasattr(report, _OUR_ERROR)):
             return
         report.nodeid = f"{report.nodeid} (rank {rank})"
         hook.pytest_runtest_logreport(report=report)
@@ -207,12 +301,12 @@ class FirstRank(Rank):
             self._end_alone(status)
             return
         self._say(exit=status, measures=True)
-        others, deadline = range(1, self._place.size), now_s() + _TO_HEAR_S
-        while any(self._hear(one) and not self._has_died(one) for one in others):
-            if now_s() > deadline:
-                break
+        deadline = now_s() + _TO_HEAR_S
+        while now_s() <= deadline and any(
+            one and one.lives for one in map(self._hear, self._others)
+        ):
             sleep(_POLL_S)
-        self._forget(0, *filter(self._has_died, others))
+        self._forget(0, *filter(self._has_died, self._others))
 
 
 class QuietRank(Rank):
@@ -220,7 +314,6 @@ class QuietRank(Rank):
 
     def __init__(self, config: pytest.Config, place: Place) -> None:
         super().__init__(config, place)
-        self._problems: list[dict[str, Any]] = []
         self._kept = io.StringIO()
         self._writer: Any = None
 
@@ -248,8 +341,7 @@ class QuietRank(Rank):
         if report.failed:
             hook = self._config.hook
             data = hook.pytest_report_to_serializable(config=self._config, report=report)
-            self._problems.append(data)
-            self._say(problems=self._problems)
+            self._say(problems=[*self._word.problems, data])
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
@@ -264,30 +356,21 @@ class QuietRank(Rank):
         if not self._takes_part:
             self._end_alone(status)
             return
-        self._say(exit=status, measures=True, problems=self._problems)
-        said = self._first_at_its_end()
-        if said is None or not said["measures"]:
+        self._say(exit=status, measures=True)
+        first = self._wait_for(0, now_s() + self._limit_s, lambda _: True)
+        if first is not None:  # as long as it is there
+            first = self._wait_for(0, math.inf)
+        if first is None or first.exit is None or not first.measures:
             self._speak()  # nobody else tells what has failed here
             self._end_alone(status)
             return
         self._forget(self._place.rank)
-        # torchrun tells of the first that ends with a failure: that is to be the one that reports.
+        # torchrun tells of the first that ends with a failure: let that be the one that reports.
         deadline = now_s() + _TO_HEAR_S
-        while lives(said) and now_s() < deadline:
+        while first.lives and now_s() < deadline:
             sleep(_POLL_S)
         if ends_quietly:
-            session.exitstatus = said["exit"]
-
-    def _first_at_its_end(self) -> dict[str, Any] | None:
-        """What rank 0 says at its end; None of one that has died, or has never come."""
-        deadline = now_s() + self._limit_s
-        while True:
-            said = self._hear(0)
-            if said is not None and ("exit" in said or not lives(said)):
-                return said if "exit" in said else None
-            if said is None and now_s() > deadline:
-                return None
-            sleep(_POLL_S)
+            session.exitstatus = first.exit
 
     def _speak(self) -> None:
         reporter = self._config.pluginmanager.getplugin("terminalreporter")
@@ -302,12 +385,6 @@ def _failed_here(session: pytest.Session) -> Iterator[Any]:
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     return (one for kind in ("failed", "error") for one in stats.get(kind, ()))
-
-
-def _first_line(report: Any) -> str:
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text: str = report.longreprtext if crash is None else crash.message
-    return text.partition("\n")[0]
 
 
 def why_no_worker(config: pytest.Config) -> str:
@@ -332,7 +409,7 @@ def takes_part(config: pytest.Config) -> bool:
         return False
     if config.getoption("dist", "no") == "no":
         return True
-    files = config.stash[SETTINGS].run_files
+    files = run_state(config).settings.run_files
     if files and said_by_torchrun() is not None:
         raise pytest.UsageError(
             "pytest -n under torchrun: pytest-xdist workers are not ranks, and each rank would "

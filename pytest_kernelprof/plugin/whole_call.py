@@ -1,15 +1,16 @@
-"""The call phase of a test that does not ask for the fixture, profiled as one block: begun here
-and ended there, so that no exception of the test passes through frames of ours."""
+"""The call phase of a test that does not ask for the fixture, profiled as one block. It begins and
+ends in two functions, so that no exception of the test passes through frames of ours."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import pytest
 
 from pytest_kernelprof.api import traces_loaded
+from pytest_kernelprof.device.usage_lock import begin, end, go_on, stop
 from pytest_kernelprof.errors import IncompleteProfile, KernelprofError, MarkerError
 from pytest_kernelprof.plugin.measuring import measure_block
 
@@ -20,34 +21,21 @@ if TYPE_CHECKING:
     from pytest_kernelprof.limits.kinds import Limit
     from pytest_kernelprof.plugin.measuring import MeasuredTest
 
-CUDA_CAME_UP = (
+
+CUDA_INITIALIZED = (
     "not profiled: CUDA was initialized inside {tests}; --kernelprof-all does not initialize "
     "CUDA, --kernelprof-device=cuda does so before the first test"
 )
-TORCH_CAME = (
+
+TORCH_IMPORTED = (
     "not profiled: torch was first imported inside {tests}; --kernelprof-all does not import "
     "torch: import it in conftest.py"
 )
+
 BENCHMARKED = (
     "the test calls benchmark, whose calibration and rounds would all be counted: write "
     "kernel_benchmark(fn, *args) in its place"
 )
-
-
-class WholeCall(Protocol):
-    """A call phase under way."""
-
-    def finish(self) -> None:
-        """The test has returned: keep the profile, or say why there is none."""
-
-    def abandon(self, raised: BaseException) -> None:
-        """The test has raised: nothing is kept."""
-
-    def give_way(self) -> None:
-        """The test asked for the fixture as it ran, and measures by itself from there on."""
-
-    def benchmarked(self) -> None:
-        """The test has returned, and had pytest-benchmark repeat it as that likes."""
 
 
 class Judged:
@@ -163,6 +151,12 @@ class Unmeasured:
         self.finish()
 
 
+WholeCall: TypeAlias = Judged | Unmeasured
+"""A call phase under way. One of these ends it: ``finish``, when the test returned; ``abandon``,
+when it has raised; ``give_way``, when it asked for the fixture as it ran, and measures by itself
+from there on; ``benchmarked``, when it has returned and pytest-benchmark has repeated it."""
+
+
 class _GaveWay(BaseException):
     """What ends a session whose profile nobody wants."""
 
@@ -195,10 +189,9 @@ def bring_up() -> None:
 def look_at(test: MeasuredTest) -> WholeCall:
     """Look at a test that nobody set a limit on, if that leaves torch as the test would find it."""
     if not torch_is_loaded():
-        return Unmeasured(test, lambda: TORCH_CAME if torch_is_loaded() else "")
-    chosen = test.options.device or test.settings.device
-    if test.device == "cuda" and chosen == "auto" and not _cuda_is_up():
-        return Unmeasured(test, lambda: CUDA_CAME_UP if _cuda_is_up() else "")
+        return Unmeasured(test, lambda: TORCH_IMPORTED if torch_is_loaded() else "")
+    if test.device == "cuda" and test.settings.device == "auto" and not _cuda_is_up():
+        return Unmeasured(test, lambda: CUDA_INITIALIZED if _cuda_is_up() else "")
     return Looked(test)
 
 
@@ -209,11 +202,7 @@ def refuse_whole_call(limits: Iterable[Limit]) -> NoReturn:
         MarkerError: always, with the remedy.
     """
     names = ", ".join(limit.name for limit in limits)
-    raise MarkerError(
-        f"{names}: the test calls benchmark, whose calibration and rounds would all be counted. "
-        "Write kernel_benchmark(fn, *args) in place of benchmark(fn, *args): it profiles fn "
-        "once, outside the timed rounds"
-    )
+    raise MarkerError(f"{names}: {BENCHMARKED}, which profiles fn once, outside the timed rounds")
 
 
 def words_of(error: Exception) -> str:
@@ -235,3 +224,34 @@ def _cuda_is_up() -> bool:
 def torch_is_loaded() -> bool:
     """Whether anybody has imported torch."""
     return "torch" in sys.modules
+
+
+class Sharing:
+    """Around the fixtures, the call and the teardown of each test, also of those that are not
+    measured. Between them nothing is held: a worker may wait there for its next test.
+
+    Args:
+        timeout_s: how long a test waits for who times.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    # Of the older kind: an exception of the test does not pass through a frame of ours.
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, None]:
+        """The test itself; likewise its fixtures, those of its module and session, and their
+        ends."""
+        begin(item.nodeid, self._timeout_s)
+        yield
+        end()
+
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
+    def pytest_enter_pdb(self) -> None:
+        """A breakpoint in a test: others do not wait for who sits before it."""
+        stop()
+
+    def pytest_leave_pdb(self) -> None:
+        """The test goes on."""
+        go_on()

@@ -58,7 +58,7 @@ def test_every_python_block_is_run(page: Path) -> None:
 def test_every_option_marker_and_metric_is_in_the_reference() -> None:
     from pytest_kernelprof.api import Profile
     from pytest_kernelprof.limits.kinds import KINDS
-    from pytest_kernelprof.plugin.options import OPTIONS
+    from pytest_kernelprof.plugin.settings import OPTIONS
 
     text = (ROOT / "docs" / "reference.md").read_text()
     names = list(KINDS)

@@ -27,7 +27,7 @@ from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.device import inventory
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
-from pytest_kernelprof.plugin import against, comparison, measuring, sharing
+from pytest_kernelprof.plugin import against_revision, fixture, measuring, whole_call
 from pytest_kernelprof.schema.paired import TimedPair
 from pytest_kernelprof.schema.run import Profile, Test
 from pytest_kernelprof.stats import intervals
@@ -48,7 +48,7 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
     play = _Play(scenario, folder, side)
     patches: list[tuple[object, str, object]] = [
         (measuring, "measure", play.measure),
-        (comparison, "contest", play.contest),
+        (fixture, "contest", play.contest),
         (inventory, "why_no_gpu", lambda: "" if scenario.gpu else NO_GPU),
         (inventory, "usual_kind", lambda: "cuda" if scenario.gpu else "cpu"),
         (inventory, "usual_kind_untouched", lambda: "cuda" if scenario.gpu else "cpu"),
@@ -56,15 +56,15 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (inventory, "current_device", _device),
         (inventory, "refuse_broken", lambda: None),
         (inventory, "why_broken", lambda: ""),
-        (against, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
-        (against, "lay_out", lambda *_: ()),
-        (against, "lay_over", lambda *_: ()),
-        (against, "copy_generated", lambda *_: ((), ())),
-        (against, "Reference", _Idle),
-        (against, "Further", _Idle),
-        (against, "Turns", play.turns),
+        (against_revision, "find", lambda *_: Revision(REVISION, str(folder / "project"))),
+        (against_revision, "lay_out", lambda *_: ()),
+        (against_revision, "lay_over", lambda *_: ()),
+        (against_revision, "copy_generated", lambda *_: ((), ())),
+        (against_revision, "Reference", _Idle),
+        (against_revision, "Further", _Idle),
+        (against_revision, "Turns", play.turns),
     ]
-    with mock.patch.multiple(sharing, begin=_nothing, end=_nothing):
+    with mock.patch.multiple(whole_call, begin=_nothing, end=_nothing):
         started = [mock.patch.object(where, name, new) for where, name, new in patches]
         for one in started:
             one.start()

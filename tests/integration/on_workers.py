@@ -19,7 +19,7 @@ from typing import Any
 import execnet
 import pytest
 
-from pytest_kernelprof.plugin.collect import EXPECTED_ATTRIBUTE
+from pytest_kernelprof.plugin.collector import EXPECTED_ATTRIBUTE
 
 # A project is in the first run that has all of its settings. Those of one run stand together as
 # none changes what another one does.

@@ -504,13 +504,13 @@ def test_a_document_of_a_run_that_snapshots_alone_fail_updates_all(
 def test_a_run_without_snapshots_looks_once_a_folder(
     run: RunIt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_kernelprof.plugin import snapshots
+    from pytest_kernelprof.plugin import run_snapshots
 
     looked = []
     monkeypatch.setattr(
-        snapshots.os.path,
+        run_snapshots.os.path,
         "isdir",
-        lambda path, isdir=snapshots.os.path.isdir: looked.append(path) or isdir(path),
+        lambda path, isdir=run_snapshots.os.path.isdir: looked.append(path) or isdir(path),
     )
     run(PLAIN, "-k", "test_other")
     assert len([one for one in looked if str(one).endswith("__kernelprof__")]) == 1

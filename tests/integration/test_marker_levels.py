@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pytest_kernelprof.limits import marks as limits
-from pytest_kernelprof.plugin import marks
+from pytest_kernelprof.plugin import items
 
 Run = Callable[..., pytest.RunResult]
 
@@ -210,7 +210,7 @@ def test_markers_are_evaluated_once_and_again_only_if_there_are_others(
         evaluated.append(item.name)
         return limits.marks_of(item, early)
 
-    monkeypatch.setattr(marks, "marks_of", counted)
+    monkeypatch.setattr(items, "marks_of", counted)
     result = run(
         f"""
 @pytest.mark.max_kernels(3)

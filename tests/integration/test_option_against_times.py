@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
 from pytest_kernelprof.against import keeper
-from pytest_kernelprof.plugin import against as against_plugin
-from pytest_kernelprof.plugin import compared_run
+from pytest_kernelprof.plugin import against_revision, run_record
 from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import Profile, ProfileComparison, RunComparison
 from pytest_kernelprof.schema.run import Run as AnyRun
@@ -154,7 +153,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Found:
             seen.setdefault(one.test.rpartition("test_")[2], []).append(one)
         return found
 
-    monkeypatch.setattr(compared_run, "baseline_summary", noted)
+    monkeypatch.setattr(run_record, "baseline_summary", noted)
     return seen
 
 
@@ -335,13 +334,13 @@ def test_what_is_missing_is_an_error_also_where_what_is_worse_only_warns(
 ) -> None:
     """The second profile is as the revision's, but for a metric that could not be had."""
     repository.write({"tests/test_it.py": MISSING})
-    judge = against_plugin.judge
+    judge = against_revision.judge
 
     def judge_without(current: list[Profile], *more: Any) -> tuple[ProfileComparison, ...]:
         kept = {k: v for k, v in current[1].metrics.items() if k != "would_wait"}
         return judge([current[0], replace(current[1], metrics=kept)], *more)
 
-    monkeypatch.setattr(against_plugin, "judge", judge_without)
+    monkeypatch.setattr(against_revision, "judge", judge_without)
     result = against("--kernelprof-warn-only", "-o", "kernelprof_against_exact=true")
     result.assert_outcomes(errors=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED

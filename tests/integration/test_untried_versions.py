@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from pytest_kernelprof.plugin.end_notes import ATTRIBUTE
+from pytest_kernelprof.plugin.collector import END_NOTES
 from pytest_kernelprof.versions import TRIED
 
 Run = Callable[..., pytest.RunResult]
@@ -54,7 +54,7 @@ def test_it_comes_from_a_worker_of_xdist(run: Run) -> None:
 
     serialised: list[dict[str, object]] = []
     run(PROJECT, plugins=[Sent()])
-    assert [one[ATTRIBUTE] for one in serialised if ATTRIBUTE in one] == [[BOTH[12:]]] * 3
+    assert [one[END_NOTES] for one in serialised if END_NOTES in one] == [[BOTH[12:]]] * 3
 
 
 def test_a_run_that_measures_nothing_says_nothing(run: Run) -> None:

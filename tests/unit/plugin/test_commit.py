@@ -34,9 +34,9 @@ def test_it_is_that_of_a_branch_however_git_keeps_it(repository: Path) -> None:
     inside = repository / "tests"
     inside.mkdir()
     head = git(repository, "rev-parse", "HEAD")
-    assert commit_of(repository) == commit_of(inside) == head
+    assert commit_of(str(repository)) == commit_of(str(inside)) == head
     git(repository, "pack-refs", "--all")
-    assert commit_of(repository) == head
+    assert commit_of(str(repository)) == head
 
 
 def test_it_is_that_of_a_detached_head_and_of_a_worktree(repository: Path, tmp_path: Path) -> None:
@@ -44,13 +44,13 @@ def test_it_is_that_of_a_detached_head_and_of_a_worktree(repository: Path, tmp_p
     git(repository, "worktree", "add", "--quiet", "-b", "other", str(tmp_path / "other"))
     git(tmp_path / "other", "commit", "--quiet", "--allow-empty", "-m", "second")
     second = git(tmp_path / "other", "rev-parse", "HEAD")
-    assert (commit_of(repository), commit_of(tmp_path / "other")) == (first, second)
+    assert (commit_of(str(repository)), commit_of(str(tmp_path / "other"))) == (first, second)
     git(repository, "checkout", "--quiet", "--detach", second)
-    assert commit_of(repository) == second
+    assert commit_of(str(repository)) == second
 
 
 def test_without_a_commit_there_is_none(tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet")
-    assert commit_of(tmp_path) == ""
+    assert commit_of(str(tmp_path)) == ""
     (tmp_path / ".git" / "HEAD").write_text("what is this")
-    assert commit_of(tmp_path) == ""
+    assert commit_of(str(tmp_path)) == ""

@@ -11,14 +11,14 @@ from records import CPU, around, counted, mlp, profile
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword
-from pytest_kernelprof.plugin.conclusion import Conclusion, Records, Unfinished, conclude
+from pytest_kernelprof.plugin.outcome import Conclusion, Records, Request, conclude
 from pytest_kernelprof.schema.comparison import ProfileComparison
 from pytest_kernelprof.schema.run import Integrity, Profile, Verdict
 
 LOST = Integrity(problems=("2 launch calls have no kernel in the trace",), retakes=2)
 
 
-STEP = Unfinished("region 'step'", ("max_syncs",), "enter it")
+STEP = Request("region 'step'", ("max_syncs",), "enter it")
 
 
 def limits(**given: Any) -> tuple[Limit, ...]:

@@ -13,7 +13,7 @@ import pytest
 import pytest_kernelprof
 from pytest_kernelprof.errors import MarkerError
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.plugin.failures import hide_our_frames
+from pytest_kernelprof.plugin.reporting import hide_our_frames
 
 PACKAGE = str(Path(pytest_kernelprof.__file__).parent)
 

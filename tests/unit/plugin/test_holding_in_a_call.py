@@ -15,7 +15,7 @@ from pytest_kernelprof.against.messages import At, FromReference, Go, ToReferenc
 from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.file_lock import can_share
 from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
-from pytest_kernelprof.plugin.reference import Served
+from pytest_kernelprof.plugin.baseline_pytest import Served
 
 pytestmark = pytest.mark.skipif(not can_share(), reason="needs locks that can be shared")
 

@@ -17,8 +17,8 @@ from pytest_kernelprof.errors import IncompleteProfile
 from pytest_kernelprof.limits.kinds import Limit, parse_keyword, parse_limit
 from pytest_kernelprof.limits.marks import Marks
 from pytest_kernelprof.measure.runner import Measurement
-from pytest_kernelprof.plugin.conclusion import Conclusion, conclude
-from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Asked, Ledger, with_lines_if
+from pytest_kernelprof.plugin.ledger import MOST_KERNELS, MOST_TRACES, Ledger, with_lines_if
+from pytest_kernelprof.plugin.outcome import Conclusion, Request, conclude
 from pytest_kernelprof.schema.recording import Recording
 from pytest_kernelprof.schema.run import Place, Profile, Timeline
 
@@ -197,7 +197,7 @@ def test_a_promise_that_was_held_with_another_bound_is_not_held() -> None:
 
 
 def asked_and_raised(book: Ledger, error: type[BaseException], **more: Any) -> None:
-    with pytest.raises(error), book.asking(Asked("the call", "catch it inside", **more)):
+    with pytest.raises(error), book.asking(Request("the call", remedy="catch it inside", **more)):
         raise error
 
 
@@ -237,14 +237,14 @@ def test_a_limit_that_comes_when_all_is_judged_is_about_it_too(tmp_path: Path) -
 
 def test_what_ended_well_is_asked_for_no_more() -> None:
     book = ledger(max_kernels=9)
-    with book.asking(Asked("the call", "")):
+    with book.asking(Request("the call")):
         assert book.unconcluded
     assert book.records().unfinished == ()
 
 
 def test_a_region_that_nobody_left_was_not_ended_by_anything_raised() -> None:
     book = ledger(max_kernels=9)
-    opened = book.asking(Asked("region 'r'", ""))
+    opened = book.asking(Request("region 'r'"))
     opened.__enter__()
     del opened
     (one,) = book.records().unfinished

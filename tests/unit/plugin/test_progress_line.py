@@ -7,13 +7,13 @@ import io
 
 import pytest
 
-from pytest_kernelprof.plugin.progress_line import _Line
+from pytest_kernelprof.plugin.measuring import _Line
 
 
 @pytest.fixture
 def out(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a line writes to that is visible from the start."""
-    monkeypatch.setattr("pytest_kernelprof.plugin.progress_line._QUIET_SECONDS", -1.0)
+    monkeypatch.setattr("pytest_kernelprof.plugin.measuring._QUIET_SECONDS", -1.0)
     monkeypatch.setenv("COLUMNS", "40")
     return io.StringIO()
 

@@ -14,9 +14,16 @@ from records import LINEAR, kernel, mlp, profile, timed
 
 from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
-from pytest_kernelprof.plugin.collect import ATTRIBUTE, Collector, attach
+from pytest_kernelprof.plugin.collector import ATTRIBUTE, Collector
 from pytest_kernelprof.plugin.hooks import pytest_report_teststatus
-from pytest_kernelprof.plugin.rows import LONGEST_NAME, MOST_KERNELS, MOST_NAMES, for_tables, row_of
+from pytest_kernelprof.plugin.run_record import (
+    LONGEST_NAME,
+    MOST_KERNELS,
+    MOST_NAMES,
+    attach,
+    for_tables,
+    row_of,
+)
 from pytest_kernelprof.schema.document import bounded
 from pytest_kernelprof.schema.run import Place, Profile, Status, Test
 from pytest_kernelprof.summary.kernels import groups_of

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from pytest_kernelprof.errors import MarkerError
-from pytest_kernelprof.plugin.options import GROUPS, OPTIONS, OPTIONS_FORM
 from pytest_kernelprof.plugin.settings import (
-    Options,
+    OPTIONS,
+    OPTIONS_FORM,
+    Group,
     Settings,
     check_option,
-    of_a_reference,
-    options_of,
+    of_a_baseline,
     quiet,
     read_settings,
+    with_marker,
 )
 
 SECONDS = "expected a number of seconds above zero, for example 600"
@@ -31,12 +32,7 @@ def marked(**options: Any) -> pytest.Mark:
     return pytest.mark.kernelprof(**options).mark
 
 
-def test_each_option_is_a_field_of_the_settings() -> None:
-    baselines = ["revision", "run_document"]  # what --kernelprof-against names, by its kind
-    assert [*(option.name for option in OPTIONS), *baselines] == list(Settings._fields)
-
-
-@pytest.mark.parametrize("less", [quiet, of_a_reference])
+@pytest.mark.parametrize("less", [quiet, of_a_baseline])
 def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
     pytester: pytest.Pytester, less: Callable[[Settings], Settings]
 ) -> None:
@@ -51,47 +47,45 @@ def test_a_run_for_which_another_one_reports_writes_no_file_of_a_run(
     assert (told.run_files, told.report, told.github) == ({}, False, False)
 
 
-def test_each_option_of_the_marker_is_a_field_of_the_options() -> None:
-    said_elsewhere = [one.name for one in OPTIONS if one.marked]
-    by_it_alone = ["ranks", "other_processes"]
-    assert sorted([*said_elsewhere, *by_it_alone]) == sorted(Options._fields)
-
-
 def test_what_nobody_says_has_its_default(pytester: pytest.Pytester) -> None:
-    assert settings(pytester) == Settings(
-        report=False,
-        all=False,
-        only=False,
-        disable=False,
-        require_gpu=False,
-        warmup=1,
-        rounds=None,
-        device="auto",
-        flush_l2=True,
-        stacks=False,
-        undecided="warn",
-        blind="error",
-        warn_only=False,
-        trace_dir=None,
-        json=None,
-        html=None,
-        markdown=None,
-        github=False,
-        benchmark_json=None,
-        against=(),
-        against_timeout=600.0,
-        against_exact=False,
-        margin=None,
-        against_python=None,
-        against_copy=(),
-        against_prepare=None,
-        fail_on=(),
-        update=False,
-        require_snapshots=False,
-        lock_timeout=600.0,
-        rank_timeout=120.0,
-        spread_workers=True,
-    )
+    assert settings(pytester).values == {
+        "report": False,
+        "all": False,
+        "only": False,
+        "disable": False,
+        "require_gpu": False,
+        "warmup": 1,
+        "rounds": None,
+        "device": "auto",
+        "flush_l2": True,
+        "stacks": False,
+        "undecided": "warn",
+        "blind": "error",
+        "warn_only": False,
+        "trace_dir": None,
+        "json": None,
+        "html": None,
+        "markdown": None,
+        "github": False,
+        "benchmark_json": None,
+        "against": (),
+        "against_timeout": 600.0,
+        "against_exact": False,
+        "margin": None,
+        "against_python": None,
+        "against_copy": (),
+        "against_prepare": None,
+        "fail_on": (),
+        "update": False,
+        "require_snapshots": False,
+        "lock_timeout": 600.0,
+        "rank_timeout": 120.0,
+        "spread_workers": True,
+        "revision": None,
+        "run_document": None,
+        "ranks": None,
+        "other_processes": "check",
+    }
 
 
 def test_help_shows_each_option_and_its_ini_key(
@@ -110,7 +104,7 @@ def test_help_has_the_options_in_four_groups_and_at_most_two_lines_each(
     monkeypatch.setenv("COLUMNS", "80")
     lines = pytester.runpytest_inprocess("--help").outlines
     groups = [line for line in lines if line.startswith("kernelprof: ")]
-    assert groups == [f"kernelprof: {name}:" for name in GROUPS]
+    assert groups == [f"kernelprof: {name}:" for name in get_args(Group)]
     begin = [at for at, line in enumerate(lines) if line.startswith("  --kernelprof-")]
     assert len(begin) == sum(option.group is not None for option in OPTIONS)
     for at in begin:
@@ -226,22 +220,25 @@ def test_a_number_too_long_to_be_read_is_a_usage_error(pytester: pytest.Pytester
         settings(pytester, f"--kernelprof-rounds={'9' * 5000}")
 
 
-def test_inner_markers_win_option_by_option() -> None:
-    assert options_of([marked(rounds=3), marked(rounds=5, warmup=2)]) == Options(rounds=3, warmup=2)
+def test_inner_markers_win_option_by_option(pytester: pytest.Pytester) -> None:
+    run = settings(pytester, "--kernelprof-rounds=7", "--kernelprof-stacks")
+    found = with_marker(run, [marked(rounds=3, stacks=False), marked(rounds=5, warmup=2)])
+    assert found.values == run.changed(rounds=3, warmup=2, stacks=False).values
 
 
-def test_no_marker_says_nothing() -> None:
-    assert options_of([]) == Options()
+def test_no_marker_says_nothing(pytester: pytest.Pytester) -> None:
+    run = settings(pytester, "--kernelprof-rounds=7")
+    assert with_marker(run, []).values == run.values
 
 
-def test_an_outer_marker_is_checked_though_an_inner_one_wins() -> None:
+def test_an_outer_marker_is_checked_though_an_inner_one_wins(pytester: pytest.Pytester) -> None:
     with pytest.raises(MarkerError, match=r"^rounds='x': "):
-        options_of([marked(rounds=3), marked(rounds="x")])
+        with_marker(settings(pytester), [marked(rounds=3), marked(rounds="x")])
 
 
-def test_the_marker_takes_keyword_arguments_only() -> None:
+def test_the_marker_takes_keyword_arguments_only(pytester: pytest.Pytester) -> None:
     with pytest.raises(MarkerError) as error:
-        options_of([pytest.mark.kernelprof(9).mark])
+        with_marker(settings(pytester), [pytest.mark.kernelprof(9).mark])
     assert str(error.value) == (
         f"kernelprof: takes keyword arguments only, got (9,). The form is: {OPTIONS_FORM}"
     )

@@ -17,11 +17,10 @@ import pytest
 from pytest_kernelprof.capture import agreement as ranks
 from pytest_kernelprof.capture import rendezvous
 from pytest_kernelprof.device.procfs import started_at
-from pytest_kernelprof.plugin import rank_place, torchrun
-from pytest_kernelprof.plugin.keys import MEASURES
+from pytest_kernelprof.plugin import torchrun
+from pytest_kernelprof.plugin.items import run_state
 from pytest_kernelprof.plugin.measuring import MeasuredTest
-from pytest_kernelprof.plugin.rank_place import Place, place_of_rank
-from pytest_kernelprof.plugin.torchrun import FirstRank, QuietRank
+from pytest_kernelprof.plugin.torchrun import FirstRank, Place, QuietRank, place_of_rank
 
 SAID = {
     "RANK": "1",
@@ -41,8 +40,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """What torchrun says to its second rank, in folders of our own."""
     for name, value in SAID.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv(rank_place._INSIDE, "")
-    monkeypatch.setattr(rank_place, "TEMPORARY_FOLDER", str(tmp_path))
+    monkeypatch.setenv(torchrun._INSIDE, "")
+    monkeypatch.setattr(torchrun, "TEMPORARY_FOLDER", str(tmp_path))
     return monkeypatch
 
 
@@ -69,7 +68,7 @@ def test_ranks_of_another_run_meet_elsewhere(said: pytest.MonkeyPatch) -> None:
         ("WORLD_SIZE", "1"),
         ("LOCAL_WORLD_SIZE", "1"),  # the others are on other machines
         ("RANK", "first"),
-        (rank_place._INSIDE, "1"),  # a process that a test of a rank has started
+        (torchrun._INSIDE, "1"),  # a process that a test of a rank has started
     ],
 )
 def test_other_processes_are_no_ranks(said: pytest.MonkeyPatch, name: str, value: str) -> None:
@@ -98,11 +97,10 @@ def test_against_a_revision_is_refused(pytester: pytest.Pytester) -> None:
 def test_a_rank_that_is_gone_is_told_from_one_of_an_earlier_run(
     pytester: pytest.Pytester, tmp_path: Path
 ) -> None:
-    gone = {"process": [2**22 + 1, "1"]}
     place = Place(0, 3, str(tmp_path))
     Path(place.file(1)).write_text('{"process": [4194305, "1"]}')
     first = FirstRank(pytester.parseconfigure(), place)
-    assert first._read(1) == gone
+    assert torchrun.read(place.file(1)) == torchrun.Word([2**22 + 1, "1"])
     assert first._hear(1) is None
     assert not first._has_died(1)
     Path(place.file(2)).write_text('{"process": [4194305, "2"]}')
@@ -116,7 +114,7 @@ def end_quietly(pytester: pytest.Pytester, folder: Path, said: dict[str, object]
     """Rank 1, which measures and fails, has come to its end; rank 0 has said that, and is gone."""
     folder.mkdir()
     config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=1")
-    config.stash[MEASURES] = True
+    run_state(config).measures = True
     place = Place(1, 2, str(folder))
     rank = QuietRank(config, place)
     rank._session = SimpleNamespace(exitstatus=1)  # type: ignore[assignment]
@@ -155,7 +153,7 @@ def test_rank_0_waits_for_none_that_measures_nothing(
     config = pytester.parseconfigure("-p", "no:terminal")
     first = FirstRank(config, place)
     Path(place.file(1)).write_text(json.dumps({"process": DEAD, "exit": 1, "measures": False}))
-    config.stash[MEASURES] = True
+    run_state(config).measures = True
     session: Any = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)
     first._session = session
     first.pytest_sessionfinish(session)
@@ -171,9 +169,12 @@ def test_a_rank_may_have_ended_before_another_one_is_there(
     if not started:
         pytest.skip("this system does not say when a process was started")
     place = Place(0, 2, str(tmp_path))
-    said = {"process": [2**22 + 1, str(int(started) - 1)], "exit": 0, "measures": False}
-    Path(place.file(1)).write_text(json.dumps(said))
-    assert FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1) == said
+    said = torchrun.Word([2**22 + 1, str(int(started) - 1)], exit=0)
+    torchrun.write(place.file(1), said)
+    found = FirstRank(pytester.parseconfigure("-p", "no:terminal"), place)._hear(1)
+    assert found == torchrun.read(place.file(1))
+    assert found is not None
+    assert (found.process, found.exit) == (said.process, 0)
 
 
 def test_a_run_that_breaks_off_tells_the_other_ranks_while_there_is_a_process_group(
@@ -230,9 +231,8 @@ def run_beside(
     place = place_of_rank()
     assert place is not None
     other, process = 1 - place.rank, (os.getppid(), started_at(os.getppid()))
-    said = {"process": process, "exit": exit, "measures": True, "problems": []}
-    Path(place.file(other)).write_text(json.dumps(said))
-    Path(place.tests(other)).write_text(json.dumps({"process": process, "tests": tests}))
+    said = torchrun.Word(process, tests, exit=exit, measures=True)
+    torchrun.write(place.file(other), said)
     pytester.makepyfile(test_it=code)
     pytester.makeconftest(CONFTEST)
     options = ("-p", "no:randomly", "--kernelprof-device=cpu", "-o", "kernelprof_rank_timeout=1")
@@ -307,8 +307,7 @@ def test_what_an_earlier_run_left_of_its_tests_is_not_believed(
 ) -> None:
     place = place_of_rank()
     assert place is not None
-    Path(place.file(0)).write_text(json.dumps({"process": DEAD, "exit": 0}))
-    Path(place.tests(0)).write_text(json.dumps({"process": [1, "1"], "tests": [B, A]}))
+    Path(place.file(0)).write_text(json.dumps({"process": DEAD, "tests": [B, A], "exit": 0}))
     config = pytester.parseconfigure("-p", "no:terminal", "-o", "kernelprof_rank_timeout=0.1")
     assert QuietRank(config, place)._tests_of_others() == {}
 

@@ -10,8 +10,8 @@ import pytest
 from pytest_kernelprof.against.messages import At
 from pytest_kernelprof.against.rounds import NoRounds
 from pytest_kernelprof.against.timing import Timed
-from pytest_kernelprof.plugin import turns as module
-from pytest_kernelprof.plugin.turns import Turns, _OwnRounds
+from pytest_kernelprof.plugin import against_revision as module
+from pytest_kernelprof.plugin.against_revision import Turns, _OwnRounds
 from pytest_kernelprof.schema.paired import Paired
 
 TEST = "t.py::a"
@@ -60,9 +60,9 @@ def call(label: str = "", why: str = "", *, is_over: bool = False) -> Any:
     return SimpleNamespace(label=label, more=more, result="x", is_over=is_over)
 
 
-def of(margin: float | None = None, given: float | None = None, id: str = TEST) -> Any:
-    settings = SimpleNamespace(margin=given, lock_timeout=1.0, warn_only=False)
-    return SimpleNamespace(id=id, options=SimpleNamespace(margin=margin), settings=settings)
+def of(margin: float | None = None, id: str = TEST) -> Any:
+    settings = SimpleNamespace(margin=margin, lock_timeout=1.0, warn_only=False)
+    return SimpleNamespace(id=id, settings=settings)
 
 
 def begun(*labels: str, times: bool = True) -> Any:
@@ -87,13 +87,11 @@ def test_each_call_that_the_reference_holds_in_is_timed(asked: list[Asked]) -> N
     assert made.answer() == "done"
 
 
-@pytest.mark.parametrize(
-    ("margin", "given", "judged"), [(None, None, 0.05), (None, 0.03, 0.03), (0.08, 0.03, 0.08)]
-)
-def test_the_test_s_own_margin_wins(
-    asked: list[Asked], margin: float | None, given: float | None, judged: float
+@pytest.mark.parametrize(("margin", "judged"), [(None, 0.05), (0.08, 0.08)])
+def test_the_margin_of_the_test_counts(
+    asked: list[Asked], margin: float | None, judged: float
 ) -> None:
-    begun("").after_call(of(margin, given), call())
+    begun("").after_call(of(margin), call())
     assert asked == [(At("", ("x",)), judged)]
 
 

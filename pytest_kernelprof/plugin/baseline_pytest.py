@@ -1,4 +1,4 @@
-"""The reference's side of a run against a revision: a pytest that runs what it is told to."""
+"""The pytest that runs tests on the code of the baseline, as the process with your code says."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from pytest_kernelprof.against.rounds import serve
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.errors import LimitExceeded
-from pytest_kernelprof.plugin.collect import ATTRIBUTE
-from pytest_kernelprof.plugin.keys import AFTER_CALL, KEPT, SERVES
+from pytest_kernelprof.plugin.collector import ATTRIBUTE
+from pytest_kernelprof.plugin.items import run_state, state_of
 from pytest_kernelprof.schema import codec, run
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
+
 
 _LONGEST = 300
 _BY_LIMIT = "kernelprof_by_limit"
@@ -91,8 +92,8 @@ class Served:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Before other plugins read them, options are as for a run of its own."""
-        config.stash[SERVES] = True
-        config.stash[AFTER_CALL] = self._after_call
+        state = run_state(config)
+        state.serves, state.after_call = True, self._after_call
         for name, value in RESET.items():
             if hasattr(config.option, name):
                 setattr(config.option, name, value)
@@ -126,7 +127,7 @@ class Served:
         """Those that the candidate has snapshots of are measured for these."""
         for item in items:
             if item.nodeid in self._kept:
-                item.stash[KEPT] = True
+                state_of(item).in_snapshots = True
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what fails."""

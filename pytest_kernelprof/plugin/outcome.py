@@ -1,8 +1,8 @@
-"""What follows from what a test took: pure, from its records alone."""
+"""What becomes of a test: pure, from the records of what it took."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_kernelprof.baseline.snapshots import why_not_kept
@@ -17,28 +17,34 @@ from pytest_kernelprof.summary.words import doubt_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_kernelprof.limits.kinds import Key, Limit
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """What the test asked to have measured, and was not measured to its end.
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A measurement that the test requested, until its profile is kept.
 
     Attributes:
         what: which region, call or comparison.
-        limits: what was to be judged by it.
+        limits: the names of what is judged by it; None for the limits of the test.
         remedy: what to do where something is expected to be raised; empty where it was refused.
         raised: the kind of exception that ended it, which the test has caught; empty for a region
             that was never entered or left.
         refused: why, in words, where the exception is one of ours.
-        thread: which other thread than the test's asked; empty for the test's own. What is raised
-            there does not reach the test.
+        thread: which other thread than the test's requested it; empty for the test's own. What is
+            raised there does not reach the test.
+        own: limits of it alone, beside those of the test.
+        compares: whether the test's limits that compare are about it, too.
     """
 
     what: str
-    limits: tuple[str, ...] = ()
+    limits: tuple[str, ...] | None = None
     remedy: str = ""
     raised: str = ""
     refused: str = ""
     thread: str = ""
+    own: dict[Key, Limit] = field(default_factory=dict)
+    compares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class Records:
     unmeasured: str = ""
     blind: str = ""
     limits: tuple[str, ...] = ()
-    unfinished: tuple[Unfinished, ...] = ()
+    unfinished: tuple[Request, ...] = ()
     unheld: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     no_snapshot: tuple[str, ...] = ()
@@ -179,7 +185,7 @@ def _not_judged(records: Records) -> str:
     return ""
 
 
-def _ended_early(one: Unfinished) -> str:
+def _ended_early(one: Request) -> str:
     if one.refused and not one.remedy:
         return f"{one.what}: {one.refused}"
     where = f" in {one.thread}" if one.thread else ""

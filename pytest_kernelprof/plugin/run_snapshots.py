@@ -1,4 +1,4 @@
-"""The kernel snapshots of a run: looked up before tests, counted, written and told at the end.
+"""The kernel snapshots of a run: looked up before tests, counted, and written at the end.
 
 Where there are none, this is one look a folder, and no other module is loaded.
 """
@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_kernelprof.errors import SnapshotError
-from pytest_kernelprof.plugin.keys import KEPT, QUIET, SNAPSHOT_UPDATE
-from pytest_kernelprof.plugin.marks import known_marks
-from pytest_kernelprof.plugin.run_record import fail
+from pytest_kernelprof.plugin.collector import fail
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.plugin.devices import Target
+    from pytest_kernelprof.plugin.collector import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
     from pytest_kernelprof.schema.recording import DeviceKind
@@ -31,82 +27,25 @@ if TYPE_CHECKING:
 
     Told = tuple[Test, SnapshotReport]
 
-SNAPSHOTS: pytest.StashKey[Snapshots] = pytest.StashKey()
-"""On the config: where they are looked up; not there in a run that profiles nothing."""
-SNAPSHOT_JUDGE: pytest.StashKey[SnapshotJudge] = pytest.StashKey()
-"""On an item: its snapshots, where it has any or is to have some."""
 
 Unused = tuple[str, str, str]
 """Test file, device and key of an entry that no test has."""
-
 _FOLDER = "__kernelprof__"  # as snapshot_files has it, which is loaded where there is one
 _SENT = "kernelprof_unused_snapshots"  # in what a worker of pytest-xdist hands to its controller
 _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 
 
-def begin(config: pytest.Config, settings: Settings, collector: Collector) -> None:
-    """Have the tests of this process look for their snapshots, and have the process that reports
-    keep and tell them."""
-    config.stash[SNAPSHOTS] = Snapshots(config, settings, reports=QUIET not in config.stash)
-    config.pluginmanager.register(SnapshotUpdate(config, settings, collector), SNAPSHOT_UPDATE)
-
-
-def has_snapshot(item: pytest.Item) -> bool:
-    """Whether a test has a snapshot for any device, or may have one in a file that cannot be read;
-    of a reference, whether its candidate has."""
-    stash = item.config.stash
-    return KEPT in item.stash or (SNAPSHOTS in stash and stash[SNAPSHOTS].has_any(item))
-
-
-def look_up(item: pytest.Item, device: DeviceKind) -> None:
-    """Have the test's snapshots at hand, from its set-up or its first measurement on. None are
-    where nothing is profiled, and none judge the reference of a run against a revision.
-
-    Raises:
-        SnapshotError: their file cannot be read, or not be written to.
-    """
-    if SNAPSHOT_JUDGE not in item.stash and SNAPSHOTS in item.config.stash:
-        judge = item.config.stash[SNAPSHOTS].judge_of(item, device)
-        if judge is not None:
-            item.stash[SNAPSHOT_JUDGE] = judge
-
-
-def snapshot_judge(item: pytest.Item, target: Target, *, asked: bool) -> SnapshotJudge | None:
-    """What judges a test that is to be measured by its snapshots.
-
-    Args:
-        target: where it is measured, or why it is not.
-        asked: whether it asks for numbers. Of another one (--kernelprof-all) a snapshot is made,
-            but nothing is brought up for it.
-    """
-    if target.unmeasured:
-        return None
-    stash = item.config.stash
-    if SNAPSHOTS in stash and (asked or (stash[SNAPSHOTS].updates and _is_up(target.device))):
-        look_up(item, target.device)
-    return item.stash.get(SNAPSHOT_JUDGE, None)
-
-
-def is_judged(item: pytest.Item) -> bool:
-    """Whether the whole call is to keep to anything: limits, or a snapshot."""
-    judge = item.stash.get(SNAPSHOT_JUDGE, None)
-    kept = KEPT in item.stash or (judge is not None and judge.profiles)
-    return bool(known_marks(item).limits) or kept
-
-
 class Snapshots:
     """The snapshots beside the tests of a run, each file of them read once.
 
-    Args:
-        reports: whether it is the run that tells of all, as of several ranks one is.
-
     Attributes:
-        updates: whether this run is to write any.
+        reports: whether it is the run that reports for all, as of several ranks one is.
+        updates: whether this run writes any.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, *, reports: bool = True) -> None:
         self._root = str(config.rootpath)
-        self._strict, self._reports = settings.require_snapshots, reports
+        self._strict, self.reports = settings.require_snapshots, reports
         self.updates = settings.update
         self._folders: dict[str, dict[str, frozenset[str]]] = {}
         self._files: dict[str, dict[str, KeptTest] | SnapshotError] = {}
@@ -191,7 +130,7 @@ class Snapshots:
             self.kept(path, here) if here in others else None,
             # Of a call on several ranks the one that reports compares all; calls of which it is no
             # part are in no snapshot.
-            checks=not self.updates and self._reports,
+            checks=not self.updates and self.reports,
             collects=self.updates,
             strict=self._strict,
         )
@@ -210,9 +149,8 @@ class SnapshotUpdate:
     A run that takes a part of the tests (``-k``, node ids, ``--lf``) says nothing of the others.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings, collector: Collector) -> None:
-        self._config, self._settings, self._collector = config, settings, collector
-        self._lookup = config.stash[SNAPSHOTS]
+    def __init__(self, config: pytest.Config, collector: Collector, lookup: Snapshots) -> None:
+        self._config, self._collector, self._lookup = config, collector, lookup
         self._whole: dict[str, bool] = {}
         self._items: dict[str, set[str]] = {}
         self._told_by_workers: list[set[Unused]] = []
@@ -259,12 +197,12 @@ class SnapshotUpdate:
             self._config.workeroutput[_SENT] = json.dumps(self._unused())
             return
         tests = [(one, one.snapshot) for one in self._collector.tests() if one.snapshot is not None]
-        if not tests or QUIET in self._config.stash:
+        if not tests or not self._lookup.reports:
             return
         devices = {told.device for _, told in tests}
         self._not_used = [one for one in self._unused() if one[1] in devices]
         self._took_any = True
-        if self._settings.update:
+        if self._lookup.updates:
             self._update(tests)
         else:
             self._compare(tests)
@@ -282,7 +220,7 @@ class SnapshotUpdate:
     def comparison(self) -> RunComparison | None:
         """How the tests compared, for the run's record; None in a run without snapshots, or one
         that writes all of them."""
-        if not self._took_any or self._settings.update:
+        if not self._took_any or self._lookup.updates:
             return None
         from pytest_kernelprof.schema.run import RunComparison
 
@@ -386,12 +324,3 @@ def _refuse_unwritable(tests: str) -> None:
     there = folder if os.path.lexists(folder) else tests
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         raise SnapshotError(f"{folder}: cannot be written: not a folder, or read-only")
-
-
-def _is_up(device: DeviceKind) -> bool:
-    from pytest_kernelprof.device.inventory import cuda_is_up
-
-    try:
-        return "torch" in sys.modules and (device == "cpu" or cuda_is_up())
-    except Exception:  # a fixture has put something in place of torch's functions
-        return False

@@ -1,12 +1,14 @@
-"""``--kernelprof-against``: each test that is measured is measured on a revision's code, too."""
+"""``--kernelprof-against=REV``: measure each test on the code of a revision too, call by call in
+turn, and compare."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from pytest_kernelprof.against.invocation import (
     interpreter_at,
     of_the_tree,
 )
-from pytest_kernelprof.against.messages import Done, Launch
+from pytest_kernelprof.against.messages import At, Done, Launch
 from pytest_kernelprof.against.overlay import (
     NotPreparedError,
     copy_generated,
@@ -30,23 +32,26 @@ from pytest_kernelprof.against.overlay import (
 )
 from pytest_kernelprof.against.reference_process import Process, Reference
 from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
-from pytest_kernelprof.against.timing import Further
+from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
+from pytest_kernelprof.against.timing import Further, Timed, first_difference, not_timed, time_call
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
+from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
+from pytest_kernelprof.device.conditions import alone
+from pytest_kernelprof.device.usage_lock import finish_work
 from pytest_kernelprof.errors import IncompleteProfile, LimitExceeded, SnapshotError
-from pytest_kernelprof.plugin.compared_run import ComparedRun
 from pytest_kernelprof.plugin.fixture import KernelprofWarning
-from pytest_kernelprof.plugin.keys import AFTER_CALL, AGAINST, SETTINGS, TAKEN
-from pytest_kernelprof.plugin.portable import portable
-from pytest_kernelprof.plugin.properties import tell_properties
-from pytest_kernelprof.plugin.snapshots import SNAPSHOT_JUDGE, Snapshots, has_snapshot
-from pytest_kernelprof.plugin.turns import Turns
+from pytest_kernelprof.plugin.items import AGAINST, has_snapshot, is_measured, run_state, state_of
+from pytest_kernelprof.plugin.reporting import tell_properties
+from pytest_kernelprof.plugin.run_record import portable
+from pytest_kernelprof.plugin.run_snapshots import Snapshots
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.run import ProfileComparison, RunComparison
+from pytest_kernelprof.stats.intervals import DEFAULT_MARGIN
 from pytest_kernelprof.summary.records import FAILED
 
 if TYPE_CHECKING:
@@ -55,53 +60,51 @@ if TYPE_CHECKING:
     import pluggy
 
     from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.plugin.collect import Collector
-    from pytest_kernelprof.plugin.settings import Settings
+    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Profile
 
     Launches = dict[Side, Launch]
 
+
+R = TypeVar("R")
+_AT_WORK = 2
+_OVER = "the test exceeds a limit of its own"
+_REPEATED = "the test was repeated"
 _ATTRIBUTE = "kernelprof_against"
 _FAILS = "the test fails on your code"
 _FLAG = "--kernelprof-against"
+
 _GIVEN_BACK = (
     "{}: taken from the revision, since its code imports it, though it is named like a test"
 )
+
 _UNMEASURED = (
     "tests that are not measured ran before it on your code, but not on the baseline: run it alone"
 )
+
 _WORKERS = 100
 """Each process of a further pair has a worker's number beyond those of all references."""
 
 
-def begin(
-    config: pytest.Config,
-    settings: Settings,
-    collector: Collector,
-    concerns_us: Callable[[pytest.Item], bool],
-) -> None:
+def begin(config: pytest.Config) -> None:
     """Register what compares: in the process that reports, and in each that runs tests.
-
-    Args:
-        concerns_us: whether a test is measured.
 
     Raises:
         pytest.UsageError: there is no such code to compare with.
     """
     sent = getattr(config, "workerinput", {}).get(_ATTRIBUTE)
     if sent is None:
-        assert settings.revision is not None, "asked for"
-        run = AgainstRun(config, settings.revision, collector)
+        run = AgainstRun(config)
         config.pluginmanager.register(run, AGAINST)
         launches = run.launches
     else:
         launches = {side: codec.decode(one.encode(), Launch) for side, one in sent.items()}
-    tests = AgainstTests(config, launches, settings, concerns_us)
-    config.pluginmanager.register(tests, "kernelprof-against-tests")
+    config.pluginmanager.register(AgainstTests(config, launches), "kernelprof-against-tests")
 
 
-class AgainstRun(ComparedRun):
+class AgainstRun:
     """In the process that reports: lays the revision out, and tells what came of all tests.
 
     Attributes:
@@ -111,16 +114,17 @@ class AgainstRun(ComparedRun):
         pytest.UsageError: there is no such code, or no place for it.
     """
 
-    def __init__(self, config: pytest.Config, given: str, collector: Collector) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         if sys.platform == "win32":
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
-        settings = config.stash[SETTINGS]
+        settings, self._collector = run_state(config).settings, run_state(config).collector
+        assert settings.revision is not None, "asked for"
         started_in = str(config.invocation_params.dir)
         keeper.sweep_folders()
         try:
             named = settings.against_python
             python = interpreter_at(named, started_in) if named else ""
-            reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
+            reference = find(settings.revision, str(config.rootpath), started_in)
             folder = keeper.make_folder()
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
@@ -144,7 +148,6 @@ class AgainstRun(ComparedRun):
             *(reference.name, root, tree, str(folder.path), files, (*notes, *told)),
             *(arguments_for(config, mapping), mapping.path(started_in), python),
         )
-        super().__init__(collector, warn_only=settings.warn_only)
         given_here = arguments_for(config, mapping_of(root, root))
         own = replace(launch, tree=root, arguments=given_here, cwd=started_in, python="")
         self.launches: Launches = {"baseline": launch, "current": own}
@@ -178,7 +181,7 @@ def _prepare(config: pytest.Config, command: str, launch: Launch, mapping: Mappi
     """
     environment = of_the_tree(os.environ, mapping, launch.python or sys.executable)
     where = mapping.path(str(config.rootpath))
-    late = config.stash[SETTINGS].against_timeout
+    late = run_state(config).settings.against_timeout
     try:
         prepare(command, where, launch.folder, environment, late)
     except (NotPreparedError, OSError) as error:
@@ -191,24 +194,17 @@ class AgainstTests:
     First, as time limits and the clocks of other plugins begin with the test itself.
     """
 
-    def __init__(
-        self,
-        config: pytest.Config,
-        launches: Launches,
-        settings: Settings,
-        concerns_us: Callable[[pytest.Item], bool],
-    ) -> None:
+    def __init__(self, config: pytest.Config, launches: Launches) -> None:
         self._config = config
         self._launches = launches.copy()
-        self._settings = settings
-        self._concerns_us = concerns_us
+        self._settings = run_state(config).settings
         self._mapping = mapping_of(launches["baseline"].root, launches["baseline"].tree)
         self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
         self._turns: Turns | None = None
         self._further: Further | None = None
         self._running = ""
-        self._snapshots = Snapshots(config, settings)
+        self._snapshots = Snapshots(config, self._settings)
         self._code: tuple[str, ...] = ()
         self._ran_unmeasured = False
 
@@ -244,7 +240,7 @@ class AgainstTests:
         """Have the reference collect the files of all tests that are measured."""
         if self._reference is None or self._turns is None:
             return
-        measured = [item for item in session.items if self._concerns_us(item)]
+        measured = [item for item in session.items if is_measured(item)]
         files = tuple(dict.fromkeys(str(item.path) for item in measured))
         if not files:
             self._reference.end()
@@ -265,7 +261,7 @@ class AgainstTests:
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:
             self._reference.refuse(compiled)
-        self._config.stash[AFTER_CALL] = self._turns.after_call
+        run_state(self._config).after_call = self._turns.after_call
         # Registered after all others, it is around what they do in the call phase.
         self._config.pluginmanager.register(_AroundCalls(self), "kernelprof-against-calls")
 
@@ -275,7 +271,7 @@ class AgainstTests:
     ) -> Generator[None, object, object]:
         """The reference runs the test, up to its first call that is timed, before it is run
         here; then both go on from call to call."""
-        if self._turns is not None and self._concerns_us(item):
+        if self._turns is not None and is_measured(item):
             self._running = item.nodeid
             self._turns.begin(item.nodeid, self._following(item, nextitem))
         self._ran_unmeasured |= not self._running
@@ -293,7 +289,7 @@ class AgainstTests:
             return ""
         items = item.session.items
         later = items[items.index(following) :]
-        return next((one.nodeid for one in later if self._concerns_us(one)), "")
+        return next((one.nodeid for one in later if is_measured(one)), "")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -302,16 +298,15 @@ class AgainstTests:
             self._turns.set_up()
             seed_by(item.nodeid)
 
-    def compare(self, item: pytest.Item) -> None:
+    def compare(self, item: pytest.Item) -> LimitExceeded | IncompleteProfile | None:
         """Compare what a test took, each time that it is repeated: what is worse stays so.
 
-        Raises:
-            LimitExceeded: it is worse.
-            IncompleteProfile: a number is missing that the revision has.
+        Returns:
+            What fails the test: it is worse, or a number is missing that the revision has.
         """
         profiles = _profiles_of(item)
         if not profiles:
-            return
+            return None
         found = self._judged(item, profiles)
         _put(item, found)
         name = self._launches["baseline"].name
@@ -325,9 +320,10 @@ class AgainstTests:
                 for profile, one in zip(profiles, found, strict=True)
                 if one.change == "worse"
             )
-            raise LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
+            return LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
         if lost:
-            raise IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
+            return IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
+        return None
 
     def _judged(
         self, item: pytest.Item, profiles: Sequence[Profile]
@@ -354,7 +350,7 @@ class AgainstTests:
 
     def _is_reviewed(self, item: pytest.Item) -> bool:
         """Whether the revision has another snapshot of a test, or none: reviewers see a change."""
-        judge = item.stash.get(SNAPSHOT_JUDGE, None)
+        judge = state_of(item).snapshot
         if judge is None or judge.kept is None:
             return False
         try:
@@ -399,28 +395,23 @@ class _AroundCalls:
             if not isinstance(error, pytest.skip.Exception):
                 self._tests.note_failed(item)
             return
-        try:
-            self._tests.compare(item)
-        except IncompleteProfile as lost:
-            if error is None:
-                outcome.force_exception(lost)
-        except LimitExceeded as worse:
-            if error is None:
-                outcome.force_exception(worse)
-            else:
-                error.msg = f"{error.msg}\n{worse.msg}"
+        found = self._tests.compare(item)
+        if found is not None and error is None:
+            outcome.force_exception(found)
+        elif isinstance(found, LimitExceeded) and error is not None:
+            error.msg = f"{error.msg}\n{found.msg}"
 
 
 def _profiles_of(item: pytest.Item) -> list[Profile]:
-    return [profile for one in item.stash.get(TAKEN, []) for profile in one.profiles]
+    return [profile for one in state_of(item).taken or () for profile in one.profiles]
 
 
 def _put(item: pytest.Item, found: Sequence[ProfileComparison]) -> None:
     """Add how each profile compares to what the test took."""
     left = iter(found)
-    item.stash[TAKEN] = taken = [
+    state_of(item).taken = taken = [
         replace(one, profiles=tuple(_with(item, profile, next(left)) for profile in one.profiles))
-        for one in item.stash.get(TAKEN, [])
+        for one in state_of(item).taken or ()
     ]
     tell_properties(item, _profiles_of(item), [made for one in taken for made in one.comparisons])
 
@@ -441,3 +432,86 @@ def _seed(config: pytest.Config) -> int | None:
     """What pytest-randomly seeds with, once it is configured."""
     seed = getattr(config.option, "randomly_seed", None)
     return seed if isinstance(seed, int) else None
+
+
+class Turns:
+    """Runs each test on the reference, call by call, and times the calls of it.
+
+    Args:
+        times: whether anything is to be timed.
+
+    Attributes:
+        timed: what came of the calls of the test that runs, by the labels of their profiles.
+    """
+
+    def __init__(self, reference: Reference, further: Further, *, times: bool) -> None:
+        self.timed: dict[str, Timed] = {}
+        self._reference = reference
+        self._further = further
+        self._times = times
+        self._test = ""
+        self._tries = 0
+
+    def begin(self, test: str, following: str) -> None:
+        """Have the reference run a test, up to the first of its calls."""
+        self._test, self._tries = test, 0
+        self.timed.clear()
+        self._reference.begin(test, following, holds=self._times)
+
+    def set_up(self) -> None:
+        """The test begins here, or is repeated: then its times are no comparison any more."""
+        self._tries += 1
+        if self._tries > 1:
+            self.timed = {label: Timed(not_timed(_REPEATED)) for label in self.timed}
+            self._reference.answer()
+
+    def answer(self) -> Done | str:
+        """What became of the test there, once it has run to its end."""
+        return self._reference.answer()
+
+    def after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
+        """Time a call, if the reference holds in the same; then the reference goes on."""
+        if test.id != self._test or not self._times:
+            return
+        at = self._reference.at
+        if at is None or at.label != call.label:
+            self._note_why(call)
+            return
+        if call.is_over and not test.settings.warn_only:
+            other = first_difference(call.more.work(call.result), at.work)
+            self.timed[call.label] = Timed(not_timed(_OVER), other)
+        else:
+            begun = now_s()
+            timed = self._time(test, call)
+            paired = replace(timed.paired, took_s=now_s() - begun)
+            self.timed[call.label] = dataclasses.replace(timed, paired=paired)
+        finish_work()  # from here on the reference is at work
+        self._reference.go(holds=True)
+
+    def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
+        more, settings = call.more, test.settings
+        here = At(call.label, more.work(call.result))
+        margin = settings.margin or DEFAULT_MARGIN
+        own = _OwnRounds(more.series())
+        have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
+        return time_call(test.id, here, margin, own, self._reference, self._further, have)
+
+    def _note_why(self, call: MeasuredCall) -> None:
+        """Why a call is not timed that the reference does not hold in."""
+        why = call.more.why_untimed()
+        if self._tries > 1:
+            why = why or _REPEATED
+        self.timed[call.label] = Timed(not_timed(why or "the revision does not make this call"))
+
+
+class _OwnRounds(Relayed):
+    """Rounds of this process; what goes wrong with them is an answer."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def _have(self, step: Callable[[Series], R]) -> R:
+        try:
+            return step(self._series)
+        except Exception as error:
+            raise NoRounds(in_a_line(error)) from error

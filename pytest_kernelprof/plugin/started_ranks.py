@@ -1,37 +1,49 @@
-"""Ranks that a test starts: a function runs on each, in a process of its own; what it profiles with
-``pytest_kernelprof.profile`` comes home and is judged, what it raises is raised here."""
+"""Ranks that a test starts: a function runs on each, in a process of its own. What it profiles with
+``pytest_kernelprof.profile`` is judged by the test's limits; what it raises is raised there."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import signal
+import traceback
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import connection, get_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_kernelprof.capture.agreement import hosted_store
+from pytest_kernelprof import api
+from pytest_kernelprof.capture.agreement import agreeing, hosted_store, in_group, leave
+from pytest_kernelprof.capture.torch_profiler import held_by
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.allocation import several_gpus
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.errors import CannotMeasureError, IncompleteProfile, MarkerError, NotJudged
-from pytest_kernelprof.plugin.ledger import Asked
-from pytest_kernelprof.plugin.measuring import nothing_to_look_at
-from pytest_kernelprof.plugin.places import place_of_call
-from pytest_kernelprof.plugin.rank_process import Ended, Job, run_rank
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.measure.arguments import Arguments, preparer
+from pytest_kernelprof.measure.runner import Measurement, measure
+from pytest_kernelprof.plugin.ledger import noting, with_lines_if
+from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call
+from pytest_kernelprof.plugin.outcome import Request
+from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.run import Place, Profile
 from pytest_kernelprof.summary.words import line_words
+from pytest_kernelprof.trace.trace_text import write_trace
 from pytest_kernelprof.units import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
+    from pytest_kernelprof.limits.kinds import Limit
+    from pytest_kernelprof.measure.policy import Plan
     from pytest_kernelprof.plugin.measuring import MeasuredTest
+
 
 _TO_END_S = 5.0
 """How long the other ranks may take when one has failed: they end by themselves, and name it."""
@@ -65,13 +77,13 @@ class Ranks:
         if test.unmeasured and self._backend == "nccl":
             test.ledger.leave_out(test.unmeasured)
             nothing_to_look_at(test, "GPU for a rank")
-        with test.ledger.asking(asked_ranks(place)):
+        with test.ledger.asking(ranks_request(place)):
             ended = self._ended(fn, args, kwargs)
             for record in _of_first_ranks(ended):
                 test.ledger.keep_record(record, place)
             for rank, one in enumerate(ended):
-                for asked in one.unfinished:  # of which only the rank heard
-                    test.ledger.ask(replace(asked, what=f"{asked.what} on rank {rank}"))
+                for request in one.unfinished:  # of which only the rank heard
+                    test.ledger.ask(replace(request, what=f"{request.what} on rank {rank}"))
         return [pickle.loads(one.returned) for one in ended]
 
     def _ended(self, fn: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Ended]:
@@ -105,10 +117,10 @@ class Ranks:
             return _run(job, task)
 
 
-def asked_ranks(place: Place) -> Asked:
+def ranks_request(place: Place) -> Request:
     """What ``kernel_profile.ranks(n).run(fn)`` asks for."""
     remedy = "catch expected exceptions inside the function"
-    return Asked(f"kernel_profile.ranks at {line_words(place)}", remedy)
+    return Request(f"kernel_profile.ranks at {line_words(place)}", remedy=remedy)
 
 
 def _run(job: Job, task: bytes) -> Sequence[Ended]:
@@ -230,3 +242,109 @@ def _of_first_ranks(ended: Sequence[Ended]) -> Iterator[Profile]:
             record = codec.decode(data, Profile)
             if record.rank in (None, record.ranks[0].rank):
                 yield record
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all ranks are told.
+
+    Attributes:
+        port: of the store. gpus: those that they may use, by UUID; empty for all.
+        plan, limits: of the test, of that name. limit_s: how long a rank is waited for.
+        trace_dir: where traces are written; None where they are not.
+        unmeasured: why nothing is measured; empty where it is.
+    """
+
+    size: int
+    backend: str
+    port: int
+    gpus: tuple[str, ...]
+    plan: Plan
+    limits: tuple[Limit, ...]
+    test: str
+    limit_s: float
+    trace_dir: str | None
+    unmeasured: str
+
+
+@dataclass(slots=True)
+class Ended:
+    """What became of a rank.
+
+    Attributes:
+        profiles: the records that it took. unfinished: what it asked for beside these.
+        returned: what the function returned, pickled.
+        raised: what it raised, pickled; None where nothing. told: that with its traceback.
+        skipped: why it skipped the test; None where it did not.
+    """
+
+    profiles: list[bytes] = field(default_factory=list)
+    unfinished: list[Request] = field(default_factory=list)
+    returned: bytes = b""
+    raised: bytes | None = None
+    told: str = ""
+    skipped: str | None = None
+
+
+def run_rank(rank: int, job: Job, task: bytes, home: Connection) -> None:
+    """Be a rank, to the end."""
+    ended = Ended()
+    try:
+        if job.gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(job.gpus)
+        fn, args, kwargs = pickle.loads(task)
+        with (
+            api.measured_by(partial(_measured, job, ended)),
+            in_group(rank, job.size, job.backend, job.port),
+        ):
+            ended.returned = pickle.dumps(fn(*args, **kwargs))
+    except pytest.skip.Exception as skipped:
+        ended.skipped = str(skipped)
+        leave(job.test, f"skipped: {skipped}")
+    except BaseException as error:
+        ended.told = "".join(traceback.format_exception(error))
+        ended.raised = _pickled(error)
+        leave(job.test, f"raised {type(error).__name__}: {error}")
+    home.send(ended)
+    home.close()
+
+
+def _pickled(error: BaseException) -> bytes:
+    try:
+        pickle.loads(data := pickle.dumps(error))
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
+
+
+def _measured(
+    job: Job, ended: Ended, called: str, fn: Callable[..., Any], given: Arguments, ranks: object
+) -> api.Profile:
+    """``profile(fn)``, by the plan and the limits of the test."""
+    if job.unmeasured:
+        preparer(fn, given)()()
+        pytest.skip(f"{job.unmeasured}; there is no profile to look at")
+    # The function may catch what is raised here; the test hears of it.
+    request = Request(called, remedy="catch expected exceptions inside the callable")
+    ended.unfinished.append(request)
+    with (
+        noting(request),
+        held_by(called),
+        agreeing(called, test=job.test, group=ranks, limit_s=job.limit_s) as agreement,
+    ):
+        api.refuse_no_callable(fn)
+        agreement.gather("profile", None)
+        judge = partial(evaluate, limits=job.limits)
+        _, found = measure(fn, job.plan, given, judge=judge, agreement=agreement)
+        over = any(one.outcome == "failed" for one in judge(found.profile))
+        record = with_lines_if(over, found)
+    ended.unfinished.remove(request)
+    ended.profiles.append(codec.encode(record))
+    _save(job, found, len(ended.profiles))
+    return api.Profile.of(found)
+
+
+def _save(job: Job, found: Measurement, number: int) -> None:
+    if job.trace_dir is not None:
+        path = trace_path(job.trace_dir, job.test, number, "", found.profile.rank)
+        write_trace(found.file.path, found.recording, path)

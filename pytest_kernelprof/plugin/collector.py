@@ -1,48 +1,37 @@
-"""What tests took, from the process that ran them to the one that reports."""
+"""Gather what tests took, from the processes that ran them, in the one that reports."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_kernelprof.units import printable
 
-# The records load late: every run of every user has a collector, few have anything to collect.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import pytest
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.schema import run
 
     Expected = tuple[Sequence[str], str, int]
     """The names of a test's limits, and the file and line where the test stands."""
 
+
 EXPECTED_ATTRIBUTE = "kernelprof_expected"
 """Where the tests that this run has to account for stand, on the first report of an xdist worker:
 JSON of each node id and ``Expected``."""
+
 ATTRIBUTE = "kernelprof"
-"""Where it stands on a test's report: the JSON of a ``run.Test``, one string, which any encoder of
-reports takes and which is the same with and without workers."""
+"""Where a test's report has what the test took: the JSON of a ``run.Test``, one string, which any
+encoder of reports takes and which is the same with and without workers."""
+
+END_NOTES = "kernelprof_end_notes"
+"""Where a test's last report has its notes, each of which the run prints once at its end, also if
+a worker of pytest-xdist ran the test. ``{tests}`` in a note stands for the tests that have it."""
 
 
-def attach(
-    report: pytest.TestReport, test: run.Test, reduced: Callable[[run.Profile], run.Profile]
-) -> None:
-    """Put what a test took on its report.
-
-    Args:
-        reduced: what of a profile anybody will read.
-    """
-    from pytest_kernelprof.plugin.rows import row_of
-    from pytest_kernelprof.schema import codec
-
-    expected = report.skipped and hasattr(report, "wasxfail")
-    row = row_of(test, reduced, expected=expected)
-    setattr(report, ATTRIBUTE, codec.encode(row).decode())
-
-
-class _Try:
+class _Attempt:
     """One execution of a test: what it sent, how it ended so far, and the first line of what ended
     it."""
 
@@ -58,7 +47,7 @@ class _Try:
         self.called |= report.when == "call"
         outcome = outcome_of(report)
         if _WORST_FIRST.index(outcome) < _WORST_FIRST.index(self.outcome):
-            self.outcome, self.why = outcome, _first_line(report)
+            self.outcome, self.why = outcome, first_line(report)
 
     @property
     def ended(self) -> run.TestOutcome:
@@ -71,9 +60,10 @@ class Collector:
     they ended: the call's own report does not know yet what teardown raises or a plugin repeats."""
 
     def __init__(self) -> None:
-        self._running: dict[str, _Try] = {}
-        self._tries: list[_Try] = []
+        self._running: dict[str, _Attempt] = {}
+        self._attempts: list[_Attempt] = []
         self._expected: dict[str, Expected] = {}
+        self._noted: dict[str, dict[str, None]] = {}
 
     def expect(self, tests: Mapping[str, Expected]) -> None:
         """Note the tests that this run has to account for, whether or not they run."""
@@ -81,6 +71,8 @@ class Collector:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take what the test took off the report, which pytest keeps to the end of the run."""
+        for note in getattr(report, END_NOTES, ()):
+            self._noted.setdefault(note, {})[report.nodeid] = None
         worker = _worker_of(report)
         expected = json.loads(report.__dict__.pop(EXPECTED_ATTRIBUTE, "{}"))
         self.expect({f"{test}{worker}": one for test, one in expected.items()})
@@ -91,26 +83,35 @@ class Collector:
         if this is None:
             if sent is None and report.passed and test not in self._expected:
                 return  # as most reports of most runs
-            this = self._running[test] = _Try(test, worker)
-            self._tries.append(this)
+            this = self._running[test] = _Attempt(test, worker)
+            self._attempts.append(this)
         this.see(report)
         if sent is not None:
             this.sent.append(sent.encode())
         if report.when == "teardown":
             del self._running[test]
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print each note once; none with ``-qq``."""
+        for note, tests in self._noted.items() if terminalreporter.verbosity > -2 else ():
+            more = ", ..." if len(tests) > 1 else ""
+            told = f"{len(tests)} test{'s' if more else ''} ({next(iter(tests))}{more})"
+            line = printable(f"kernelprof: {note.replace('{tests}', told)}")
+            terminalreporter.write_line(line, yellow=True)
+
     def tests(self) -> Iterator[run.Test]:
         """What was gathered, in the order in which tests began; then the tests that did not run."""
-        last = {this.test: this for this in self._tries}
-        tries = [
+        last = {this.test: this for this in self._attempts}
+        attempts = [
             this
-            for this in self._tries
+            for this in self._attempts
             if this.sent or (this.test in self._expected and last[this.test] is this)
         ]
-        tries += [_Try(test) for test in self._expected if test not in last]
-        return map(self._test, sorted(tries, key=lambda this: this.ended == "not run"))
+        attempts += [_Attempt(test) for test in self._expected if test not in last]
+        return map(self._test, sorted(attempts, key=lambda this: this.ended == "not run"))
 
-    def _test(self, this: _Try) -> run.Test:
+    def _test(self, this: _Attempt) -> run.Test:
         from msgspec.structs import replace
 
         from pytest_kernelprof.schema import codec, run
@@ -141,10 +142,11 @@ def _worker_of(report: pytest.TestReport) -> str:
 _WORST_FIRST: tuple[run.TestOutcome, ...] = (
     *("failed", "error", "rerun", "not run", "skipped", "xfailed", "passed"),
 )
+
 _LONGEST_LINE = 300
 
 
-def _first_line(report: pytest.TestReport) -> str:
+def first_line(report: pytest.TestReport) -> str:
     """The first line of what ended a test: the message of its exception, the reason of a skip."""
     told = report.longrepr
     crash = getattr(told, "reprcrash", None)
@@ -162,3 +164,9 @@ def outcome_of(report: pytest.TestReport) -> run.TestOutcome:
     if outcome == "skipped":
         return "xfailed" if hasattr(report, "wasxfail") else "skipped"
     return "rerun" if outcome == "rerun" else "passed"
+
+
+def fail(session: pytest.Session) -> None:
+    """Have a run fail that would have passed: its tests have not."""
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,425 @@
+"""What pytest's reports say of a test: what it took, the line and the words of a failure without
+our frames, properties for JUnit files, and notes at the end of the run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import sys
+from functools import partial
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+import _pytest
+import pluggy
+import pytest
+from _pytest._code.code import (
+    ReprEntry,
+    ReprExceptionInfo,
+    ReprFileLocation,
+    ReprTraceback,
+    Traceback,
+)
+from _pytest.outcomes import OutcomeException
+
+from pytest_kernelprof.errors import (
+    CannotMeasureError,
+    IncompleteProfile,
+    KernelprofError,
+    LimitExceeded,
+    MarkerError,
+    NotJudged,
+    SnapshotError,
+    WrongResult,
+)
+from pytest_kernelprof.limits.marks import meant_by_strays
+from pytest_kernelprof.plugin.collector import END_NOTES, EXPECTED_ATTRIBUTE, outcome_of
+from pytest_kernelprof.plugin.items import (
+    BRIDGE,
+    CUDA_HINT,
+    RUN_RECORD,
+    all_is_wanted,
+    concerns_us,
+    place_of_test,
+    promises_of,
+    run_state,
+    state_of,
+    why_unmeasured,
+)
+from pytest_kernelprof.versions import newer_than_tried
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from pytest_kernelprof.schema.run import Comparison, Profile, Test
+
+_STRAY = (
+    "@pytest.mark.{0}(...) limits nothing in {tests}: did you mean {1}? If {0} is your own "
+    "marker, register it"
+)
+_LONGEST = 300
+
+
+def expect(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Note the tests that this run has to account for: those that concern us."""
+    from pytest_kernelprof.plugin.run_record import portable
+
+    tests, state = {}, run_state(config)
+    for item in items:
+        place = portable(place_of_test(item), str(config.rootpath))
+        tests[item.nodeid] = (promises_of(item), place.file, place.line)
+    if hasattr(config, "workerinput"):
+        state.expected = json.dumps(tests)
+    else:
+        state.collector.expect(tests)
+
+
+def tell_more(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Attach what the test took to its report, and tell an error of ours as what it is."""
+    run, state = run_state(item.config), state_of(item)
+    if run.expected:
+        setattr(report, EXPECTED_ATTRIBUTE, run.expected)
+        run.expected = ""
+    raised = call.excinfo.value if call.excinfo is not None else None
+    not_judged = _why_not_judged(item, call, raised)
+    if not_judged and raised is None:
+        skip_unexpected_pass(report, item, not_judged)
+    # Subtests report while their test still runs; there is nothing to tell until it is judged.
+    has_taken = call.when != "setup" and (
+        state.taken is not None or (call.when == "call" and state.snapshot is not None)
+    )
+    if has_taken or not_judged or isinstance(raised, KernelprofError):
+        _attach_taken(item, report, not_judged)
+    if call.when == "teardown":
+        _attach_notes(item, report)
+        if state.test is not None:
+            state.test.ledger.close()
+            state.test = None  # profiles must not outlive their test
+    if raised is not None:
+        tell(report, item, raised)
+        hint_at_cuda(report, item, raised)
+    verdict = _verdict_of(report, raised, not_judged)
+    if verdict and concerns_us(item):
+        tell_verdict(item, report, verdict)
+
+
+def _attach_notes(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Attach what the run says of the test at its end: markers that probably mean a limit, notes of
+    its ledger, and versions newer than those that were tried."""
+    notes = [_STRAY.format(*pair, tests="{tests}") for pair in meant_by_strays(item).items()]
+    test = state_of(item).test
+    if test is not None:
+        torch = str(getattr(sys.modules.get("torch"), "__version__", ""))
+        versions = {"pytest": pytest.__version__, "python": platform.python_version()}
+        newer = newer_than_tried({"torch": torch, **versions})
+        notes += filter(None, [*test.ledger.end_notes, "; ".join(newer)])
+    if notes:
+        setattr(report, END_NOTES, notes)
+
+
+def _verdict_of(report: pytest.TestReport, raised: BaseException | None, not_judged: str) -> str:
+    """How a test fared, as far as no profile of it says so; empty for all others."""
+    if not_judged:
+        return "not judged"
+    if not report.failed:
+        return ""
+    if isinstance(raised, LimitExceeded):
+        return "failed"
+    if isinstance(raised, IncompleteProfile):
+        return "incomplete"
+    ended = outcome_of(report)
+    return "failed otherwise" if ended == "failed" else ended
+
+
+def _why_not_judged(
+    item: pytest.Item, call: pytest.CallInfo[None], raised: BaseException | None
+) -> str:
+    """Why none of the limits of a test was judged that did not fail; empty if some were."""
+    if isinstance(raised, NotJudged):
+        return raised.why
+    if raised is not None or call.when != "call" or not concerns_us(item):
+        return ""
+    promises, test = promises_of(item), state_of(item).test
+    if test is None:
+        return (why_unmeasured(item) or "not measured").partition(":")[0] if promises else ""
+    ledger = test.ledger
+    if ledger.has_judged or ledger.waits_for_fixtures or not (promises or ledger.left_out):
+        return ""
+    otherwise = "no snapshot of this device" if len(ledger) else "not measured"
+    return (why_unmeasured(item) or ledger.unmeasured or otherwise).partition(":")[0]
+
+
+def tell_other_ranks(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """That the test's call, or its teardown, has ended here, so that no other rank waits in it."""
+    if "torch" not in sys.modules or not concerns_us(item):
+        return
+    from pytest_kernelprof.capture.agreement import left_test
+
+    raised = call.excinfo
+    first = _first_line(str(raised.value))[:_LONGEST] if raised is not None else ""
+    how = "" if raised is None else f" ({raised.typename}: {first})"
+    left_test(item.nodeid, f"has ended the test{how}")
+
+
+def tell_end_of_run(config: pytest.Config) -> None:
+    """That this rank makes no call any more, so that no other one waits for it."""
+    if "torch" in sys.modules and run_state(config).measures:
+        from pytest_kernelprof.capture.agreement import left_run
+
+        left_run()
+
+
+def _attach_taken(item: pytest.Item, report: pytest.TestReport, not_judged: str) -> None:
+    from pytest_kernelprof.plugin.run_record import attach, for_tables, portable
+    from pytest_kernelprof.schema.document import bounded
+    from pytest_kernelprof.schema.run import Test
+
+    state, config = state_of(item), item.config
+    taken, state.taken = state.taken or [], None  # a rerun of the test brings its own
+    whole = run_state(config).serves or all_is_wanted(config)
+    left_out: tuple[str, ...] = ()
+    if not_judged:  # also of limits that came as the test ran
+        left_out = state.test.ledger.left_out if state.test is not None else promises_of(item)
+    test = Test(
+        item.nodeid,
+        tuple(profile for one in taken for profile in one.profiles),
+        tuple(comparison for one in taken for comparison in one.comparisons),
+        place=portable(place_of_test(item), str(config.rootpath)),
+        snapshot=state.snapshot.report() if state.snapshot is not None else None,
+        limits=left_out,
+        not_judged=not_judged,
+    )
+    one_by_one = config.get_verbosity() > 1
+    attach(report, test, bounded if whole else partial(for_tables, kernels=one_by_one))
+
+
+def tell_open(config: pytest.Config) -> None:
+    """Say in the JUnit file, before it is written, what of the run was not judged."""
+    if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
+        tests = tuple(run_state(config).collector.tests())
+        if tests:  # else nothing of ours is loaded
+            from _pytest.junitxml import xml_key
+
+            from pytest_kernelprof.schema.run import Run
+            from pytest_kernelprof.summary.run import summary_of
+
+            words = summary_of(Run(tests)).open
+            if words and xml_key in config.stash:
+                config.stash[xml_key].add_global_property(f"{_PREFIX}not_judged", words)
+
+
+def show(terminal: pytest.TerminalReporter, taken: list[Test]) -> None:
+    """Write at the end what tests took, as far as that was asked for; how the run compares with a
+    baseline; in any case what was not judged, or not decided."""
+    from pytest_kernelprof.report.terminal import open_lines, write_report
+    from pytest_kernelprof.schema.run import Run
+    from pytest_kernelprof.summary.run import summary_of
+
+    state, plugins = run_state(terminal.config), terminal.config.pluginmanager
+    if state.quiet or state.serves:
+        return
+    record, bridge = map(plugins.getplugin, (RUN_RECORD, BRIDGE))
+    run = record.run_of(taken) if record is not None else Run(tuple(taken))
+    asked, warn_only = state.settings.report and record is not None, state.settings.warn_only
+    if asked or any(one.source != "snapshot" for one in run.baselines):
+        write_report(terminal, run, brief=not asked, warn_only=warn_only)
+        return
+    shown = bridge.shown if bridge is not None else ()
+    if any(one.id in shown and one.profiles for one in taken):  # beside pytest-benchmark's table
+        write_report(terminal, run, only=shown)
+    elif terminal.verbosity > -2:
+        for line in open_lines(summary_of(run)):
+            terminal.write_line(line, yellow=True)
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+_INNER = (
+    _PACKAGE,
+    os.path.dirname(_pytest.__file__) + os.sep,
+    os.path.dirname(pluggy.__file__) + os.sep,
+    contextlib.__file__,
+)
+
+# Deliberate errors of ours; any other that our own code raises is a fault of it, told with frames.
+_DELIBERATE = (KernelprofError, OutcomeException, TypeError, RuntimeError)
+
+# After which nothing is known of what the test was to show: an ERROR, whatever it expects.
+_NO_NUMBER = (IncompleteProfile, MarkerError, CannotMeasureError, SnapshotError)
+_OURS = (KernelprofError, LimitExceeded, WrongResult)
+
+# What torch, Triton and libraries on them say where there is no device.
+_NEEDS_CUDA = re.compile(r"cuda|nvidia|active drivers?\b|\bgpus?\b", re.IGNORECASE)
+
+
+def hide_our_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Take our frames out of what was raised, so that no way to show it has them: of the user's
+    code that we called, and of our own errors, whose last frame is then the line that called us."""
+    for error in _chain(excinfo.value):
+        _without_our_frames(error)
+    excinfo.traceback = Traceback(excinfo.tb)
+    if isinstance(excinfo.value, _OURS) and _by_a_hook(excinfo.value):
+        # Told without frames (below); pytest would read the source of each before.
+        excinfo.traceback = excinfo.traceback[-1:]
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those before it; what only tells how we found our own error is cut off."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if before is None:
+            return
+        if isinstance(error, KernelprofError) and all(map(_is_ours, _entries(before))):
+            error.__cause__, error.__suppress_context__ = None, True
+            return
+        error = before
+
+
+def _without_our_frames(error: BaseException) -> None:
+    entries = _entries(error)
+    if not entries or (_is_ours(entries[-1]) and not isinstance(error, _DELIBERATE)):
+        return
+    ours = [_is_ours(entry) for entry in entries]
+    for i in reversed(range(len(entries))):  # our context managers come with frames of contextlib
+        beside = ours[i - 1 : i] + ours[i + 1 : i + 2]
+        ours[i] |= entries[i].tb_frame.f_code.co_filename == contextlib.__file__ and any(beside)
+    kept = [entry for entry, is_ours in zip(entries, ours, strict=True) if not is_ours]
+    if kept:
+        for entry, following in pairwise([*kept, None]):
+            if entry is not None:
+                entry.tb_next = following
+        error.__traceback__ = kept[0]
+
+
+def _entries(error: BaseException) -> list[TracebackType]:
+    found, entry = [], error.__traceback__
+    while entry is not None:
+        found.append(entry)
+        entry = entry.tb_next
+    return found
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def tell(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
+    """Have a report tell an error of ours as what it is: one that could not be judged is an ERROR,
+    also under ``xfail``; its summary begins with what is wrong; its place is the test's line, also
+    where we skip it."""
+    if isinstance(report.longrepr, tuple):
+        path, line, words = report.longrepr
+        where = _place(item, error) if _by_a_hook(error) else (path, line)
+        report.longrepr = (*where, f"Skipped: {error}" if isinstance(error, NotJudged) else words)
+    if isinstance(error, _NO_NUMBER):
+        report.outcome = "failed"
+        if hasattr(report, "wasxfail"):
+            del report.wasxfail
+        if report.when == "call":
+            report.kernelprof_error = True  # type: ignore[attr-defined]
+    if not isinstance(error, _OURS) or not report.failed:
+        return
+    says_all = isinstance(error, LimitExceeded) or type(error) is IncompleteProfile
+    words = str(error) if says_all else f"{type(error).__name__}: {error}"
+    if _by_a_hook(error) or not getattr(error, "pytrace", True):
+        path, line = _place(item, error)
+        crash = ReprFileLocation(path, line, _first_line(words))
+        report.longrepr = ReprExceptionInfo(ReprTraceback(_entries_of(words), None, "value"), crash)
+    elif getattr(report.longrepr, "reprcrash", None) is not None:
+        report.longrepr.reprcrash.message = _first_line(words)  # type: ignore[union-attr]
+
+
+def _first_line(words: str) -> str:
+    """What pytest's short summary has, which on CI and with -vv repeats all that it is given."""
+    return next(iter(words.splitlines()), "")
+
+
+def _entries_of(words: str) -> list[ReprEntry]:
+    """What is wrong as pytest's own failures tell it, in red; the rest as it is."""
+    from pytest_kernelprof.report.failure import INDENT
+
+    entries = []
+    for wrong, lines in groupby(words.splitlines(), lambda line: not line.startswith(INDENT)):
+        told = [f"E   {line}" if wrong else line for line in lines]
+        entries.append(ReprEntry(told, None, None, None, "short" if wrong else "value"))
+    return entries
+
+
+def skip_unexpected_pass(report: pytest.TestReport, item: pytest.Item, why: str) -> None:
+    """Skip a test that is expected to fail and passed while its limits were not judged, which may
+    be what it is expected to fail by.
+
+    Args:
+        why: why they were not judged.
+    """
+    strict = str(report.longrepr).startswith("[XPASS(strict)]")
+    if not (strict or (report.passed and hasattr(report, "wasxfail"))):
+        return
+    if hasattr(report, "wasxfail"):
+        del report.wasxfail
+    place = place_of_test(item)
+    words = f"Skipped: not judged: {why}; the test is marked xfail, and its body passed"
+    report.outcome, report.longrepr = "skipped", (place.file, place.line, words)
+
+
+def hint_at_cuda(report: pytest.TestReport, item: pytest.Item, error: BaseException) -> None:
+    """Tell what to do beside an error that looks as if it came of a missing CUDA device."""
+    is_missing = _NEEDS_CUDA.search(f"{type(error).__name__}: {error}")
+    if report.failed and is_missing and why_unmeasured(item).startswith("no CUDA device"):
+        add = getattr(report.longrepr, "addsection", None)
+        if add is not None:
+            add("kernelprof", CUDA_HINT)
+
+
+def _by_a_hook(error: BaseException) -> bool:
+    """Whether no line of the test raised it: its frames would only show pytest's code and ours."""
+    files = [entry.tb_frame.f_code.co_filename for entry in _entries(error)]
+    return all(file.startswith(_INNER) for file in files)
+
+
+def _place(item: pytest.Item, error: BaseException) -> tuple[str, int]:
+    """The line that made the call, as far as the error knows it, else the test's first."""
+    frames = _entries(error)
+    if frames and not _by_a_hook(error):
+        return frames[-1].tb_frame.f_code.co_filename, frames[-1].tb_lineno
+    place = error.place if isinstance(error, LimitExceeded) else None
+    place = place or place_of_test(item)
+    return place.file, place.line
+
+
+_PREFIX = "kernelprof."
+_VERDICT = f"{_PREFIX}verdict"
+
+
+def forget_properties(item: pytest.Item) -> None:
+    """Of a test that is run again, or that has taken more: what was said of it holds no more."""
+    item.user_properties[:] = [
+        one for one in item.user_properties if not str(one[0]).startswith(_PREFIX)
+    ]
+
+
+def tell_properties(
+    item: pytest.Item, profiles: Sequence[Profile], comparisons: Sequence[Comparison]
+) -> None:
+    """Say what a test took, in place of what was said before."""
+    from pytest_kernelprof.report.exports import properties_of
+
+    forget_properties(item)
+    properties = properties_of(profiles, comparisons)
+    item.user_properties += [(_PREFIX + name, value) for name, value in properties]
+
+
+def tell_verdict(item: pytest.Item, report: pytest.TestReport, verdict: str) -> None:
+    """Say how a test fared that its profiles do not say, unless they say that a limit is broken or
+    a number missing."""
+    for properties in (item.user_properties, report.user_properties):
+        if dict(properties).get(_VERDICT) not in ("failed", "incomplete"):
+            properties[:] = [one for one in properties if one[0] != _VERDICT]
+            properties.append((_VERDICT, verdict))
