@@ -150,7 +150,7 @@ def test_a_pull_request_that_launches_more_fails(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "1 worse" in summary.read_text()
     assert "1 worse" in (project.folder / "kernels.md").read_text()
-    assert "kernels: 3 &gt; 2" in (project.folder / "junit.xml").read_text()
+    assert "kernels 3 &gt; 2" in (project.folder / "junit.xml").read_text()
 
 
 @pytest.mark.usefixtures("project")

@@ -255,7 +255,7 @@ def test_a_folder_of_ranks_names_the_odd_one_first(
 ) -> None:
     folder = ranks(tmp_path, "mlp", "mlp", "backward", *["mlp"] * 8)
     told = shown(capsys, folder)
-    assert told[0].startswith("11 ranks, 66 kernels; complete. Rank 2 differs: 11 kernels more, ")
+    assert told[0].startswith("11 ranks, 66 kernels; complete. Rank 2 differs: 11 more kernels, ")
     table = told[told.index("") + 1 :]
     assert table[:5] == [
         "rank   kernels  GPU us  idle us",

@@ -110,7 +110,7 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
         file="t.py", device="H", key="k", state="changed", changes=kernels.changes
     )
     ((*_, title, data),) = told(Test("t.py::t", (held_to(mlp(), found),), snapshot=report))
-    assert title == "snapshot%3A other kernels"
+    assert title == "snapshot%3A kernels%2C operators or order differ"
     assert data.split("%0A") == [
         "t: relu: was gelu",
         "to accept this as the new snapshot: pytest --kernelprof-update t.py::t",

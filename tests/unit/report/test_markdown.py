@@ -198,7 +198,7 @@ def test_where_and_what_to_do_stand_below_the_verdict() -> None:
 
 def test_a_long_command_is_a_block_of_its_own() -> None:
     tests = [broken(f"a/test_a.py::test_{i * 80}") for i in "abc"]
-    lines = markdown_of(Run(tuple(tests))).split("\n")
+    lines = markdown_of(Run(tuple(tests), commit="abc1234")).split("\n")
     heading, _, where, _, todo, _, *block = lines[:9]
     assert heading.startswith("### ")
     assert where.startswith("**Where:** ")
