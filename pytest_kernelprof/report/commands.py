@@ -240,7 +240,7 @@ def _by_name(kernels: Sequence[Kernel], nouns: Nouns, wanted: Wanted) -> Table:
     ]
     if nouns.device == "CPU":
         told = tuple(", ".join(by or "-" for by in one.callers[:_MOST_CALLERS]) for one in rows)
-        columns.append(Column(nouns.caller, told, least=16, kind="name"))
+        columns.append(Column(nouns.caller, told, kind="name"))
     return Table(tuple(columns))
 
 
@@ -426,7 +426,7 @@ def side_by_side_lines(
         lines += [(), *changes.coloured(style)]
         lines += [(Span(f"... and {diff.left_out} more changes"),)] if diff.left_out else []
     about = [f"{one.words}: {' -> '.join(map(format_time, one.us))}" for one in fusions_of(diff)]
-    about += metric_lines(found)
+    about += metric_lines(found, ("kernels", "cuda_time"))
     about += ["one trace of each cannot separate change from noise"] if differs else []
     return [*lines, *([()] if about else []), *(s for one in about for s in style.sentence(one))]
 

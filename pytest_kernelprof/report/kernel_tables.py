@@ -93,7 +93,8 @@ class TableRow:
 
 
 def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableRow]) -> Table:
-    """Make a table. Where space is short, names and lines are cut.
+    """Make a table. Where space is short, the chain of operators wraps, then it stands below each
+    row; names and lines are cut only where even that does not suffice.
 
     Args:
         numbers: the columns before the name. nouns: have the titles of name and operators.
@@ -105,7 +106,7 @@ def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableR
             *numbers,
             Column(nouns.kernel, names, 1, least=12, kind="name", full=full),
             Column("line", lines, 2, least=12, kind="name"),
-            Column(nouns.caller, tuple(row.chain for row in rows), least=16, kind="name"),
+            Column(nouns.caller, tuple(row.chain for row in rows), kind="name"),
         ),
         tuple(row.sign for row in rows),
         (
@@ -287,34 +288,30 @@ def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
 
 def metric_table(profile: Profile) -> Table:
     """Make a table of all metrics that are not zero."""
-    found = [one for one in profile.metrics.values() if one.value]
     on_cpu = profile.environment.kind == "cpu"
-    intervals = (
-        f"{format_time(one.low)} to {format_time(one.high)}"
-        if one.unit == "us" and one.low is not None and one.high is not None
-        else ""
-        for one in found
-    )
-    names = ("operators" if on_cpu and one.name == "kernels" else one.name for one in found)
-    return Table(
+    rows = (
         (
-            Column("metric", tuple(names), kind="name"),
-            Column("value", tuple(value_words(one.unit, one.value or 0.0) for one in found)),
-            Column("99 % interval", tuple(intervals)),
-            Column("note", tuple(one.why for one in found), kind="words"),
+            "operators" if on_cpu and one.name == "kernels" else one.name,
+            value_words(one.unit, one.value),
+            f"{format_time(one.low)} to {format_time(one.high)}"
+            if one.unit == "us" and one.low is not None and one.high is not None
+            else "",
+            one.why,
         )
+        for one in profile.metrics.values()
+        if one.value
     )
+    name, note = Column("metric", kind="name"), Column("note", kind="words")
+    return Table.of((name, "value", "99 % interval", note), rows)
 
 
 def table_of_ranks(table: RankTable) -> Table:
     """Make a table with a row for each rank, and the total."""
-    cells = zip(*(row.cells for row in table.rows), strict=True)
-    told = [
-        Column(title, column, -at if at > 2 else None, kind="number" if at else "name")
-        for at, (title, column) in enumerate(zip(table.titles, cells, strict=True))
+    numbers = [
+        Column(one, gives_way=-at if at > 2 else None) for at, one in enumerate(table.titles[1:], 1)
     ]
-    differs = tuple("differs" if row.differs else "" for row in table.rows)
-    return Table((*told, Column("", differs, kind="words")))
+    heads = [Column(table.titles[0], kind="name"), *numbers, Column("", kind="words")]
+    return Table.of(heads, [(*one.cells, "differs" if one.differs else "") for one in table.rows])
 
 
 def lines_of_ranks(profile: Profile, style: Style) -> Iterator[Line]:
@@ -353,7 +350,7 @@ def change_table(
 
 def change_lines(changes: Sequence[KernelChange], style: Style = _STYLE) -> list[str]:
     """Return the rows of this table without its titles."""
-    table = change_table(changes, Nouns("", "", ""))
+    table = change_table(changes)
     return table.lines(style)[1:] if table.signs else []
 
 
@@ -384,12 +381,12 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
 
 def _retimed_row(change: KernelChange, names: dict[str, str]) -> TableRow:
     before, now = change.baseline, change.side
-    what: str = change.kind
+    told = [_chain(now)]
     if change.kind == "reconfigured" and before is not None:
-        what = f"reconfigured: {_configuration(before, now)}"
+        told.append(f"reconfigured: {_configuration(before, now)}")
     return TableRow(
         times_words(names[now.name], change.times),
-        "; ".join(filter(None, [_chain(now), what])),
+        "; ".join(filter(None, told)),
         os.path.basename(now.source),
         "~",
         now.name,
@@ -414,27 +411,32 @@ def _chain(kernel: KernelSide) -> str:
 
 
 def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
-    """Return the verdict, a line for each change, and the metrics that differ."""
-    return [*kernel_lines(found, style), *metric_lines(found)]
-
-
-def kernel_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
-    """Return the verdict on the kernels, and a line for each change; of a snapshot, which has no
-    times, the changes alone."""
+    """Return what a verdict does not say of a comparison: what was not compared, a line for each
+    change of the kernels, and the metrics that differ; of a snapshot, which has no times, the
+    changes alone."""
     diff = found.kernels
     if diff is None:
         return []
     lines = change_lines(diff.changes, style)
     lines += [f"... and {diff.left_out} more changes"] if diff.left_out else []
-    return lines if found.source == "snapshot" else [diff_words(diff), *note_lines(found), *lines]
+    if found.source == "snapshot":
+        return lines
+    timed = found.paired is not None and found.paired.pairs
+    told = {"kernels", *(one.name for one in found.worse), *(["cuda_time"] if timed else [])}
+    lines = [*note_lines(found), *(lines or [f"{_counted(diff)}."])]
+    return [*lines, *metric_lines(found, told)]
 
 
-def metric_lines(found: ProfileComparison) -> list[str]:
-    """Return a line for each metric that differs and that both sides have."""
+def metric_lines(found: ProfileComparison, told: Collection[str]) -> list[str]:
+    """Return a line for each metric that differs and that both sides have.
+
+    Args:
+        told: the metrics that something else tells.
+    """
     lines = []
     for delta in found.metrics:
         before, now = delta.baseline, delta.current
-        if before is None or now is None or delta.name in ("kernels", "cuda_time"):
+        if before is None or now is None or delta.name in told:
             continue
         old, new = value_words(delta.spec.unit, before), value_words(delta.spec.unit, now)
         timed = delta.spec.kind == "timed"
@@ -445,16 +447,19 @@ def metric_lines(found: ProfileComparison) -> list[str]:
 
 def diff_words(diff: KernelDiff) -> str:
     """``4 kernels -> 5, GPU time 200.7us -> 231.4us (+15.3 %).``"""
-    words = f"{diff.baseline_kernels} {diff.what} -> {diff.current_kernels}"
-    if diff.baseline_kernels == diff.current_kernels:
-        state = "some changed" if diff.came_or_went else "unchanged"
-        words = f"{diff.current_kernels} {diff.what}, {state}"
-    before, now = diff.baseline_us or 0.0, diff.current_us or 0.0
+    words, before, now = _counted(diff), diff.baseline_us or 0.0, diff.current_us or 0.0
     if before or now:
         share = f" ({percent_words(now / before - 1)})" if before else ""
         device = nouns_of(diff).device
         words += f", {device} time {format_time(before)} -> {format_time(now)}{share}"
     return f"{words}."
+
+
+def _counted(diff: KernelDiff) -> str:
+    if diff.baseline_kernels != diff.current_kernels:
+        return f"{diff.baseline_kernels} {diff.what} -> {diff.current_kernels}"
+    state = "some changed" if diff.came_or_went else "unchanged"
+    return f"{diff.current_kernels} {diff.what}, {state}"
 
 
 def nouns_of(diff: KernelDiff) -> Nouns:
@@ -489,11 +494,14 @@ def note_lines(found: ProfileComparison) -> list[str]:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Make a table of the callables: kernels, value with its spread, speedup with its interval."""
-    titles = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
-    rows = [_cells(comparison, one) for one in comparison.contestants]
-    columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
-    names = tuple(one.name for one in comparison.contestants)
-    return Table((*columns, Column("callable", names, kind="name")))
+    heads = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
+    rows = []
+    for one in comparison.contestants:
+        speedup = f"{one.paired.speedup:.3f}" if one.paired is not None else "reference"
+        interval = one.paired.speedup_interval if one.paired is not None else None
+        sure = "{:.3f}..{:.3f}".format(*interval) if interval is not None else ""
+        rows.append((str(one.kernels), _value(comparison, one), speedup, sure, one.name))
+    return Table.of((*heads, Column("callable", kind="name")), rows)
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -521,18 +529,6 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
             ]
             lines += [shortened(test.id) + ended, *(f"  {line}" for line in told)]
     return [style.say(line) for line in lines]
-
-
-def _cells(comparison: Comparison, one: Contestant) -> tuple[str, ...]:
-    """The kernels of a callable, its value with its spread, its speedup and the interval."""
-    paired = one.paired
-    interval = paired.speedup_interval if paired is not None else None
-    return (
-        str(one.kernels),
-        _value(comparison, one),
-        f"{paired.speedup:.3f}" if paired is not None else "reference",
-        "{:.3f}..{:.3f}".format(*interval) if interval is not None else "",
-    )
 
 
 def _value(comparison: Comparison, one: Contestant) -> str:
