@@ -162,7 +162,7 @@ OPTIONS = (
     Option(
         "report", _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
     ),
-    Option("all", _FLAG, "profile every test, unchanged", "measure"),
+    Option("all", _FLAG, "profile tests that have no marker or fixture, too", "measure"),
     Option("only", _FLAG, "run only the tests that use pytest-kernelprof", "measure"),
     Option(
         "disable", _FLAG, "run the code once, without profiling it; check no limits", "environment"

@@ -126,23 +126,24 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:9] == [
+    assert lines[:10] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "where        test_training.py:31: max_kernels: 4 > 2 (test_step);",
         "             tests/test_story.py: max_kernels: incomplete (test_lost); 1 more",
-        "to do        pytest tests/test_training.py::test_step --kernelprof-against=HEAD~1",
+        "to do        pytest tests/test_training.py::test_step \\",
+        "               --kernelprof-against=HEAD~1",
         "             # see what the last commit changed",
         "             pytest tests/test_story.py::test_lost  # run these tests alone",
         "             pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
         "             # take more rounds",
         "",
     ]
-    assert lines[9:22] == [
+    assert lines[10:24] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
-        "    vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;",
-        "    vectorized_elementwise [gelu], test_training.py:31",
+        "    vectorized_elementwise [mul] x2, from aten::mul; nvjet 256x128x64 TNT, from",
+        "    aten::mm; vectorized_elementwise [gelu], from aten::gelu, test_training.py:31",
         "tests/test_story.py",
         "!                  test_lost",
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
@@ -432,8 +433,9 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
-        "    nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu];",
-        "    vectorized_elementwise [mul]",
+        "    nvjet 256x128x64 TNT x3, from aten::mm < aten::linear;",
+        "    vectorized_elementwise [gelu], from aten::gelu; vectorized_elementwise",
+        "    [mul], from aten::mul",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles",
     ]
