@@ -21,8 +21,13 @@ from pytest_kernelprof.units import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GROUPS = ("measure", "compare", "report", "environment")
-"""The parts of ``pytest --help``, in its order."""
+GROUPS = {
+    "measure": "kernelprof: measure (limits are markers: see pytest --markers)",
+    "compare": "kernelprof: compare",
+    "report": "kernelprof: report",
+    "environment": "kernelprof: environment",
+}
+"""The parts of ``pytest --help``, in its order, with their headings."""
 
 
 class Kind(NamedTuple):

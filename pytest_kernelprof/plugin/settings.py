@@ -89,7 +89,7 @@ class Options(NamedTuple):
 
 def add_options(parser: pytest.Parser) -> None:
     """Register the options and ini keys. Options default to None, so that ini keys count."""
-    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in GROUPS}
+    groups = {name: parser.getgroup(heading) for name, heading in GROUPS.items()}
     for option in OPTIONS:
         if option.group:
             form: dict[str, Any] = {"metavar": option.kind.metavar}

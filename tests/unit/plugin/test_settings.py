@@ -110,7 +110,7 @@ def test_help_has_the_options_in_four_groups_and_at_most_two_lines_each(
     monkeypatch.setenv("COLUMNS", "80")
     lines = pytester.runpytest_inprocess("--help").outlines
     groups = [line for line in lines if line.startswith("kernelprof: ")]
-    assert groups == [f"kernelprof: {name}:" for name in GROUPS]
+    assert groups == [f"{heading}:" for heading in GROUPS.values()]
     begin = [at for at, line in enumerate(lines) if line.startswith("  --kernelprof-")]
     assert len(begin) == sum(option.group is not None for option in OPTIONS)
     for at in begin:
