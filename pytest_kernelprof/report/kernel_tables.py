@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         KernelSide,
         ProfileComparison,
     )
-    from pytest_kernelprof.schema.run import Comparison, Contestant, Profile, Test
+    from pytest_kernelprof.schema.run import Comparison, Contestant, Kernel, Profile, Test
     from pytest_kernelprof.summary.kernels import NewKernels
     from pytest_kernelprof.summary.ranks import RankTable
     from pytest_kernelprof.units import TimeUnit
@@ -121,6 +121,12 @@ def time_column(title: str, times: Sequence[float | None], unit: TimeUnit) -> Co
     return Column(title, tuple("" if us is None else unit.words(us) for us in times))
 
 
+def row_of(kernel: Kernel | KernelSide, name: str) -> TableRow:
+    """Return the row of a kernel, with what is known of it wherever it is from."""
+    chain, line = chain_words(kernel.operators, kernel.name), os.path.basename(kernel.source)
+    return TableRow(name, chain, line, full=kernel.name, us=kernel.duration_us)
+
+
 # Kernels, copies and waits.
 
 
@@ -202,13 +208,10 @@ def launches(
     positions, gone = (new.positions, new.gone) if new else (frozenset[int](), ())
     for at, kernel in enumerate(profile.kernels):
         yield from (_gone(one) for one in gone if one.at == at + 1)
-        yield TableRow(
-            names[kernel.name],
-            chain_words(kernel.operators, kernel.name),
-            _line(profile, kernel.source),
-            "+" if at in positions else ">" if at in guilty else "",
-            kernel.name,
-            kernel.duration_us,
+        yield replace(
+            row_of(kernel, names[kernel.name]),
+            line=_line(profile, kernel.source),
+            sign="+" if at in positions else ">" if at in guilty else "",
             at=at + 1,
             positions=str(at + 1),
             sizes=_sizes(kernel.grid, kernel.block),
@@ -216,21 +219,15 @@ def launches(
         )
     yield from (_gone(one) for one in gone if not one.at)
     for group in more:
-        name = names[group.name] if group.name else "(name not kept)"
-        yield TableRow(
-            name,
-            "(operator not kept)",
-            full=group.name,
-            us=group.duration_us,
-            number=group.count,
-        )
+        name, us = names[group.name] if group.name else "(name not kept)", group.duration_us
+        number = group.count
+        yield TableRow(name, "(operator not kept)", full=group.name, us=us, number=number)
 
 
 def _gone(one: KernelChange) -> TableRow:
     side = one.baseline
     assert side is not None  # it is gone
-    chain, us = _chain(side), side.duration_us
-    return TableRow(side.short_name, chain, "", "-", side.name, us, number=one.times)
+    return replace(row_of(side, side.short_name), line="", sign="-", number=one.times)
 
 
 def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
@@ -367,13 +364,12 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
     ]
     below = f" (with {len(sides) - 1} below)" if first.times > 1 and len(sides) > 1 else ""
     return [
-        TableRow(
-            names[side.name] if at else times_words(names[side.name], first.times) + below,
-            _chain(side),
-            os.path.basename(side.source) + lines_words(change.lines if sign == "+" else ()),
-            sign,
-            side.name,
-            None if side.duration_us is None else change.us(side),
+        replace(
+            row := row_of(side, names[side.name]),
+            name=row.name if at else times_words(row.name, first.times) + below,
+            line=row.line + lines_words(change.lines if sign == "+" else ()),
+            sign=sign,
+            us=None if row.us is None else change.us(side),
         )
         for at, (sign, side, change) in enumerate(sides)
     ]
@@ -381,18 +377,12 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
 
 def _retimed_row(change: KernelChange, names: dict[str, str]) -> TableRow:
     before, now = change.baseline, change.side
-    told = [_chain(now)]
+    row = row_of(now, times_words(names[now.name], change.times))
+    told = [row.chain]
     if change.kind == "reconfigured" and before is not None:
         told.append(f"reconfigured: {_configuration(before, now)}")
-    return TableRow(
-        times_words(names[now.name], change.times),
-        "; ".join(filter(None, told)),
-        os.path.basename(now.source),
-        "~",
-        now.name,
-        change.us(now),
-        change.us(before),
-    )
+    chain, us = "; ".join(filter(None, told)), change.us(now)
+    return replace(row, chain=chain, sign="~", us=us, before_us=change.us(before))
 
 
 def _configuration(old: KernelSide, new: KernelSide) -> str:
@@ -404,10 +394,6 @@ def _configuration(old: KernelSide, new: KernelSide) -> str:
         "shared memory": [format_bytes(one.shared_memory or 0) for one in (old, new)],
     }
     return ", ".join(f"{what} {a} -> {b}" for what, (a, b) in pairs.items() if a != b)
-
-
-def _chain(kernel: KernelSide) -> str:
-    return chain_words(kernel.operators, kernel.name)
 
 
 def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pytest
+    from _pytest._io import TerminalWriter
 
     from pytest_kernelprof.summary.records import Told, Tone
 
@@ -40,7 +41,7 @@ def plain(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> None:
+def write_lines(terminal: pytest.TerminalReporter | TerminalWriter, lines: Iterable[Line]) -> None:
     """Write lines to pytest's terminal, which knows whether it has colours."""
     for line in lines:
         for text, colour in line:
@@ -50,26 +51,11 @@ def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> Non
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines, in colours on a terminal that is not told to have none."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _knows_colours()
-    for line in lines:
-        print("".join(_told(text, colour, coloured=coloured) for text, colour in line).rstrip())
+    from _pytest._io import TerminalWriter
+
+    write_lines(TerminalWriter(sys.stdout), lines)
 
 
-def _knows_colours() -> bool:
-    return os.environ.get("TERM") != "dumb" and sys.platform != "win32"
-
-
-def _told(text: str, colour: Colour, *, coloured: bool) -> str:
-    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if coloured and colour and text else text
-
-
-_CODES: dict[Colour, str] = {
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "bold": "1",
-    "dim": "2",
-}
 _MARKUP = {"dim": "light"}
 _COLOURS: dict[Tone, Colour] = {"bad": "red", "lost": "red", "unsure": "yellow"}
 _NARROWEST, _WIDEST, _PIPED = 60, 160, 100
@@ -154,9 +140,10 @@ LABEL = 13
 """Columns of the labels beside sentences."""
 
 
-def labelled(label: str, text: str, style: Style) -> list[Line]:
-    """Wrap a sentence beside a label; nothing without a sentence."""
-    told = wrapped(style.say(text), style.width - LABEL) if text else []
+def labelled(label: str, texts: Iterable[str], style: Style) -> list[Line]:
+    """Wrap sentences below each other, the first beside a label; nothing without a word."""
+    room = style.width - LABEL
+    told = [line for text in texts if text for line in wrapped(style.say(text), room)]
     return [
         (Span(left("" if at else label, LABEL), "dim"), Span(one)) for at, one in enumerate(told)
     ]
@@ -207,15 +194,6 @@ def cut_middle(text: str, width: int, mark: str = "…") -> str:
     return head_of(text, room - width_of(tail)) + mark + tail
 
 
-def _fitted(text: str, width: int, mark: str) -> str:
-    """Cut a text in its middle; what stands in brackets at its end stays whole if it can."""
-    stem, bracket, what = text.partition(" [")
-    kept = width - width_of(bracket + what)
-    if width_of(text) > width and bracket and kept > len(mark) + 4:
-        return head_of(stem, kept - len(mark)) + mark + bracket + what
-    return cut_middle(text, width, mark)
-
-
 _MOST_LINES, _INDENT = 8, 2
 _SPACES = (re.compile(r"(?<![<>] )(?<= )"),)
 _JOINTS = (
@@ -253,7 +231,7 @@ def _packed(text: str, width: int, indent: int, joints: Sequence[re.Pattern[str]
 
 def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator[str]:
     """Break a text at the first of the joints, its longer pieces at the others, else anywhere."""
-    if width_of(text.strip()) <= room:
+    if width_of(text.rstrip()) - text.startswith(" < ") <= room:  # which begins no line
         yield text
     elif joints:
         for one in filter(None, joints[0].split(text)):
@@ -376,7 +354,8 @@ def lay_out(columns: Sequence[Column], style: Style) -> Laid:
     *before, last = [one for one in known if any(one.cells)] or known[-1:]
     cuts = any(one.least for one in before)
     needed = _needed(last, whole=cuts)
-    widths = _widths(before, style.width - needed, cuts=False)
+    roomy = max(needed, min(_LEAST_LAST, _width_of(last)))
+    widths = _widths(before, style.width - roomy, cuts=False)
     is_below = cuts and _indent(widths.values()) + needed > style.width
     if is_below:
         widths = _widths(before, style.width + len(_GAP), cuts=True)
@@ -385,7 +364,9 @@ def lay_out(columns: Sequence[Column], style: Style) -> Laid:
     room = max(style.width - indent, _LEAST_ROOM)
     rows = []
     for at, cell in enumerate(last.cells):
-        cells = [one.align(_fitted(one.cells[at], width, style.cut), width) for one, width in shown]
+        cells = [
+            one.align(cut_middle(one.cells[at], width, style.cut), width) for one, width in shown
+        ]
         if last.kind == "number":
             lines = [right(cell, _width_of(last))]
         elif is_below:

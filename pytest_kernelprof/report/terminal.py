@@ -35,10 +35,9 @@ from pytest_kernelprof.summary.comparisons import (
 )
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import CELLS, change_words, comparison_line, verdict_line
+from pytest_kernelprof.summary.verdicts import CELLS, change_words
 from pytest_kernelprof.summary.words import (
     count_words,
-    doubt_words,
     first_of,
     line_words,
     pair_words,
@@ -131,11 +130,11 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     colours: dict[str, Colour] = {"passed": "green", "failed": "red"}
     colour = colours.get(summary.overall, "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
-    lines += labelled("where", summary.where, style)
+    lines += labelled("where", [summary.where], style)
     for at, one in enumerate(summary.todo):
         lines += _remedy_lines("" if at else "to do", one, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
-    return [*lines, *_each("unfinished", missing, style)]
+    return [*lines, *labelled("unfinished", missing, style)]
 
 
 def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
@@ -361,11 +360,17 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
     room, margin = style.width - indent, Span(" " * indent)
     text, place = style.say(words), style.say(line_words(cause.place))
     colour: Colour = "red" if cause.sign == "+" else ""
+    for less in (_OUTER, _OPERATORS) if ";" in text else ():  # operators give way to more kernels
+        if width_of(f"{text}  {place}") > room:
+            text = less.sub("", text)
     if place and width_of(f"{text}  {place}") <= room:
         yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
         return
     for line in wrapped(f"{text}, {place}" if place else text, room):
         yield margin, Span(line, colour)
+
+
+_OUTER, _OPERATORS = re.compile(r" < [^;]*"), re.compile(r", from [^;]*")
 
 
 def _signed(cause: Cause) -> str:
@@ -518,17 +523,11 @@ def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iter
 # Below the table.
 
 
-def _each(label: str, texts: Iterable[str], style: Style) -> Iterator[Line]:
-    """The texts, each on lines of its own, the first beside the label."""
-    for at, text in enumerate(texts):
-        yield from labelled("" if at else label, text, style)
-
-
 def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
     for one in summary.compared:
-        yield from labelled("against", f"{one.short}: {one.words}", style)
-        yield from _each("not compared", one.uncompared, style)
-        yield from _each("note", one.notes, style)
+        yield from labelled("against", [f"{one.short}: {one.words}"], style)
+        yield from labelled("not compared", one.uncompared, style)
+        yield from labelled("note", one.notes, style)
 
 
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
@@ -537,19 +536,19 @@ def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     facts = summary.facts
     if "no CUDA device" in summary.counts.unjudged:
         missing = "to fail where there is no CUDA device: --kernelprof-require-gpu"
-        yield from labelled("not judged", missing, style)
-    yield from labelled("suite", facts.get("suite", ""), style)
+        yield from labelled("not judged", [missing], style)
+    yield from labelled("suite", [facts.get("suite", "")], style)
     yield from _hottest_lines(summary, style)
     for what in ("overhead", *(("waits", "copies", "pageable") if whole else ()), "snapshots"):
-        yield from labelled(what, facts.get(what, ""), style)
+        yield from labelled(what, [facts.get(what, "")], style)
     for kind in ("near", "tighten"):
         told = [f"{h.test}: {h.limit} {h.words}" for h in summary.hints if h.kind == kind]
         most = len(told) if style.verbosity > 0 else _MOST_NOTES
-        yield from _each(kind, first_of(told, most), style)
+        yield from labelled(kind, first_of(told, most), style)
     row = max(summary.rows, key=lambda row: row.profile.kernel_count, default=None)
     if not summary.counts.marked and row is not None and row.profile.kernel_count:
         mark = f"@pytest.mark.max_kernels({row.profile.kernel_count})"
-        yield from labelled("next", f"to limit a test: {mark} on {row.name}", style)
+        yield from labelled("next", [f"to limit a test: {mark} on {row.name}"], style)
 
 
 def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
@@ -559,7 +558,7 @@ def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
         for one in summary.hottest[: 10 if style.verbosity > 0 else 3]
     ]
     lines = Table.of(("", "", "", Column("", kind="name")), rows).lines(style.within(LABEL))
-    return list(_each("hottest", lines[1:], style))
+    return list(labelled("hottest", lines[1:], style))
 
 
 # A run without a report.
@@ -574,23 +573,14 @@ def open_lines(summary: Summary) -> list[str]:
     if summary.open:
         lines.append(f"kernelprof: {count_words(counts.tests, 'test')}: {summary.open}")
     undecided = [
-        f"kernelprof: {shortened(test.id)}: {words}"
-        for test in summary.run.tests
-        if test.outcome != "rerun"
-        for words in _undecided_words(test)
+        f"kernelprof: {shortened(one.test.id)}: {cause.text}"
+        for problem in summary.problems
+        if problem.told == "undecided"
+        for row in problem.rows
+        for one in row.each
+        for cause in one.causes
     ]
     lines += first_of(undecided, _MOST_UNDECIDED, "kernelprof: {} more undecided")
     if any(row.told == "failed" for row in summary.rows):  # no failure says where it was measured
         lines += (f"kernelprof: measured on {place}" for place in summary.places)
     return list(map(printable, lines))
-
-
-def _undecided_words(test: Test) -> Iterator[str]:
-    for profile in test.profiles:
-        for verdict in profile.verdicts:
-            if verdict.outcome == "undecided":
-                yield verdict_line(verdict, doubt_words(profile.conditions))
-    for comparison in test.comparisons:
-        for verdict in comparison.verdicts:
-            if verdict.outcome == "undecided":
-                yield comparison_line(comparison, verdict)

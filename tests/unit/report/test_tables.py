@@ -63,20 +63,6 @@ def test_what_gives_way_first_is_gone_first_and_what_never_does_stays(
     assert of([*columns, names("n" * 60)], width).shown == {*shown, ""}
 
 
-@pytest.mark.parametrize(
-    ("width", "told"),
-    [
-        (29, "vectorized_elementwise [gelu]"),
-        (24, "vectorized_eleme… [gelu]"),
-        (12, "vector…gelu]"),
-    ],
-)
-def test_what_stands_in_brackets_is_cut_last(width: int, told: str) -> None:
-    kernel = Column("k", ("vectorized_elementwise [gelu]",), 0, least=4, kind="name")
-    laid = of([kernel, Column("by", ("x" * 10,), kind="name")], width)
-    assert texts(laid)[1] == told
-
-
 COPY = "Memcpy DtoH (Device -> Pageable)"
 CHAIN = "aten::copy_ < aten::contiguous"
 

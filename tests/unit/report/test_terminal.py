@@ -139,12 +139,12 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "             # take more rounds",
         "",
     ]
-    assert lines[11:25] == [
+    assert lines[11:24] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
-        "    vectorized_elementwise [mul] x2, from aten::mul; nvjet 256x128x64 TNT, from",
-        "    aten::mm; vectorized_elementwise [gelu], from aten::gelu, test_training.py:31",
+        "    vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;",
+        "    vectorized_elementwise [gelu], test_training.py:31",
         "tests/test_story.py",
         "!                  test_lost",
         "    no number: 17 of 18 launches have their kernel, after 3 tries",
@@ -434,9 +434,8 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
-        "    nvjet 256x128x64 TNT x3, from aten::mm < aten::linear;",
-        "    vectorized_elementwise [gelu], from aten::gelu; vectorized_elementwise",
-        "    [mul], from aten::mul",
+        "    nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu];",
+        "    vectorized_elementwise [mul]",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles",
     ]
