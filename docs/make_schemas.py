@@ -16,7 +16,7 @@ from pytest_kernelprof.schema.run import Profile
 SCHEMAS: dict[str, tuple[type, str]] = {
     "run": (Document, "A run document of pytest-kernelprof"),
     "show": (Profile, "What kernelprof show --json prints"),
-    "diff": (TracesComparison, "What kernelprof diff --format=json prints"),
+    "diff": (TracesComparison, "What kernelprof diff --json prints"),
     "compare": (RunComparison, "What kernelprof compare --format=json prints"),
 }
 

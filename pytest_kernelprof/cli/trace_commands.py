@@ -165,9 +165,7 @@ def add_diff_options(parser: argparse.ArgumentParser) -> None:
         help="a Chrome trace of torch.profiler (.json or .json.gz), or a folder with one per rank",
     )
     parser.add_argument("new", help="the trace or folder to compare with it")
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="how to print (default: text)"
-    )
+    parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     parser.add_argument(
         "--lines",
         type=int,
@@ -203,7 +201,7 @@ def diff(chosen: argparse.Namespace) -> int:
             told = f"{chosen.old} and {chosen.new} count {' and '.join(sorted(counts))}"
             raise TraceError(f"{told}: record both with save_trace, or both with torch.profiler")
     found = TracesComparison(tuple(compare_traces(*pair) for pair in pairs), len(old), len(new))
-    if chosen.format == "json":
+    if chosen.json:
         print(encode(found).decode())
         return 0
     style = style_of_output()

@@ -202,14 +202,14 @@ def _how_many(parameter: str, given: int) -> str:
 
 
 def max_kernels(n: Any, *, match: Any = None) -> Limit:
-    """At most n kernels a call (only those that match a regular expression)."""
+    """At most this many kernels a call; with match="..." only those that match the pattern."""
     if match is None:
         return Limit("max_kernels", "", "kernels", _whole(n))
     return Limit("max_kernels", _pattern(match), "kernels", _whole(n), patterns=(match,))
 
 
 def max_launches(n: Any) -> Limit:
-    """At most n launch calls of the host; a CUDA graph is one."""
+    """At most this many launch calls of the host; a CUDA graph is one."""
     return Limit("max_launches", "", "launches", _whole(n))
 
 
@@ -236,19 +236,19 @@ def max_latency(time: Any = _UNSET, *, us: Any = _UNSET, ms: Any = _UNSET) -> Li
 
 
 def max_memcpys(n: Any, *, direction: Any = None) -> Limit:
-    """At most n memory copies (of one direction)."""
+    """At most this many memory copies; with direction="h2d" only those."""
     way = _direction(direction)
     return Limit("max_memcpys", way, _directed("memcpys", way), _whole(n))
 
 
 def max_memcpy_bytes(size: Any, *, direction: Any = None) -> Limit:
-    """At most this many bytes copied (in one direction)."""
+    """At most this many bytes copied; with direction="h2d" only those."""
     way = _direction(direction)
     return Limit("max_memcpy_bytes", way, _directed("memcpy_bytes", way), _size(size))
 
 
 def max_syncs(n: Any) -> Limit:
-    """At most n waits of the host for the device."""
+    """At most this many waits of the host for the device."""
     return Limit("max_syncs", "", "syncs", _whole(n))
 
 
@@ -258,12 +258,12 @@ def max_peak_memory(size: Any) -> Limit:
 
 
 def max_allocations(n: Any) -> Limit:
-    """At most n device allocations and frees of the caching allocator."""
+    """At most this many device allocations and frees of the caching allocator."""
     return Limit("max_allocations", "", "allocations", _whole(n))
 
 
 def max_recompiles(n: Any) -> Limit:
-    """At most n compilations of torch.compile in the measured calls."""
+    """At most this many compilations of torch.compile in the measured calls."""
     return Limit("max_recompiles", "", "recompiles", _whole(n))
 
 

@@ -311,15 +311,12 @@ class AgainstTests:
         _put(item, found)
         name = self._launches["baseline"].name
         lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
-        worse = [one for one in found if one.change == "worse"]
+        pairs = zip(profiles, found, strict=True)
+        worse = [(profile, one) for profile, one in pairs if one.change == "worse"]
         if worse and self._settings.warn_only:
             item.warn(KernelprofWarning(worse_message(worse, name)))
         elif worse:
-            place = next(
-                profile.place
-                for profile, one in zip(profiles, found, strict=True)
-                if one.change == "worse"
-            )
+            place = worse[0][0].place
             return LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
         if lost:
             return IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")

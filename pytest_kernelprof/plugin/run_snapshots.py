@@ -231,13 +231,11 @@ class SnapshotUpdate:
         return RunComparison(source="snapshot", gone=tuple(unused))
 
     def _compare(self, tests: Iterable[Told]) -> None:
-        from pytest_kernelprof.report.commands import detail_lines, last_line
+        from pytest_kernelprof.report.commands import snapshot_lines
 
         ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
-        line = last_line([told for _, told in ended], len(self._not_used))
-        if line:
-            verbose = self._config.get_verbosity() > 0
-            self._lines += [line, *detail_lines(ended, verbose=verbose)]
+        verbose = self._config.get_verbosity() > 0
+        self._lines += snapshot_lines(ended, len(self._not_used), verbose=verbose)
 
     def _update(self, tests: Iterable[Told]) -> None:
         from pytest_kernelprof.baseline.snapshot_files import path_of, update, why_failed

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import pytest
 
@@ -50,7 +50,13 @@ class Kind(NamedTuple):
 
 
 Group = Literal["measure", "compare", "report", "environment"]
-"""A part of ``pytest --help``; in its order."""
+GROUPS: dict[Group, str] = {
+    "measure": "kernelprof: measure (limits are markers: see pytest --markers)",
+    "compare": "kernelprof: compare",
+    "report": "kernelprof: report",
+    "environment": "kernelprof: environment",
+}
+"""The parts of ``pytest --help``, in its order, with their headings."""
 T = TypeVar("T")
 
 
@@ -190,7 +196,7 @@ class Settings:
     report = Option[bool](
         _FLAG, "print a kernel summary after the tests; -v lists every profile", "report"
     )
-    all = Option[bool](_FLAG, "profile every test, unchanged", "measure")
+    all = Option[bool](_FLAG, "profile tests that have no marker or fixture, too", "measure")
     only = Option[bool](_FLAG, "run only the tests that use pytest-kernelprof", "measure")
     disable = Option[bool](
         _FLAG, "run the code once, without profiling it; check no limits", "environment"
@@ -378,7 +384,7 @@ _GIVEN = r"(?s:(?:, (?:but )?got:? |base 10: |to float: |truth value )(.*)\Z)"
 
 def add_options(parser: pytest.Parser) -> None:
     """Register the options and ini keys. Options default to None, so that ini keys count."""
-    groups = {name: parser.getgroup(f"kernelprof: {name}") for name in get_args(Group)}
+    groups = {name: parser.getgroup(heading) for name, heading in GROUPS.items()}
     for option, kind in OPTIONS.items():
         if option.group:
             form: dict[str, Any] = {"metavar": kind.metavar}

@@ -3,10 +3,9 @@ ranks, two traces side by side; and what a run or ``kernelprof update`` says of 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import os
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from pytest_kernelprof.report.kernel_tables import (
     metric_table,
     note_lines,
     nouns_of,
+    row_of,
     table_of_ranks,
     table_of_rows,
     time_column,
@@ -49,7 +49,6 @@ from pytest_kernelprof.summary.verdicts import (
     footing,
 )
 from pytest_kernelprof.summary.words import (
-    chain_words,
     count_words,
     first_of,
     lines_words,
@@ -59,7 +58,7 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import format_time, printable, time_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_kernelprof.comparison.kernel_diff import Pair
     from pytest_kernelprof.report.kernel_tables import Nouns
@@ -82,7 +81,7 @@ _MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH = 8, 3, 8, 12
 _OPTIONS = "more: --all --operators --sort=name|calls|each|total|order --top=N --json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
     """What is asked for.
 
@@ -231,35 +230,35 @@ def _by_name(kernels: Sequence[Kernel], nouns: Nouns, wanted: Wanted) -> Table:
         name = count_words(len(rest), f"other {nouns.kernel}")
         rows.append(Named(name, sum(one.calls for one in rest), sum(one.us for one in rest)))
     total, unit = sum(one.us for one in rows), time_unit(one.us for one in rows)
-    columns = [
-        Column("calls", tuple(str(one.calls) for one in rows)),
-        Column(f"{nouns.device} {unit.name}", tuple(unit.words(one.us) for one in rows)),
-        Column("share", tuple(f"{one.us / total * 100:.0f} %" if total else "" for one in rows)),
-        Column("each us", tuple(f"{one.us / one.calls:.1f}" for one in rows), 0),
-        Column(nouns.kernel, tuple(one.name for one in rows), 1, least=24, kind="name"),
-    ]
-    if nouns.device == "CPU":
-        told = tuple(", ".join(by or "-" for by in one.callers[:_MOST_CALLERS]) for one in rows)
-        columns.append(Column(nouns.caller, told, least=16, kind="name"))
-    return Table(tuple(columns))
+    heads = ("calls", f"{nouns.device} {unit.name}", "share", Column("each us", gives_way=0))
+    kernel = Column(nouns.kernel, gives_way=1, least=24, kind="name")
+    names = (kernel, Column(nouns.caller, kind="name"))
+    cells = (
+        (
+            str(one.calls),
+            unit.words(one.us),
+            f"{one.us / total * 100:.0f} %" if total else "",
+            f"{one.us / one.calls:.1f}",
+            one.name,
+            ", ".join(by or "-" for by in one.callers[:_MOST_CALLERS]),
+        )
+        for one in rows
+    )
+    made = Table.of((*heads, *names), cells)
+    return made if nouns.device == "CPU" else Table(made.columns[:-1])
 
 
 def _folded_order(kernels: Sequence[Kernel], style: Style) -> Iterator[Line]:
     """The sequence with its repeats folded."""
     names = tell_apart(one.name for one in kernels)
     found = stretches([names[one.name] for one in kernels])
-    shown = found[:_MOST_STRETCHES]
-    folded = (
-        [times_words(name, len(list(equal))) for name, equal in itertools.groupby(stretch.unit)]
-        for stretch in shown
-    )
-    told = tuple(", ".join(first_of(one, _MOST_OF_STRETCH, "{} more (--all)")) for one in folded)
-    columns = (
-        Column("", tuple(str(len(one.unit)) for one in shown)),
-        Column("", tuple(f"x{one.times}" if one.times > 1 else "" for one in shown)),
-        Column("in launch order, repeats folded", told, kind="name"),
-    )
-    yield from Table(columns).coloured(style)
+    rows = []
+    for one in found[:_MOST_STRETCHES]:
+        folded = [times_words(name, len(list(same))) for name, same in itertools.groupby(one.unit)]
+        told = ", ".join(first_of(folded, _MOST_OF_STRETCH, "{} more (--all)"))
+        rows.append((str(len(one.unit)), f"x{one.times}" if one.times > 1 else "", told))
+    last = Column("in launch order, repeats folded", kind="name")
+    yield from Table.of(("", "", last), rows).coloured(style)
     more = sum(len(one.unit) * one.times for one in found[_MOST_STRETCHES:])
     if more:
         yield (Span(f"{more:,} more kernels: --all"),)
@@ -296,17 +295,17 @@ def tree_lines(root: OperatorNode, profile: Profile, wanted: Wanted, style: Styl
     shown = [rows[at] for at in sorted(costliest[:most])]
     nouns, unit = NOUNS[profile.environment.kind], time_unit([root.us])
     launched = "computing" if profile.environment.kind == "cpu" else "kernels"
-    launching = [node if node.kernels else None for _, node, _ in shown]
-    told = tuple("  " * min(depth, _DEEPEST) + name for depth, _, name in shown)
-    columns = (
-        Column("calls", tuple(str(node.calls) for _, node, _ in shown)),
-        Column(launched, tuple(str(one.kernels) if one else "" for one in launching)),
-        time_column(
-            f"{nouns.device} {unit.name}", [one.us if one else None for one in launching], unit
-        ),
-        Column("operator", told, kind="name"),
+    heads = ("calls", launched, f"{nouns.device} {unit.name}", Column("operator", kind="name"))
+    cells = (
+        (
+            str(node.calls),
+            str(node.kernels or ""),
+            unit.words(node.us) if node.kernels else "",
+            "  " * min(depth, _DEEPEST) + name,
+        )
+        for depth, node, name in shown
     )
-    lines = list(Table(columns).coloured(style))
+    lines = list(Table.of(heads, cells).coloured(style))
     if len(rows) > len(shown):
         lines.append((Span(f"{len(rows) - len(shown):,} more lines with shorter kernels: --all"),))
     own = root.kernels - sum(one.kernels for one in root.below)
@@ -426,7 +425,7 @@ def side_by_side_lines(
         lines += [(), *changes.coloured(style)]
         lines += [(Span(f"... and {diff.left_out} more changes"),)] if diff.left_out else []
     about = [f"{one.words}: {' -> '.join(map(format_time, one.us))}" for one in fusions_of(diff)]
-    about += metric_lines(found)
+    about += metric_lines(found, ("kernels", "cuda_time"))
     about += ["one trace of each cannot separate change from noise"] if differs else []
     return [*lines, *([()] if about else []), *(s for one in about for s in style.sentence(one))]
 
@@ -452,16 +451,10 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
         before, now, lines = pair
         kernel = now or before
         assert kernel is not None  # one side has it
-        rows.append(
-            TableRow(
-                names[kernel.name],
-                chain_words(kernel.operators, kernel.name),
-                os.path.basename(kernel.source) + lines_words(lines),
-                "" if before and now else "+" if now else "-",
-                us=(now.duration_us or 0.0) if now else None,
-                before_us=(before.duration_us or 0.0) if before else None,
-            )
-        )
+        row = row_of(kernel, names[kernel.name])
+        old_us, us = ((one.duration_us or 0.0) if one else None for one in (before, now))
+        sign, line = "" if before and now else "+" if now else "-", row.line + lines_words(lines)
+        rows.append(dataclasses.replace(row, line=line, sign=sign, us=us, before_us=old_us))
     rows.append(TableRow(f"{unit.name} in all", us=diff.current_us, before_us=diff.baseline_us))
     old = time_column("old", [one.before_us for one in rows], unit)
     new = time_column("new", [one.us for one in rows], unit)
@@ -475,12 +468,20 @@ _FEW_LINES = 12
 _SHOWN: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
 
 
-def last_line(taken: Sequence[SnapshotReport], unused: int) -> str:
-    """Return how the tests of a run compare with their snapshots; empty if all are as agreed, or
-    there are none."""
+def snapshot_lines(
+    told: Sequence[tuple[str, SnapshotReport]], unused: int, *, verbose: bool
+) -> list[str]:
+    """Return how the tests of a run compare with their snapshots, and those that differ with their
+    kernels; nothing if all are as agreed, or there are none.
+
+    Args:
+        told: the tests, by their ids. unused: how many entries no test has.
+        verbose: all tests that differ; else those whose kernels do, in a few lines.
+    """
+    taken = [one for _, one in told]
     counts = Counter(one.state for one in taken)
     if not unused and set(counts) <= {None, "same"}:
-        return ""
+        return []
     whys = dict.fromkeys(one.why for one in taken if one.state == "not compared" and one.why)
     bare = {one.device: ", ".join(one.elsewhere) for one in taken if one.elsewhere}
     more = {
@@ -495,16 +496,6 @@ def last_line(taken: Sequence[SnapshotReport], unused: int) -> str:
         if counts[state]
     ]
     parts += [f"{unused} unused"] if unused else []
-    return printable(f"snapshots: {', '.join(parts)}: {_COMMAND}")
-
-
-def detail_lines(told: Iterable[tuple[str, SnapshotReport]], *, verbose: bool) -> list[str]:
-    """Return the tests that differ from their snapshots, with their kernels.
-
-    Args:
-        told: the tests, by their ids.
-        verbose: all tests; else those whose kernels differ, in a few lines.
-    """
     lines = []
     for test, one in told:
         if one.changes or (verbose and one.state not in (None, "same")):
@@ -512,7 +503,8 @@ def detail_lines(told: Iterable[tuple[str, SnapshotReport]], *, verbose: bool) -
             lines.append(f"  {TEST_STATES[one.state or 'same']}: {test}{why}")
             lines += [f"    {line}" for line in change_lines(one.changes)]
     most = len(lines) if verbose else _FEW_LINES
-    return list(map(printable, first_of(lines, most, "  ... and {} more lines with -v")))
+    shown = first_of(lines, most, "  ... and {} more lines with -v")
+    return list(map(printable, [f"snapshots: {', '.join(parts)}: {_COMMAND}", *shown]))
 
 
 def update_lines(

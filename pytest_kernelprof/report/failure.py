@@ -10,7 +10,6 @@ from pytest_kernelprof.report.kernel_tables import (
     callable_lines,
     copy_table,
     diff_lines,
-    kernel_lines,
     kernel_table,
     lines_of_ranks,
     wait_table,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 INDENT = "  "
 """Before each line that is no verdict."""
-_STYLE = Style(78 - len(INDENT))
+_STYLE = Style(80 - len(INDENT))
 
 
 def failure_message(profile: Profile) -> str:
@@ -79,17 +78,21 @@ def comparison_message(comparison: Comparison) -> str:
     return _message(verdicts, [*code, *callable_lines(comparison)])
 
 
-def worse_message(found: Iterable[ProfileComparison], name: str) -> str:
+def worse_message(found: Iterable[tuple[Profile, ProfileComparison]], name: str) -> str:
     """Return what of a test is worse than a revision, by how much, and through which kernels.
 
     Args:
+        found: the profiles that are worse. The message of one that fails by a limit, too, says
+            where it was taken.
         name: the baseline's.
     """
     verdicts, below = [], []
-    for one in found:
+    for profile, one in found:
         slower = one.paired is not None and one.paired.change == "worse"
         margin = f", margin {one.paired.margin * 100:.3g} %" if one.paired and slower else ""
         verdicts.append(f"{delta_words(one)}{margin}, {with_label(f'against {name}', one.label)}")
+        if profile.place is not None and profile.outcome != "failed":
+            below += code_lines(profile.place)
         below += diff_lines(one, _STYLE)
     return _message(map(printable, verdicts), map(printable, below))
 
@@ -146,7 +149,7 @@ def _changes(profile: Profile, style: Style) -> list[str]:
     """What differs from baselines, where the table of kernels cannot mark it."""
     found = [one.comparison for one in profile.verdicts if one.comparison is not None]
     differ = [one for one in found if one.change in ("worse", "changed", "undecided")]
-    return [line for one in differ for line in kernel_lines(one, style)]
+    return [line for one in differ for line in diff_lines(one, style)]
 
 
 def overhead_lines(profile: Profile) -> list[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         KernelSide,
         ProfileComparison,
     )
-    from pytest_kernelprof.schema.run import Comparison, Contestant, Profile, Test
+    from pytest_kernelprof.schema.run import Comparison, Contestant, Kernel, Profile, Test
     from pytest_kernelprof.summary.kernels import NewKernels
     from pytest_kernelprof.summary.ranks import RankTable
     from pytest_kernelprof.units import TimeUnit
@@ -93,7 +93,8 @@ class TableRow:
 
 
 def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableRow]) -> Table:
-    """Make a table. Where space is short, names and lines are cut.
+    """Make a table. Where space is short, the chain of operators wraps, then it stands below each
+    row; names and lines are cut only where even that does not suffice.
 
     Args:
         numbers: the columns before the name. nouns: have the titles of name and operators.
@@ -105,7 +106,7 @@ def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableR
             *numbers,
             Column(nouns.kernel, names, 1, least=12, kind="name", full=full),
             Column("line", lines, 2, least=12, kind="name"),
-            Column(nouns.caller, tuple(row.chain for row in rows), least=16, kind="name"),
+            Column(nouns.caller, tuple(row.chain for row in rows), kind="name"),
         ),
         tuple(row.sign for row in rows),
         (
@@ -118,6 +119,12 @@ def table_of_rows(numbers: Iterable[Column], nouns: Nouns, rows: Sequence[TableR
 def time_column(title: str, times: Sequence[float | None], unit: TimeUnit) -> Column:
     """Return a column of times, empty where one is unknown."""
     return Column(title, tuple("" if us is None else unit.words(us) for us in times))
+
+
+def row_of(kernel: Kernel | KernelSide, name: str) -> TableRow:
+    """Return the row of a kernel, with what is known of it wherever it is from."""
+    chain, line = chain_words(kernel.operators, kernel.name), os.path.basename(kernel.source)
+    return TableRow(name, chain, line, full=kernel.name, us=kernel.duration_us)
 
 
 # Kernels, copies and waits.
@@ -201,13 +208,10 @@ def launches(
     positions, gone = (new.positions, new.gone) if new else (frozenset[int](), ())
     for at, kernel in enumerate(profile.kernels):
         yield from (_gone(one) for one in gone if one.at == at + 1)
-        yield TableRow(
-            names[kernel.name],
-            chain_words(kernel.operators, kernel.name),
-            _line(profile, kernel.source),
-            "+" if at in positions else ">" if at in guilty else "",
-            kernel.name,
-            kernel.duration_us,
+        yield replace(
+            row_of(kernel, names[kernel.name]),
+            line=_line(profile, kernel.source),
+            sign="+" if at in positions else ">" if at in guilty else "",
             at=at + 1,
             positions=str(at + 1),
             sizes=_sizes(kernel.grid, kernel.block),
@@ -215,21 +219,15 @@ def launches(
         )
     yield from (_gone(one) for one in gone if not one.at)
     for group in more:
-        name = names[group.name] if group.name else "(name not kept)"
-        yield TableRow(
-            name,
-            "(operator not kept)",
-            full=group.name,
-            us=group.duration_us,
-            number=group.count,
-        )
+        name, us = names[group.name] if group.name else "(name not kept)", group.duration_us
+        number = group.count
+        yield TableRow(name, "(operator not kept)", full=group.name, us=us, number=number)
 
 
 def _gone(one: KernelChange) -> TableRow:
     side = one.baseline
     assert side is not None  # it is gone
-    chain, us = _chain(side), side.duration_us
-    return TableRow(side.short_name, chain, "", "-", side.name, us, number=one.times)
+    return replace(row_of(side, side.short_name), line="", sign="-", number=one.times)
 
 
 def _sizes(grid: Sequence[int], block: Sequence[int]) -> str:
@@ -287,34 +285,30 @@ def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
 
 def metric_table(profile: Profile) -> Table:
     """Make a table of all metrics that are not zero."""
-    found = [one for one in profile.metrics.values() if one.value]
     on_cpu = profile.environment.kind == "cpu"
-    intervals = (
-        f"{format_time(one.low)} to {format_time(one.high)}"
-        if one.unit == "us" and one.low is not None and one.high is not None
-        else ""
-        for one in found
-    )
-    names = ("operators" if on_cpu and one.name == "kernels" else one.name for one in found)
-    return Table(
+    rows = (
         (
-            Column("metric", tuple(names), kind="name"),
-            Column("value", tuple(value_words(one.unit, one.value or 0.0) for one in found)),
-            Column("99 % interval", tuple(intervals)),
-            Column("note", tuple(one.why for one in found), kind="words"),
+            "operators" if on_cpu and one.name == "kernels" else one.name,
+            value_words(one.unit, one.value),
+            f"{format_time(one.low)} to {format_time(one.high)}"
+            if one.unit == "us" and one.low is not None and one.high is not None
+            else "",
+            one.why,
         )
+        for one in profile.metrics.values()
+        if one.value
     )
+    name, note = Column("metric", kind="name"), Column("note", kind="words")
+    return Table.of((name, "value", "99 % interval", note), rows)
 
 
 def table_of_ranks(table: RankTable) -> Table:
     """Make a table with a row for each rank, and the total."""
-    cells = zip(*(row.cells for row in table.rows), strict=True)
-    told = [
-        Column(title, column, -at if at > 2 else None, kind="number" if at else "name")
-        for at, (title, column) in enumerate(zip(table.titles, cells, strict=True))
+    numbers = [
+        Column(one, gives_way=-at if at > 2 else None) for at, one in enumerate(table.titles[1:], 1)
     ]
-    differs = tuple("differs" if row.differs else "" for row in table.rows)
-    return Table((*told, Column("", differs, kind="words")))
+    heads = [Column(table.titles[0], kind="name"), *numbers, Column("", kind="words")]
+    return Table.of(heads, [(*one.cells, "differs" if one.differs else "") for one in table.rows])
 
 
 def lines_of_ranks(profile: Profile, style: Style) -> Iterator[Line]:
@@ -353,7 +347,7 @@ def change_table(
 
 def change_lines(changes: Sequence[KernelChange], style: Style = _STYLE) -> list[str]:
     """Return the rows of this table without its titles."""
-    table = change_table(changes, Nouns("", "", ""))
+    table = change_table(changes)
     return table.lines(style)[1:] if table.signs else []
 
 
@@ -370,13 +364,12 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
     ]
     below = f" (with {len(sides) - 1} below)" if first.times > 1 and len(sides) > 1 else ""
     return [
-        TableRow(
-            names[side.name] if at else times_words(names[side.name], first.times) + below,
-            _chain(side),
-            os.path.basename(side.source) + lines_words(change.lines if sign == "+" else ()),
-            sign,
-            side.name,
-            None if side.duration_us is None else change.us(side),
+        replace(
+            row := row_of(side, names[side.name]),
+            name=row.name if at else times_words(row.name, first.times) + below,
+            line=row.line + lines_words(change.lines if sign == "+" else ()),
+            sign=sign,
+            us=None if row.us is None else change.us(side),
         )
         for at, (sign, side, change) in enumerate(sides)
     ]
@@ -384,18 +377,12 @@ def _changed_rows(changes: Sequence[KernelChange], names: dict[str, str]) -> lis
 
 def _retimed_row(change: KernelChange, names: dict[str, str]) -> TableRow:
     before, now = change.baseline, change.side
-    what: str = change.kind
+    row = row_of(now, times_words(names[now.name], change.times))
+    told = [row.chain]
     if change.kind == "reconfigured" and before is not None:
-        what = f"reconfigured: {_configuration(before, now)}"
-    return TableRow(
-        times_words(names[now.name], change.times),
-        "; ".join(filter(None, [_chain(now), what])),
-        os.path.basename(now.source),
-        "~",
-        now.name,
-        change.us(now),
-        change.us(before),
-    )
+        told.append(f"reconfigured: {_configuration(before, now)}")
+    chain, us = "; ".join(filter(None, told)), change.us(now)
+    return replace(row, chain=chain, sign="~", us=us, before_us=change.us(before))
 
 
 def _configuration(old: KernelSide, new: KernelSide) -> str:
@@ -409,32 +396,33 @@ def _configuration(old: KernelSide, new: KernelSide) -> str:
     return ", ".join(f"{what} {a} -> {b}" for what, (a, b) in pairs.items() if a != b)
 
 
-def _chain(kernel: KernelSide) -> str:
-    return chain_words(kernel.operators, kernel.name)
-
-
 def diff_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
-    """Return the verdict, a line for each change, and the metrics that differ."""
-    return [*kernel_lines(found, style), *metric_lines(found)]
-
-
-def kernel_lines(found: ProfileComparison, style: Style = _STYLE) -> list[str]:
-    """Return the verdict on the kernels, and a line for each change; of a snapshot, which has no
-    times, the changes alone."""
+    """Return what a verdict does not say of a comparison: what was not compared, a line for each
+    change of the kernels, and the metrics that differ; of a snapshot, which has no times, the
+    changes alone."""
     diff = found.kernels
     if diff is None:
         return []
     lines = change_lines(diff.changes, style)
     lines += [f"... and {diff.left_out} more changes"] if diff.left_out else []
-    return lines if found.source == "snapshot" else [diff_words(diff), *note_lines(found), *lines]
+    if found.source == "snapshot":
+        return lines
+    timed = found.paired is not None and found.paired.pairs
+    told = {"kernels", *(one.name for one in found.worse), *(["cuda_time"] if timed else [])}
+    lines = [*note_lines(found), *(lines or [f"{_counted(diff)}."])]
+    return [*lines, *metric_lines(found, told)]
 
 
-def metric_lines(found: ProfileComparison) -> list[str]:
-    """Return a line for each metric that differs and that both sides have."""
+def metric_lines(found: ProfileComparison, told: Collection[str]) -> list[str]:
+    """Return a line for each metric that differs and that both sides have.
+
+    Args:
+        told: the metrics that something else tells.
+    """
     lines = []
     for delta in found.metrics:
         before, now = delta.baseline, delta.current
-        if before is None or now is None or delta.name in ("kernels", "cuda_time"):
+        if before is None or now is None or delta.name in told:
             continue
         old, new = value_words(delta.spec.unit, before), value_words(delta.spec.unit, now)
         timed = delta.spec.kind == "timed"
@@ -445,16 +433,19 @@ def metric_lines(found: ProfileComparison) -> list[str]:
 
 def diff_words(diff: KernelDiff) -> str:
     """``4 kernels -> 5, GPU time 200.7us -> 231.4us (+15.3 %).``"""
-    words = f"{diff.baseline_kernels} {diff.what} -> {diff.current_kernels}"
-    if diff.baseline_kernels == diff.current_kernels:
-        state = "some changed" if diff.came_or_went else "unchanged"
-        words = f"{diff.current_kernels} {diff.what}, {state}"
-    before, now = diff.baseline_us or 0.0, diff.current_us or 0.0
+    words, before, now = _counted(diff), diff.baseline_us or 0.0, diff.current_us or 0.0
     if before or now:
         share = f" ({percent_words(now / before - 1)})" if before else ""
         device = nouns_of(diff).device
         words += f", {device} time {format_time(before)} -> {format_time(now)}{share}"
     return f"{words}."
+
+
+def _counted(diff: KernelDiff) -> str:
+    if diff.baseline_kernels != diff.current_kernels:
+        return f"{diff.baseline_kernels} {diff.what} -> {diff.current_kernels}"
+    state = "some changed" if diff.came_or_went else "unchanged"
+    return f"{diff.current_kernels} {diff.what}, {state}"
 
 
 def nouns_of(diff: KernelDiff) -> Nouns:
@@ -489,11 +480,14 @@ def note_lines(found: ProfileComparison) -> list[str]:
 
 def comparison_table(comparison: Comparison) -> Table:
     """Make a table of the callables: kernels, value with its spread, speedup with its interval."""
-    titles = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
-    rows = [_cells(comparison, one) for one in comparison.contestants]
-    columns = [Column(one, tuple(row[at] for row in rows)) for at, one in enumerate(titles)]
-    names = tuple(one.name for one in comparison.contestants)
-    return Table((*columns, Column("callable", names, kind="name")))
+    heads = ("kernels", compared_metric(comparison), "speedup", "99 % CI")
+    rows = []
+    for one in comparison.contestants:
+        speedup = f"{one.paired.speedup:.3f}" if one.paired is not None else "reference"
+        interval = one.paired.speedup_interval if one.paired is not None else None
+        sure = "{:.3f}..{:.3f}".format(*interval) if interval is not None else ""
+        rows.append((str(one.kernels), _value(comparison, one), speedup, sure, one.name))
+    return Table.of((*heads, Column("callable", kind="name")), rows)
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
@@ -521,18 +515,6 @@ def comparison_lines(tests: Sequence[Test], style: Style) -> list[str]:
             ]
             lines += [shortened(test.id) + ended, *(f"  {line}" for line in told)]
     return [style.say(line) for line in lines]
-
-
-def _cells(comparison: Comparison, one: Contestant) -> tuple[str, ...]:
-    """The kernels of a callable, its value with its spread, its speedup and the interval."""
-    paired = one.paired
-    interval = paired.speedup_interval if paired is not None else None
-    return (
-        str(one.kernels),
-        _value(comparison, one),
-        f"{paired.speedup:.3f}" if paired is not None else "reference",
-        "{:.3f}..{:.3f}".format(*interval) if interval is not None else "",
-    )
 
 
 def _value(comparison: Comparison, one: Contestant) -> str:

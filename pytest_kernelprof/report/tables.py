@@ -15,9 +15,10 @@ from pytest_kernelprof.summary.records import MARKS
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pytest
+    from _pytest._io import TerminalWriter
 
     from pytest_kernelprof.summary.records import Told, Tone
 
@@ -40,7 +41,7 @@ def plain(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> None:
+def write_lines(terminal: pytest.TerminalReporter | TerminalWriter, lines: Iterable[Line]) -> None:
     """Write lines to pytest's terminal, which knows whether it has colours."""
     for line in lines:
         for text, colour in line:
@@ -50,26 +51,11 @@ def write_lines(terminal: pytest.TerminalReporter, lines: Iterable[Line]) -> Non
 
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines, in colours on a terminal that is not told to have none."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and _knows_colours()
-    for line in lines:
-        print("".join(_told(text, colour, coloured=coloured) for text, colour in line).rstrip())
+    from _pytest._io import TerminalWriter
+
+    write_lines(TerminalWriter(sys.stdout), lines)
 
 
-def _knows_colours() -> bool:
-    return os.environ.get("TERM") != "dumb" and sys.platform != "win32"
-
-
-def _told(text: str, colour: Colour, *, coloured: bool) -> str:
-    return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if coloured and colour and text else text
-
-
-_CODES: dict[Colour, str] = {
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "bold": "1",
-    "dim": "2",
-}
 _MARKUP = {"dim": "light"}
 _COLOURS: dict[Tone, Colour] = {"bad": "red", "lost": "red", "unsure": "yellow"}
 _NARROWEST, _WIDEST, _PIPED = 60, 160, 100
@@ -154,9 +140,10 @@ LABEL = 13
 """Columns of the labels beside sentences."""
 
 
-def labelled(label: str, text: str, style: Style) -> list[Line]:
-    """Wrap a sentence beside a label; nothing without a sentence."""
-    told = wrapped(style.say(text), style.width - LABEL) if text else []
+def labelled(label: str, texts: Iterable[str], style: Style) -> list[Line]:
+    """Wrap sentences below each other, the first beside a label; nothing without a word."""
+    room = style.width - LABEL
+    told = [line for text in texts if text for line in wrapped(style.say(text), room)]
     return [
         (Span(left("" if at else label, LABEL), "dim"), Span(one)) for at, one in enumerate(told)
     ]
@@ -207,35 +194,27 @@ def cut_middle(text: str, width: int, mark: str = "…") -> str:
     return head_of(text, room - width_of(tail)) + mark + tail
 
 
-def _fitted(text: str, width: int, mark: str) -> str:
-    """Cut a text in its middle; what stands in brackets at its end stays whole if it can."""
-    stem, bracket, what = text.partition(" [")
-    kept = width - width_of(bracket + what)
-    if width_of(text) > width and bracket and kept > len(mark) + 4:
-        return head_of(stem, kept - len(mark)) + mark + bracket + what
-    return cut_middle(text, width, mark)
-
-
 _MOST_LINES, _INDENT = 8, 2
-_SPACES = (re.compile(r"(?<= )"),)
+_SPACES = (re.compile(r"(?<![<>] )(?<= )"),)
 _JOINTS = (
-    re.compile(r"(?<=, )(?![^\[]*\])|(?= < )"),
+    re.compile(r"(?<=[,;] )(?![^\[]*\])|(?= < )"),
     re.compile(r"(?<=::)|(?=(?<! )\[)|(?= \[)"),
     re.compile(r"(?<=[_\-/., ])"),
 )
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a sentence at spaces; a longer word breaks anywhere, and one of eight lines is cut in
-    its middle."""
+    """Break a sentence at spaces, but not behind ``<`` or ``->``. A longer word breaks anywhere;
+    one of eight lines is cut in its middle."""
     return _packed(text, width, 0, _SPACES)
 
 
-def wrapped_name(name: str, width: int, mark: str = "…") -> list[str]:
+def wrapped_name(name: str, width: int, mark: str = "…", indent: int = _INDENT) -> list[str]:
     """Break a name at ``::`` or ``[``, else at an underscore, else anywhere; a chain of operators
-    between them. Further lines are indented. A name of eight lines is cut in its middle."""
-    room = width - _INDENT
-    return _packed(cut_middle(name, _MOST_LINES * room, mark), width, _INDENT, _JOINTS)
+    before `` < `` if it can. Further lines are indented. A name of eight lines is cut in its
+    middle."""
+    room = width - indent
+    return _packed(cut_middle(name, _MOST_LINES * room, mark), width, indent, _JOINTS)
 
 
 def _packed(text: str, width: int, indent: int, joints: Sequence[re.Pattern[str]]) -> list[str]:
@@ -252,7 +231,7 @@ def _packed(text: str, width: int, indent: int, joints: Sequence[re.Pattern[str]
 
 def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator[str]:
     """Break a text at the first of the joints, its longer pieces at the others, else anywhere."""
-    if width_of(text.rstrip()) <= room:
+    if width_of(text.rstrip()) - text.startswith(" < ") <= room:  # which begins no line
         yield text
     elif joints:
         for one in filter(None, joints[0].split(text)):
@@ -269,7 +248,7 @@ def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator
 
 _GAP = "  "
 _SIGN_COLOURS: dict[str, Colour] = {"+": "red", "-": "dim"}
-_LEAST_LAST, _LEAST_ROOM = 40, 10
+_LEAST_LAST, _LEAST_ROOM, _BELOW = 40, 10, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,15 +260,15 @@ class Column:
         cells: one a row, empty if unknown.
         gives_way: in which order columns give way where space is short; None if it never does.
         key: what it is of, for a caller that tells elsewhere what gave way.
-        least: how narrow it becomes where it gives way; 0 if it goes. The others give way until
-            the last column has so much room.
+        least: how narrow it becomes where it is cut; 0 if it goes as a whole. Where it is the last
+            one, others go until it has so much room.
         kind: numbers stand at the right, names and words at the left; a page writes names as code.
         full: for each cell the full name of its kernel, which a page links to; empty where no
             cell has one.
     """
 
     title: str
-    cells: tuple[str, ...]
+    cells: tuple[str, ...] = ()
     gives_way: int | None = None
     key: str = ""
     least: int = 0
@@ -315,6 +294,13 @@ class Table:
     columns: tuple[Column, ...]
     signs: tuple[str, ...] = ()
     extra: tuple[Column, ...] = ()
+
+    @classmethod
+    def of(cls, heads: Sequence[Column | str], rows: Iterable[Sequence[str]]) -> Table:
+        """Make a table of rows; a head that is only a title is one of numbers."""
+        cells = list(zip(*rows, strict=True)) or [()] * len(heads)
+        columns = (Column(one) if isinstance(one, str) else one for one in heads)
+        return cls(tuple(replace(one, cells=of) for one, of in zip(columns, cells, strict=True)))
 
     @property
     def whole(self) -> Table:
@@ -362,48 +348,67 @@ class Laid:
 
 
 def lay_out(columns: Sequence[Column], style: Style) -> Laid:
-    """Lay out a table. The last column is whole and wraps under itself."""
+    """Lay out a table. The last column is whole and wraps under itself. Where it has no room beside
+    columns that can be cut, it stands below each row, and they are whole."""
     known = [replace(one, cells=tuple(map(style.say, one.cells))) for one in columns]
     *before, last = [one for one in known if any(one.cells)] or known[-1:]
-    widths = _widths(before, last, style.width)
-    shown = [before[at] for at in widths]
-    wide = list(widths.values())
-    indent = _indent(wide)
+    cuts = any(one.least for one in before)
+    needed = _needed(last, whole=cuts)
+    roomy = max(needed, min(_LEAST_LAST, _width_of(last)))
+    widths = _widths(before, style.width - roomy, cuts=False)
+    is_below = cuts and _indent(widths.values()) + needed > style.width
+    if is_below:
+        widths = _widths(before, style.width + len(_GAP), cuts=True)
+    shown = [(before[at], width) for at, width in widths.items()]
+    indent = _BELOW if is_below else _indent(widths.values())
     room = max(style.width - indent, _LEAST_ROOM)
     rows = []
     for at, cell in enumerate(last.cells):
-        cells = (
-            one.align(_fitted(one.cells[at], width, style.cut), width)
-            for one, width in zip(shown, wide, strict=True)
-        )
-        lines = (
-            [right(cell, _width_of(last))]
-            if last.kind == "number"
-            else wrapped_name(cell, room, style.cut)
-        )
+        cells = [
+            one.align(cut_middle(one.cells[at], width, style.cut), width) for one, width in shown
+        ]
+        if last.kind == "number":
+            lines = [right(cell, _width_of(last))]
+        elif is_below:
+            told = f"{last.title} {cell}" if cell else ""
+            lines = ["", *filter(None, wrapped_name(told, room, style.cut))]
+        else:
+            lines = wrapped_name(cell, room, style.cut, 0 if cuts else _INDENT)
         rows.append((tuple(cells), tuple(lines)))
-    titles = [one.align(one.title, width) for one, width in zip(shown, wide, strict=True)]
-    title = _GAP.join([*titles, last.align(last.title, _width_of(last))]).rstrip()
-    return Laid(title, tuple(rows), indent, frozenset(one.key for one in (*shown, last)))
+    titles = [one.align(one.title, width) for one, width in shown]
+    titles += [] if is_below else [last.align(last.title, _width_of(last))]
+    keys = frozenset(one.key for one in (*(one for one, _ in shown), last))
+    return Laid(_GAP.join(titles).rstrip(), tuple(rows), indent, keys)
 
 
-def _widths(before: Sequence[Column], last: Column, width: int) -> dict[int, int]:
+def _needed(last: Column, *, whole: bool) -> int:
+    """Return how much room the last column has to have.
+
+    Args:
+        whole: whether a chain of operators breaks only before `` < ``.
+    """
+    if not whole:
+        return min(last.least or _LEAST_LAST, _width_of(last))
+    pieces = [piece.strip() for cell in last.cells for piece in _JOINTS[0].split(cell)]
+    return max(map(width_of, (last.title, *pieces)))
+
+
+def _widths(before: Sequence[Column], room: int, *, cuts: bool) -> dict[int, int]:
     """Return the widths of the columns before the last, by their places; none for those that go."""
     widths = {at: _width_of(one) for at, one in enumerate(before)}
-    needed = min(last.least or _LEAST_LAST, _width_of(last))
     order = [(one.gives_way, at) for at, one in enumerate(before) if one.gives_way is not None]
     for _, at in sorted(order):
-        excess = _indent(list(widths.values())) + needed - width
+        excess = _indent(widths.values()) - room
         if excess <= 0:
             break
-        if before[at].least:
+        if cuts and before[at].least:
             widths[at] = max(min(before[at].least, widths[at]), widths[at] - excess)
-        else:
+        elif not before[at].least:
             del widths[at]
     return widths
 
 
-def _indent(widths: Sequence[int]) -> int:
+def _indent(widths: Collection[int]) -> int:
     return sum(widths) + len(_GAP) * len(widths)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.report.kernel_tables import comparison_lines, kernel_table, lines_of_ranks
 from pytest_kernelprof.report.tables import (
     LABEL,
     Column,
     Span,
+    Table,
     labelled,
     lay_out,
     left,
@@ -34,10 +35,9 @@ from pytest_kernelprof.summary.comparisons import (
 )
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import CELLS, change_words, comparison_line, verdict_line
+from pytest_kernelprof.summary.verdicts import CELLS, change_words
 from pytest_kernelprof.summary.words import (
     count_words,
-    doubt_words,
     first_of,
     line_words,
     pair_words,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.report.tables import Colour, Line, Style
     from pytest_kernelprof.schema.comparison import MetricDelta
     from pytest_kernelprof.schema.run import Cause, ProfileComparison, Run, Test
-    from pytest_kernelprof.summary.records import Remedy, Told
+    from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 
 _MOST_CAUSES, _MOST_TESTS, _MOST_KERNELS, _MOST_NOTES = 3, 8, 40, 3
@@ -130,22 +130,46 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     colours: dict[str, Colour] = {"passed": "green", "failed": "red"}
     colour = colours.get(summary.overall, "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
-    lines += labelled("where", summary.where, style)
+    lines += labelled("where", [summary.where], style)
     for at, one in enumerate(summary.todo):
         lines += _remedy_lines("" if at else "to do", one, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
-    return [*lines, *_each("unfinished", missing, style)]
+    return [*lines, *labelled("unfinished", missing, style)]
 
 
 def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
-    """The command whole, so that it can be pasted, however wide; what it does as its comment."""
-    head, command = Span(left(label, LABEL), "dim"), style.say(one.command)
-    comment = style.say(f"# {one.what}")
-    if LABEL + width_of(command) + 2 + width_of(comment) <= style.width:
-        yield head, Span(command), Span(f"  {comment}", "dim")
-    else:
-        yield head, Span(command)
-        yield (Span(" " * LABEL + comment, "dim"),)
+    """The command, so that it can be pasted, one that is too wide with a test on each line; what it
+    does as its comment."""
+    room, command, what = style.width - LABEL, style.say(one.command), style.say(f"# {one.what}")
+    head = Span(left(label, LABEL), "dim")
+    if width_of(f"{command}  {what}") <= room:
+        yield head, Span(command), Span(f"  {what}", "dim")
+        return
+    lines = [command] if width_of(command) <= room else list(map(style.say, _parted(one.command)))
+    for line in lines[:-1]:
+        yield head, Span(f"{line} \\")
+        head = Span(" " * LABEL)
+    yield head, Span(lines[-1])
+    for line in wrapped(what[2:], room - 2):
+        yield (Span(f"{' ' * LABEL}# {line}", "dim"),)
+
+
+def _parted(command: str) -> list[str]:
+    """The lines of a shell command: each further test or option of ours begins one."""
+    lines = [""]
+    for word in _WORD.findall(command):
+        if _is_own(word) and _is_own(lines[-1]):
+            lines.append(f"  {word}")
+        else:
+            lines[-1] = f"{lines[-1]} {word}".lstrip()
+    return lines
+
+
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
+
+
+def _is_own(words: str) -> bool:
+    return "::" in words or "--kernelprof" in words
 
 
 def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -> Iterator[Line]:
@@ -201,18 +225,40 @@ _FOLLOWS = {
 }
 
 
-class _Group(NamedTuple):
-    """Rows below one heading.
+class Group(NamedTuple):
+    """Rows below one heading, in the order of every report.
 
     Attributes:
-        head: the lines of the heading; none where the rows need none.
-        rows: each with the causes that the heading does not say.
-        more: how many more there are, in words.
+        kind: whether they need a look, changed against a baseline, or are the others.
+        entries: each with the causes that the heading does not say.
+        named: what they have in common, in words; may be empty.
+        cause: why, where several tests have one cause.
+        most: so many are shown at once; None is all.
     """
 
-    head: Sequence[Line]
-    rows: Sequence[tuple[Row, Sequence[Cause]]]
-    more: str = ""
+    kind: Literal["look", "changed", "other"]
+    entries: Sequence[tuple[Entry, Sequence[Cause]]]
+    named: str = ""
+    cause: Cause | None = None
+    most: int | None = None
+
+
+def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> Iterator[Group]:
+    """Yield the problems, one cause once; what changed, by its result; the others.
+
+    Args:
+        changed: rows that differ from their baseline, worst first. rest: those that do not.
+    """
+    for problem in summary.problems:
+        shared = problem.tests > 1 and len(problem.rows) > 1 and problem.cause is not None
+        entries = [(one, one.causes[1 if shared else 0 :]) for one in problem.rows]
+        named = count_words(problem.tests, "test") if shared else ""
+        yield Group("look", entries, named, problem.cause if shared else None, _MOST_TESTS)
+    results = [(result_of(one.comparison), one) for one in changed if one.comparison]
+    for result, several in groupby(results, lambda one: one[0]):
+        yield Group("changed", [(row, row.causes) for _, row in several], RESULTS[result].word)
+    marked = summary.counts.marked
+    yield Group("other", [(one, one.causes if marked else ()) for one in rest])
 
 
 def _table_lines(
@@ -221,42 +267,21 @@ def _table_lines(
     """One table of the rows on a GPU and one of those on the CPU, each where there are some; then
     the tests without a row."""
     lines: list[Line] = []
-    marked = summary.counts.marked
+    groups = list(groups_of(summary, changed, rest))
     for kind in ("cuda", "cpu"):
-        groups = list(_groups(summary, changed, rest, kind, style))
-        if any(group.rows for group in groups):
-            lines += [(), *_table(groups, style, marked=marked)]
-    for problem in summary.problems:
-        for one in problem.rows:
-            if not isinstance(one, Row) and one.told in FAILED_OTHERWISE:  # limits have tables
-                why = "; ".join(cause.text for cause in one.causes)
-                lines += _entry_lines(one.told, one.test, why, style)
+        ours = [(group, rows) for group in groups if (rows := _rows_on(kind, group))]
+        lines += [(), *_table(ours, style, marked=summary.counts.marked)] if ours else []
+    for one in (one for problem in summary.problems for one in problem.rows):
+        if not isinstance(one, Row) and one.told in FAILED_OTHERWISE:  # limits have tables
+            why = "; ".join(cause.text for cause in one.causes)
+            lines += _entry_lines(one.told, one.test, why, style)
     return lines
 
 
-def _groups(
-    summary: Summary, changed: Sequence[Row], rest: Sequence[Row], kind: str, style: Style
-) -> Iterator[_Group]:
-    """The rows of one kind of device: the problems, one cause once; what changed, by its result;
-    the rest."""
-    for problem in summary.problems:
-        rows = [one for one in problem.rows if isinstance(one, Row) and _kind(one) == kind]
-        shared = problem.tests > 1 and len(problem.rows) > 1
-        head: Sequence[Line] = ()
-        if rows and shared and problem.cause is not None:
-            words = f"{count_words(problem.tests, 'test')}: {_signed(problem.cause)}"
-            head = list(_cause_lines(words, problem.cause, 0, style))
-        told = [(row, row.causes[1 if shared else 0 :]) for row in rows[:_MOST_TESTS]]
-        left_out = sum(len(row.each) for row in rows[_MOST_TESTS:])
-        more = f"  and {count_words(left_out, 'more profile')}" if left_out else ""
-        yield _Group(head, told, more)
-    results = [(result_of(one.comparison), one) for one in changed if one.comparison]
-    for result, several in groupby(results, lambda one: one[0]):
-        rows = [row for _, row in several if _kind(row) == kind]
-        head = [(Span(RESULTS[result].word, "bold"),)] if rows else ()
-        yield _Group(head, [(row, row.causes) for row in rows])
-    marked = summary.counts.marked
-    yield _Group((), [(one, one.causes if marked else ()) for one in rest if _kind(one) == kind])
+def _rows_on(kind: str, group: Group) -> list[tuple[Row, Sequence[Cause]]]:
+    """The rows of a group on one kind of device."""
+    rows = [(one, why) for one, why in group.entries if isinstance(one, Row)]
+    return [(row, why) for row, why in rows if _kind(row) == kind]
 
 
 def _kind(row: Row) -> str:
@@ -270,18 +295,25 @@ def _entry_lines(told: Told | None, test: Test, why: str, style: Style) -> list[
     return [(Span(sign, colour), Span(" "), *first), *((Span(" " * _SIGN), *one) for one in more)]
 
 
-def _table(groups: Sequence[_Group], style: Style, *, marked: bool) -> Iterator[Line]:
-    rows = [row for group in groups for row, _ in group.rows]
+def _table(
+    groups: Sequence[tuple[Group, list[tuple[Row, Sequence[Cause]]]]], style: Style, *, marked: bool
+) -> Iterator[Line]:
+    rows = [row for group, several in groups for row, _ in several[: group.most]]
     unit = _unit_of(rows, "cuda_time")
     names = tuple(_name_of(row, unit) for row in rows)
     columns = columns_of(rows, verbose=style.verbosity > 0)
     laid = lay_out([*columns, Column("test", names, kind="name")], style.within(_SIGN))
     yield (Span(" " * _SIGN + laid.title, "dim"),)
     texts, file = iter(laid.rows), ""
-    for group in groups:
-        yield from group.head
-        file = "" if group.head else file
-        for row, causes in group.rows:
+    for group, several in groups:
+        shown = several[: group.most]
+        if group.cause is not None:
+            words = f"{group.named}: {_signed(group.cause)}"
+            yield from _cause_lines(words, group.cause, 0, style)
+        elif group.named:
+            yield (Span(group.named, "bold"),)
+        file = "" if group.named else file
+        for row, causes in shown:
             if row.file != file:
                 yield from style.sentence(row.file, "bold")
                 file = row.file
@@ -292,8 +324,8 @@ def _table(groups: Sequence[_Group], style: Style, *, marked: bool) -> Iterator[
             if style.verbosity > 1 and marked and not row.failed:
                 kernels = kernel_table(row.profile, most=_MOST_KERNELS).lines(style.within(_INDENT))
                 yield from ((Span(" " * _INDENT + one),) for one in kernels)
-        if group.more:
-            yield (Span(group.more),)
+        if left_out := sum(len(row.each) for row, _ in several[len(shown) :]):
+            yield (Span(f"  and {count_words(left_out, 'more profile')}"),)
 
 
 def _sign_and_cells(
@@ -328,11 +360,11 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
     room, margin = style.width - indent, Span(" " * indent)
     text, place = style.say(words), style.say(line_words(cause.place))
     colour: Colour = "red" if cause.sign == "+" else ""
-    for less in (_OUTER, _OPERATORS) if ";" in text else (_OUTER,):  # operators give way
-        if width_of(text) + 2 + width_of(place) > room:
+    for less in (_OUTER, _OPERATORS) if ";" in text else ():  # operators give way to more kernels
+        if width_of(f"{text}  {place}") > room:
             text = less.sub("", text)
-    if place and width_of(text) + 2 + width_of(place) <= room:
-        yield margin, Span(text, colour), Span(right(place, room - width_of(text)), "dim")
+    if place and width_of(f"{text}  {place}") <= room:
+        yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
         return
     for line in wrapped(f"{text}, {place}" if place else text, room):
         yield margin, Span(line, colour)
@@ -491,17 +523,11 @@ def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iter
 # Below the table.
 
 
-def _each(label: str, texts: Iterable[str], style: Style) -> Iterator[Line]:
-    """The texts, each on lines of its own, the first beside the label."""
-    for at, text in enumerate(texts):
-        yield from labelled("" if at else label, text, style)
-
-
 def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
     for one in summary.compared:
-        yield from labelled("against", f"{one.short}: {one.words}", style)
-        yield from _each("not compared", one.uncompared, style)
-        yield from _each("note", one.notes, style)
+        yield from labelled("against", [f"{one.short}: {one.words}"], style)
+        yield from labelled("not compared", one.uncompared, style)
+        yield from labelled("note", one.notes, style)
 
 
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
@@ -510,32 +536,29 @@ def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     facts = summary.facts
     if "no CUDA device" in summary.counts.unjudged:
         missing = "to fail where there is no CUDA device: --kernelprof-require-gpu"
-        yield from labelled("not judged", missing, style)
-    yield from labelled("suite", facts.get("suite", ""), style)
+        yield from labelled("not judged", [missing], style)
+    yield from labelled("suite", [facts.get("suite", "")], style)
     yield from _hottest_lines(summary, style)
     for what in ("overhead", *(("waits", "copies", "pageable") if whole else ()), "snapshots"):
-        yield from labelled(what, facts.get(what, ""), style)
+        yield from labelled(what, [facts.get(what, "")], style)
     for kind in ("near", "tighten"):
         told = [f"{h.test}: {h.limit} {h.words}" for h in summary.hints if h.kind == kind]
         most = len(told) if style.verbosity > 0 else _MOST_NOTES
-        yield from _each(kind, first_of(told, most), style)
+        yield from labelled(kind, first_of(told, most), style)
     row = max(summary.rows, key=lambda row: row.profile.kernel_count, default=None)
     if not summary.counts.marked and row is not None and row.profile.kernel_count:
         mark = f"@pytest.mark.max_kernels({row.profile.kernel_count})"
-        yield from labelled("next", f"to limit a test: {mark} on {row.name}", style)
+        yield from labelled("next", [f"to limit a test: {mark} on {row.name}"], style)
 
 
 def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
     """The three kernels that take the most; ten in a verbose run."""
-    shown = summary.hottest[: 10 if style.verbosity > 0 else 3]
-    columns = [
-        Column("", tuple(count_words(one.calls, "call") for one in shown)),
-        Column("", tuple(format_time(one.us) for one in shown)),
-        Column("", tuple(f"{one.share * 100:.0f} %" for one in shown)),
-        Column("", tuple(one.name for one in shown), kind="name"),
+    rows = [
+        (count_words(one.calls, "call"), format_time(one.us), f"{one.share * 100:.0f} %", one.name)
+        for one in summary.hottest[: 10 if style.verbosity > 0 else 3]
     ]
-    lines = [line for block in lay_out(columns, style.within(LABEL)).blocks for line in block]
-    return list(_each("hottest", lines, style))
+    lines = Table.of(("", "", "", Column("", kind="name")), rows).lines(style.within(LABEL))
+    return list(labelled("hottest", lines[1:], style))
 
 
 # A run without a report.
@@ -550,23 +573,14 @@ def open_lines(summary: Summary) -> list[str]:
     if summary.open:
         lines.append(f"kernelprof: {count_words(counts.tests, 'test')}: {summary.open}")
     undecided = [
-        f"kernelprof: {shortened(test.id)}: {words}"
-        for test in summary.run.tests
-        if test.outcome != "rerun"
-        for words in _undecided_words(test)
+        f"kernelprof: {shortened(one.test.id)}: {cause.text}"
+        for problem in summary.problems
+        if problem.told == "undecided"
+        for row in problem.rows
+        for one in row.each
+        for cause in one.causes
     ]
     lines += first_of(undecided, _MOST_UNDECIDED, "kernelprof: {} more undecided")
     if any(row.told == "failed" for row in summary.rows):  # no failure says where it was measured
         lines += (f"kernelprof: measured on {place}" for place in summary.places)
     return list(map(printable, lines))
-
-
-def _undecided_words(test: Test) -> Iterator[str]:
-    for profile in test.profiles:
-        for verdict in profile.verdicts:
-            if verdict.outcome == "undecided":
-                yield verdict_line(verdict, doubt_words(profile.conditions))
-    for comparison in test.comparisons:
-        for verdict in comparison.verdicts:
-            if verdict.outcome == "undecided":
-                yield comparison_line(comparison, verdict)

@@ -35,7 +35,7 @@ def test_what_commands_print_holds_to_them(
     run.write_bytes((DOCS.parent / "benchmarks" / "results" / "h200-example.json").read_bytes())
     for name, command in {
         "show": ["show", trace, "--json"],
-        "diff": ["diff", trace, other, "--format=json"],
+        "diff": ["diff", trace, other, "--json"],
         "compare": ["compare", str(run), str(run), "--format=json"],
     }.items():
         main(command)

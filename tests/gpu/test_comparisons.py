@@ -72,7 +72,7 @@ def test_it(kernel_profile):
 """
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(['*not_slower(by="2%"): more over fewer, GPU time: 0.9*'])
+    result.stdout.fnmatch_lines(['*not_slower(by="2%"): more over fewer, GPU time: speedup 0.9*'])
 
 
 def test_peak_memory_compares_bytes(run: RunGpu) -> None:
@@ -102,9 +102,9 @@ def test_it(kernel_profile):
     result.stdout.fnmatch_lines(
         [
             "*= kernel profiles *=*",
-            "  callable  kernels  *GPU time *",
-            "  once *1.*..*",
-            "  twice *reference",
+            "  kernels *GPU time *speedup *callable",
+            "  *1 *1.*..* once",
+            "  *2 *reference * twice",
         ]
     )
 

@@ -107,9 +107,9 @@ CASES = {
     ),
 }
 TABLES = {
-    "syncs": "*cudaStreamSynchronize*aten::_local_scalar_dense*test_*.py:*",
-    "memcpys": "*Memcpy DtoH*524 KB*aten::copy_*test_*.py:*",
-    "memcpy_bytes": "*Memcpy DtoH*524 KB*aten::copy_*test_*.py:*",
+    "syncs": "*cudaStreamSynchronize*test_*.py:*aten::_local_scalar_dense*",
+    "memcpys": "*524 KB*Memcpy DtoH*test_*.py:*aten::copy_*",
+    "memcpy_bytes": "*524 KB*Memcpy DtoH*test_*.py:*aten::copy_*",
     "allocations": "*no kernels were launched*",
 }
 PLACE = "*complete: */* launches matched*"

@@ -72,7 +72,7 @@ def test_a_trace_differs_in_nothing_from_itself(capsys: pytest.CaptureFixture[st
 
 
 def test_as_json_it_is_the_record_with_full_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", COMPILED, MLP, "--format=json"]) == 0
+    assert main(["diff", COMPILED, MLP, "--json"]) == 0
     found = codec.decode(capsys.readouterr().out.encode(), TracesComparison)
     assert (found.schema, found.baseline_processes, found.current_processes) == (1, 1, 1)
     names = [one.current.name for one in found.processes[0].changes if one.current]

@@ -178,5 +178,8 @@ def test_a_marked_test_without_the_fixture_has_its_call_phase_profiled(
 def test_markers_are_registered_with_their_help(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
     result.stdout.fnmatch_lines(
-        ["@pytest.mark.max_kernels(3): at most n kernels a call*", "@pytest.mark.kernelprof(*"]
+        [
+            "@pytest.mark.max_kernels(3): at most this many kernels a call*",
+            "@pytest.mark.kernelprof(*",
+        ]
     )

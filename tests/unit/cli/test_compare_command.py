@@ -46,7 +46,8 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
         [
             "1 of 1 profile is worse than old.json (2026-11-22).",
             "where *(test_it)",
-            "to do * pytest test_mlp.py::test_it --kernelprof-against=*/old.json",
+            "to do * pytest test_mlp.py::test_it *",
+            " * --kernelprof-against=*/old.json",
             "  kernels *GPU us *change  test",
             "test_mlp.py",
             "✗  4 -> 5  202.0 -> 231.3  +14.5 %  test_it",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from corpus import record
+from msgspec.structs import replace
 from records import CPU, GEMM, LINEAR, MLP, counted, kernel, profile
 
 from pytest_kernelprof.baseline.snapshots import kept_of, sides_of
@@ -16,8 +17,9 @@ from pytest_kernelprof.report.kernel_tables import (
     change_lines,
     change_table,
     diff_lines,
-    kernel_lines,
+    diff_words,
     metric_lines,
+    note_lines,
 )
 from pytest_kernelprof.schema.comparison import KernelDiff, TracesComparison
 from pytest_kernelprof.schema.run import Integrity, Kernel, Profile, ProfileComparison
@@ -25,8 +27,15 @@ from pytest_kernelprof.schema.run import Integrity, Kernel, Profile, ProfileComp
 COPY = kernel("void at::native::copy_kernel(int)", "aten::copy_", us=9.2, source="src/train.py:31")
 
 
+def all_lines(found: ProfileComparison) -> list[str]:
+    assert found.kernels is not None
+    changes = change_lines(found.kernels.changes)
+    metrics = metric_lines(found, ("kernels", "cuda_time"))
+    return [diff_words(found.kernels), *note_lines(found), *changes, *metrics]
+
+
 def lines(old: Profile, new: Profile) -> list[str]:
-    return [" ".join(line.split()) for line in diff_lines(compare_traces(old, new))]
+    return [" ".join(line.split()) for line in all_lines(compare_traces(old, new))]
 
 
 def of(*kernels: Kernel) -> Profile:
@@ -66,7 +75,7 @@ def test_another_time_and_another_grid_are_told_with_both() -> None:
     found = lines(profile(MLP), profile([MLP[0], slow, MLP[2], wide, MLP[4]]))
     assert found == [
         "5 kernels, unchanged, GPU time 50.0us -> 54.0us (+8.0 %).",
-        "~ 10.0us -> 14.0us vectorized_elementwise [gelu] aten::gelu; slower",
+        "~ 10.0us -> 14.0us vectorized_elementwise [gelu] aten::gelu",
         "~ 10.0us -> 10.0us vectorized_elementwise [mul] aten::mul; reconfigured: grid 1x1x1 "
         "-> 4x2x1,",
         "registers 32 -> 64",
@@ -120,7 +129,7 @@ def test_metrics_that_one_side_has_not_are_no_change() -> None:
 
 def test_names_do_nothing_to_a_terminal() -> None:
     evil = kernel("\x1b[2Jk\n", "op\x1b[2J", source="a\x1b.py:1")
-    assert all(line.isprintable() for line in diff_lines(compare_traces(of(), of(evil))))
+    assert all(line.isprintable() for line in all_lines(compare_traces(of(), of(evil))))
 
 
 def test_nothing_on_either_side_is_a_line() -> None:
@@ -153,14 +162,14 @@ def test_what_of_traces_with_steps_was_compared(old: int, new: int, words: str |
     same = KernelDiff(baseline_kernels=5, current_kernels=5, baseline_steps=old, current_steps=new)
     found = ProfileComparison(source="trace", kernels=same)
     steps = f"one step of each trace is compared, {words}"
-    assert diff_lines(found)[1:] == ([steps] if words else [])
+    assert note_lines(found) == ([steps] if words else [])
 
 
 def test_what_a_diff_does_not_name_is_counted() -> None:
     many = [kernel(f"k{i}", f"op{i}") for i in range(MOST_CHANGES + 7)]
-    told = kernel_lines(compare_traces(of(), of(*many)))
+    told = diff_lines(compare_traces(of(), of(*many)))
     more = [f"... and {MOST_CHANGES - 40} more lines", "... and 7 more changes"]
-    assert [line.strip() for line in told[-2:]] == more
+    assert [line.strip() for line in told if line.strip().startswith("...")] == more
 
 
 def test_where_times_are_not_known_none_is_told() -> None:
@@ -171,8 +180,12 @@ def test_where_times_are_not_known_none_is_told() -> None:
     ]
 
 
-def test_kernels_and_metrics_can_be_told_alone() -> None:
+def test_below_a_verdict_nothing_is_told_that_it_says() -> None:
     found = compare_traces(profile(MLP), profile([*MLP, COPY]))
-    assert [*kernel_lines(found), *metric_lines(found)] == diff_lines(found)
-    assert metric_lines(found) == ["launches: 5 -> 6"]
-    assert kernel_lines(ProfileComparison(source="run", metrics=found.metrics)) == []
+    change, launches = diff_lines(found)
+    assert change.split()[:3] == ["+", "9.2us", "copy"]
+    assert launches == "launches: 5 -> 6"
+    worse = tuple(replace(one, change="worse", judged=True) for one in found.metrics)
+    assert diff_lines(replace(found, source="run", metrics=worse)) == [change]
+    assert diff_lines(compare_traces(profile(MLP), profile(MLP))) == ["5 kernels, unchanged."]
+    assert diff_lines(ProfileComparison(source="run", metrics=found.metrics)) == []

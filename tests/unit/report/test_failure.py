@@ -132,7 +132,7 @@ def test_where_the_overhead_lies_is_shown_where_it_is_the_violation() -> None:
     assert any(line.startswith("  host, profiled: 60% operator dispatch") for line in lines)
 
 
-def test_tables_fit_78_columns() -> None:
+def test_tables_fit_80_columns() -> None:
     long = [kernel("k" * 200, "o" * 200, "p" * 200, source="s" * 200)] * 3
     lines = message(profile(long), max_kernels=0)
-    assert max(len(line) for line in lines[:-1]) == 78
+    assert max(len(line) for line in lines[:-1]) == 80

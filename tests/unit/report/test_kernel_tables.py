@@ -127,7 +127,7 @@ def test_operators_wrap_and_what_the_kernel_works_on_stays() -> None:
     )
     _, *lines = kernel_table(profile([long])).lines(Style(100))
     assert "a.py:1" in lines[0]
-    assert " ".join(words(line) for line in lines).endswith("aten::mm < aten:: an_operator")
+    assert " ".join(words(line) for line in lines).endswith("aten::mm < aten::an_operator")
 
 
 def test_a_copy_is_told_with_its_size() -> None:

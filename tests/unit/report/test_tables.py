@@ -63,18 +63,28 @@ def test_what_gives_way_first_is_gone_first_and_what_never_does_stays(
     assert of([*columns, names("n" * 60)], width).shown == {*shown, ""}
 
 
+COPY = "Memcpy DtoH (Device -> Pageable)"
+CHAIN = "aten::copy_ < aten::contiguous"
+
+
 @pytest.mark.parametrize(
-    ("width", "told"),
+    ("width", "lines"),
     [
-        (29, "vectorized_elementwise [gelu]"),
-        (24, "vectorized_eleme… [gelu]"),
-        (12, "vector…gelu]"),
+        (64, [f"{COPY}  {CHAIN}"]),
+        (63, [f"{COPY}  aten::copy_", f"{' ' * 34}< aten::contiguous"]),
+        (52, [f"{COPY}  aten::copy_", f"{' ' * 34}< aten::contiguous"]),
+        (51, [COPY, f"    by {CHAIN}"]),
+        (31, ["Memcpy DtoH (De…ce -> Pageable)", "    by aten::copy_", "      < aten::contiguous"]),
     ],
 )
-def test_what_stands_in_brackets_is_cut_last(width: int, told: str) -> None:
-    kernel = Column("k", ("vectorized_elementwise [gelu]",), 0, least=4, kind="name")
-    laid = of([kernel, Column("by", ("x" * 10,), kind="name")], width + 2 + 10)
-    assert texts(laid)[1] == f"{told}  {'x' * 10}"
+def test_a_chain_wraps_then_stands_below_and_only_then_a_name_is_cut(
+    width: int, lines: list[str]
+) -> None:
+    columns = [
+        Column("copy", (COPY,), 0, least=4, kind="name"),
+        Column("by", (CHAIN,), kind="name"),
+    ]
+    assert texts(of(columns, width))[1:] == lines
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8", "cp1252", "unknown"])

@@ -126,18 +126,20 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:9] == [
+    assert lines[:11] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
         "where        test_training.py:31: max_kernels: 4 > 2 (test_step);",
         "             tests/test_story.py: max_kernels: incomplete (test_lost); 1 more",
-        "to do        pytest tests/test_training.py::test_step --kernelprof-against=HEAD~1",
+        "to do        pytest tests/test_training.py::test_step \\",
+        "               --kernelprof-against=HEAD~1",
         "             # see what the last commit changed",
         "             pytest tests/test_story.py::test_lost  # run these tests alone",
-        "             pytest 'tests/test_rows.py::test_near[gated-bf16]' --kernelprof-rounds=192",
+        "             pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
+        "               --kernelprof-rounds=192",
         "             # take more rounds",
         "",
     ]
-    assert lines[9:22] == [
+    assert lines[11:24] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
