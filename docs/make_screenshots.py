@@ -7,10 +7,8 @@ It needs Playwright and Chromium, as the tests in tests/browser do.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -24,13 +22,10 @@ HERE = Path(__file__).parent
 def main(document: str) -> None:
     """Of a run document, whose worst test is the one that is shown."""
     found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
-    arguments = ["--no-sandbox"] if os.name == "posix" and os.geteuid() == 0 else []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as running:
-        path = Path(folder) / "run.html"
-        path.write_text(html_of(read_whole_run(document)), encoding="utf-8")
-        browser = running.chromium.launch(executable_path=found, args=arguments)
+    with sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=found)
         page = browser.new_page(viewport={"width": 1100, "height": 760})
-        page.goto(path.as_uri())
+        page.set_content(html_of(read_whole_run(document)))
         page.screenshot(path=HERE / "html-report.png")
         page.emulate_media(color_scheme="dark")
         page.locator("table.tests summary").first.click()

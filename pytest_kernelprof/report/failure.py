@@ -27,9 +27,9 @@ from pytest_kernelprof.summary.verdicts import (
 from pytest_kernelprof.summary.words import (
     count_words,
     doubt_words,
-    judged_rank,
     limits_of,
     line_words,
+    shown_rank,
     value_of,
     with_label,
 )
@@ -125,7 +125,7 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
     """Return the kernels and how they differ from a baseline; the copies, waits or overhead that a
     limit fails by. They are of the rank that the first failed verdict is about."""
     failed = [verdict for verdict in profile.verdicts if verdict.outcome == "failed"]
-    judged = judged_rank(profile, failed[0]) if failed else profile
+    judged = shown_rank(profile)
     over, new = {verdict.limit for verdict in failed}, new_kernels(profile)
     lines = [f"against {new.since}: + new, - gone"] if new else _changes(profile, style)
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []

@@ -276,7 +276,7 @@ _PROFILE = (*ProfileFacts.__struct_fields__, "copies", "waits")
 _TIMELINE = ("start_us", "duration_us", "correlation", "left_out")
 _TEST = tuple(name for name in Test.__struct_fields__ if name != "profiles")
 _VALUES = MetricValues.__struct_fields__
-_LETTERS: dict[TimelineKind, str] = {
+LETTERS: dict[TimelineKind, str] = {
     "operator": "o",
     "annotation": "a",
     "call": "c",
@@ -284,7 +284,8 @@ _LETTERS: dict[TimelineKind, str] = {
     "memcpy": "m",
     "memset": "s",
 }
-_KINDS = {letter: kind for kind, letter in _LETTERS.items()}
+"""What each kind of event is in a column of letters."""
+_KINDS = {letter: kind for kind, letter in LETTERS.items()}
 
 
 class _Packer:
@@ -320,7 +321,7 @@ class _Packer:
         if timeline is None:
             return None
         row = TimelineRow(
-            kind="".join(_LETTERS[kind] for kind in timeline.kind),
+            kind="".join(LETTERS[kind] for kind in timeline.kind),
             name=tuple(map(self._name, timeline.name)),
             lane=tuple(map(self._name, timeline.lane)),
             **_same(timeline, _TIMELINE),

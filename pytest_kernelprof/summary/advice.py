@@ -11,6 +11,7 @@ from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.kernels import groups_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row
 from pytest_kernelprof.summary.words import (
+    chain_words,
     count_words,
     is_judged,
     limits_of,
@@ -224,7 +225,8 @@ class Advice(NamedTuple):
 
 
 def advice_on(profile: Profile) -> tuple[Advice, ...]:
-    """What there is to do, the most telling first; none where nothing stands out."""
+    """What there is to do, first about broken limits, then the most telling; none where nothing
+    stands out."""
     integrity, bound = profile.integrity, profile.bound.verdict
     if not integrity.complete:
         doctor = "kernelprof doctor says whether this machine can count kernels."
@@ -232,7 +234,8 @@ def advice_on(profile: Profile) -> tuple[Advice, ...]:
     why = note_of(profile, "recompiles")
     because = f": {why}" if why else ""
     compilations = _number(profile, "recompiles")
-    waits, calls = profile.waits, {(one.operators or (one.call,))[0] for one in profile.waits}
+    waits = profile.waits
+    calls = {chain_words(one.operators, one.call) or one.call for one in waits}
     pageable = [one for one in profile.copies if "ageable" in one.name]
     copies = count_words(_number(profile, "memcpys_pageable"), "copy", "copies")
     size, cold = format_bytes(sum(one.bytes for one in pageable)), ", ".join(integrity.cold)
@@ -240,48 +243,53 @@ def advice_on(profile: Profile) -> tuple[Advice, ...]:
     several = _number(profile, "launches") > 1
     late = statistics.median([one.host_wait for one in profile.gaps.rounds] or [0.0])
     span = value_of(profile, "gpu_span") or 0.0
+    broken = {one.metric for one in profile.verdicts if one.outcome == "failed"}
     rules = (
         (
+            "recompiles",
             compilations,
             "Find out why it compiles again.",
             f"{count_words(compilations, 'compilation')} in calls that were warm{because}. "
             "TORCH_LOGS=recompiles names the guard that failed.",
         ),
         (
-            waits and bound in ("sync", "overhead", "mixed"),
+            "syncs",
+            waits and ("syncs" in broken or bound in ("sync", "overhead", "mixed")),
             "Keep values on the GPU.",
             f"The host waits {count_words(len(waits), 'time')} for the device in one call, in "
             f"{', '.join(sorted(calls)[:3])}{_places(one.source for one in waits)}.",
         ),
         (
+            "memcpys",
             _number(profile, "memcpys_pageable"),
             "Pin the host's memory.",
             f"{copies} of {size} from or to pageable memory"
             f"{_places(one.source for one in pageable)}: each makes the host wait.",
         ),
         (
-            overhead and several,
-            "Launch less often.",
-            f"{overhead}. A CUDA graph makes them one launch, torch.compile fewer kernels.",
+            "launch_overhead",
+            overhead,
+            "Launch less often." if several else "Give a call more to do.",
+            f"{overhead}. A CUDA graph makes them one launch, torch.compile fewer kernels."
+            if several
+            else f"{overhead}. Larger batches share the launch.",
         ),
         (
-            overhead and not several,
-            "Give a call more to do.",
-            f"{overhead}. Larger batches share the launch.",
-        ),
-        (
+            "latency",
             late > _MUCH * span > 0,
             "Let the host run ahead.",
             f"In profiled rounds the GPU waited {format_time(late)} of {format_time(span)} for the "
             "next launch; the profiler slows the host, so without it that is less.",
         ),
         (
+            "",
             cold,
             "Profile a call that is warm.",
             f"{cold} in the round; kernel_profile(fn) warms up, a region does not.",
         ),
     )
-    return tuple(Advice(what, why) for applies, what, why in rules if applies)
+    first = sorted(rules, key=lambda rule: rule[0] not in broken)
+    return tuple(Advice(what, why) for _, applies, what, why in first if applies)
 
 
 def _number(profile: Profile, metric: str) -> int:

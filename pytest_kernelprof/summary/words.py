@@ -117,6 +117,12 @@ def judged_rank(profile: Profile, verdict: Verdict) -> Profile:
     return judged if judged.kernels_kept else profile
 
 
+def shown_rank(profile: Profile) -> Profile:
+    """The profile of the rank that the first failed verdict is of."""
+    failed = [one for one in profile.verdicts if one.outcome == "failed"]
+    return judged_rank(profile, failed[0]) if failed else profile
+
+
 def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     """A value and what is allowed, in words that differ where they do."""
     pair = value_words(unit, value), value_words(unit, allowed)

@@ -54,7 +54,7 @@ COMPARISON = Comparison(
 
 
 def run() -> Run:
-    return run_of(
+    found = run_of(
         Test(
             "test_mlp.py::test_worse[a-1]", (profile_of(8, over(8, 7), late=4),), outcome="failed"
         ),
@@ -63,6 +63,7 @@ def run() -> Run:
         Test("test_mlp.py::test_many", (profile_of(300),)),
         Test("test_other.py::test_none", (profile_of(0, kept(n=0)),)),
     )
+    return replace(found, commit="9c41e7a" + 33 * "0")  # so that there is a command
 
 
 @pytest.fixture(scope="module")
@@ -637,11 +638,36 @@ def test_hostile_names_run_nothing_and_break_no_layout(
     assert seen.errors == []
 
 
-def test_it_fits_a_phone(opened: Opened, made: Path) -> None:
-    seen = opened(made.as_uri(), **PHONE)
+@pytest.mark.parametrize("width", [390, 901, 1000, 1060])
+def test_it_fits_a_narrow_window(opened: Opened, made: Path, width: int) -> None:
+    seen = opened(made.as_uri(), viewport={"width": width, "height": 800})
     seen.open_all()
     wide = seen.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1]
+    tables = "(all) => all.every((one) => one.scrollWidth <= one.clientWidth)"
+    assert seen.page.locator("table.tests").evaluate_all(tables)
+
+
+@pytest.mark.parametrize("is_printed", [False, True])
+def test_where_columns_have_no_room_their_cells_stand_below_the_name(
+    opened: Opened, made: Path, *, is_printed: bool
+) -> None:
+    page = opened(made.as_uri(), viewport={"width": 700, "height": 800}).page
+    page.emulate_media(media="print" if is_printed else "screen")
+    row = page.locator("tbody[data-word=failed]")
+    name, cell = row.locator("summary").bounding_box(), row.locator("td[data-of=kernels]")
+    assert cell.inner_text() == "8 > 7"
+    assert cell.bounding_box()["y"] >= name["y"] + name["height"] / 2
+    title = "(cell) => getComputedStyle(cell, '::before').content"
+    assert cell.evaluate(title) != "none"
+
+
+def test_a_command_breaks_at_its_spaces_alone(opened: Opened, made: Path) -> None:
+    page = opened(made.as_uri(), **PHONE).page
+    words = page.locator(".command span")
+    tops = "(all) => all.map((one) => one.getClientRects().length)"
+    assert set(words.evaluate_all(tops)) == {1}
+    assert " ".join(words.all_inner_texts()) == page.locator(".command code").inner_text()
 
 
 def test_by_keyboard_the_tests_are_a_step_away(opened: Opened, made: Path) -> None:

@@ -219,8 +219,9 @@ def of_page(text: str) -> Facts:
     lines = text.splitlines()
     at = lines.index("Dark") + 1
     told = " ".join(lines[at : at + 2])
-    marked = [line for line in lines if re.match(r"\| [✗!?] ", line)]
     below = list(itertools.pairwise(lines))
+    marked = [line for line in lines if re.match(r"\| [✗!?] ", line)]
+    causes = [line for row, line in below if row in marked and line.startswith("| | ")]
     changes = [f"{head}: {words}" for head, words in below if head.startswith("against ")]
     names = [_name(line) for line in marked if re.match(r"\| [✗!] \| ", line)]
     return Facts(
@@ -229,7 +230,7 @@ def of_page(text: str) -> Facts:
         changes=_changes(". ".join([told, *changes])),
         not_judged=_not_judged(text),
         verdict=_verdict([told], []),
-        causes=_causes(marked),
+        causes=_causes([*marked, *causes]),
         differing=_differing(text),
     )
 

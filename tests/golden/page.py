@@ -30,7 +30,7 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _ROWS:
             self.texts.append("\n")
-            self._in_row = tag == "tr"
+            self._in_row = tag == "tr" and dict(attrs).get("class") != "inside"  # one line a row
         elif tag in _UNSEEN:
             self._unseen += 1
         elif tag in _CELLS:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from pytest_kernelprof.names.short_names import short_name
 from pytest_kernelprof.report.html.markup import (
     Html,
@@ -31,13 +33,10 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.summary.advice import advice_on
-from pytest_kernelprof.summary.kernels import NewKernels, guilty_kernels, positions_in
+from pytest_kernelprof.summary.kernels import NewKernels, groups_of, guilty_kernels, positions_in
 from pytest_kernelprof.summary.ranks import ranks_told
 from pytest_kernelprof.summary.verdicts import footing, verdict_line
-from pytest_kernelprof.summary.words import (
-    count_words,
-    doubt_words,
-)
+from pytest_kernelprof.summary.words import count_words, doubt_words, shown_rank
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.report.tables import Table
     from pytest_kernelprof.schema.run import Profile, ProfileComparison, Source
-    from pytest_kernelprof.summary.records import Row
 
 _MOST_CHANGES, _LONGEST, _LONGEST_NAME = 200, 1_000, 2_000
 WHOLE, COMPACT = 200, 8
@@ -79,33 +77,42 @@ class Detailer:
     data: ScriptData
     baselines: Mapping[Source, str]
 
-    def whole(self, row: Row, place: str) -> tuple[Html, int]:
-        """All of a profile; and about so many bytes are kept for the script.
+    def whole(self, profile: Profile, place: str) -> tuple[Html, int]:
+        """All of a profile, of several ranks that of the one that its first failed limit is about;
+        and about so many bytes are kept for the script.
 
         Args:
             place: of the detail on the page.
         """
-        profile = row.profile
-        new = _new_kernels_of(profile)
+        shown = shown_rank(profile)
+        drawn = shown if shown.timeline else profile
+        ranks = (f" of rank {one.rank}" for one in (shown, drawn))
+        of, of_drawn = ranks if profile.other_ranks else ("", "")
+        new = NewKernels("", _new_kernels_of(profile, shown), ())
+        kernels = kernel_table(shown, most=WHOLE, new=new, guilty=guilty_kernels(profile, shown))
         waits = "Would wait for a GPU" if _on_cpu(profile) else "Waits for the GPU"
+        shown = structs.replace(shown, verdicts=profile.verdicts)
         parts = [
+            _advice(shown),
             _limits(profile),
             self._ranks(profile),
             *map(self._diff, _comparisons(profile)),
-            Html('<div class="timeline-of js"></div>'),
-            self._kernels(profile, new),
-            _part("Metrics", self._table(metric_table(profile)), "of one call"),
-            Html('<div class="plots-of js"></div>'),
-            _part("Memory copies", self._table(copy_table(profile))),
-            _part(waits, self._table(wait_table(profile))),
-            _advice(profile),
-            _measured(profile),
+            Html(f'<div class="timeline-of js" data-rank="{of_drawn}"></div>'),
+            _part(
+                ("CPU operators" if _on_cpu(profile) else "Kernels") + of,
+                self._table(kernels.whole, "kernels"),
+                _sum_of_kernels(shown),
+            ),
+            _part(f"Metrics{of}", self._table(metric_table(shown)), "per call"),
+            Html(f'<div class="plots-of js" data-rank="{of}"></div>'),
+            _part(f"Memory copies{of}", self._table(copy_table(shown))),
+            _part(waits + of, self._table(wait_table(shown))),
+            _part(f"How {of.removeprefix(' of ') or 'it'} was measured", _measured(shown)),
         ]
-        return joined(parts), self.data.add(place, profile, new)
+        return joined(parts), self.data.add(place, drawn, shown, _new_kernels_of(profile, drawn))
 
-    def compact(self, row: Row) -> Html:
+    def compact(self, profile: Profile) -> Html:
         """Limits, metrics, and the costliest kernels: of a page with many details."""
-        profile = row.profile
         metrics = metric_table(profile).columns[:2]
         facts = [", ".join(map(" ".join, zip(*(one.cells for one in metrics), strict=True)))]
         if profile.timeline is not None and profile.timeline.kind:
@@ -115,29 +122,13 @@ class Detailer:
 
     def _table(self, made: Table, kind: str = "") -> Html:
         """A table with links to full names, and signs as marks of names."""
-        return table(
-            [
-                replace(one, cells=tuple(map(self._name, made.signs, one.cells, one.full)))
-                if any(one.full)
-                else one
-                for one in made.columns
-            ],
-            kind,
-        )
-
-    def _name(self, sign: str, shown: str, full: str) -> Html:
-        return signed(sign, self.names.told(shown, full))
-
-    def _kernels(self, profile: Profile, new: frozenset[int]) -> Html:
-        noun = NOUNS[profile.environment.kind].kernel
-        marked, guilty = NewKernels("", new, ()), guilty_kernels(profile, profile)
-        made = kernel_table(profile, most=WHOLE, new=marked, guilty=guilty)
-        us = sum(one.duration_us for one in profile.kernels)
-        us += sum(one.duration_us for one in profile.more_kernels)
-        number = len(profile.kernels) + sum(one.count for one in profile.more_kernels)
-        note = f"{count_words(number, noun)} in one round, {format_time(us)}"
-        named = "CPU operators" if _on_cpu(profile) else "Kernels"
-        return _part(named, self._table(made.whole, "kernels"), note)
+        columns = list(made.columns)
+        for at, one in enumerate(columns):
+            if any(one.full):
+                named = zip(made.signs, one.cells, one.full, strict=True)
+                cells = (signed(sign, self.names.told(shown, full)) for sign, shown, full in named)
+                columns[at] = replace(one, cells=tuple(cells))
+        return table(columns, kind)
 
     def _ranks(self, profile: Profile) -> Html:
         told = ranks_told(profile)
@@ -171,21 +162,31 @@ def _part(named: str, body: Html, note: str = "") -> Html:
 
 
 def _facts(lines: Iterable[str]) -> Html:
-    return joined(element("p", text(one, _LONGEST), "fact") for one in lines if one)
+    """Lines as a list: each is one item, also for screen readers."""
+    items = joined(element("li", text(one, _LONGEST)) for one in lines if one)
+    return element("ul", items)
 
 
 def _on_cpu(profile: Profile) -> bool:
     return profile.environment.kind == "cpu"
 
 
+def _sum_of_kernels(profile: Profile) -> str:
+    """How many there are, and what they take."""
+    groups = groups_of(profile).values()
+    number = count_words(sum(n for n, _ in groups), NOUNS[profile.environment.kind].kernel)
+    return f"{number} in one round, {format_time(sum(us for _, us in groups))}"
+
+
 def _comparisons(profile: Profile) -> list[ProfileComparison]:
     return [one.comparison for one in profile.verdicts if one.comparison is not None]
 
 
-def _new_kernels_of(profile: Profile) -> frozenset[int]:
-    """The kernels that a baseline has not, by the first that says so: their positions from 0."""
+def _new_kernels_of(profile: Profile, shown: Profile) -> frozenset[int]:
+    """The kernels of a rank that a baseline has not, by the first that says so: their positions
+    from 0."""
     for one in _comparisons(profile):
-        if one.kernels is not None and one.changes and one.rank in (None, profile.rank):
+        if one.kernels is not None and one.changes and one.rank in (None, shown.rank):
             return positions_in(one.kernels) or frozenset()
     return frozenset()
 
@@ -197,16 +198,15 @@ def _limits(profile: Profile) -> Html:
         for one in profile.verdicts
         if one.of_limit
     )
-    return _part("Limits", joined(element("p", one, "fact") for one in told))
+    return _part("Limits", _facts(told))
 
 
 def _advice(profile: Profile) -> Html:
-    found = advice_on(profile)
-    items = (
-        element("li", joined([element("b", text(one.what)), Html(" "), text(one.why, _LONGEST)]))
-        for one in found
+    told = (
+        joined([element("b", text(one.what)), text(one.why, _LONGEST)], " ")
+        for one in advice_on(profile)
     )
-    return _part("What to do", element("ol", joined(items))) if found else Html("")
+    return _part("What to do", _facts(told))
 
 
 def _measured(profile: Profile) -> Html:
@@ -221,5 +221,5 @@ def _measured(profile: Profile) -> Html:
     if not profile.kernels_kept:
         facts.append("its kernels were not kept: the test has very many profiles")
     if profile.trace:
-        facts.append(f"trace: {cut(profile.trace)}")
-    return _part("How it was measured", _facts(facts))
+        facts.append(f"trace: {profile.trace}")
+    return _facts(facts)

@@ -7,7 +7,7 @@ import base64
 import functools
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,10 @@ _MOST_ROWS, _MOST_OF_A_CAUSE = 40, 8
 """Rows of a group that are seen at once: the script has a button for the others."""
 _MOST_CAUSES = 3
 _LONGEST_OF_ALL = 2_000
-_OF_COMPARISONS = (table, comparison_table, comparison_notes, comparison_line)
+_IN_TEMPLATE = (
+    *(mark, word_of, line_words, parts_of, format_time, cut),
+    *(table, comparison_table, comparison_notes, comparison_line),
+)
 
 
 class NoTemplatesError(KernelprofError):
@@ -101,7 +104,7 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for one in (mark, word_of, line_words, parts_of, format_time, cut, *_OF_COMPARISONS):
+    for one in _IN_TEMPLATE:
         found.globals[one.__name__] = one
     return found
 
@@ -132,13 +135,13 @@ class _Group:
 
     Attributes:
         title: of the section that they stand in.
-        entries: each with the causes that the heading does not name.
         most: so many of them are seen at once.
-        named: what they have in common; may be empty. told, cause: its mark, and why.
+        named: what they have in common; may be empty.
+        told, cause: its mark, and the first cause of each row; None where a row names its own.
     """
 
     title: str
-    entries: Sequence[tuple[Entry, Sequence[Cause]]]
+    rows: Sequence[Entry]
     most: int = _MOST_ROWS
     named: str = ""
     told: Told | None = None
@@ -147,40 +150,30 @@ class _Group:
 
 def _groups(summary: Summary) -> Iterator[_Group]:
     """All that ran and all that is wrong, in the order of the page."""
-    rows = {(id(row.test), row.number): row for row in summary.rows}
-    left = dict(rows)
+    left = {id(row): row for row in summary.rows}
 
-    def unfolded(entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Each profile by itself: folded rows stand for several."""
-        for each in (each for one in entries for each in one.each):
-            if isinstance(each, Row):
-                left.pop((id(each.test), each.number), None)
-                yield rows[id(each.test), each.number]
-            else:
-                yield each
+    def taken(entries: Iterable[Entry]) -> list[Entry]:
+        """Each profile by itself: a folded row stands for several."""
+        found = [each for one in entries for each in one.each]
+        for one in found:
+            left.pop(id(one), None)
+        return found
 
     for problem in summary.problems:
-        title, entries = "What needs a look", list(unfolded(problem.rows))
+        entries = taken(problem.rows)
         if len(entries) == 1:  # it names its causes itself
-            yield _Group(title, _with_causes(entries), _MOST_OF_A_CAUSE)
+            yield _Group("What needs a look", entries)
             continue
-        told = [(one, one.causes[1:]) for one in entries]
         named = f"{count_words(problem.tests, 'test')}:"
         cause = problem.cause or Cause(word_of(problem.told))
-        yield _Group(title, told, _MOST_OF_A_CAUSE, named, problem.told, cause)
+        yield _Group("What needs a look", entries, _MOST_OF_A_CAUSE, named, problem.told, cause)
     title = f"What changed against {' and '.join(one.base for one in summary.compared)}"
     changed = [(result_of(c), one) for one in listed(summary).changed if (c := one.comparison)]
     for result, several in groupby(changed, lambda one: one[0]):
-        entries = list(unfolded(one for _, one in several))
-        yield _Group(title, _with_causes(entries), named=RESULTS[result].word)
-    title = "All other tests" if len(left) < len(rows) else "Tests"
-    is_marked = summary.counts.marked
-    yield _Group(title, [(one, one.causes if is_marked else ()) for one in by_file(left.values())])
-    yield _Group("Not judged", _with_causes(map(_unjudged, summary.left_out)))
-
-
-def _with_causes(entries: Iterable[Entry]) -> list[tuple[Entry, Sequence[Cause]]]:
-    return [(one, one.causes) for one in entries]
+        yield _Group(title, taken(one for _, one in several), named=RESULTS[result].word)
+    title = "All other tests" if len(left) < len(summary.rows) else "Tests"
+    yield _Group(title, by_file(left.values()))
+    yield _Group("Not judged", list(map(_unjudged, summary.left_out)))
 
 
 def _unjudged(test: Test) -> Entry:
@@ -189,13 +182,36 @@ def _unjudged(test: Test) -> Entry:
     return Entry(test=test, file=file, name=name, told="not judged", causes=causes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The tests on one kind of device; each row with its causes and its cells."""
+_IN_TURN = {"cuda_time": "profiled", "change": "timed in turn", "range": "timed in turn"}
+"""How the times of a column were measured, where there are both kinds."""
 
-    on_cpu: bool
-    columns: Sequence[Column]
-    groups: Sequence[tuple[_Group, Sequence[tuple[Entry, Sequence[Cause], Sequence[Html]]]]]
+
+class _Table:
+    """The tests on one kind of device.
+
+    Attributes:
+        on_cpu: whether that is the CPU.
+        groups: their headings, each with its rows.
+        columns: after the name of the test. measured: how, by the key of a column.
+    """
+
+    def __init__(self, kind: str, groups: Sequence[_Group]) -> None:
+        self.on_cpu, self.groups = kind == "cpu", groups
+        rows = [one for group in groups for one in group.rows if isinstance(one, Row)]
+        self.columns = columns_of(rows, verbose=False) if rows else []
+        compared = (one.comparison for one in rows)
+        in_turn = any(one and one.paired and one.paired.pairs for one in compared)
+        self.measured = _IN_TURN if in_turn else {}
+        cells = zip(*(one.cells for one in self.columns), strict=True)
+        self._cells = dict(zip(map(id, rows), cells, strict=True))
+
+    def cells(self, one: Entry) -> Iterator[tuple[Column, Html]]:
+        """The columns with the cells of a row: empty ones where it has no profile."""
+        blank = ("",) * len(self.columns)
+        for column, words in zip(self.columns, self._cells.get(id(one), blank), strict=True):
+            is_bad = " > " in words or (ARROW in words and one.told == "failed")
+            told = text(words.replace(ARROW, " → "))
+            yield column, element("b", told, "x-bad") if is_bad else told
 
     def more(self, one: Entry, causes: Sequence[Cause]) -> str:
         """What is wrong or changed in a row and is not in its cells or first causes."""
@@ -203,7 +219,7 @@ class _Table:
         more = [f"and {left} more"] if left > 0 else []
         if isinstance(one, Row):
             more += beside_words(one, {column.key for column in self.columns})
-        return "; ".join(filter(None, more))
+        return "; ".join(more)
 
 
 def _tables(summary: Summary) -> Iterator[_Table]:
@@ -212,23 +228,16 @@ def _tables(summary: Summary) -> Iterator[_Table]:
     kinds = [kind for kind in ("cuda", "cpu") if kind in map(_kind, summary.rows)] or [""]
     groups = list(_groups(summary))
     for kind in kinds:
-        ours = [
-            (group, [one for one in group.entries if (_kind(one[0]) or kinds[0]) == kind])
+        ours = (
+            replace(group, rows=[row for row in group.rows if (_kind(row) or kinds[0]) == kind])
             for group in groups
-        ]
-        rows = [one for _, entries in ours for one, _ in entries if isinstance(one, Row)]
-        columns = columns_of(rows, verbose=False) if rows else []
-        cells = {
-            id(row): [_cell(one.cells[at], row) for one in columns] for at, row in enumerate(rows)
-        }
-        blank = [Html("")] * len(columns)
-        told = [
-            (group, [(*one, cells.get(id(one[0]), blank)) for one in entries])
-            for group, entries in ours
-            if entries
-        ]
-        if told:
-            yield _Table(kind == "cpu", columns, told)
+        )
+        if shown := [group for group in ours if group.rows]:
+            yield _Table(kind, shown)
+
+
+def _kind(one: Entry) -> str:
+    return one.profile.environment.kind if isinstance(one, Row) else ""
 
 
 class _Tests:
@@ -242,7 +251,7 @@ class _Tests:
         self._marked, self._detailer = summary.counts.marked, detailer
         self._size = self._details = self.without = 0
         self.tables = list(_tables(summary))
-        rows = (row for table in self.tables for _, several in table.groups for row, *_ in several)
+        rows = (row for table in self.tables for group in table.groups for row in group.rows)
         marks = Counter(map(self.mark_of, rows))
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
         self.number = marks.total()
@@ -262,18 +271,8 @@ class _Tests:
         self._details += 1
         place = f"p{self._details}"
         if self._size > WHOLE_BYTES:
-            found, drawn = self._detailer.compact(one), 0
+            found, drawn = self._detailer.compact(one.profile), 0
         else:
-            found, drawn = self._detailer.whole(one, place)
+            found, drawn = self._detailer.whole(one.profile, place)
         self._size += len(found) + drawn
         return place, found
-
-
-def _kind(one: Entry) -> str:
-    return one.profile.environment.kind if isinstance(one, Row) else ""
-
-
-def _cell(words: str, one: Entry) -> Html:
-    is_bad = " > " in words or (ARROW in words and one.told == "failed")
-    told = text(words.replace(ARROW, " → "))
-    return element("b", told, "x-bad") if is_bad else told

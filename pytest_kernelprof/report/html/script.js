@@ -86,17 +86,11 @@
     show();
   }
 
-  /** The test of a row with its file, without its causes. */
-  function nameOf(row) {
-    const parts = [...row.rows[0].cells[1].childNodes].filter((node) => node.nodeName !== "P");
-    return parts.map((node) => node.textContent).join(" ");
-  }
-
   /** @param {HTMLTableElement} table */
   function setUpTable(table) {
     const headings = all("tbody.section, tbody.group", table);
     const rows = all("tbody[data-word]", table);
-    const texts = new Map(rows.map((row) => [row, nameOf(row).toLowerCase()]));
+    const texts = new Map(rows.map((row) => [row, row.rows[0].cells[1].textContent.toLowerCase()]));
     const groups = [];
     let section = null;
     for (const body of table.tBodies) {
@@ -238,14 +232,15 @@
   const drawn = new Set();
 
   function wake(details) {
-    const inside = details.closest("tbody")?.rows[1];
-    if (!details.open || !inside) return;
+    if (!details.open) return;
+    const inside = one(".inside", details.closest("tbody"));
     const found = data().details[details.id];
     if (found && !drawn.has(details)) {
       drawn.add(details);
       const scene = found.timeline && sceneOf(found);
-      if (scene) one(".timeline-of", inside).append(timelineOf(scene), treeOf(scene) ?? "");
-      one(".plots-of", inside).append(...found.plots.map(plotOf));
+      const [timeline, plots] = [".timeline-of", ".plots-of"].map((place) => one(place, inside));
+      if (scene) timeline.append(timelineOf(scene, timeline.dataset.rank), treeOf(scene) ?? "");
+      plots.append(...found.plots.map((plot) => plotOf(plot, plots.dataset.rank)));
       all("table.kernels", inside).forEach(addBars);
     }
     makeReachable(inside);
@@ -282,6 +277,7 @@
     reduce: "reduction",
     copy: "copy, fill",
     elementwise: "elementwise",
+    comm: "communication",
     other: "other work",
   };
   const POINTWISE =
@@ -289,6 +285,7 @@
     "lerp|log|lt|masked_fill|mul|native_dropout|ne|neg|pow|reciprocal|relu|rsqrt|rsub|sigmoid|silu|" +
     "sin|sqrt|sub|tanh|threshold|where";
   const RULES = [
+    ["comm", /^nccl|^c10d::/],
     ["attention", /flash|fmha|sdpa|attention|attn/],
     ["fused", /^triton_|_fused_/],
     ["reduce", /splitk ?reduce/],
@@ -571,7 +568,7 @@
   }
 
   /** A timeline that zooms, as a part of a detail. */
-  function timelineOf(scene) {
+  function timelineOf(scene, of) {
     const { lanes, US } = scene;
     const [kinds, height] = placed(lanes);
     const number = `${scene.number.toLocaleString("en")} ${scene.what}${scene.number === 1 ? "" : "s"}`;
@@ -617,7 +614,7 @@
 
     /** Wide boxes as they are; of narrow ones the kind that takes most of a pixel has it. */
     function place(kind, boxes, spans, pixels) {
-      const tone = /k-(gemm|fused|other)/.test(kind) ? "on-dark" : kind.includes("k-") ? "on-light" : "plain";
+      const tone = /k-(comm|gemm|fused|other)/.test(kind) ? "on-dark" : kind.includes("k-") ? "on-light" : "plain";
       for (const box of boxes) {
         if (box.end < from || box.start > to) continue;
         const left = Math.max(x(box.start), GUTTER - 4);
@@ -789,7 +786,7 @@
     const note = scene.streams
       ? "one round: GPU times accurate, host times slowed by profiling"
       : "one round, slowed by the profiler";
-    return part("Timeline", note, figure);
+    return part(`Timeline${of}`, note, figure);
   }
 
   /** Spans of rows as the path of an SVG; those that cannot be told apart as one. */
@@ -885,18 +882,20 @@
   const PLOT = { left: 112, right: 560, row: 44, top: 30 };
 
   const TITLES = {
-    cuda_time: "GPU time of each round",
+    cuda_time: "GPU time of each profiled round",
     latency: "Latency of each call",
     launch_overhead: "Launch overhead of each call",
     dispatch_time: "Dispatch time of each call",
     gpu_busy: "GPU busy in each round",
-    pairs: "GPU time of each pair timed in turn",
+    pairs: "GPU time of each pair, timed in turn",
   };
 
-  function plotOf({ title, rows, limit, words }) {
+  function plotOf({ title, rows, limit, words }, of) {
+    const isPairs = title === "pairs";
     const seen = rows
       .flatMap((row) => [...row.values, row.middle, ...(row.interval ?? []), limit])
       .filter((value) => value !== null);
+    if (isPairs) seen.push(0); /* equally fast */
     const [least, most] = [Math.min(...seen), Math.max(...seen)];
     const pad = (most - least) * 0.06 || Math.abs(least) * 0.01 || 1;
     const [low, high] = [least - pad, most + pad];
@@ -936,7 +935,8 @@
         make("text", { class: "tick strong", ...at }, words),
       );
     }
-    return part(TITLES[title], "a dot a round, a line at the median, a band of 99 %", svg);
+    const dots = isPairs ? "a dot a pair, a line at the ratio" : "a dot a round, a line at the median, a band of 99 %";
+    return part(TITLES[title] + of, dots, svg);
   }
 
   addEventListener("resize", () => makeReachable(document));

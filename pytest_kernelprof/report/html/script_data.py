@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.names.short_names import short_name
 from pytest_kernelprof.report.html.markup import Html
+from pytest_kernelprof.schema.document import LETTERS
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 400
 _PARTS = 100
 """Times are in hundredths of microseconds."""
-_LETTERS: dict[TimelineKind, str] = {
-    "operator": "o",
-    "annotation": "a",
-    "call": "c",
-    "kernel": "k",
-    "memcpy": "m",
-    "memset": "s",
-}
 _ESCAPED = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
 
 
@@ -37,22 +30,24 @@ class ScriptData:
         self._names: dict[str, int] = {}
         self._details: dict[str, str] = {}
 
-    def add(self, place: str, profile: Profile, new: Collection[int]) -> int:
-        """Keep the timeline and the rounds of a profile. Returns how long that is as text.
+    def add(self, place: str, drawn: Profile, timed: Profile, new: Collection[int]) -> int:
+        """Keep a timeline and rounds. Returns how long that is as text.
 
         Args:
             place: of the detail on the page.
-            new: the kernels that its baseline has not, by their place in launch order, from 0.
+            drawn: has the timeline. timed: has the rounds, perhaps of another rank.
+            new: the drawn kernels that the baseline has not, by their place in launch order,
+                from 0.
         """
-        timeline = profile.timeline
+        timeline = drawn.timeline
         has_events = timeline is not None and timeline.kind
         found = {
             "timeline": self._timeline(timeline) if timeline and has_events else None,
-            "idle": _why_no_idle_time(profile),
+            "idle": _why_no_idle_time(drawn),
             "new": sorted(new),
-            "kernels": profile.kernel_count,
-            "counted": self._counted(profile) if has_events else [],
-            "plots": list(_plots(profile)),
+            "kernels": drawn.kernel_count,
+            "counted": self._counted(drawn) if has_events else [],
+            "plots": list(_plots(timed)),
         }
         told = json.dumps(found, separators=(",", ":"))
         self._details[place] = told
@@ -74,7 +69,7 @@ class ScriptData:
         return {
             "parts": _PARTS,
             "lanes": [printable(lane[:_LONGEST_NAME]) for lane in lanes],
-            "kind": "".join(_LETTERS[kind] for kind in one.kind),
+            "kind": "".join(LETTERS[kind] for kind in one.kind),
             "name": list(map(self._name, one.name, one.kind)),
             "lane": [lanes[lane] for lane in one.lane],
             "start": [now - before for before, now in zip((0, *starts), starts, strict=False)],
@@ -127,7 +122,7 @@ def _plots(profile: Profile) -> Iterator[dict[str, Any]]:
     found = (one.comparison for one in profile.verdicts if one.comparison is not None)
     for paired in (one.paired for one in found if one.paired is not None):
         if paired.pairs:  # of each what it says of the GPU time, in percent of the baseline's
-            values = [*((one.ratio - 1) * 100 for one in paired.pairs), 0.0]
+            values = [(one.ratio - 1) * 100 for one in paired.pairs]
             row = _row("% slower", values, (paired.ratio - 1) * 100)
             margin = paired.margin * 100
             words = f"margin {margin:.3g} %"

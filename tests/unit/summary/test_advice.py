@@ -13,6 +13,7 @@ from pytest_kernelprof.schema.run import (
     Integrity,
     Profile,
     RoundGaps,
+    Verdict,
     Wait,
 )
 from pytest_kernelprof.summary.advice import advice_on
@@ -58,6 +59,16 @@ def test_waits_with_their_operators_and_lines() -> None:
         "Keep values on the GPU. The host waits 2 times for the device in one call, in "
         "aten::item at mlp.py:7."
     )
+
+
+def test_the_first_is_about_the_limit_that_is_broken() -> None:
+    waits = (Wait("cudaStreamSynchronize", ("aten::_local_scalar_dense", "aten::item"), "m.py:7"),)
+    limit = Verdict(limit="max_syncs", outcome="failed", metric="syncs", measured=1, allowed=0)
+    found = mlp(counted("recompiles", 2), waits=waits, verdicts=(limit,))
+    first, second = told(found)
+    assert "in aten::_local_scalar_dense < aten::item at m.py:7." in first
+    assert second.startswith("Find out why it compiles again.")
+    assert len(told(replace(found, verdicts=()))) == 1  # nothing says that the wait matters
 
 
 def test_pageable_copies_with_their_size() -> None:

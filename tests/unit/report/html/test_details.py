@@ -8,7 +8,7 @@ import re
 import pytest
 from msgspec.structs import replace
 from records import CPU, held_to, kernel
-from rounds import kept, profile_of, run_of
+from rounds import kept, over, profile_of
 
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.html.details import WHOLE, Detailer, FullNames
@@ -17,15 +17,13 @@ from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.report.tables import Column
 from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, Source
 from pytest_kernelprof.schema.document import bounded
-from pytest_kernelprof.schema.run import KernelGroup, Profile, ProfileComparison, Test
-from pytest_kernelprof.summary.run import summary_of
+from pytest_kernelprof.schema.run import Bound, KernelGroup, Profile, ProfileComparison, Wait
 
 
 def detail(profile: Profile, name: str = "main (abc1234)") -> str:
     """All of a profile, without tags: a cell or a block a line."""
     names: dict[Source, str] = {"revision": name, "snapshot": "the kernel snapshot"}
-    (row,) = summary_of(run_of(Test("t.py::test_it", (profile,)))).rows
-    told, _ = Detailer(FullNames(), ScriptData(), names).whole(row, "p1")
+    told, _ = Detailer(FullNames(), ScriptData(), names).whole(profile, "p1")
     lines = re.sub(r"<(?:td|tr|p|section|h3|li)\b[^>]*>", "\n", told)
     plain = html.unescape(re.sub(r"<[^>]+>", "", lines))
     return re.sub(r"\n+", "\n", re.sub(r" *\n *", "\n", re.sub(" +", " ", plain)))
@@ -153,6 +151,25 @@ def test_of_very_many_changes_those_that_are_not_shown_are_counted() -> None:
     diff = diff_profiles(profile_of(0), new)
     told = compared(ProfileComparison(source="run", change="worse", kernels=diff), new)
     assert "7 more changes not shown" in told
+
+
+def test_of_several_ranks_the_one_that_breaks_the_limit_is_shown_and_named() -> None:
+    limit = replace(over(5, 4), ranks=(1,))
+    other = replace(profile_of(5), rank=1, timeline=None)  # one rank alone keeps its timeline
+    first = replace(profile_of(4, limit), rank=0, other_ranks=(other,))
+    told = detail(first)
+    for line in (
+        *("Kernels of rank 1 5 kernels in one round", "Metrics of rank 1 per call"),
+        *("kernels\n5\n", "How rank 1 was measured"),
+    ):
+        assert line in told
+    assert 'data-rank=" of rank 0"' in Detailer(FullNames(), ScriptData(), {}).whole(first, "p1")[0]
+
+
+def test_what_to_do_stands_first() -> None:
+    waits = (Wait("cudaStreamSynchronize", ("aten::_local_scalar_dense", "aten::item"), "m.py:2"),)
+    told = detail(replace(profile_of(4, kept(n=4)), waits=waits, bound=Bound("sync", "")))
+    assert told.index("Keep values on the GPU.") < told.index("Limits")
 
 
 def test_limits_metrics_and_how_it_was_measured_are_told() -> None:

@@ -57,7 +57,7 @@ def test_it_says_what_happened_first() -> None:
             "test_mlp.py:31: max_kernels: 5 > 4 (test_worse[a-1])",
             "What to do",
         ),
-        *("To see what the last commit changed:", "--kernelprof-against=HEAD~1"),
+        *("See what the last commit changed:", "--kernelprof-against=HEAD~1"),
         *("What needs a look", "test_worse[a-1]", "5 > 4", "Limits", "max_kernels"),
         *("nvjet 256x128x64 TNT", "aten::mm < aten::linear", "reference_mlp.py:40", "cuda_time"),
         *("All other tests", "test_well", "This run", "Hottest kernels", "How it was measured"),
@@ -208,6 +208,7 @@ def test_what_changed_against_a_revision_is_a_table_and_a_diff() -> None:
     for told in (
         *("1 of 1 test is worse than main (abc1234)", "1 worse, 1 not compared; 2 more kernels"),
         *("4 → 5", "+7.8 %", "+7.0..+8.1 %", "it fails on your code"),
+        *("GPU us profiled", "change timed in turn"),
         *("Kernels against main (abc1234)", "4 kernels -> 5, GPU time"),
     ):
         assert told in words, told
