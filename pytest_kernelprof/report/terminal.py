@@ -43,6 +43,7 @@ from pytest_kernelprof.summary.words import (
     pair_words,
     percent_words,
     shortened,
+    signed,
     value_of,
     value_words,
 )
@@ -139,6 +140,9 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
 
 def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
     """The command whole, so that it can be pasted, however wide; what it does as its comment."""
+    if not one.command:
+        yield from labelled(label, one.what, style)
+        return
     head, command = Span(left(label, LABEL), "dim"), style.say(one.command)
     comment = style.say(f"# {one.what}")
     if LABEL + width_of(command) + 2 + width_of(comment) <= style.width:
@@ -241,12 +245,11 @@ def _groups(
     the rest."""
     for problem in summary.problems:
         rows = [one for one in problem.rows if isinstance(one, Row) and _kind(one) == kind]
-        shared = problem.tests > 1 and len(problem.rows) > 1
         head: Sequence[Line] = ()
-        if rows and shared and problem.cause is not None:
-            words = f"{count_words(problem.tests, 'test')}: {_signed(problem.cause)}"
+        if rows and problem.shared and problem.cause is not None:
+            words = f"{count_words(problem.tests, 'test')}: {signed(problem.cause)}"
             head = list(_cause_lines(words, problem.cause, 0, style))
-        told = [(row, row.causes[1 if shared else 0 :]) for row in rows[:_MOST_TESTS]]
+        told = [(row, row.causes[1 if problem.shared else 0 :]) for row in rows[:_MOST_TESTS]]
         left_out = sum(len(row.each) for row in rows[_MOST_TESTS:])
         more = f"  and {count_words(left_out, 'more profile')}" if left_out else ""
         yield _Group(head, told, more)
@@ -272,8 +275,7 @@ def _entry_lines(told: Told | None, test: Test, why: str, style: Style) -> list[
 
 def _table(groups: Sequence[_Group], style: Style, *, marked: bool) -> Iterator[Line]:
     rows = [row for group in groups for row, _ in group.rows]
-    unit = _unit_of(rows, "cuda_time")
-    names = tuple(_name_of(row, unit) for row in rows)
+    names = tuple(map(_name_of, rows))
     columns = columns_of(rows, verbose=style.verbosity > 0)
     laid = lay_out([*columns, Column("test", names, kind="name")], style.within(_SIGN))
     yield (Span(" " * _SIGN + laid.title, "dim"),)
@@ -313,12 +315,12 @@ def _below_lines(
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
     for cause in causes[:_MOST_CAUSES]:
-        yield from _cause_lines(_signed(cause), cause, _INDENT, style)
+        yield from _cause_lines(signed(cause), cause, _INDENT, style)
     more = [f"and {len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
     words = "; ".join([*more, *beside_words(row, shown)])
     lines = inside.sentence(words) if words else []
-    if row.least_us is None:  # of several that agree -v has the ranks of each
+    if not row.folded:  # of several that agree -v has the ranks of each
         lines += lines_of_ranks(row.profile, inside)
     yield from ((indent, *line) for line in lines)
 
@@ -341,16 +343,9 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
 _OUTER, _OPERATORS = re.compile(r" < [^;]*"), re.compile(r", from [^;]*")
 
 
-def _signed(cause: Cause) -> str:
-    return f"{cause.sign} {cause.text}".lstrip()
-
-
-def _name_of(row: Row, unit: TimeUnit) -> str:
-    """Return the name of a row; of folded ones with the smallest GPU time, ``test_it[a] and 2 more
-    (from 98.2)``; of several ranks with the one whose numbers these are."""
-    least = f" (from {unit.words(row.least_us)})" if row.least_us is not None else ""
-    rank = f" (rank {row.profile.rank})" if row.profile.other_ranks else ""
-    return f"{row.name}{least}{rank}"
+def _name_of(row: Row) -> str:
+    """Return the name of a row; of several ranks with the one whose numbers these are."""
+    return f"{row.name} (rank {row.profile.rank})" if row.profile.other_ranks else row.name
 
 
 def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
@@ -513,7 +508,7 @@ def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
         yield from labelled("not judged", missing, style)
     yield from labelled("suite", facts.get("suite", ""), style)
     yield from _hottest_lines(summary, style)
-    for what in ("overhead", *(("waits", "copies", "pageable") if whole else ()), "snapshots"):
+    for what in ("waits", "copies", "pageable") if whole else ():
         yield from labelled(what, facts.get(what, ""), style)
     for kind in ("near", "tighten"):
         told = [f"{h.test}: {h.limit} {h.words}" for h in summary.hints if h.kind == kind]

@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.paired import Paired
-    from pytest_kernelprof.schema.run import Conditions, Environment, Profile, Verdict
+    from pytest_kernelprof.schema.run import Cause, Conditions, Environment, Profile, Verdict
 
 
+NOUNS = {
+    "kernels": ("kernel", "kernels"),
+    "launches": ("launch", "launches"),
+    "syncs": ("wait", "waits"),
+    "memcpys": ("copy", "copies"),
+}
+"""What the counts of a call count: one of it, and several."""
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -76,6 +83,11 @@ def line_words(place: Place | None) -> str:
 def lines_words(lines: Sequence[str]) -> str:
     """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
     return f" (one of lines {', '.join(lines)})" if lines else ""
+
+
+def signed(cause: Cause) -> str:
+    """A cause with its sign: ``+ elementwise [copy]``."""
+    return f"{cause.sign} {cause.text}".lstrip()
 
 
 def source_place(source: str) -> Place | None:

@@ -57,7 +57,7 @@ def test_it_says_what_happened_first() -> None:
             "test_mlp.py:31: max_kernels: 5 > 4 (test_worse[a-1])",
             "What to do",
         ),
-        *("To see what the last commit changed:", "--kernelprof-against=HEAD~1"),
+        *("See what the last commit changed:", "--kernelprof-against=HEAD~1"),
         *("What needs a look", "test_worse[a-1]", "5 > 4", "Limits", "max_kernels"),
         *("nvjet 256x128x64 TNT", "aten::mm < aten::linear", "reference_mlp.py:40", "cuda_time"),
         *("All other tests", "test_well", "This run", "Hottest kernels", "How it was measured"),
