@@ -81,8 +81,8 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"**To do:** {_remedy(remedy)}"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
-    if suite := summary.facts.get("suite"):
-        yield f"{text(suite)}."
+    if summary.suite:
+        yield f"{text(summary.suite)}."
     for one in summary.compared:
         yield f"Against {code(one.base)}: {text(one.words, _LONGEST_NOTE)}."
         notes = [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]

@@ -501,15 +501,11 @@ def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
 
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
-    whole = not summary.counts.marked or style.verbosity > 0
-    facts = summary.facts
     if "no CUDA device" in summary.counts.unjudged:
         missing = "to fail where there is no CUDA device: --kernelprof-require-gpu"
         yield from labelled("not judged", missing, style)
-    yield from labelled("suite", facts.get("suite", ""), style)
+    yield from labelled("suite", summary.suite, style)
     yield from _hottest_lines(summary, style)
-    for what in ("waits", "copies", "pageable") if whole else ():
-        yield from labelled(what, facts.get(what, ""), style)
     for kind in ("near", "tighten"):
         told = [f"{h.test}: {h.limit} {h.words}" for h in summary.hints if h.kind == kind]
         most = len(told) if style.verbosity > 0 else _MOST_NOTES

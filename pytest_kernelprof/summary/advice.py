@@ -224,6 +224,9 @@ def _unjudged(tests: Iterable[Test]) -> list[Hint]:
     ]
 
 
+_FEWER = "A CUDA graph makes them one launch, torch.compile fewer kernels."
+
+
 class Advice(NamedTuple):
     """What to do about a profile, and what that rests on."""
 
@@ -266,14 +269,9 @@ def advice_on(profile: Profile) -> tuple[Advice, ...]:
             f"{_places(one.source for one in pageable)}: each makes the host wait.",
         ),
         (
-            overhead and several,
-            "Launch less often.",
-            f"{overhead}. A CUDA graph makes them one launch, torch.compile fewer kernels.",
-        ),
-        (
-            overhead and not several,
-            "Give a call more to do.",
-            f"{overhead}. Larger batches share the launch.",
+            overhead,
+            "Launch less often." if several else "Give a call more to do.",
+            f"{overhead}. {_FEWER if several else 'Larger batches share the launch.'}",
         ),
         (
             cold,

@@ -77,7 +77,7 @@ class Summary:
         folded: the same, those that agree as one.
         left_out: the tests without a row none of whose limits was judged.
         compared: how the run compares with a revision and with an earlier run.
-        facts: what all profiles come to, in words, by what it is of.
+        suite: what all profiles launch and take, in words; empty without profiles.
         places: devices with their versions, in words.
         integrity: how many profiles there are, and how far they can be trusted, in words.
     """
@@ -94,7 +94,7 @@ class Summary:
     folded: tuple[Row, ...]
     left_out: tuple[Test, ...]
     compared: tuple[BaselineSummary, ...]
-    facts: dict[str, str]
+    suite: str
     hottest: tuple[HotKernel, ...]
     hints: tuple[Hint, ...]
     places: tuple[str, ...]
@@ -125,7 +125,7 @@ def summary_of(run: Run) -> Summary:
             one for one in run.tests if not one.profiles and told_of(one) == "not judged"
         ),
         compared=compared,
-        facts=_facts_of(last),
+        suite="; ".join(_suite_words([row.profile for row in last])),
         hottest=hottest_kernels(last, _sum([row.profile for row in last], "cuda_time")),
         hints=hints,
         places=_places_of(row.profile for row in rows),
@@ -342,6 +342,7 @@ def _what_of(worst: Entry) -> str:
 # Counts, and the sentence that says them.
 
 _MOST_REASONS = 2
+_OTHERWISE = "failed for another reason"
 _OPEN: tuple[Told, ...] = ("failed", "incomplete", "undecided")
 _JUDGED: tuple[Told, ...] = ("passed", "expected failure")
 _LEFT_OUT: tuple[Told | None, ...] = ("expected failure", "xfailed", "rerun", "skipped")
@@ -417,24 +418,20 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
         (kinds["breaking"], f"of {limited} breaks a limit", f"of {limited} break a limit"),
         (kinds["exceeding"], "test exceeds its snapshot", "tests exceed their snapshots"),
     )
-    crashed = _counted(
-        (told["failed otherwise"], "failed for another reason", "failed for another reason"),
-        (told["error"], "error", "errors"),
-    )
-    beside: list[str] = []
-    if not happened and not kinds["worse"] and (kinds["limited"] or not compared):
-        if crashed and kinds["held"]:
-            n = told["failed otherwise"]
-            failed = [f"{n} of {count_words(counts.tests, 'test')} failed"] if n else []
-            happened, crashed, beside = [*failed, *crashed[bool(n) :]], [], ["no limit is broken"]
-        else:
-            happened = [_well(counts)]
+    is_well = not happened and not kinds["worse"] and (kinds["limited"] or not compared)
+    failed, errors = told["failed otherwise"], told["error"]
+    only_crashed = is_well and kinds["held"] and (failed or errors)
+    how = f"of {count_words(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
+    crashed = _counted((failed, how, how), (errors, "error", "errors"))
+    if is_well:
+        happened = crashed if only_crashed else [_well(counts)]
     happened += [one.sentence for one in compared]
     happened += _counted(
         (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
         (kinds["missing"], "snapshot is missing", "snapshots are missing"),
     )
-    beside += crashed + _counted(
+    beside = ["no limit is broken"] if only_crashed else crashed
+    beside += _counted(
         (told["incomplete"], "incomplete", "incomplete"),
         (told["undecided"], "undecided", "undecided"),
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
@@ -479,19 +476,7 @@ def _open_words(counts: Counts, hints: Iterable[Hint]) -> str:
     return ", ".join([*tests, *limits[:_MOST_REASONS]])
 
 
-# Facts: what all profiles come to.
-
-
-def _facts_of(rows: Sequence[Row]) -> dict[str, str]:
-    """Sums over all profiles, each as one call, in words; what there is nothing of is not there."""
-    on_gpu = [row for row in rows if row.profile.environment.kind == "cuda"]
-    found = {
-        "suite": "; ".join(_suite_words([row.profile for row in rows])),
-        "waits": _spread_words(on_gpu, "syncs"),
-        "copies": _spread_words(on_gpu, "memcpys"),
-        "pageable": _spread_words(on_gpu, "memcpys_pageable"),
-    }
-    return {what: words for what, words in found.items() if words}
+# What all profiles come to.
 
 
 def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
@@ -508,17 +493,6 @@ def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
         yield f"{words}, of rank 0 where there are several" if several else words
     if operators:
         yield f"{count_words(operators, 'operator')} on the CPU"
-
-
-def _spread_words(rows: Iterable[Row], metric: str) -> str:
-    """How many there are, in how many tests, and where the most; empty without any."""
-    known = [(int(value_of(row.profile, metric) or 0), row) for row in rows]
-    found = [(number, row) for number, row in known if number]
-    if not found:
-        return ""
-    tests = count_words(len({row.test.id for _, row in found}), "test")
-    most, row = max(found, key=lambda one: one[0])
-    return f"{sum(number for number, _ in found):,} in {tests}; most in {row.name} ({most})"
 
 
 def _sum(profiles: Iterable[Profile], metric: str) -> float | None:

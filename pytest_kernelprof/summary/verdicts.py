@@ -213,13 +213,8 @@ def delta_words(found: ProfileComparison) -> str:
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
     words = list(map(_more_words, found.worse or judged))
     if found.paired is not None and found.paired.change in ("worse", "undecided"):
-        words.append(turns_words(found))
+        words.append(paired_words(found.paired))
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
-
-
-def turns_words(found: ProfileComparison) -> str:
-    """The times that both sides took in turn; empty where nothing is known of them."""
-    return paired_words(found.paired) if found.paired is not None else ""
 
 
 def count_change(one: MetricDelta, sign: str) -> str:
@@ -633,10 +628,6 @@ def _call_time(verdict: Verdict, profile: Profile) -> Cause:
     return Cause(f"the GPU works {format_time(busy)} of {format_time(latency)} ({about})")
 
 
-def _compilations(verdict: Verdict, profile: Profile) -> Cause:
-    return Cause(note_of(profile, "recompiles"))
-
-
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "": _kernel_names,
     "kernels": _launched,
@@ -648,6 +639,6 @@ _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "syncs": _waits,
     "memcpys": _copies,
     "memcpy": _copies,
-    "recompiles": _compilations,
+    "recompiles": lambda _, profile: Cause(note_of(profile, "recompiles")),
 }
 """By the first word of the metric; limits on kernel names have none."""

@@ -137,20 +137,16 @@ def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     return pair[0], f"{allowed:g}us" if allowed and pair[1] == "0.0us" else pair[1]
 
 
-def measured_words(verdict: Verdict) -> tuple[str, str]:
-    """The value that was judged and its limit; empty where there are none, as of kernel names."""
-    if verdict.measured is None or verdict.allowed is None:
-        return "", ""
-    return pair_words(verdict.unit, verdict.measured, verdict.allowed)
-
-
 _SIGNS = {"passed": " <= ", "undecided": ", limit "}
 
 
 def values_words(verdict: Verdict) -> str:
     """The value beside its limit: ``5 > 1``; empty where there are none."""
+    if verdict.measured is None or verdict.allowed is None:
+        return ""
     over = " < " if verdict.limit.startswith("min_") else " > "
-    return _SIGNS.get(verdict.outcome, over).join(filter(None, measured_words(verdict)))
+    pair = pair_words(verdict.unit, verdict.measured, verdict.allowed)
+    return _SIGNS.get(verdict.outcome, over).join(pair)
 
 
 def changed_words(unit: str, baseline: float, current: float) -> str:
