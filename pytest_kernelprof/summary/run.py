@@ -307,7 +307,7 @@ def _cause_key(entry: Entry) -> Any:
     if not entry.causes or entry.told == "undecided":
         return id(entry)
     cause = entry.causes[0]
-    is_call = isinstance(entry, Row) and cause.place == entry.profile.place
+    is_call = isinstance(entry, Row) and not cause.sign and cause.place == entry.profile.place
     place = cause.place.file if is_call and cause.place else cause.place
     return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place
 
