@@ -277,6 +277,7 @@ class Sides:
                 self._one_side(self.new, [j for _, j in several]),
                 len(several),
                 positions=_positions([j for _, j in several]),
+                before=_positions([i for i, _ in several]) if kind == "moved" else (),
             )
             for several in alike.values()
         ]

@@ -10,7 +10,7 @@ from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import INDENT, failure_message
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.summary.advice import accept_remedy
+from pytest_kernelprof.summary.advice import accept_words
 from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
 from pytest_kernelprof.summary.words import doubt_words
 
@@ -120,8 +120,8 @@ def conclude(records: Records, test: str) -> Conclusion:
     broken = (*map(failure_message, over), *records.broken, *records.no_snapshot)
     accepts = bool(broken) and _is_by_snapshot_alone(records, {*failing, "incomplete"})
     if accepts:
-        remedy = accept_remedy(test, records.profiles[-1].environment.kind)
-        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{remedy.words}")
+        remedy = accept_words(test, records.profiles[-1].environment.kind)
+        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{remedy}")
     if broken and not records.warn_only:
         place = over[0].place if over else None
         return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)

@@ -485,7 +485,7 @@ def snapshot_lines(
     whys = dict.fromkeys(one.why for one in taken if one.state == "not compared" and one.why)
     bare = {one.device: ", ".join(one.elsewhere) for one in taken if one.elsewhere}
     more = {
-        "changed": "outdated, not failing",
+        "changed": "not failing",
         "not compared": "; ".join(list(whys)[:2]),
         "missing": ", ".join(f"none for {d}, some for {others}" for d, others in bare.items()),
     }

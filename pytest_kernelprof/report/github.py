@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
+from pytest_kernelprof.schema.comparison import BASELINE_WORDS, LIMIT_OF
+from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import summary_of
-from pytest_kernelprof.summary.words import count_words, first_of
+from pytest_kernelprof.summary.words import count_words, first_of, signed
 from pytest_kernelprof.system import Real
 from pytest_kernelprof.units import printable
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_kernelprof.schema.run import Place, Run
-    from pytest_kernelprof.summary.records import Problem
+    from pytest_kernelprof.summary.records import Entry, Problem
 
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -81,12 +84,14 @@ class Annotation(NamedTuple):
     Attributes:
         failed: whether a test failed by it: an error, else a warning.
         warned: whether pytest has warned of it.
+        tests: how many tests it is about.
         places: where it may stand, the best first.
         title, lines: in words.
     """
 
     failed: bool
     warned: bool
+    tests: int
     places: tuple[Place, ...]
     title: str
     lines: tuple[str, ...]
@@ -110,11 +115,10 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     title = found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
-        over = dict.fromkeys(one.partition(": ")[0] for row in rows for one in row.found)
-        title = f"{count_words(tests, 'test')}: {', '.join(over) or title}"
+        title = f"{count_words(tests, 'test')}: {_together(rows) or title}"
     lines = []
     for problem in problems:
-        causes = [f"{one.sign}{one.text}" for one in problem.rows[0].causes]
+        causes = list(map(signed, problem.rows[0].causes))
         names = first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
         head, *more = first_of(causes or [title], _MOST_LINES, "and {} more")
         lines += [f"{', '.join(names)}: {head}", *more]
@@ -122,7 +126,23 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     places = (first.place, first.test.place)
     known = tuple(dict.fromkeys(one for one in places if one is not None))
     warned = not failed and first.told != "passed"
-    return Annotation(failed, warned, known, title, tuple(lines))
+    return Annotation(failed, warned, tests, known, title, tuple(lines))
+
+
+def _together(rows: Sequence[Entry]) -> str:
+    """What is wrong with several tests: the numbers where they are equal, else what is exceeded."""
+    worse = [one.comparison for one in rows if isinstance(one, Row) and one.comparison]
+    more = {
+        f"{count_words(kernels.current_kernels - kernels.baseline_kernels, 'kernel')} more than "
+        f"{BASELINE_WORDS[one.source]}"
+        for one in worse
+        if (kernels := one.kernels) and kernels.current_kernels > kernels.baseline_kernels
+    }
+    found = [one for row in rows for one in row.found]
+    alike = [one for one, number in Counter(found).items() if number == len(rows)]
+    names = (one.partition(": ")[0] for one in found if one not in alike)
+    names = (name for name in names if not more or name not in LIMIT_OF.values())
+    return ", ".join([*more, *alike, *(f"{name} exceeded" for name in dict.fromkeys(names))])
 
 
 def notice_of(run: Run) -> str:
@@ -145,9 +165,9 @@ def commands(
         most: so many at most; the last says how many more there are.
     """
     told = list(found[:most])
-    left = len(found) - len(told)
-    if left > 0:
-        told[-1] = told[-1]._replace(lines=(*told[-1].lines, f"and {left} more lines of code"))
+    if left := sum(one.tests for one in found[most:]):
+        more = f"and {count_words(left, 'more failed test' if told[-1].failed else 'more test')}"
+        told[-1] = told[-1]._replace(lines=(*told[-1].lines, more))
     return [_command(one, file_of) for one in told]
 
 

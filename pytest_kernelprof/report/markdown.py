@@ -16,7 +16,7 @@ from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_o
 from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
-from pytest_kernelprof.summary.words import count_words, first_of, line_words, percent_words
+from pytest_kernelprof.summary.words import count_words, first_of, line_words, percent_words, signed
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _SIGNS: Mapping[Overall, str] = {
     "passed": "✅",
     "not judged": "",
 }
-_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
+_MOST_TESTS, _MOST_ALIKE, _MOST_NOTES, _MOST_CAUSES = 8, 10, 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE, _LONGEST_IN_LINE = 240, 2000, 200
 _FOR_THE_CUT = 400
 _TITLES = ["| | test | cause | exceeded or changed |", "|:-:|---|---|---|"]
@@ -81,11 +81,8 @@ def _head(summary: Summary) -> Iterator[str]:
         yield f"**To do:** {_remedy(remedy)}"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
-    facts = [summary.facts[one] for one in ("suite", "CPU") if one in summary.facts]
-    if snapshots := summary.facts.get("snapshots"):
-        facts.append(f"snapshots: {snapshots}")
-    if facts:
-        yield f"{text('; '.join(facts))}."
+    if summary.suite:
+        yield f"{text(summary.suite)}."
     for one in summary.compared:
         yield f"Against {code(one.base)}: {text(one.words, _LONGEST_NOTE)}."
         notes = [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]
@@ -96,6 +93,8 @@ def _head(summary: Summary) -> Iterator[str]:
 
 def _remedy(one: Remedy) -> str:
     """What to do, and the command: a long one in a block, which GitHub does not wrap."""
+    if not one.command:
+        return text(one.what)
     if len(one.command) <= _LONGEST_IN_LINE:
         return f"{text(one.what)}: {code(one.command)}"
     return "\n".join([f"{text(one.what)}:", "", *fence([one.command], "", _LONGEST_NOTE)])
@@ -107,8 +106,11 @@ _What = Literal["row", "detail", "change"]
 def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     """What stands below the head, the most important first: the rows of problems; of each cause the
     kernels of its first test; tables of ranks; what changed and needs no look."""
-    for problem in summary.problems:
-        yield from (("row", [one]) for one in _rows(problem))
+    for problems in _by_kind(summary.problems):
+        for problem in problems[:_MOST_ALIKE]:
+            yield from (("row", [one]) for one in _rows(problem))
+        if left := sum(problem.tests for problem in problems[_MOST_ALIKE:]):
+            yield "row", [row("", f"and {count_words(left, 'more test')}", "", "")]
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "passed"):
@@ -126,24 +128,33 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
         yield "change", [row("", _named(one), _joined(causes), text(_changed(one), _LONGEST_NOTE))]
 
 
+def _by_kind(problems: Sequence[Problem]) -> list[list[Problem]]:
+    """Those whose worst tests have one mark and exceed the same limit, in their order."""
+    found: dict[object, list[Problem]] = {}
+    for one in problems:
+        limits = tuple(words.partition(": ")[0] for words in one.rows[0].found)
+        found.setdefault((one.told, limits), []).append(one)
+    return list(found.values())
+
+
 def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:
     return details(f"<b>{tag_text(one.name)}</b>: {tag_text(words)}", inside)
 
 
 def _rows(problem: Problem) -> Iterator[str]:
     """A row a test, a few of those with one cause; the first of them has it."""
-    shared = problem.tests > 1 and len(problem.rows) > 1
     for at, one in enumerate(problem.rows[:_MOST_TESTS]):
-        causes = list(map(_cause, one.causes[1 if shared else 0 :]))
-        if shared and problem.cause is not None:
+        causes = list(map(_cause, one.causes[1 if problem.shared else 0 :]))
+        if problem.shared and problem.cause is not None:
             number = f"{count_words(problem.tests, 'test')}: "
             causes.insert(0, "as above" if at else number + _cause(problem.cause))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
         found = text(found_words(one), _LONGEST_NOTE)
-        yield row("❌" if is_wrong else "⚠️", _named(one), _joined(causes), found)
-    more = sum(len(one.each) for one in problem.rows[_MOST_TESTS:])
-    if more:
-        yield row("", f"and {count_words(more, 'more profile')}", "as above", "")
+        sign = "✅" if one.told == "passed" else "❌" if is_wrong else "⚠️"
+        yield row(sign, _named(one), _joined(causes), found)
+    shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
+    if more := problem.tests - len(shown):
+        yield row("", f"and {count_words(more, 'more test')}", "as above", "")
 
 
 def found_words(one: Entry) -> str:
@@ -167,7 +178,7 @@ def _changed(one: Row) -> str:
 
 
 def _cause(one: Cause) -> str:
-    words = ", ".join(filter(None, [f"{one.sign}{one.text}", line_words(one.place)]))
+    words = ", ".join(filter(None, [signed(one), line_words(one.place)]))
     return line(words, _LONGEST_CAUSE)
 
 

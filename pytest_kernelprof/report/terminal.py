@@ -43,6 +43,7 @@ from pytest_kernelprof.summary.words import (
     pair_words,
     percent_words,
     shortened,
+    signed,
     value_of,
     value_words,
 )
@@ -140,6 +141,9 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
 def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
     """The command, so that it can be pasted, one that is too wide with a test on each line; what it
     does as its comment."""
+    if not one.command:
+        yield from labelled(label, [one.what], style)
+        return
     room, command, what = style.width - LABEL, style.say(one.command), style.say(f"# {one.what}")
     head = Span(left(label, LABEL), "dim")
     if width_of(f"{command}  {what}") <= room:
@@ -250,7 +254,7 @@ def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> 
         changed: rows that differ from their baseline, worst first. rest: those that do not.
     """
     for problem in summary.problems:
-        shared = problem.tests > 1 and len(problem.rows) > 1 and problem.cause is not None
+        shared = problem.shared and problem.cause is not None
         entries = [(one, one.causes[1 if shared else 0 :]) for one in problem.rows]
         named = count_words(problem.tests, "test") if shared else ""
         yield Group("look", entries, named, problem.cause if shared else None, _MOST_TESTS)
@@ -299,8 +303,7 @@ def _table(
     groups: Sequence[tuple[Group, list[tuple[Row, Sequence[Cause]]]]], style: Style, *, marked: bool
 ) -> Iterator[Line]:
     rows = [row for group, several in groups for row, _ in several[: group.most]]
-    unit = _unit_of(rows, "cuda_time")
-    names = tuple(_name_of(row, unit) for row in rows)
+    names = tuple(map(_name_of, rows))
     columns = columns_of(rows, verbose=style.verbosity > 0)
     laid = lay_out([*columns, Column("test", names, kind="name")], style.within(_SIGN))
     yield (Span(" " * _SIGN + laid.title, "dim"),)
@@ -308,7 +311,7 @@ def _table(
     for group, several in groups:
         shown = several[: group.most]
         if group.cause is not None:
-            words = f"{group.named}: {_signed(group.cause)}"
+            words = f"{group.named}: {signed(group.cause)}"
             yield from _cause_lines(words, group.cause, 0, style)
         elif group.named:
             yield (Span(group.named, "bold"),)
@@ -345,12 +348,12 @@ def _below_lines(
 ) -> Iterator[Line]:
     """Why a row is marked; what no column says of it; its ranks."""
     for cause in causes[:_MOST_CAUSES]:
-        yield from _cause_lines(_signed(cause), cause, _INDENT, style)
+        yield from _cause_lines(signed(cause), cause, _INDENT, style)
     more = [f"and {len(causes) - _MOST_CAUSES} more"] if len(causes) > _MOST_CAUSES else []
     inside, indent = style.within(_INDENT), Span(" " * _INDENT)
     words = "; ".join([*more, *beside_words(row, shown)])
     lines = inside.sentence(words) if words else []
-    if row.least_us is None:  # of several that agree -v has the ranks of each
+    if not row.folded:  # of several that agree -v has the ranks of each
         lines += lines_of_ranks(row.profile, inside)
     yield from ((indent, *line) for line in lines)
 
@@ -373,16 +376,9 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
 _OUTER, _OPERATORS = re.compile(r" < [^;]*"), re.compile(r", from [^;]*")
 
 
-def _signed(cause: Cause) -> str:
-    return f"{cause.sign} {cause.text}".lstrip()
-
-
-def _name_of(row: Row, unit: TimeUnit) -> str:
-    """Return the name of a row; of folded ones with the smallest GPU time, ``test_it[a] and 2 more
-    (from 98.2)``; of several ranks with the one whose numbers these are."""
-    least = f" (from {unit.words(row.least_us)})" if row.least_us is not None else ""
-    rank = f" (rank {row.profile.rank})" if row.profile.other_ranks else ""
-    return f"{row.name}{least}{rank}"
+def _name_of(row: Row) -> str:
+    """Return the name of a row; of several ranks with the one whose numbers these are."""
+    return f"{row.name} (rank {row.profile.rank})" if row.profile.other_ranks else row.name
 
 
 def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
@@ -532,15 +528,11 @@ def _against_lines(summary: Summary, style: Style) -> Iterator[Line]:
 
 def _totals_lines(summary: Summary, style: Style) -> Iterator[Line]:
     """What there is to say of the suite; a line with nothing to say is not there."""
-    whole = not summary.counts.marked or style.verbosity > 0
-    facts = summary.facts
     if "no CUDA device" in summary.counts.unjudged:
         missing = "to fail where there is no CUDA device: --kernelprof-require-gpu"
         yield from labelled("not judged", [missing], style)
-    yield from labelled("suite", [facts.get("suite", "")], style)
+    yield from labelled("suite", [summary.suite], style)
     yield from _hottest_lines(summary, style)
-    for what in ("overhead", *(("waits", "copies", "pageable") if whole else ()), "snapshots"):
-        yield from labelled(what, [facts.get(what, "")], style)
     for kind in ("near", "tighten"):
         told = [f"{h.test}: {h.limit} {h.words}" for h in summary.hints if h.kind == kind]
         most = len(told) if style.verbosity > 0 else _MOST_NOTES

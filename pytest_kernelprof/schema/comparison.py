@@ -96,6 +96,7 @@ class KernelChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         at: where in the current profile the first hunk of this number begins, from 1; 0 where
             nothing of it is there, and without an order.
         positions: where each of the current kernels stands, from 1; empty where they are very many.
+        before: where each of the kernels that moved stood in the baseline, from 1.
         lines: where equal kernels stand next to each other and any of them may be the one that was
             added or removed, the lines of all of them, in the file of the kernel; else empty.
     """
@@ -107,6 +108,7 @@ class KernelChange(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     hunk: int = 0
     at: int = 0
     positions: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
     lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

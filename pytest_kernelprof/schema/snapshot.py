@@ -58,10 +58,10 @@ TestState = Literal["worse", "not compared", "missing", "changed", "same"]
 """How a test compares with its snapshots; "not compared" where there is more, and a failure would
 not be sure."""
 TEST_STATES: dict[TestState, str] = {
-    "worse": "over",
+    "worse": "exceeded",
     "not compared": "not judged",
     "missing": "missing",
-    "changed": "changed",
+    "changed": "outdated",
     "same": "held",
 }
 """The words for each, worst first."""

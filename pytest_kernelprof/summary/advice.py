@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.summary.kernels import groups_of
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
+    first_of,
     is_judged,
     limits_of,
     line_words,
@@ -29,20 +29,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
+    from pytest_kernelprof.schema.snapshot import TestState
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
 _MOST_TESTS = 3
-_TESTS = "{tests}"
+_TESTS, _PLACES, _LIMITS = "{tests}", "{places}", "{limits}"
+_ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
+"""How a problem ends that says what helps."""
 
 
-def accept_remedy(test: str, device: str) -> Remedy:
-    """The command that makes a snapshot of what a test launches now.
+def accept_words(test: str, device: str) -> str:
+    """The command that makes a snapshot of what a test launches now, and what it does.
 
     Args:
         test: how pytest is told to run it. device: "cpu", or a GPU's kind or folder.
     """
-    return _filled(_accepting(device), [test])
+    command = _accepting(device).replace(_TESTS, shlex.quote(test))
+    return f"to accept this as the new snapshot: {printable(command)}"
 
 
 def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy | None:
@@ -53,61 +57,100 @@ def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy | None:
         entries: the worst first.
     """
     plan = _plan(run, entries[0])
-    return None if plan is None else _filled(plan, [one.test.id for one in entries])
+    return None if plan is None else _filled(plan, entries)
 
 
 def todo_of(run: Run, problems: Iterable[Problem]) -> tuple[Remedy, ...]:
-    """The remedies of all problems, those of one kind as one command."""
-    tests: defaultdict[Remedy, list[str]] = defaultdict(list)
+    """The remedies of all problems, those of one kind together."""
+    entries: defaultdict[Remedy, list[Entry]] = defaultdict(list)
     for problem in problems:
         plan = _plan(run, problem.rows[0])
         if plan is not None:
-            tests[plan] += (one.test.id for one in problem.rows)
-    return tuple(_filled(plan, several) for plan, several in tests.items())
+            entries[plan] += problem.rows
+    return tuple(_filled(plan, several) for plan, several in entries.items())
 
 
-def _filled(plan: Remedy, tests: Sequence[str]) -> Remedy:
-    """With the tests in its command: by name where they are few, else by their files."""
-    named = list(dict.fromkeys(tests))
-    if len(named) > _MOST_TESTS:
-        files = list(dict.fromkeys(one.partition("::")[0] for one in named))
-        named = files if len(files) <= _MOST_TESTS else named[:1]
-    return plan._replace(
-        command=printable(plan.command.replace(_TESTS, " ".join(map(shlex.quote, named))))
+def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
+    """With the lines and limits of the entries, and their tests: by name where they are few, else
+    by their files."""
+    tests = list(dict.fromkeys(each.test.id for one in entries for each in one.each))
+    if len(tests) > _MOST_TESTS:
+        files = list(dict.fromkeys(one.partition("::")[0] for one in tests))
+        tests = files if len(files) <= _MOST_TESTS else tests[:1]
+    places = [line_words(one.place) or one.file for one in entries]
+    what = plan.what.replace(_PLACES, _first(places))
+    what = what.replace(_LIMITS, _first([_limit(one) for one in entries]))
+    command = plan.command.replace(_TESTS, " ".join(map(shlex.quote, tests)))
+    return Remedy(what, printable(command))
+
+
+def _first(words: Iterable[str]) -> str:
+    """``model.py:17 and 2 more``."""
+    return " and ".join(first_of(list(dict.fromkeys(filter(None, words))), 1))
+
+
+def _limit(entry: Entry) -> str:
+    """The first count that is beyond its limit, as a limit that would hold: ``max_kernels(5)``."""
+    over = (one for one in entry.test.verdicts if one.of_limit and one.outcome == "failed")
+    counts = (
+        f"{one.limit}({one.measured:.0f})"
+        for one in over
+        if one.unit == "count" and not one.qualifier
     )
+    return next(counts, "")
 
 
 def _plan(run: Run, worst: Entry) -> Remedy | None:
-    """What helps, its command without the tests."""
-    snapshot = worst.test.snapshot
+    """What helps, without the tests, lines and limits."""
+    test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
     if snapshot is not None and (snapshot.accepts or snapshot.state == "changed"):
-        return _accepting(snapshot.device)
-    rounds = [one.rounds for one in worst.test.verdicts if one.outcome == "undecided"]
+        added = any(one.sign == "+" for one in worst.causes)
+        exceeded = f"{'remove the new kernels' if added else 'lower the counts'} at {_PLACES}"
+        accept = _SNAPSHOTS.get(snapshot.state, f"{exceeded}; if they are intended, accept them")
+        return Remedy(accept, _accepting(snapshot.device))
+    conditions = [one.conditions for one in test.profiles]
+    conditions += (one for of in test.comparisons for one in of.conditions)
+    rounds = [one.rounds for one in test.verdicts if one.outcome == "undecided"]
+    if worst.told == "undecided" and any(one.contended for one in conditions):
+        pids = {str(process.pid) for one in conditions for process in one.contenders}
+        others = f"process {' and '.join(sorted(pids))}" if pids else "other work on this GPU"
+        return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
-        return Remedy("take more rounds", f"pytest {_TESTS} --kernelprof-rounds={2 * max(rounds)}")
-    if worst.told == "incomplete":
-        return Remedy("run these tests alone", f"pytest {_TESTS}")
+        return Remedy("take more rounds", f"{command} --kernelprof-rounds={2 * max(rounds)}")
     if worst.told in FAILED_OTHERWISE or not isinstance(worst, Row):
         return None
-    profile, command = worst.profile, f"pytest {_TESTS}"
-    if profile.other_ranks:
-        ranks = f"torchrun --nproc-per-node {len(profile.ranks)} -m {command}"
-        return Remedy("measure again on all ranks", ranks)
+    profile = worst.profile
+    if worst.told == "incomplete":
+        advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
+        return Remedy(next((one[1] for one in advised), "run these tests alone"), command)
     command += _on(profile.environment.kind)
+    change = "" if worst.told == "undecided" else f"change {_PLACES}, then "
+    if profile.other_ranks:
+        ranks = [rank for one in profile.verdicts for rank in one.ranks if one.outcome == "failed"]
+        change = change.replace(",", f" on rank {ranks[0]},") if ranks else change
+        command = f"torchrun --nproc-per-node {len(profile.ranks)} -m pytest {_TESTS}"
+        return Remedy(f"{change}measure again on all ranks", command)
     sources = {one.comparison.source for one in profile.verdicts if one.comparison is not None}
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
             against = shlex.quote(f"--kernelprof-against={name}")
-            return Remedy(f"compare with {name} again", f"{command} {against}")
-    if not run.commit:
-        return None
-    return Remedy("see what the last commit changed", f"{command} --kernelprof-against=HEAD~1")
+            return Remedy(f"{change}compare with {name} again", f"{command} {against}")
+    if run.commit:
+        return Remedy("see what the last commit changed", f"{command} --kernelprof-against=HEAD~1")
+    lower = f"lower the count at {_PLACES} or raise the limit: {_LIMITS}"
+    return Remedy(lower, "") if _limit(worst) else None
 
 
-def _accepting(device: str) -> Remedy:
-    command = f"pytest --kernelprof-update {_TESTS}{_on(device)}"
-    return Remedy("accept this as the new snapshot", command)
+_SNAPSHOTS: dict[TestState | None, str] = {
+    "changed": "accept the outdated snapshots",
+    "missing": "accept what the tests launch as their snapshots",
+}
+"""What an update of snapshots does where none is exceeded."""
+
+
+def _accepting(device: str) -> str:
+    return f"pytest --kernelprof-update {_TESTS}{_on(device)}"
 
 
 def _on(device: str) -> str:
@@ -182,39 +225,7 @@ def _unjudged(tests: Iterable[Test]) -> list[Hint]:
     ]
 
 
-_SHORT_US = 3.0
-"""A kernel that is shorter takes less than its launch, by any measurement that we know of."""
-
-
-def short_kernels_words(rows: Iterable[Row]) -> str:
-    """Kernels too short for their launches, in tests that are launch-bound by a measured overhead;
-    empty without.
-
-    Args:
-        rows: those on a GPU.
-    """
-    found = []
-    for row in rows:
-        overhead, latency = (value_of(row.profile, m) for m in ("launch_overhead", "latency"))
-        if row.profile.bound.verdict == "overhead" and overhead and latency:
-            # By the mean of the kernels of one name: of many kernels no more is known.
-            groups = groups_of(row.profile).values()
-            number = sum(number for number, us in groups if us < _SHORT_US * number)
-            of = f"{row.name} (overhead {format_time(overhead)} of {format_time(latency)})"
-            found += [(overhead / latency, number, row.test.id, of)] if number else []
-    if not found:
-        return ""
-    number = sum(number for _, number, *_ in found)
-    tests = count_words(len({test for *_, test, _ in found}), "test")
-    *_, worst = max(found, key=lambda one: one[:2])
-    return (
-        f"{count_words(number, 'kernel')} in {tests} {'is' if number == 1 else 'are'} shorter than "
-        f"{_SHORT_US:.0f}us: fuse them or use a CUDA graph, first in {worst}"
-    )
-
-
-_MUCH = 0.2
-"""A share of a call's time below which it is not worth a word."""
+_FEWER = "A CUDA graph makes them one launch, torch.compile fewer kernels."
 
 
 class Advice(NamedTuple):
@@ -241,8 +252,6 @@ def advice_on(profile: Profile) -> tuple[Advice, ...]:
     size, cold = format_bytes(sum(one.bytes for one in pageable)), ", ".join(integrity.cold)
     overhead = overhead_words(profile) if bound == "overhead" else ""
     several = _number(profile, "launches") > 1
-    late = statistics.median([one.host_wait for one in profile.gaps.rounds] or [0.0])
-    span = value_of(profile, "gpu_span") or 0.0
     broken = {one.metric for one in profile.verdicts if one.outcome == "failed"}
     rules = (
         (
@@ -270,16 +279,7 @@ def advice_on(profile: Profile) -> tuple[Advice, ...]:
             "launch_overhead",
             overhead,
             "Launch less often." if several else "Give a call more to do.",
-            f"{overhead}. A CUDA graph makes them one launch, torch.compile fewer kernels."
-            if several
-            else f"{overhead}. Larger batches share the launch.",
-        ),
-        (
-            "latency",
-            late > _MUCH * span > 0,
-            "Let the host run ahead.",
-            f"In profiled rounds the GPU waited {format_time(late)} of {format_time(span)} for the "
-            "next launch; the profiler slows the host, so without it that is less.",
+            f"{overhead}. {_FEWER if several else 'Larger batches share the launch.'}",
         ),
         (
             "",

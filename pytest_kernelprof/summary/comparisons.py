@@ -120,7 +120,7 @@ class BaselineSummary:
         counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in known)
         if not self.compared:
             return counted or "nothing was compared"
-        return "; ".join(filter(None, [counted, self._kernels(), self._turns(), self._latency()]))
+        return "; ".join(filter(None, [counted, self._kernels(), self._turns()]))
 
     @property
     def lacking(self) -> str:
@@ -204,19 +204,6 @@ class BaselineSummary:
         before = sum(one.baseline_us for one in timed)
         now = sum(one.baseline_us * one.ratio for one in timed)
         return f"{words}, GPU time {percent_words(now / before - 1)}" if before else words
-
-    def _latency(self) -> str:
-        """The smallest and the largest change of the latencies of calls that were timed in turn."""
-        paired = (one.paired for one in self.profiles if one.paired is not None)
-        shares = sorted(
-            one.current_latency_us / one.baseline_latency_us - 1
-            for one in paired
-            if one.baseline_latency_us
-        )
-        if not shares:
-            return ""
-        ends = ends_words(percent_words(shares[0]), percent_words(shares[-1]), " to ")
-        return f"latency (not judged): {ends}"
 
 
 def baseline_summary(run: Run, baseline: RunComparison) -> BaselineSummary:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.words import (
+    NOUNS,
     chain_words,
     count_words,
     ends_words,
@@ -30,11 +31,7 @@ if TYPE_CHECKING:
 
 _SLOWER_BY = 0.05
 """A rank is told if its own kernels take so much longer than those of the median rank."""
-_COUNTED = {
-    "kernels": ("kernel", "kernels"),
-    "memcpys": ("copy", "copies"),
-    "syncs": ("wait", "waits"),
-}
+_COUNTED = ("kernels", "memcpys", "syncs")
 _UNMATCHED = "not available: "
 
 
@@ -90,7 +87,7 @@ class Odd:
         words = []
         for name, by in self.counts.items():
             more = "more" if by > 0 else "fewer"
-            words.append(count_words(abs(int(by)), *(f"{more} {one}" for one in _COUNTED[name])))
+            words.append(count_words(abs(int(by)), *(f"{more} {one}" for one in NOUNS[name])))
         if self.slower:
             words.append(f"{self.slower * 100:.0f} % more GPU time")
         return ", ".join(words)
@@ -202,19 +199,10 @@ def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
 
 
 def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:
-    """Yield whom the others wait for, and how far the ranks are apart, a sentence each; why it is
-    unknown who waits, if they communicate."""
+    """Yield whom the others wait for; why that is unknown, if they communicate."""
     straggler = _straggler_words([one.profile for one in ranks])
     if straggler:
         yield straggler
-    slowest = max(ranks, key=lambda one: one.own_us)
-    times = times_slower(slowest, ranks) if all(one.own_us for one in ranks) else 1.0
-    said = {one.rank.name for one in odd_ones(ranks) if one.slower}
-    if times >= 1 + _SLOWER_BY and slowest.name not in said:
-        yield (
-            f"The slowest is rank {slowest.name}: its own kernels take {times:.2f} times as long "
-            "as those of the median rank."
-        )
     whys = [note_of(one.profile, "comm_wait") for one in ranks]
     unmatched = next((why for why in whys if why.startswith(_UNMATCHED)), "")
     if unmatched:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_kernelprof.schema.run import STATUSES, Status, TestOutcome
-from pytest_kernelprof.summary.words import gpu_us
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -168,9 +167,6 @@ class Entry:
         return self.test.outcome in FAILED
 
 
-_ALIKE = 0.05
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row(Entry):
     """One profile of a test, or several that are told as one.
@@ -194,24 +190,17 @@ class Row(Entry):
         """All rows that it stands for."""
         return self.folded or (self,)
 
-    @property
-    def least_us(self) -> float | None:
-        """The smallest GPU time of folded rows in microseconds, where it is less than the largest
-        by more than 5 %."""
-        times = [gpu_us(one.profile) for one in self.each]
-        return min(times) if max(times) - min(times) > _ALIKE * max(times) else None
-
 
 class Remedy(NamedTuple):
-    """What to do: in words, and as a command that can be pasted."""
+    """What to do first, in words, and the command that checks it; empty where none does."""
 
     what: str
     command: str
 
     @property
     def words(self) -> str:
-        """``to take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``."""
-        return f"to {self.what}: {self.command}"
+        """``take more rounds: pytest test_mlp.py::test_it --kernelprof-rounds=48``."""
+        return ": ".join(filter(None, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +228,32 @@ class Problem:
         return self.rows[0].place
 
     @property
+    def shared(self) -> bool:
+        """Whether several rows have its cause, so that it is told once for all of them."""
+        return self.tests > 1 and len(self.rows) > 1
+
+    @property
     def tests(self) -> int:
         """How many tests it breaks."""
         return len({one.test.id for row in self.rows for one in row.each})
 
 
 Kind = Literal[
-    "profiled", "limited", "held", "passed", "breaking", "exceeding", "worse", "outdated", "failed"
+    "profiled",
+    "limited",
+    "held",
+    "passed",
+    "breaking",
+    "exceeding",
+    "worse",
+    "changed",
+    "missing",
+    "failed",
 ]
 """What a test counts as: it has a profile; has a limit or a snapshot; is held to it, neither
 skipped nor expected to fail; and passed; breaks a limit; exceeds its snapshot; is worse than the
-run or revision that it is compared with; has an outdated snapshot; failed, for whatever reason."""
+run or revision that it is compared with; has an outdated snapshot, or none; failed, for whatever
+reason."""
 
 
 @dataclass(frozen=True, slots=True)

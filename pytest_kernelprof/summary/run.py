@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Cause
-from pytest_kernelprof.schema.snapshot import TEST_STATES
-from pytest_kernelprof.summary.advice import hints_of, remedy_of, short_kernels_words, todo_of
+from pytest_kernelprof.summary.advice import hints_of, remedy_of, todo_of
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
 from pytest_kernelprof.summary.records import (
@@ -43,13 +43,14 @@ from pytest_kernelprof.summary.words import (
     parameters_of,
     parts_of,
     place_words,
+    signed,
     value_of,
     with_label,
 )
 from pytest_kernelprof.units import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pytest_kernelprof.schema.comparison import Source
     from pytest_kernelprof.schema.run import Place, Profile, ProfileComparison, Run, Test, Verdict
@@ -76,7 +77,7 @@ class Summary:
         folded: the same, those that agree as one.
         left_out: the tests without a row none of whose limits was judged.
         compared: how the run compares with a revision and with an earlier run.
-        facts: what all profiles come to, in words, by what it is of.
+        suite: what all profiles launch and take, in words; empty without profiles.
         places: devices with their versions, in words.
         integrity: how many profiles there are, and how far they can be trusted, in words.
     """
@@ -93,7 +94,7 @@ class Summary:
     folded: tuple[Row, ...]
     left_out: tuple[Test, ...]
     compared: tuple[BaselineSummary, ...]
-    facts: dict[str, str]
+    suite: str
     hottest: tuple[HotKernel, ...]
     hints: tuple[Hint, ...]
     places: tuple[str, ...]
@@ -124,7 +125,7 @@ def summary_of(run: Run) -> Summary:
             one for one in run.tests if not one.profiles and told_of(one) == "not judged"
         ),
         compared=compared,
-        facts=_facts_of(run, last),
+        suite="; ".join(_suite_words([row.profile for row in last])),
         hottest=hottest_kernels(last, _sum([row.profile for row in last], "cuda_time")),
         hints=hints,
         places=_places_of(row.profile for row in rows),
@@ -169,8 +170,7 @@ def _causes_of(
 ) -> tuple[Cause, ...]:
     """Why it is marked, or what changed."""
     if told in FAILED_OTHERWISE:
-        words = "the test failed for another reason"
-        return (Cause(f"{words}: {test.why}" if test.why else words),)
+        return (Cause(test.why or MARKS[told].word),)
     found = causes_of(profile, told)
     if not found and compared is not None and compared.kernels is not None:
         found = causes_of_diff(compared.kernels)
@@ -274,8 +274,10 @@ def _what_agrees(row: Row) -> Any:
 
 # Problems: what needs a look, one cause told once.
 
-_NUMBERS = re.compile(r" x\d+\b|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*")
-_MOST_PLACES, _LONGEST_CAUSE = 2, 60
+_NUMBERS = re.compile(r" x\d+\b|^\d+ \w+, limit \d+|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*")
+_MOST_PLACES, _LONGEST_CAUSE = 2, 80
+_BELOW = re.compile(r", from | \(")
+"""Where a cause goes into detail."""
 
 
 def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
@@ -300,11 +302,14 @@ def _is_outdated(entry: Entry) -> bool:
 
 
 def _cause_key(entry: Entry) -> Any:
-    """What tests have in common: the first cause, whatever its numbers."""
+    """What tests have in common: the first cause, whatever its numbers, at one line. Of kernels of
+    which no one knows which are too many, that is no line but the file of the call."""
     if not entry.causes or entry.told == "undecided":
         return id(entry)
     cause = entry.causes[0]
-    return entry.told, cause.sign, _NUMBERS.sub("", cause.text), cause.place
+    is_call = isinstance(entry, Row) and not cause.sign and cause.place == entry.profile.place
+    place = cause.place.file if is_call and cause.place else cause.place
+    return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place
 
 
 def _where(problems: Sequence[Problem]) -> str:
@@ -319,17 +324,25 @@ def _where(problems: Sequence[Problem]) -> str:
 
 
 def _what_of(worst: Entry) -> str:
-    """What is wrong, shortly: the first cause where it is one thing, else the first limit."""
+    """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
+    first limit with its values and, if it is one thing, its cause."""
+    found = next(iter(worst.found), "snapshot: outdated")
+    limit = found.partition(": ")[0]
     for cause in worst.causes[:1]:
-        words = cause.text.partition(", from ")[0]
-        if len(words) <= _LONGEST_CAUSE and ";" not in cause.text:
-            return f"{cause.sign} {words}".strip()
-    return next(iter(worst.found), "") or (MARKS[worst.told].word if worst.told else "changed")
+        words = _BELOW.split(signed(cause))[0]
+        is_one = len(words) <= _LONGEST_CAUSE and ";" not in cause.text
+        says_all = cause.sign or limit in LIMIT_OF.values() or found == f"{limit}: exceeded"
+        if worst.told in FAILED_OTHERWISE or (is_one and says_all):
+            return words
+        if is_one and worst.told == "failed":
+            return f"{found}, {words.rpartition(': ')[2]}"
+    return found
 
 
 # Counts, and the sentence that says them.
 
 _MOST_REASONS = 2
+_OTHERWISE = "failed for another reason"
 _OPEN: tuple[Told, ...] = ("failed", "incomplete", "undecided")
 _JUDGED: tuple[Told, ...] = ("passed", "expected failure")
 _LEFT_OUT: tuple[Told | None, ...] = ("expected failure", "xfailed", "rerun", "skipped")
@@ -368,8 +381,8 @@ def _kinds_of(test: Test, told: Told | None) -> Iterator[Kind]:
         return
     if test.outcome in FAILED:
         yield "failed"
-    if test.snapshot is not None and test.snapshot.state == "changed":
-        yield "outdated"
+    if test.snapshot is not None and test.snapshot.state in ("changed", "missing"):
+        yield test.snapshot.state
     for one in test.verdicts:
         if one.outcome == "failed":
             yield _BROKEN[one.comparison.source] if one.comparison is not None else "breaking"
@@ -405,14 +418,21 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
         (kinds["breaking"], f"of {limited} breaks a limit", f"of {limited} break a limit"),
         (kinds["exceeding"], "test exceeds its snapshot", "tests exceed their snapshots"),
     )
-    if not happened and not kinds["worse"] and (kinds["limited"] or not compared):
-        happened = [_well(counts)]
+    is_well = not happened and not kinds["worse"] and (kinds["limited"] or not compared)
+    failed, errors = told["failed otherwise"], told["error"]
+    only_crashed = is_well and kinds["held"] and (failed or errors)
+    how = f"of {count_words(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
+    crashed = _counted((failed, how, how), (errors, "error", "errors"))
+    if is_well:
+        happened = crashed if only_crashed else [_well(counts)]
     happened += [one.sentence for one in compared]
-    happened += _counted((kinds["outdated"], "snapshot is outdated", "snapshots are outdated"))
-    beside = _counted(
+    happened += _counted(
+        (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
+        (kinds["missing"], "snapshot is missing", "snapshots are missing"),
+    )
+    beside = ["no limit is broken"] if only_crashed else crashed
+    beside += _counted(
         (told["incomplete"], "incomplete", "incomplete"),
-        (told["failed otherwise"], "failed for another reason", "failed for another reason"),
-        (told["error"], "error", "errors"),
         (told["undecided"], "undecided", "undecided"),
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
         (told["skipped"], "skipped", "skipped"),
@@ -456,23 +476,7 @@ def _open_words(counts: Counts, hints: Iterable[Hint]) -> str:
     return ", ".join([*tests, *limits[:_MOST_REASONS]])
 
 
-# Facts: what all profiles come to.
-
-
-def _facts_of(run: Run, rows: Sequence[Row]) -> dict[str, str]:
-    """Sums over all profiles, each as one call, in words; what there is nothing of is not there."""
-    on_gpu = [row for row in rows if row.profile.environment.kind == "cuda"]
-    states = Counter(one.snapshot.state for one in run.tests if one.snapshot)
-    held = (f"{states[state]} {word}" for state, word in TEST_STATES.items() if states[state])
-    found = {
-        "suite": "; ".join(_suite_words([row.profile for row in rows])),
-        "overhead": short_kernels_words(on_gpu),
-        "waits": _spread_words(on_gpu, "syncs"),
-        "copies": _spread_words(on_gpu, "memcpys"),
-        "pageable": _spread_words(on_gpu, "memcpys_pageable"),
-        "snapshots": ", ".join(held) if run.baseline("snapshot") is not None else "",
-    }
-    return {what: words for what, words in found.items() if words}
+# What all profiles come to.
 
 
 def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
@@ -489,17 +493,6 @@ def _suite_words(profiles: Sequence[Profile]) -> Iterator[str]:
         yield f"{words}, of rank 0 where there are several" if several else words
     if operators:
         yield f"{count_words(operators, 'operator')} on the CPU"
-
-
-def _spread_words(rows: Iterable[Row], metric: str) -> str:
-    """How many there are, in how many tests, and where the most; empty without any."""
-    known = [(int(value_of(row.profile, metric) or 0), row) for row in rows]
-    found = [(number, row) for number, row in known if number]
-    if not found:
-        return ""
-    tests = count_words(len({row.test.id for _, row in found}), "test")
-    most, row = max(found, key=lambda one: one[0])
-    return f"{sum(number for number, _ in found):,} in {tests}; most in {row.name} ({most})"
 
 
 def _sum(profiles: Iterable[Profile], metric: str) -> float | None:
@@ -586,7 +579,9 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
         changed=tuple(changed[:_MOST_CHANGED]),
         more=f"{count_words(number, 'more profile')} changed" if number > 0 else "",
         rows=by_file(shown),
-        left=_left_words(rest, {id(one) for one in shown}),
+        left=_left_words(
+            rest, {each.test.id for one in (*problems, *changed, *shown) for each in one.each}
+        ),
     )
 
 
@@ -600,9 +595,14 @@ def _is_changed(row: Row) -> bool:
     )
 
 
-def _left_words(rows: Sequence[Row], shown: set[int]) -> str:
-    """``12 more tests pass, 1 expected failure: -v lists all``."""
-    left = {(row.told, each.test.id) for row in rows if id(row) not in shown for each in row.each}
+def _left_words(rows: Sequence[Row], shown: Collection[str]) -> str:
+    """``12 more tests pass, 1 expected failure: -v lists all``.
+
+    Args:
+        shown: the tests that are listed.
+    """
+    names = ((row.told, each.test.id) for row in rows for each in row.each)
+    left = {(told, test) for told, test in names if test not in shown}
     tests = Counter(told for told, _ in left)
     words = _counted(
         (tests["passed"], "more test passes", "more tests pass"),

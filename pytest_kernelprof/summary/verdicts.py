@@ -14,12 +14,14 @@ from pytest_kernelprof.stats.intervals import FEWEST_ROUNDS
 from pytest_kernelprof.summary.kernels import fusions_of, times_words, with_chain
 from pytest_kernelprof.summary.records import Broken
 from pytest_kernelprof.summary.words import (
+    NOUNS,
     chain_words,
     changed_words,
     conditions_words,
     count_words,
     doubt_words,
     first_of,
+    gpu_us,
     interval_words,
     is_judged,
     judged_rank,
@@ -170,7 +172,7 @@ def _names(verdict: Verdict) -> str:
     found = verdict.mismatch
     if found is not None:
         wanted = ", ".join("..." if p is None else repr(p) for p in verdict.patterns)
-        expected = f"{found.kernels} kernels, expected {wanted or 'no kernels'}"
+        expected = f"{count_words(found.kernels, 'kernel')}, expected {wanted or 'no kernels'}"
         return f"{expected}; {_mismatch_words(found)}"
     kernels = count_words(int(verdict.measured or 0), "kernel")
     if verdict.limit == "expect_kernels":
@@ -204,20 +206,15 @@ def delta_words(found: ProfileComparison) -> str:
         kernels = found.kernels.current_kernels if found.kernels is not None else 0
         usual = "kernels, operators or order differ"
         if found.change == "same":
-            usual = f"{kernels} kernels, as in the file"
+            usual = f"{count_words(kernels, 'kernel')}, as in the file"
         deltas = sorted(found.metrics, key=lambda one: one.change != "worse")
         signs = (">" if one.change == "worse" else "<" for one in deltas)
         return ", ".join(map(count_change, deltas, signs)) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
     words = list(map(_more_words, found.worse or judged))
     if found.paired is not None and found.paired.change in ("worse", "undecided"):
-        words.append(turns_words(found))
+        words.append(paired_words(found.paired))
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
-
-
-def turns_words(found: ProfileComparison) -> str:
-    """The times that both sides took in turn; empty where nothing is known of them."""
-    return paired_words(found.paired) if found.paired is not None else ""
 
 
 def count_change(one: MetricDelta, sign: str) -> str:
@@ -397,7 +394,9 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
     for one in verdicts:
         if one.outcome in ("failed", "incomplete", "undecided"):
             words: str = one.outcome
-            if one.outcome == "failed" and one.comparison is not None:
+            if one.outcome == "undecided" and (values := values_words(one)):
+                words = f"undecided ({values})"
+            elif one.outcome == "failed" and one.comparison is not None:
                 more = (count_change(delta, ">") for delta in one.comparison.worse)
                 words = ", ".join(more) or "slower"
             elif one.outcome == "failed":
@@ -409,6 +408,7 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
 
 _MOST_KINDS = 3
 _LONGEST = 2_000
+_ONLY = "only on rank "
 _OF_KERNELS = ("kernels", "launches", "cuda_time")
 """The metrics whose limits need no cause of their own where a baseline names the new kernels."""
 CELLS = (*_OF_KERNELS, "latency", "launch_overhead", "syncs", "memcpys")
@@ -467,6 +467,8 @@ def _over(profile: Profile) -> tuple[Cause, ...]:
     limits = [one for one in over if one.of_limit]
     if changes:
         limits = [one for one in limits if one.metric not in _OF_KERNELS]
+    elif any(one.metric == "kernels" for one in limits):  # which are as many launches
+        limits = [one for one in limits if one.metric != "launches"]
     return tuple(dict.fromkeys((*changes, *(_limit_cause(one, profile) for one in limits))))
 
 
@@ -491,8 +493,9 @@ def _change_cause(change: KernelChange) -> Cause:
         us = [change.us(one) * change.times for one in (before, now)]
         return Cause(f"slower: {words}, {changed_words('us', *us)}", place)
     if change.kind == "moved":
-        positions = ", ".join(map(str, change.positions))
-        return Cause(f"moved: {words}{f', now kernel {positions}' if positions else ''}", place)
+        was, at = (", ".join(map(str, one)) for one in (change.before, change.positions))
+        moved = f" was kernel {was}, is kernel {at}" if was and at else ""
+        return Cause(f"order changed: {words}{moved}", place)
     if before is None or now is None:
         words = with_chain(words, chain_words(kernel.operators, kernel.name))
         return Cause(words + lines_words(change.lines), place, "-" if now is None else "+")
@@ -504,11 +507,17 @@ def _change_cause(change: KernelChange) -> Cause:
 
 
 def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
-    """What an exceeded limit is about; without a column, its values, too."""
+    """What an exceeded limit is about, with its values: ``5 kernels, limit 3: gelu x5``."""
     cause = verdict.cause or _cause_of(verdict, profile) or Cause("")
     where = rank_words(verdict)
     if verdict.metric in CELLS and not verdict.qualifier and cause.text:
-        return Cause(f"{where.strip()}: {cause.text}", cause.place) if where else cause
+        lead = where.strip()
+        if verdict.metric in NOUNS and verdict.allowed is not None:
+            nouns = NOUNS[verdict.metric] if verdict.device == "cuda" else ("operator", "operators")
+            counted = count_words(int(verdict.measured or 0), *nouns)
+            lead = f"{counted}, limit {verdict.allowed:.0f}{where}"
+        said = not lead or cause.text.startswith(_ONLY)
+        return cause if said else Cause(f"{lead}: {cause.text}", cause.place)
     words = "; ".join(filter(None, [values_words(verdict) + where, cause.text]))
     return Cause(f"{title(verdict)}: {words}", cause.place)
 
@@ -517,8 +526,20 @@ def _cause_of(verdict: Verdict, profile: Profile) -> Cause | None:
     about = _ABOUT.get(verdict.metric.split("_")[0])
     if about is None or verdict.outcome != "failed" or not verdict.of_limit:
         return None
-    cause = about(verdict, judged_rank(profile, verdict))
+    judged = judged_rank(profile, verdict)
+    cause = _only_on(judged, profile, verdict) or about(verdict, judged)
     return replace(cause, text=cause.text[:_LONGEST])
+
+
+def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
+    """The kernels that the judged rank has and a rank within the limit has not."""
+    within = (one for one in profile.ranks if one.rank not in verdict.ranks and one.kernels_kept)
+    peer = next(within, None)
+    if peer is None or not verdict.ranks or verdict.qualifier or verdict.metric not in _OF_KERNELS:
+        return None
+    ours, theirs = (Counter(map(_kind_of, one.kernels)) for one in (judged, peer))
+    cause = _most_of(list((ours - theirs).elements()))
+    return replace(cause, text=f"{_ONLY}{judged.rank}: + {cause.text}") if cause.text else None
 
 
 def _kernel_names(verdict: Verdict, profile: Profile) -> Cause:
@@ -598,17 +619,13 @@ def _copies(verdict: Verdict, profile: Profile) -> Cause:
     return Cause(f"{size}: {cause.text}", cause.place) if copies else cause
 
 
-def _overhead(verdict: Verdict, profile: Profile) -> Cause:
-    """How much of a call the GPU has nothing to do, and what a launch costs beside its kernel."""
-    words, latency = overhead_words(profile), value_of(profile, "latency")
-    if verdict.measured is None or not latency:
-        return Cause(words)
-    idle = f"{verdict.measured / latency * 100:.0f} % of a call the GPU is idle"
-    return Cause(f"{idle}: {words}" if words else idle)
-
-
-def _compilations(verdict: Verdict, profile: Profile) -> Cause:
-    return Cause(note_of(profile, "recompiles"))
+def _call_time(verdict: Verdict, profile: Profile) -> Cause:
+    """How much of a call the GPU works, and what a launch costs beside its kernel."""
+    busy, latency = value_of(profile, "gpu_busy") or gpu_us(profile), value_of(profile, "latency")
+    about = overhead_words(profile) or _spread(verdict)
+    if not busy or not latency:
+        return Cause(about)
+    return Cause(f"the GPU works {format_time(busy)} of {format_time(latency)} ({about})")
 
 
 _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
@@ -617,11 +634,11 @@ _ABOUT: dict[str, Callable[[Verdict, Profile], Cause]] = {
     "launches": _launched,
     "cuda": _longest,
     "exposed": _longest,
-    "latency": lambda verdict, _: Cause(_spread(verdict)),
-    "launch": _overhead,
+    "latency": _call_time,
+    "launch": _call_time,
     "syncs": _waits,
     "memcpys": _copies,
     "memcpy": _copies,
-    "recompiles": _compilations,
+    "recompiles": lambda _, profile: Cause(note_of(profile, "recompiles")),
 }
 """By the first word of the metric; limits on kernel names have none."""

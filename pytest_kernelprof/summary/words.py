@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_kernelprof.schema.paired import Paired
-    from pytest_kernelprof.schema.run import Conditions, Environment, Profile, Verdict
+    from pytest_kernelprof.schema.run import Cause, Conditions, Environment, Profile, Verdict
 
 
+NOUNS = {
+    "kernels": ("kernel", "kernels"),
+    "launches": ("launch", "launches"),
+    "syncs": ("wait", "waits"),
+    "memcpys": ("copy", "copies"),
+}
+"""What the counts of a call count: one of it, and several."""
 _MOST_RANKS = 8
 _NO_CALLERS = (
     *("autograd::engine::", "## Call CompiledFxGraph ", "ProfilerStep#", "record_param_comms"),
@@ -78,6 +85,11 @@ def lines_words(lines: Sequence[str]) -> str:
     return f" (one of lines {', '.join(lines)})" if lines else ""
 
 
+def signed(cause: Cause) -> str:
+    """A cause with its sign: ``+ elementwise [copy]``."""
+    return f"{cause.sign} {cause.text}".lstrip()
+
+
 def source_place(source: str) -> Place | None:
     """The place of a ``file:line``; None where it is none."""
     file, _, line = source.rpartition(":")
@@ -131,20 +143,16 @@ def pair_words(unit: str, value: float, allowed: float) -> tuple[str, str]:
     return pair[0], f"{allowed:g}us" if allowed and pair[1] == "0.0us" else pair[1]
 
 
-def measured_words(verdict: Verdict) -> tuple[str, str]:
-    """The value that was judged and its limit; empty where there are none, as of kernel names."""
-    if verdict.measured is None or verdict.allowed is None:
-        return "", ""
-    return pair_words(verdict.unit, verdict.measured, verdict.allowed)
-
-
 _SIGNS = {"passed": " <= ", "undecided": ", limit "}
 
 
 def values_words(verdict: Verdict) -> str:
     """The value beside its limit: ``5 > 1``; empty where there are none."""
+    if verdict.measured is None or verdict.allowed is None:
+        return ""
     over = " < " if verdict.limit.startswith("min_") else " > "
-    return _SIGNS.get(verdict.outcome, over).join(filter(None, measured_words(verdict)))
+    pair = pair_words(verdict.unit, verdict.measured, verdict.allowed)
+    return _SIGNS.get(verdict.outcome, over).join(pair)
 
 
 def changed_words(unit: str, baseline: float, current: float) -> str:

@@ -205,7 +205,8 @@ def of_annotations(text: str) -> Facts:
             reasons = _reasons(re.split("; |: |, ", title))
             if re.match(r"\d+ tests: ", title) and _reasons([cause]):
                 reasons = _reasons([cause])
-            failed |= {_name(one): reasons or _reasons([cause]) for one in names.split(", ")}
+            tests = [one for one in names.split(", ") if one.startswith("test_")]
+            failed |= {_name(one): reasons or _reasons([cause]) for one in tests}
     return Facts(
         failed=failed,
         not_judged=_not_judged(text),
@@ -311,11 +312,12 @@ _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
     (r"(?:against\b|\w+: \S+ > \S+ of \S+ \(|.*, against )", "revision"),
+    (r"\d+ kernels? more than the revision", "revision"),
     (r"earlier run\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),
     (r".*the test asks for kernel_profile but profiled nothing", "nothing measured"),
-    (r"(?:E +)?(?:the test failed for another reason: )?\w+Error: ", "crash"),
+    (r"(?:E +)?\w+Error: ", "crash"),
 )
 
 
@@ -386,7 +388,7 @@ def _changes(text: str) -> dict[str, int]:
     for told in re.findall(r"\b[Aa]gainst +`?[\w./-]+(?: \([^)]*\))?`?: (\d[^;.]*)", words):
         for number, word in re.findall(r"(\d+) (worse|better|undecided|changed)", told):
             found[word] += int(number)
-    outdated = re.search(r"(\d+) (?:snapshots? (?:is|are) outdated|changed \(outdated)", words)
+    outdated = re.search(r"(\d+) (?:snapshots? (?:is|are) outdated|outdated \(not failing)", words)
     found["changed"] += int(outdated[1]) if outdated else 0
     open_ones = re.search(r"(\d+) undecided", words)
     found["undecided"] = max(found["undecided"], int(open_ones[1]) if open_ones else 0)

@@ -24,7 +24,8 @@ def rows_of(result: pytest.RunResult) -> list[str]:
     for line in lines:
         if not line or LAST_LINE.match(line):
             break
-        is_row = line[:1] in SIGNS or (line.startswith("  ") and line.split()[0].isdigit())
+        is_count = line.startswith("  ") and line.split()[0].isdigit() and ": " not in line
+        is_row = line[:1] in SIGNS or is_count
         is_sentence = line[:1] in SIGNS and line[2:3] != " " and " more test" in line
         if is_row and not is_sentence:
             found.append(" ".join(line.split()))

@@ -99,10 +99,10 @@ def test_fewer_or_other_kernels_are_stale_which_is_told_and_passes(run: RunIt) -
     result = run(FEWER)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 3 changed (outdated, not failing): pytest --kernelprof-update"
+        "snapshots: 3 outdated (not failing): pytest --kernelprof-update"
     ]
     told = run(FEWER, "-v").outlines
-    assert "  changed: test_it.py::test_a" in told
+    assert "  outdated: test_it.py::test_a" in told
 
 
 def test_a_replaced_kernel_is_named_where_the_run_passes(
@@ -113,8 +113,8 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     result = run(other, "--kernelprof-markdown=summary.md")
     result.assert_outcomes(passed=3)
     named = [
-        "snapshots: 2 held, 1 changed (outdated, not failing): pytest --kernelprof-update",
-        "  changed: test_it.py::test_a",
+        "snapshots: 2 held, 1 outdated (not failing): pytest --kernelprof-update",
+        "  outdated: test_it.py::test_a",
         "    - aten::gelu",
         "    + aten::relu",
     ]
@@ -283,7 +283,7 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     result.stdout.fnmatch_lines(
         ["E   snapshot: kernels 2 > 1", "  in region 'r'", "  at test_it.py:9"]
     )
-    held = "changed (outdated, not failing)", "missing"
+    held = "outdated (not failing)", "missing"
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
         lines = snapshot_lines(run(PROFILES.replace("(1, 2)", profiles)))
         assert lines == [f"snapshots: 1 {told}: pytest --kernelprof-update"]
@@ -474,7 +474,11 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
         f"test_it.py::test_{x}" for x in ("alone", "missing")
     ]
     markdown = (pytester.path / "run.md").read_text()
-    assert markdown.count("accept this as the new snapshot: ") == 2
+    assert (
+        "if they are intended, accept them: `pytest --kernelprof-update test_it.py::test_alone"
+        in markdown
+    )
+    assert "accept what the tests launch as their snapshots: " in markdown
     capsys.readouterr()
     assert main(["update", "run.json"]) == 1
     told = capsys.readouterr().out.splitlines()

@@ -97,7 +97,7 @@ def test_without_a_baseline_the_call_is_annotated_and_the_command_that_names_wha
     call = code.index("    kernel_profile(work)") + 1
     assert f"test_it.py,line={call},title=max_kernels%3A 200 > 150::" in command
     assert command.endswith(
-        "%0Ato see what the last commit changed: "
+        "%0Asee what the last commit changed: "
         "pytest test_it.py::test_many --kernelprof-device=cpu --kernelprof-against=HEAD~1"
     )
 

@@ -79,7 +79,8 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
-    assert data.endswith("%0Ato accept this as the new snapshot: pytest --kernelprof-update "
+    assert data.endswith("; if they are intended, accept them: "
+                         "pytest --kernelprof-update "
                          "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
 
 
@@ -113,7 +114,7 @@ def test_an_outdated_snapshot_is_told_with_the_kernels_that_differ() -> None:
     assert title == "snapshot%3A kernels%2C operators or order differ"
     assert data.split("%0A") == [
         "t: relu: was gelu",
-        "to accept this as the new snapshot: pytest --kernelprof-update t.py::t",
+        "accept the outdated snapshots: pytest --kernelprof-update t.py::t",
     ]
 
 
@@ -121,9 +122,14 @@ def test_tests_with_one_cause_and_causes_at_one_line_are_one_annotation() -> Non
     alike = [failing(f"test_{i}") for i in range(12)]
     slow = Test("t.py::slow", (mlp(verdicts=(TIME,), place=CALL),), outcome="failed")
     ((_, file, line, title, data),) = told(*alike, slow)
-    assert (file, line, title) == (CALL.file, "31", "13 tests%3A max_kernels%2C max_cuda_time")
+    assert (file, line, title) == (
+        CALL.file,
+        "31",
+        "13 tests%3A max_kernels exceeded%2C max_cuda_time exceeded",
+    )
     first, *rest = data.split("%0A")
-    assert first.startswith("test_0, test_1, test_2, test_3, test_4, 7 more: nvjet")
+    names = "test_0, test_1, test_2, test_3, test_4, 7 more"
+    assert first.startswith(f"{names}: 5 kernels, limit 4: nvjet")
     assert any(one.startswith("slow: ") for one in rest)
 
 
@@ -145,10 +151,10 @@ def test_a_comparison_that_is_not_as_asserted_is_told() -> None:
 
 
 def test_there_are_ten_at_most_and_the_last_says_how_many_more() -> None:
-    found = told(*(failing(f"test_{i}", place=Place("t.py", i)) for i in range(17)))
+    found = told(*(failing(f"test_{i}", place=Place(f"t{i}.py", i)) for i in range(17)))
     assert len(found) == 10
-    assert found[-1][4].endswith("%0Aand 7 more lines of code")
-    assert not any("more lines" in one[4] for one in found[:-1])
+    assert found[-1][4].endswith("%0Aand 7 more failed tests")
+    assert not any("more failed" in one[4] for one in found[:-1])
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 100_000, "a%0Ab", "::error::x", "a,b:c=d"])

@@ -143,7 +143,7 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
-        "    vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;",
+        "    4 kernels, limit 2: vectorized_elementwise [mul] x2; nvjet 256x128x64 TNT;",
         "    vectorized_elementwise [gelu], test_training.py:31",
         "tests/test_story.py",
         "!                  test_lost",
@@ -377,9 +377,9 @@ def test_a_broken_limit_stands_in_its_cell(verdict: Verdict, cell: str) -> None:
 # 6: order and folding; also in test_whole.
 
 
-def test_parametrisations_fold_and_name_the_smallest_time() -> None:
+def test_parametrisations_fold_with_the_numbers_of_the_slowest() -> None:
     tests = [of(f"a.py::t[{us}]", kept(us)) for us in (104.1, 199.4, 150.0)]
-    assert rows(told(*tests))[2:] == ["✓ 5 199.4 t[199.4] and 2 more (from 104.1)"]
+    assert rows(told(*tests))[2:] == ["✓ 5 199.4 t[199.4] and 2 more"]
     unfolded = [one.split()[-1] for one in rows(told(*tests, verbosity=1))]
     assert unfolded[2:] == ["t[199.4]", "t[150.0]", "t[104.1]"]
 
@@ -406,7 +406,7 @@ def test_without_limits_there_are_signs_where_a_test_needs_a_look_alone() -> Non
     )
     assert lines[1:] == [
         *("tests/b.py", "! lost", "no number: a kernel is lost"),
-        *("tests/a.py", "✗ 5 t", "the test failed for another reason"),
+        *("tests/a.py", "✗ 5 t", "failed for another reason"),
         *("tests/b.py", "5 well"),
     ]
 
@@ -414,7 +414,7 @@ def test_without_limits_there_are_signs_where_a_test_needs_a_look_alone() -> Non
 def test_the_place_stands_at_the_right() -> None:
     kernels = [kernel(MUL, "aten::mul", source="model/mlp.py:31")] * 3
     bad = profile(kernels, verdicts=(kernels_limit("failed", 3, 2),), place=Place("t.py", 31))
-    for width in (60, 80, 120):
+    for width in (80, 100, 120):
         lines = told(of("a.py::t", bad, outcome="failed"), width=width)
         line = next(one for one in lines if one.startswith("    ") and "[mul] x3" in one)
         assert line.endswith("  t.py:31")
@@ -434,7 +434,7 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
-        "    nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu];",
+        "    5 kernels, limit 4: nvjet 256x128x64 TNT x3; vectorized_elementwise [gelu];",
         "    vectorized_elementwise [mul]",
         "NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0",
         "2 profiles",
@@ -517,10 +517,6 @@ def test_advice_names_the_number_that_it_rests_on() -> None:
     )
     near = kept(199.4, verdicts=(time_limit("passed", 199.4, 200.0),))
     lines = told(of("a.py::test_short[1]", short), of("a.py::test_near", near), width=120)
-    assert (
-        "4 kernels in 1 test are shorter than 3us: fuse them or use a CUDA graph, first in "
-        "test_short[1] (overhead 81.7us of 96.0us)"
-    ) in " ".join(" ".join(lines).split())
     assert "near         test_near: max_cuda_time 199.4us of 200.0us, 0.3% left" in lines
     assert "tighten      test_short: max_kernels allows 12, needs 4" in lines
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from records import around, calls_of, counted, mlp, timed
+from records import calls_of, counted, mlp, timed
 
 from pytest_kernelprof.schema.run import (
     Bound,
     Copy,
-    Gaps,
     Integrity,
     Profile,
-    RoundGaps,
     Verdict,
     Wait,
 )
@@ -75,15 +73,6 @@ def test_pageable_copies_with_their_size() -> None:
     copies = (Copy("Memcpy HtoD (Pageable -> Device)", "h2d", 4_000_000, 1.0, (), "mlp.py:7"),)
     (one,) = told(mlp(counted("memcpys_pageable", 1), copies=copies))
     assert one.startswith("Pin the host's memory. 1 copy of 4 MB from or to pageable memory at mlp")
-
-
-def test_a_gpu_that_waits_for_the_host_much_of_its_span() -> None:
-    def idle(us: float) -> Profile:
-        return mlp(around("gpu_span", 100), gaps=Gaps((RoundGaps(us, 1.0, 0.0),)))
-
-    (one,) = told(idle(50))
-    assert "waited 50.0us of 105.5us for the next launch" in one
-    assert told(idle(5)) == []
 
 
 def test_compilations_and_cold_code() -> None:

@@ -347,17 +347,6 @@ def test_why_times_are_undecided_is_said_what_disturbed_them_first() -> None:
         assert why_of(row) == why
 
 
-def test_latencies_are_summed_up_by_the_smallest_and_the_largest_change() -> None:
-    def called(test: str, latency: float) -> ProfileComparison:
-        times = {"baseline_latency_us": 100.0, "current_latency_us": latency}
-        return of_main(test, 5, 5, in_turn(1.0, margin=0.05, **times), label="step")
-
-    one = with_main(called("a", 110.0))
-    assert one.words.endswith("margin 5 %, GPU time +0.0 %; latency (not judged): +10.0 %")
-    several = with_main(called("a", 110.0), called("b", 95.0), called("c", 101.0))
-    assert several.words.endswith("; latency (not judged): -5.0 % to +10.0 %")
-
-
 def test_on_the_cpu_operators_are_counted() -> None:
     fewer = KernelDiff(baseline_kernels=5, current_kernels=3, what="operators")
     found = with_main(*(replace(of_main(one, 5, 3), kernels=fewer) for one in "ab"))

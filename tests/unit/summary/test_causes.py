@@ -71,10 +71,10 @@ def test_waits_and_copies_are_told_by_what_made_them() -> None:
         copies=(Copy("Memcpy DtoH (Device -> Pageable)", "d2h", 4_000_000, 1.0, ("aten::to",)),),
     )
     assert broken(waiting, max_syncs=0) == [
-        Cause("cudaStreamSynchronize x3, from aten::item", Place("a/t.py", 7))
+        Cause("3 waits, limit 0: cudaStreamSynchronize x3, from aten::item", Place("a/t.py", 7))
     ]
     (cause,) = broken(waiting, max_memcpys=0)
-    assert cause.text == "4 MB: Memcpy DtoH (Device -> Pageable), from aten::to"
+    assert cause.text == "1 copy, limit 0: 4 MB: Memcpy DtoH (Device -> Pageable), from aten::to"
 
 
 def test_a_time_is_told_by_what_takes_most_of_it() -> None:
@@ -87,7 +87,7 @@ def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() 
     kernels = [kernel(MUL, "aten::mul", source=f"mlp.py:{line}") for line in (6, 7)]
     (cause,) = broken(profile([MLP[0], *kernels], place=Place("test_mlp.py", 3)), max_kernels=2)
     assert cause == Cause(
-        "vectorized_elementwise [mul] x2, from aten::mul; "
+        "3 kernels, limit 2: vectorized_elementwise [mul] x2, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm < aten::linear",
         Place("test_mlp.py", 3),
     )
@@ -104,8 +104,8 @@ def test_an_overhead_is_told_by_its_launches() -> None:
     )
     (cause,) = broken(idle, max_launch_overhead="40us")
     assert cause.text == (
-        "80 % of a call the GPU is idle: 5 launches with 16.0us of overhead each, for kernels of "
-        "4.0us"
+        "the GPU works 20.0us of 100.0us (5 launches with 16.0us of overhead each, for kernels of "
+        "4.0us)"
     )
 
 
