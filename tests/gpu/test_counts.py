@@ -195,8 +195,9 @@ def test_host_times_come_from_unprofiled_rounds_and_overhead_from_both() -> None
     assert (profile.record.cupti_ratio or 0) > 0
     assert profile.latency > profile.gpu_busy > 0  # type: ignore[operator]
     overhead = profile.metrics["launch_overhead"]
-    assert overhead.low is not None
-    assert 0 <= overhead.low <= overhead.value <= overhead.high  # type: ignore[operator]
+    assert (overhead.value or 0) > 0
+    if overhead.low is not None:  # rounds that drift have no interval
+        assert 0 <= overhead.low <= overhead.value <= overhead.high  # type: ignore[operator]
     assert profile.bound.verdict == "overhead"
 
 
