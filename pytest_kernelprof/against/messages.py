@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from pytest_kernelprof.clock import now_s
-from pytest_kernelprof.schema.paired import Sampled
+from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.run import Test
 from pytest_kernelprof.system import Real
 

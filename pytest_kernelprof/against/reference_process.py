@@ -39,7 +39,7 @@ from pytest_kernelprof.device.usage_lock import tell_children
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.schema.paired import Side
+    from pytest_kernelprof.schema.comparison import Side
 
 A = TypeVar("A", Collected, Done)
 R = TypeVar("R")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytest_kernelprof.against.messages import DoStep, Lost
-from pytest_kernelprof.schema.paired import Sampled, TimedPair
+from pytest_kernelprof.schema.comparison import Sampled, TimedPair
 from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.against.messages import Step, Wire
     from pytest_kernelprof.device.conditions import Watch
-    from pytest_kernelprof.schema.paired import Side
+    from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.run import Conditions
 
     Alone = Callable[[], contextlib.AbstractContextManager[Watch]]

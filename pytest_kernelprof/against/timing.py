@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.against.messages import At, Lost, TooLong
 from pytest_kernelprof.against.reference_process import HasProcess, Process, Unusable
 from pytest_kernelprof.against.rounds import NoRounds, Order, take_turns
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import Paired, TimedPair
 from pytest_kernelprof.stats import intervals
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.against.reference_process import Reference
     from pytest_kernelprof.against.rounds import Alone, Rounds, Taken
-    from pytest_kernelprof.schema.paired import Side
+    from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.run import Conditions
 
 R = TypeVar("R")

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.against.messages import Done
     from pytest_kernelprof.against.timing import Timed
     from pytest_kernelprof.comparison.comparability import Difference
-    from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta
-    from pytest_kernelprof.schema.paired import Paired
+    from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta, Paired
     from pytest_kernelprof.schema.run import Profile
 
 _NOTICED_US = 0.1

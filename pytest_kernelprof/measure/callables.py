@@ -32,7 +32,7 @@ from pytest_kernelprof.measure.policy import (
     silently,
 )
 from pytest_kernelprof.measure.runner import agreed, warm
-from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.run import Comparison, Conditions, Contestant, Profile, Verdict
 from pytest_kernelprof.stats.intervals import (
     FEWEST_FOR_BLOCKS,

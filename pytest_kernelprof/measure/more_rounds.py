@@ -10,7 +10,7 @@ import numpy as np
 from pytest_kernelprof.analysis.round_events import kernel_rows
 from pytest_kernelprof.capture.tensors import describe
 from pytest_kernelprof.measure import sessions
-from pytest_kernelprof.schema.paired import Sampled
+from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.trace.correlation import reading_of
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.against.import_redirect import Mapping
     from pytest_kernelprof.measure.more_rounds import Series
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
-    from pytest_kernelprof.schema.paired import Side
+    from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.run import Profile
 
     Launches = dict[Side, Launch]

@@ -24,7 +24,7 @@ from pytest_kernelprof.plugin.collector import ATTRIBUTE, fail
 from pytest_kernelprof.plugin.items import AGAINST, RUN_BASELINE, SNAPSHOT_UPDATE, run_state
 from pytest_kernelprof.plugin.settings import flag_of
 from pytest_kernelprof.report.files import why_no_file, why_no_form, write_file
-from pytest_kernelprof.schema import codec, comparison, kernels, run, snapshot, verdicts
+from pytest_kernelprof.schema import codec, comparison, run, snapshot, verdicts
 from pytest_kernelprof.schema.document import grouped
 from pytest_kernelprof.schema.run import Run, RunComparison, Test
 from pytest_kernelprof.summary.comparisons import baseline_summary
@@ -329,7 +329,7 @@ def _expected(profile: run.Profile) -> run.Profile:
 
 
 T = TypeVar("T")
-_SOURCED = (kernels.Kernel, kernels.Copy, kernels.Wait, comparison.KernelSide)
+_SOURCED = (run.Kernel, run.Copy, run.Wait, comparison.KernelSide)
 
 # Without any: most of what a profile holds, by number.
 _WITHOUT_FILES = (run.MetricValues, run.Timeline, run.Environment, run.Integrity, run.Conditions)

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         ProfileComparison,
         TracesComparison,
     )
-    from pytest_kernelprof.schema.kernels import OperatorNode
+    from pytest_kernelprof.schema.profile import OperatorNode
     from pytest_kernelprof.schema.run import Kernel, Origin, Profile
     from pytest_kernelprof.schema.snapshot import Edited, SnapshotReport, TestState
     from pytest_kernelprof.summary.kernels import Order

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
+from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.comparison import ProfileComparison as ProfileComparison
 from pytest_kernelprof.schema.comparison import RunComparison as RunComparison
 from pytest_kernelprof.schema.comparison import Source as Source
@@ -19,22 +20,21 @@ from pytest_kernelprof.schema.environment import GraphProof as GraphProof
 from pytest_kernelprof.schema.environment import Integrity as Integrity
 from pytest_kernelprof.schema.environment import Neighbour as Neighbour
 from pytest_kernelprof.schema.environment import Origin as Origin
-from pytest_kernelprof.schema.kernels import Collective as Collective
-from pytest_kernelprof.schema.kernels import Copy as Copy
-from pytest_kernelprof.schema.kernels import Kernel as Kernel
-from pytest_kernelprof.schema.kernels import KernelGroup as KernelGroup
-from pytest_kernelprof.schema.kernels import Timeline as Timeline
-from pytest_kernelprof.schema.kernels import TimelineKind as TimelineKind
-from pytest_kernelprof.schema.kernels import Wait as Wait
-from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.profile import Bound as Bound
+from pytest_kernelprof.schema.profile import Collective as Collective
+from pytest_kernelprof.schema.profile import Copy as Copy
 from pytest_kernelprof.schema.profile import Gaps as Gaps
 from pytest_kernelprof.schema.profile import HostShares as HostShares
+from pytest_kernelprof.schema.profile import Kernel as Kernel
+from pytest_kernelprof.schema.profile import KernelGroup as KernelGroup
 from pytest_kernelprof.schema.profile import Metric as Metric
 from pytest_kernelprof.schema.profile import MetricValues as MetricValues
 from pytest_kernelprof.schema.profile import Profile as Profile
 from pytest_kernelprof.schema.profile import ProfileFacts as ProfileFacts
 from pytest_kernelprof.schema.profile import RoundGaps as RoundGaps
+from pytest_kernelprof.schema.profile import Timeline as Timeline
+from pytest_kernelprof.schema.profile import TimelineKind as TimelineKind
+from pytest_kernelprof.schema.profile import Wait as Wait
 from pytest_kernelprof.schema.snapshot import SnapshotReport
 from pytest_kernelprof.schema.verdicts import STATUSES as STATUSES
 from pytest_kernelprof.schema.verdicts import Cause as Cause

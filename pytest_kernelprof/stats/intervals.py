@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.schema.paired import Paired, PairedChange, TimedPair
-from pytest_kernelprof.schema.paired import Side as Side
+from pytest_kernelprof.schema.comparison import Paired, PairedChange, TimedPair
+from pytest_kernelprof.schema.comparison import Side as Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_un
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.paired import Paired
+    from pytest_kernelprof.schema.comparison import Paired
     from pytest_kernelprof.schema.run import Cause, Conditions, Environment, Profile, Verdict
 
 

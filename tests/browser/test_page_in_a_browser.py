@@ -21,7 +21,7 @@ from rounds import COPY, Recording, kept, kernels_of, many, over, profile_of, ro
 from pytest_kernelprof.analysis.round_events import timeline_of_round
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.run import (
     Comparison,
     Contestant,

@@ -28,7 +28,7 @@ from pytest_kernelprof.device import inventory
 from pytest_kernelprof.measure import callables
 from pytest_kernelprof.measure.runner import Measurement
 from pytest_kernelprof.plugin import against_revision, fixture, measuring, whole_call
-from pytest_kernelprof.schema.paired import TimedPair
+from pytest_kernelprof.schema.comparison import TimedPair
 from pytest_kernelprof.schema.run import Profile, Test
 from pytest_kernelprof.stats import intervals
 

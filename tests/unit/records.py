@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.analysis.collectives import gathered
 from pytest_kernelprof.comparison.judge import status_of, verdict_of
+from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.paired import Paired
 from pytest_kernelprof.schema.run import (
     Collective,
     Comparison,

@@ -18,7 +18,7 @@ from pytest_kernelprof.against.messages import (
     Wire,
 )
 from pytest_kernelprof.against.rounds import HeldRounds, NoRounds, serve
-from pytest_kernelprof.schema.paired import Sampled
+from pytest_kernelprof.schema.comparison import Sampled
 
 
 class Rounds:

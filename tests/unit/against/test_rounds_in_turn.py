@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_kernelprof.against.rounds import NoRounds, Order, Taken, in_a_line, take_turns
-from pytest_kernelprof.schema.paired import Sampled
+from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import ROUNDS
 

@@ -17,7 +17,7 @@ from pytest_kernelprof.against.timing import (
     first_difference,
     time_call,
 )
-from pytest_kernelprof.schema.paired import Sampled
+from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import Turn
 

@@ -16,8 +16,14 @@ from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
-from pytest_kernelprof.schema.comparison import Change, ProfileComparison, RunComparison
-from pytest_kernelprof.schema.paired import Paired, PairedChange, TimedPair
+from pytest_kernelprof.schema.comparison import (
+    Change,
+    Paired,
+    PairedChange,
+    ProfileComparison,
+    RunComparison,
+    TimedPair,
+)
 from pytest_kernelprof.schema.run import (
     Conditions,
     Integrity,

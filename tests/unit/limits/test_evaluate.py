@@ -22,7 +22,7 @@ from records import (
 
 from pytest_kernelprof.limits.evaluate import evaluate, evaluate_comparison, if_names_exist
 from pytest_kernelprof.limits.kinds import parse_assertion, parse_limit
-from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.run import (
     Conditions,
     Contestant,

@@ -12,7 +12,7 @@ from pytest_kernelprof.against.rounds import NoRounds
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.plugin import against_revision as module
 from pytest_kernelprof.plugin.against_revision import Turns, _OwnRounds
-from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.comparison import Paired
 
 TEST = "t.py::a"
 Asked = tuple[At, float]

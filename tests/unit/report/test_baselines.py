@@ -12,8 +12,7 @@ from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.failure import failure_message, worse_message
-from pytest_kernelprof.schema.comparison import MetricDelta
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import MetricDelta, Paired, TimedPair
 from pytest_kernelprof.schema.run import (
     Conditions,
     Kernel,

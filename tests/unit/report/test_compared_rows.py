@@ -15,9 +15,10 @@ from pytest_kernelprof.schema.comparison import (
     KernelDiff,
     KernelSide,
     MetricDelta,
+    Paired,
     ProfileComparison,
+    TimedPair,
 )
-from pytest_kernelprof.schema.paired import Paired, TimedPair
 from pytest_kernelprof.summary.run import summary_of
 
 COPIED = KernelSide("elementwise [copy]", ("aten::copy_",), "src/train.py:31")

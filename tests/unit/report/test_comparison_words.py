@@ -11,7 +11,7 @@ from records import comparison
 
 from pytest_kernelprof.report.failure import comparison_message
 from pytest_kernelprof.report.kernel_tables import callable_lines
-from pytest_kernelprof.schema.paired import Paired
+from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.run import Conditions, Contestant, Neighbour, Verdict
 from pytest_kernelprof.summary.verdicts import comparison_line, headline
 

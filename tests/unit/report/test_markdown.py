@@ -24,8 +24,14 @@ from records import (
 
 from pytest_kernelprof.names.short_names import kept_name
 from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
-from pytest_kernelprof.schema.comparison import KernelChange, KernelDiff, KernelSide, MetricDelta
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import (
+    KernelChange,
+    KernelDiff,
+    KernelSide,
+    MetricDelta,
+    Paired,
+    TimedPair,
+)
 from pytest_kernelprof.schema.run import (
     Copy,
     Integrity,

@@ -12,8 +12,13 @@ from pytest_kernelprof.against.messages import Done
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.baseline.run_documents import compare_runs
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance
-from pytest_kernelprof.schema.comparison import KernelDiff, MetricDelta, RunComparison
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import (
+    KernelDiff,
+    MetricDelta,
+    Paired,
+    RunComparison,
+    TimedPair,
+)
 from pytest_kernelprof.schema.run import (
     Conditions,
     Integrity,

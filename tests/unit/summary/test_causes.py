@@ -16,7 +16,7 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.tables import Style, plain, width_of
 from pytest_kernelprof.report.terminal import report_lines
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import Paired, TimedPair
 from pytest_kernelprof.schema.run import (
     Bound,
     Cause,

@@ -22,8 +22,7 @@ from hostile import hostile_run
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.html import page
 from pytest_kernelprof.report.html.page import html_of
-from pytest_kernelprof.schema.comparison import MetricDelta
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import MetricDelta, Paired, TimedPair
 from pytest_kernelprof.schema.run import ProfileComparison, Run, RunComparison, Test
 
 ONE = run_of(

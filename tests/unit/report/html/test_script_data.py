@@ -12,8 +12,7 @@ from records import CPU, GEMM, held_to
 from rounds import Recording, kept, kernels_of, profile_of, round_of
 
 from pytest_kernelprof.report.html.script_data import ScriptData
-from pytest_kernelprof.schema.comparison import MetricDelta, ProfileComparison
-from pytest_kernelprof.schema.paired import Paired, TimedPair
+from pytest_kernelprof.schema.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
 from pytest_kernelprof.schema.run import Gaps, Integrity, Profile, Timeline, Verdict
 
 
