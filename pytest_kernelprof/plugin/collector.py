@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,14 +33,15 @@ a worker of pytest-xdist ran the test. ``{tests}`` in a note stands for the test
 
 
 class _Attempt:
-    """One execution of a test: what it sent, how it ended so far, and the first line of what ended
-    it."""
+    """One execution of a test: what it sent, how it ended so far, the first line of what ended it,
+    and the line of the test's file that this came from."""
 
     def __init__(self, test: str, worker: str = "") -> None:
         self.test, self.worker = test, worker
         self.sent: list[bytes] = []
         self.outcome: run.TestOutcome = "passed"
         self.why = ""
+        self.line: int | None = None
         self.called = False
 
     def see(self, report: pytest.TestReport) -> None:
@@ -48,6 +50,7 @@ class _Attempt:
         outcome = outcome_of(report)
         if _WORST_FIRST.index(outcome) < _WORST_FIRST.index(self.outcome):
             self.outcome, self.why = outcome, first_line(report)
+            self.line = line_that_raised(report)
 
     @property
     def ended(self) -> run.TestOutcome:
@@ -120,6 +123,9 @@ class Collector:
         parts = [codec.decode(sent, run.Test) for sent in this.sent] or [run.Test(this.test)]
         limits, file, line = self._expected.get(this.test, ((), "", 0))
         not_judged = [one.not_judged for one in parts if one.not_judged]
+        place = parts[0].place or (run.Place(file, line) if file else None)
+        if this.line is not None and place is not None:
+            place = replace(place, line=this.line)
         return replace(
             parts[0],
             id=f"{parts[0].id.removesuffix(this.worker)}{this.worker}",
@@ -127,7 +133,7 @@ class Collector:
             comparisons=tuple(one for part in parts for one in part.comparisons),
             outcome=this.ended,
             limits=tuple(dict.fromkeys((*limits, *(one for part in parts for one in part.limits)))),
-            place=parts[0].place or (run.Place(file, line) if file else None),
+            place=place,
             why=this.why,
             not_judged="did not run" if this.ended == "not run" else "".join(not_judged[:1]),
         )
@@ -153,6 +159,15 @@ def first_line(report: pytest.TestReport) -> str:
     words = told[-1] if isinstance(told, tuple) else getattr(crash, "message", None) or str(told)
     lines = getattr(report, "wasxfail", words).strip().splitlines()
     return printable(lines[0][:_LONGEST_LINE]) if lines else ""
+
+
+def line_that_raised(report: pytest.TestReport) -> int | None:
+    """The last line of the test's own file in the traceback of what ended it; None without any."""
+    traceback = getattr(report.longrepr, "reprtraceback", None)
+    file = os.path.basename(report.nodeid.partition("::")[0])
+    places = (getattr(one, "reprfileloc", None) for one in getattr(traceback, "reprentries", ()))
+    lines = [one.lineno for one in places if one and os.path.basename(one.path) == file]
+    return lines[-1] if lines else None
 
 
 def outcome_of(report: pytest.TestReport) -> run.TestOutcome:

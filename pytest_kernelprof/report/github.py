@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
 from pytest_kernelprof.schema.comparison import BASELINE_WORDS, LIMIT_OF
-from pytest_kernelprof.summary.records import Row
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Row
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import count_words, first_of, signed
 from pytest_kernelprof.system import Real
@@ -112,7 +112,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
     """Of problems at one line."""
     rows = [row for problem in problems for row in problem.rows]
     first = rows[0]
-    title = found_words(first)
+    title = first.causes[0].text if first.told in FAILED_OTHERWISE else found_words(first)
     tests = len({one.test.id for row in rows for one in row.each})
     if tests > 1:
         title = f"{count_words(tests, 'test')}: {_together(rows) or title}"

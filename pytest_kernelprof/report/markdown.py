@@ -209,7 +209,7 @@ _ACTIVE = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 _LINKED = re.compile(
     r"""[@\#](?=\w)
     | \bGH-(?=\d)
-    | (?<!:):(?=[\w+-]+:(?!:))
+    | (?<!:):(?=(?:100|1234|[\w+-]*[^\W\d][\w+-]*):(?!:))
     | \b(?:https?|ftp|mailto|xmpp):
     | \bwww(?=\.)""",
     re.IGNORECASE | re.VERBOSE,

@@ -170,7 +170,7 @@ def _causes_of(
 ) -> tuple[Cause, ...]:
     """Why it is marked, or what changed."""
     if told in FAILED_OTHERWISE:
-        return (Cause(test.why or MARKS[told].word),)
+        return (Cause(test.why or MARKS[told].word, test.place),)
     found = causes_of(profile, told)
     if not found and compared is not None and compared.kernels is not None:
         found = causes_of_diff(compared.kernels)

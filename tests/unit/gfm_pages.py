@@ -10,7 +10,9 @@ import pytest
 _VOID = {"br", "hr", "img", "input"}
 # Where GitHub looks for no name and no number.
 _NOT_READ = {"code", "pre", "a", "tt", "script", "style"}
-_NOTIFIES = re.compile(r"(?<![\w/])@\w|(?<!&)#\d|\bGH-\d|(?<!:):[\w+-]+:(?!:)")
+# Of numbers GitHub has two emoji: 100 and 1234. ``model.py:17:`` is none.
+_EMOJI = r"(?<!:):(?:100|1234|[\w+-]*[^\W\d][\w+-]*):(?!:)"
+_NOTIFIES = re.compile(rf"(?<![\w/])@\w|(?<!&)#\d|\bGH-\d|{_EMOJI}")
 
 HOSTILE = [
     "plain",

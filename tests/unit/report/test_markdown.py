@@ -23,7 +23,7 @@ from records import (
 )
 
 from pytest_kernelprof.names.short_names import kept_name
-from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of
+from pytest_kernelprof.report.markdown import LIMIT, line, markdown_of, text
 from pytest_kernelprof.schema.comparison import (
     KernelChange,
     KernelDiff,
@@ -328,6 +328,13 @@ def test_where_only_something_got_better_the_change_is_told() -> None:
     page = page_of(against_main(compared("t.py::test_it", 5, 3), KEPT), baselines=(MAIN,))
     assert page.text.startswith("✅")
     assert len(page.tables) == 1
+
+
+@pytest.mark.parametrize(("words", "whole"), [("model.py:17: x", True), ("model.py:100: x", False)])
+def test_a_line_of_code_can_be_copied_unless_github_has_an_emoji_of_its_number(
+    words: str, whole: bool
+) -> None:
+    assert ("\u200c" not in text(words)) is whole
 
 
 @pytest.mark.parametrize("name", HOSTILE)
