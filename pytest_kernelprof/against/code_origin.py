@@ -21,14 +21,14 @@ from pytest_kernelprof.against.import_redirect import (
     redirect,
     refusal,
 )
-from pytest_kernelprof.against.overlay import changed
+from pytest_kernelprof.against.revision import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from types import ModuleType
 
     from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.against.messages import Launch
+    from pytest_kernelprof.against.protocol import Launch
     from pytest_kernelprof.schema.run import Kernel, Test
 
 _FOLDERS = ("", "src", "python", "lib")

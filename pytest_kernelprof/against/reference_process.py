@@ -15,9 +15,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.against.import_redirect import mapping_of
 from pytest_kernelprof.against.invocation import environment_for
-from pytest_kernelprof.against.keeper import CODE, PACKAGE_ROOT, last_lines, watched
-from pytest_kernelprof.against.keeper import end as end_keeper
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     At,
     Collect,
     Collected,
@@ -32,6 +30,8 @@ from pytest_kernelprof.against.messages import (
     Wire,
 )
 from pytest_kernelprof.against.rounds import SENT_S, HeldRounds, NoRounds, Order, Relayed
+from pytest_kernelprof.against.supervisor import CODE, PACKAGE_ROOT, last_lines, watched
+from pytest_kernelprof.against.supervisor import end as end_keeper
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.procfs import note_ours
 from pytest_kernelprof.device.shared_lock import tell_children

@@ -7,14 +7,14 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pytest_kernelprof.against.messages import DoStep, Lost
+from pytest_kernelprof.against.protocol import DoStep, Lost
 from pytest_kernelprof.schema.paired import Sampled, TimedPair
 from pytest_kernelprof.stats import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_kernelprof.against.messages import Step, Wire
+    from pytest_kernelprof.against.protocol import Step, Wire
     from pytest_kernelprof.device.telemetry import Watch
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Conditions

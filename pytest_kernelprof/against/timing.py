@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.messages import At, Lost, TooLong
+from pytest_kernelprof.against.protocol import At, Lost, TooLong
 from pytest_kernelprof.against.reference_process import HasProcess, Process, Unusable
 from pytest_kernelprof.against.rounds import NoRounds, Order, take_turns
 from pytest_kernelprof.schema.paired import Paired, TimedPair

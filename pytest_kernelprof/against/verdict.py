@@ -18,7 +18,7 @@ from pytest_kernelprof.stats.pairs import unless_reconfigured
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.against.messages import Done
+    from pytest_kernelprof.against.protocol import Done
     from pytest_kernelprof.against.timing import Timed
     from pytest_kernelprof.comparison.comparability import Difference
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta

@@ -37,7 +37,7 @@ def run(chosen: argparse.Namespace) -> int:
         RunFileError: the file is no run document.
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
-    from pytest_kernelprof.baseline.snapshot_files import gather, path_of, update
+    from pytest_kernelprof.baseline.snapshots import gather, path_of, update
     from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.diff_text import update_lines
     from pytest_kernelprof.units import printable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
 from pytest_kernelprof.against.invocation import (
     NotUsableError,
@@ -19,17 +19,19 @@ from pytest_kernelprof.against.invocation import (
     interpreter_at,
     of_the_tree,
 )
-from pytest_kernelprof.against.messages import Done, Launch
-from pytest_kernelprof.against.overlay import (
+from pytest_kernelprof.against.protocol import Done, Launch
+from pytest_kernelprof.against.reference_process import Process, Reference
+from pytest_kernelprof.against.revision import (
+    CannotLayOut,
     NotPreparedError,
     copy_generated,
+    find,
     give_back,
     is_test,
+    lay_out,
     lay_over,
     prepare,
 )
-from pytest_kernelprof.against.reference_process import Process, Reference
-from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
 from pytest_kernelprof.against.timing import Further
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.seeds import seed_by
@@ -116,12 +118,12 @@ class AgainstRun(ComparedRun):
             raise pytest.UsageError(f"{_FLAG}: needs Linux or macOS")
         settings = config.stash[SETTINGS]
         started_in = str(config.invocation_params.dir)
-        keeper.sweep_folders()
+        supervisor.sweep_folders()
         try:
             named = settings.against_python
             python = interpreter_at(named, started_in) if named else ""
             reference = find(given, str(config.rootpath), str(config.invocation_params.dir))
-            folder = keeper.make_folder()
+            folder = supervisor.make_folder()
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
                 raise CannotLayOut(f"the temporary folder (TMPDIR) is in {reference.root}: move it")

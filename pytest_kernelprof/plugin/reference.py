@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.against.code_origin import RightCode
 from pytest_kernelprof.against.invocation import RESET
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     At,
     Collect,
     Collected,

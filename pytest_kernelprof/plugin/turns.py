@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
 
-from pytest_kernelprof.against.messages import At
+from pytest_kernelprof.against.protocol import At
 from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
 from pytest_kernelprof.against.timing import Timed, first_difference, not_timed, time_call
 from pytest_kernelprof.clock import now_s
@@ -20,7 +20,7 @@ from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_kernelprof.against.messages import Done
+    from pytest_kernelprof.against.protocol import Done
     from pytest_kernelprof.against.reference_process import Reference
     from pytest_kernelprof.against.timing import Further
     from pytest_kernelprof.measure.more_rounds import Series

@@ -20,7 +20,7 @@ from described import Call, Contest, Described, Launched, Scenario
 from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
-from pytest_kernelprof.against.messages import Collected, Done
+from pytest_kernelprof.against.protocol import Collected, Done
 from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.ranks import gathered

@@ -16,7 +16,7 @@ from on_workers import two_workers
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import keeper, reference_process
+from pytest_kernelprof.against import reference_process, supervisor
 
 Run = Callable[..., pytest.RunResult]
 
@@ -115,7 +115,7 @@ def against(pytester: pytest.Pytester) -> Run:
 def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's runs, and of nobody else's."""
     folder = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(folder)))
+    monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(folder)))
     monkeypatch.setenv("TMPDIR", str(folder))
     return folder
 

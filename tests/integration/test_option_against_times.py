@@ -19,7 +19,7 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.plugin import against as against_plugin
 from pytest_kernelprof.plugin import compared_run
 from pytest_kernelprof.schema.paired import Paired
@@ -126,7 +126,7 @@ def against(
 ) -> Run:
     """A run of its own process."""
     place = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(place)))
+    monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(place)))
     monkeypatch.setenv("TMPDIR", str(place))
     for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
         monkeypatch.setattr(f"pytest_kernelprof.measure.more_rounds.{name}", None)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_kernelprof.against.messages import At, Collected, Done, Lost, Refused, TooLong
+from pytest_kernelprof.against.protocol import At, Collected, Done, Lost, Refused, TooLong
 from pytest_kernelprof.against.reference_process import Process, Unusable
 from pytest_kernelprof.against.rounds import NoRounds
 from pytest_kernelprof.against.timing import Further

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     Done,
     FromReference,
     Go,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     At,
     Collected,
     Done,

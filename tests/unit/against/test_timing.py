@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_kernelprof.against import timing as module
-from pytest_kernelprof.against.messages import At
+from pytest_kernelprof.against.protocol import At
 from pytest_kernelprof.against.rounds import NoRounds, Taken
 from pytest_kernelprof.against.timing import (
     Timed,

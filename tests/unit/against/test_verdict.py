@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profile, run_compared
 
-from pytest_kernelprof.against.messages import Done
+from pytest_kernelprof.against.protocol import Done
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.comparison.judge import STATUS_OF

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.snapshot_files import (
+from pytest_kernelprof.baseline.snapshots import (
     BadTextError,
     device_folder,
     devices_of,
@@ -118,7 +118,7 @@ def test_what_a_killed_run_left_beside_it_goes(path: str) -> None:
 
 WRITER = """
 import sys
-from pytest_kernelprof.baseline.snapshot_files import update
+from pytest_kernelprof.baseline.snapshots import update
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
 path, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
 entry = KeptTest((KeptProfile(tuple(f"kernel_{i}" for i in range(500))),), {"device": "CPU"})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.against.messages import At, FromReference, Go, ToReference, Wire
+from pytest_kernelprof.against.protocol import At, FromReference, Go, ToReference, Wire
 from pytest_kernelprof.device import lock, presence
 from pytest_kernelprof.device.filelocks import can_share
 from pytest_kernelprof.device.lock import lock_of

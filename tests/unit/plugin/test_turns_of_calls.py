@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.against.messages import At
+from pytest_kernelprof.against.protocol import At
 from pytest_kernelprof.against.rounds import NoRounds
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.plugin import turns as module

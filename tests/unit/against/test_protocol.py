@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     Collected,
     Done,
     FromReference,
