@@ -47,13 +47,33 @@ def judge(
 
     Args:
         current: the test's profiles. answer: the worker's, or why there is none.
-        timed: what came of the calls that took turns, by the labels of their profiles.
+        timed: the calls that took turns, by the labels of their profiles.
     """
     if isinstance(answer, str):
         return not_compared(current, f"the baseline cannot run it: {answer}")
     baseline = answer.test.profiles if answer.test else ()
     found = _judged(current, baseline, answer, timed)
     return (replace(found[0], notes=_notes(current, answer)), *found[1:])
+
+
+def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool) -> str:
+    """Why the times of a call change nothing: its counts are worse already, or are more and its
+    snapshot accepts them; empty where times count.
+
+    Args:
+        baseline, current: the call on both sides; their kernels are not looked at.
+        is_reviewed: whether the snapshot in the working tree differs from the revision's.
+    """
+    if baseline is None:
+        return ""
+    verdicts = current.verdicts if is_reviewed else ()
+    found = _compare(baseline, replace(current, kernels=(), verdicts=verdicts), None, "")
+    if found.worse:
+        names = ", ".join(one.name for one in found.worse)
+        return f"more {names} already fail the test"
+    if found.accepted:
+        return f"the test's snapshot accepts more {', '.join(found.accepted)}"
+    return ""
 
 
 def not_compared(current: Sequence[Profile], why: str) -> tuple[ProfileComparison, ...]:
@@ -224,10 +244,6 @@ def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
     if "better" in changes or timed == "better":
         return ("changed" if found.accepted else "better"), ""
     return ("changed" if found.accepted or found.changes else "same"), ""
-
-
-def _is_lost(one: MetricDelta, other: Sequence[Difference]) -> bool:
-    return one.spec.judged and one.current is None and not forbidding(other, one.spec)
 
 
 def _judged_delta(

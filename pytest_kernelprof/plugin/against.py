@@ -13,14 +13,7 @@ from msgspec.structs import replace
 
 from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
-from pytest_kernelprof.against.invocation import (
-    NotUsableError,
-    arguments_for,
-    interpreter_at,
-    of_the_tree,
-)
 from pytest_kernelprof.against.protocol import Done, Launch
-from pytest_kernelprof.against.reference_process import Process, Reference
 from pytest_kernelprof.against.revision import (
     CannotLayOut,
     NotPreparedError,
@@ -32,8 +25,16 @@ from pytest_kernelprof.against.revision import (
     lay_over,
     prepare,
 )
-from pytest_kernelprof.against.timing import Further
+from pytest_kernelprof.against.timing import FreshPairs
 from pytest_kernelprof.against.verdict import judge, not_compared
+from pytest_kernelprof.against.worker import (
+    NotUsableError,
+    Process,
+    Reference,
+    arguments_for,
+    interpreter_at,
+    of_the_tree,
+)
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
 from pytest_kernelprof.device import inventory
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     import pluggy
 
     from pytest_kernelprof.against.import_redirect import Mapping
+    from pytest_kernelprof.against.schedule import StartStep
     from pytest_kernelprof.plugin.collect import Collector
     from pytest_kernelprof.plugin.settings import Settings
     from pytest_kernelprof.schema.paired import Side
@@ -74,7 +76,7 @@ _UNMEASURED = (
     "tests that are not measured ran before it on your code, but not on the baseline: run it alone"
 )
 _WORKERS = 100
-"""Each process of a further pair has a worker's number beyond those of all references."""
+"""The numbers of fresh workers begin beyond those of all references."""
 
 
 def begin(
@@ -208,7 +210,8 @@ class AgainstTests:
         self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
         self._turns: Turns | None = None
-        self._further: Further | None = None
+        self._fresh: FreshPairs | None = None
+        self._brings_up: dict[Side, StartStep] = {}
         self._running = ""
         self._snapshots = Snapshots(config, settings)
         self._code: tuple[str, ...] = ()
@@ -226,15 +229,15 @@ class AgainstTests:
             self._launches[side] = replace(launch, path=path, seed=_seed(self._config))
         start = partial(self._process, "baseline", 0)
         self._reference = Reference(start, inventory.cuda_is_up)
-        self._further = further = Further(self._process, self._files.__getitem__)
-        self._config.add_cleanup(further.end)
+        self._fresh = fresh = FreshPairs(self._process, self._files, self._brings_up)
+        self._config.add_cleanup(fresh.end)
         self._config.add_cleanup(self._reference.end)
         times = not self._settings.against_exact
-        self._turns = Turns(self._reference, further, times=times)
-        self._reference.start()
+        self._turns = Turns(self._reference, fresh, times=times)
+        self._reference.come_up()
 
     def _process(self, side: Side, number: int) -> Process:
-        """Start a process; number 0 is the reference, others are of further pairs."""
+        """Start a worker; number 0 is the reference, others are fresh."""
         launch = self._launches[side]
         if side == "baseline":
             launch = give_back(self._code, launch)
@@ -255,14 +258,14 @@ class AgainstTests:
         self._files["current"] = files
         self._files["baseline"] = there = tuple(map(self._mapping.path, files))
         kept = tuple(item.nodeid for item in measured if has_snapshot(item))
-        self._reference.collect(there, kept)
-        shared = set(self._reference.collected.shared)
+        shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
         if self._code:  # which then is its own there
             self._reference.end()
-            self._reference.start()
             self._reference.collect(there, kept)
+        self._brings_up["baseline"] = self._reference.brings_up
+        self._brings_up["current"] = "start" if inventory.cuda_is_up() else "run"
         # What was built beside the code would be sought in the tree; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:
@@ -279,7 +282,8 @@ class AgainstTests:
         here; then both go on from call to call."""
         if self._turns is not None and self._concerns_us(item):
             self._running = item.nodeid
-            self._turns.begin(item.nodeid, self._following(item, nextitem))
+            following = self._following(item, nextitem)
+            self._turns.begin(item.nodeid, following, partial(self._is_reviewed, item))
         self._ran_unmeasured |= not self._running
         try:
             done = yield
@@ -377,8 +381,8 @@ class AgainstTests:
         if self._reference is None:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            if self._further is not None:
-                self._further.finish()
+            if self._fresh is not None:
+                self._fresh.finish()
             self._reference.finish()
         self._reference.end()
 

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.code_origin import RightCode
-from pytest_kernelprof.against.invocation import RESET
 from pytest_kernelprof.against.protocol import (
     At,
     Collect,
@@ -23,8 +22,9 @@ from pytest_kernelprof.against.protocol import (
     Refused,
     RunTest,
     Wire,
+    serve,
 )
-from pytest_kernelprof.against.rounds import serve
+from pytest_kernelprof.against.worker import RESET
 from pytest_kernelprof.capture.seeds import seed_by
 from pytest_kernelprof.device import inventory, presence
 from pytest_kernelprof.errors import LimitExceeded
@@ -80,6 +80,7 @@ class Served:
         self._code = code
         self._seed = seed
         self._holds = False
+        self._call: str | None = None
         self._kept: frozenset[str] = frozenset()
         self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ class Served:
         while isinstance(asked := self._wire.receive(), RunTest) and asked.id:
             item, following = items[asked.id], items.get(asked.next)
             before = set(sys.modules)
-            self._done, self._holds = Done(asked.id), asked.holds
+            self._done, self._holds, self._call = Done(asked.id), asked.holds, asked.call
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = [one for name, one in list(sys.modules.items()) if name not in before]
             if new:
@@ -199,11 +200,15 @@ class Served:
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
         """Hold in a call whose kernels can be timed, and do what the candidate wants of it. Who
         holds is at rest, as far as the GPU's lock goes."""
-        if not self._holds or call.more.why_untimed():
+        is_wanted = self._holds and self._call in (None, call.label)
+        if not is_wanted or call.more.why_untimed():
             return
+        from pytest_kernelprof.plugin.ledger import without_kernels
+
         work = call.more.work(call.result)
         presence.stop()
-        self._wire.send(At(call.label, work, inventory.cuda_is_up()))
+        numbers = replace(without_kernels(call.profile), timeline=None)
+        self._wire.send(At(call.label, work, inventory.cuda_is_up(), numbers))
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")

@@ -5,13 +5,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from pytest_kernelprof.against.protocol import At
-from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
-from pytest_kernelprof.against.timing import Timed, first_difference, not_timed, time_call
+from pytest_kernelprof.against.protocol import RunTest
+from pytest_kernelprof.against.timing import (
+    Timed,
+    first_difference,
+    not_timed,
+    own_rounds,
+    time_call,
+)
+from pytest_kernelprof.against.verdict import why_judged
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.device.conditions import alone
 from pytest_kernelprof.device.presence import finish_work
@@ -20,13 +26,10 @@ from pytest_kernelprof.stats.pairs import DEFAULT_MARGIN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_kernelprof.against.protocol import Done
-    from pytest_kernelprof.against.reference_process import Reference
-    from pytest_kernelprof.against.timing import Further
-    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.against.protocol import At, Done
+    from pytest_kernelprof.against.timing import FreshPairs
+    from pytest_kernelprof.against.worker import Reference
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
-
-R = TypeVar("R")
 
 _AT_WORK = 2
 _OVER = "the test exceeds a limit of its own"
@@ -43,17 +46,22 @@ class Turns:
         timed: what came of the calls of the test that runs, by the labels of their profiles.
     """
 
-    def __init__(self, reference: Reference, further: Further, *, times: bool) -> None:
+    def __init__(self, reference: Reference, fresh: FreshPairs, *, times: bool) -> None:
         self.timed: dict[str, Timed] = {}
         self._reference = reference
-        self._further = further
+        self._fresh = fresh
+        self._is_reviewed: Callable[[], bool] = bool
         self._times = times
         self._test = ""
         self._tries = 0
 
-    def begin(self, test: str, following: str) -> None:
-        """Have the reference run a test, up to the first of its calls."""
-        self._test, self._tries = test, 0
+    def begin(self, test: str, following: str, is_reviewed: Callable[[], bool] = bool) -> None:
+        """Have the reference run a test, up to the first of its calls.
+
+        Args:
+            is_reviewed: whether the test's snapshot is another one in the revision.
+        """
+        self._test, self._tries, self._is_reviewed = test, 0, is_reviewed
         self.timed.clear()
         self._reference.begin(test, following, holds=self._times)
 
@@ -76,24 +84,30 @@ class Turns:
         if at is None or at.label != call.label:
             self._note_why(call)
             return
-        if call.is_over and not test.settings.warn_only:
+        if call.profile.outcome == "failed" and not test.settings.warn_only:
             other = first_difference(call.more.work(call.result), at.work)
             self.timed[call.label] = Timed(not_timed(_OVER), other)
         else:
             begun = now_s()
-            timed = self._time(test, call)
+            timed = self._time(test, call, at)
             paired = structs.replace(timed.paired, took_s=now_s() - begun)
             self.timed[call.label] = replace(timed, paired=paired)
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
 
-    def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
+    def _time(self, test: MeasuredTest, call: MeasuredCall, at: At) -> Timed:
         more, settings = call.more, test.settings
-        here = At(call.label, more.work(call.result))
         margin = test.options.margin or settings.margin or DEFAULT_MARGIN
-        own = _OwnRounds(more.series())
-        have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
-        return time_call(test.id, here, margin, own, self._reference, self._further, have)
+        return time_call(
+            RunTest(test.id, holds=True, call=call.label),
+            more.work(call.result),
+            margin,
+            own_rounds(more.series()),
+            self._reference,
+            self._fresh,
+            partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK),
+            lambda: why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed()),
+        )
 
     def _note_why(self, call: MeasuredCall) -> None:
         """Why a call is not timed that the reference does not hold in."""
@@ -101,16 +115,3 @@ class Turns:
         if self._tries > 1:
             why = why or _REPEATED
         self.timed[call.label] = Timed(not_timed(why or "the revision does not make this call"))
-
-
-class _OwnRounds(Relayed):
-    """Rounds of this process; what goes wrong with them is an answer."""
-
-    def __init__(self, series: Series) -> None:
-        self._series = series
-
-    def _have(self, step: Callable[[Series], R]) -> R:
-        try:
-            return step(self._series)
-        except Exception as error:
-            raise NoRounds(in_a_line(error)) from error

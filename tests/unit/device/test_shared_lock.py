@@ -387,6 +387,22 @@ def test_a_partner_is_alone_while_its_owner_waits_and_others_are_kept_out(proces
     assert other.does(TAKE_NOW) == "None"
 
 
+def test_partners_of_one_owner_come_up_at_the_same_time_and_time_one_after_the_other(
+    process: Start,
+) -> None:
+    """As fresh workers of a run against a revision do, while the test that waits for them sits."""
+    owner = process()
+    owner.does(JOIN)
+    partners = [process(token_of(owner)) for _ in range(3)]
+    begun = time.monotonic()
+    for one in partners:
+        one.begin(f"({JOIN}, {TAKE}, {GIVE_BACK}, {SITS}, lock.stop())")
+    for one in partners:
+        assert one.end() == "(None, None, None, True, None)"
+    assert time.monotonic() - begun < LONG / 3
+    assert process().does(TAKE_NOW).startswith("NotFree")  # the owner sits as before
+
+
 def test_partners_of_two_owners_do_not_wait_for_each_others_owner(process: Start) -> None:
     owners = [process(), process()]
     for one in owners:

@@ -1,10 +1,10 @@
-"""Whatever is wrong with the reference is an answer."""
+"""Whatever is wrong with a worker is an answer."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,14 +14,14 @@ from pytest_kernelprof.against.protocol import (
     At,
     Collected,
     Done,
+    DoStep,
     Launch,
     Lost,
     Refused,
     TooLong,
 )
-from pytest_kernelprof.against.reference_process import Process, Reference, Unusable
 from pytest_kernelprof.against.revision import local_variables
-from pytest_kernelprof.against.rounds import NoRounds
+from pytest_kernelprof.against.worker import Process, Reference, RefusedError, WorkerError
 from pytest_kernelprof.device import shared_lock
 from pytest_kernelprof.device.seats import PARTNER_OF
 
@@ -33,25 +33,15 @@ class Double:
 
     timeout_s = 5.0
     cuda = False
+    launch = Launch("main", "/r", "/t", "/f")
 
     def __init__(self, *answers: object) -> None:
         self.answers: Iterator[object] = iter(answers)
         self.ended = 0
+        self.at: At | None = None
 
-    def collect(self, files: object, kept: object) -> Any:
-        return self._answer()
-
-    def come_up(self) -> None:
-        pass
-
-    def run(self, test: str, following: str, *, holds: bool = False) -> Any:
-        return self._answer()
-
-    def go(self, *, holds: bool) -> Any:
-        return self._answer()
-
-    def open(self) -> Any:
-        return self._answer()
+    def ask(self, asked: object) -> Callable[[], Any]:
+        return lambda: Collected() if isinstance(asked, Launch) else self._answer()
 
     def finish(self) -> None:
         self.end()
@@ -66,15 +56,20 @@ class Double:
         answer = next(self.answers)
         if isinstance(answer, BaseException):
             raise answer
+        self.at = answer if isinstance(answer, At) else self.at if answer is None else None
         return answer
 
 
 def reference(*processes: Double) -> Reference:
     waiting = iter(processes)
     made = Reference(lambda: cast(Process, next(waiting)))
-    made.start()
+    made.come_up()
     made.collect(["t.py"])
     return made
+
+
+def take(made: Reference) -> object:
+    return made.ask(DoStep("open"))()
 
 
 def run(made: Reference, test: str, following: str) -> Done | str:
@@ -107,11 +102,11 @@ def test_it_is_started_again_once() -> None:
 
 
 def test_one_that_cannot_be_used_is_asked_no_more() -> None:
-    process = Double(Unusable(Refused("an installed copy")))
+    process = Double(RefusedError(Refused("an installed copy")))
     made = reference(process)
     assert run(made, "t.py::a", "") == "an installed copy"
     assert process.ended == 1
-    made = reference(Double(Unusable(Refused("status 4", printed=True))))
+    made = reference(Double(RefusedError(Refused("status 4", printed=True))))
     assert run(made, "t.py::a", "") == "status 4: killed"
 
 
@@ -125,7 +120,7 @@ def test_one_that_cannot_be_started() -> None:
         raise OSError("no memory")
 
     made = Reference(fail)
-    made.start()
+    made.come_up()
     made.collect([])
     assert run(made, "t.py::a", "") == "the reference cannot be started (no memory)"
 
@@ -136,12 +131,10 @@ def test_it_holds_in_each_call_until_it_is_told_to_go_on() -> None:
     assert made.at == At("", cuda=True)
     made.go(holds=True)
     assert made.at == At("profile 2")
-    made.open()
+    take(made)
     assert made.answer() == Done("t.py::a")
     assert made.at is None
     assert made.answer() == Done("t.py::a")
-    with pytest.raises(NoRounds, match="does not wait in a call"):
-        made.open()
 
 
 def test_one_that_dies_as_it_takes_rounds_is_told_and_started_again() -> None:
@@ -149,8 +142,8 @@ def test_one_that_dies_as_it_takes_rounds_is_told_and_started_again() -> None:
     made = reference(first, second)
     made.begin("t.py::a", "", holds=True)
     told = "the reference died while it took rounds of t.py::a (gone): killed"
-    with pytest.raises(NoRounds) as raised:
-        made.open()
+    with pytest.raises(WorkerError) as raised:
+        take(made)
     assert str(raised.value) == told
     assert made.answer() == told
     assert run(made, "t.py::b", "") == Done("t.py::b")
@@ -167,7 +160,7 @@ def test_whose_context_was_first() -> None:
     process = Double(KNOWN, At("", cuda=True), Done("t.py::a"))
     up = [False]
     made = Reference(lambda: cast(Process, process), lambda: up[0])
-    made.start()
+    made.come_up()
     made.collect(["t.py"])
     made.begin("t.py::a", "", holds=True)
     assert made.first is None
@@ -175,7 +168,7 @@ def test_whose_context_was_first() -> None:
     made.go(holds=False)
     assert made.first is None  # both came up unseen
     made = Reference(lambda: cast(Process, Double(KNOWN, Done("t.py::a"))), lambda: up[0])
-    made.start()
+    made.come_up()
     made.collect(["t.py"])
     assert made.first == "current"
 
@@ -223,4 +216,4 @@ def test_an_interrupt_leaves_no_answer_behind_that_is_taken_for_another(
 
 def _begin_and_open(made: Reference) -> None:
     made.begin("t.py::a", "", holds=True)
-    made.open()
+    take(made)
