@@ -18,6 +18,7 @@ from pytest_kernelprof.against.import_redirect import (
     loaded_from_the_user,
     mapping_of,
     pinned,
+    places_of,
     redirect,
     refusal,
 )
@@ -298,12 +299,8 @@ class Origins:
         return files
 
     def _is_of_the_tree(self, module: ModuleType, file: object) -> bool:
-        if file is not None:
-            return isinstance(file, str) and is_below(os.path.realpath(file), self._tree)
-        try:
-            return any(is_below(os.path.realpath(one), self._tree) for one in module.__path__)
-        except (AttributeError, TypeError):
-            return False
+        places = [file] if isinstance(file, str) else places_of(module)
+        return any(is_below(os.path.realpath(one), self._tree) for one in places)
 
 
 def _held(module: ModuleType) -> list[str]:

@@ -150,7 +150,7 @@ def redirect(path: Sequence[str], mapping: Mapping) -> None:
     children = dict.fromkeys([*first, *moved, *map(mapping.path, filter(None, known))])
     os.environ["PYTHONPATH"] = os.pathsep.join(children)
     for name, module in list(sys.modules.items()):  # what a .pth file has loaded already
-        if _is_loaded_from(module, mapping) and not _is_ours(name):
+        if any(map(mapping.is_users, places_of(module))) and not _is_ours(name):
             del sys.modules[name]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
@@ -207,7 +207,9 @@ def compiled_of_today(
         path: ``sys.path``.
     """
     loaded, folders = dict(modules), set(path)
-    users = {name for name, module in loaded.items() if _is_loaded_from(module, mapping)}
+    users = {
+        name for name, module in loaded.items() if any(map(mapping.is_users, places_of(module)))
+    }
     for name in sorted(users):
         file = getattr(loaded[name], "__file__", None)
         if (
@@ -249,14 +251,15 @@ def _rewrite(table: MutableMapping[str, Any], mapping: Mapping) -> list[str]:
     return moved
 
 
-def _is_loaded_from(module: Any, mapping: Mapping) -> bool:
+def places_of(module: Any) -> list[str]:
+    """Where a module is loaded from: its file, or the folders of a namespace package."""
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
-        return mapping.is_users(file)
+        return [file]
     try:
-        return any(isinstance(one, str) and mapping.is_users(one) for one in module.__path__)
+        return [one for one in module.__path__ if isinstance(one, str)]
     except (AttributeError, TypeError):
-        return False
+        return []
 
 
 def _is_ours(name: str) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -29,6 +29,8 @@ from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from pytest_kernelprof.measure.more_rounds import Series
 
 RoundStep = Literal["open", "take", "close", "leave"]
 """A step of taking rounds of a call: "open" a profiler session, "take" rounds now, "close" the
@@ -283,22 +285,6 @@ class Wire:
 
 def _later(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else now_s() + timeout_s
-
-
-class Series(Protocol):
-    """Rounds of a call in a profiler session; each step may raise whatever the call raises."""
-
-    def open(self) -> None:
-        """Open a session."""
-
-    def take(self, rounds: int) -> None:
-        """Take rounds now."""
-
-    def sample(self) -> Sampled:
-        """Close the session; what its rounds took."""
-
-    def leave(self) -> None:
-        """Close the session, if one is open, without reading it."""
 
 
 def do_step(series: Series, asked: DoStep) -> Sampled:

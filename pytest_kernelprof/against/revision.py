@@ -346,14 +346,15 @@ def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     submodules = [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
     notes = []
     if submodules:
-        notes.append(f"submodules are empty in the baseline: {_named(submodules)}")
+        notes.append(f"submodules are empty in the baseline: {named(submodules)}")
     pointers = list(_pointers(tree)) if _uses_lfs(top, commit) else []
     if pointers:
-        notes.append(f"files of git LFS are pointers in the baseline: {_named(pointers)}")
+        notes.append(f"files of git LFS are pointers in the baseline: {named(pointers)}")
     return tuple(notes)
 
 
-def _named(names: list[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - _MOST_NAMED
     shown = ", ".join(names[:_MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown

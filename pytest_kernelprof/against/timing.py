@@ -41,10 +41,11 @@ from pytest_kernelprof.stats import pairs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_kernelprof.against.protocol import Series
+    from pytest_kernelprof.against.protocol import ToWorker
     from pytest_kernelprof.against.schedule import BringsUp
     from pytest_kernelprof.against.worker import Answer, Process, Reference
     from pytest_kernelprof.device.telemetry import Watch
+    from pytest_kernelprof.measure.more_rounds import Series
     from pytest_kernelprof.schema.paired import Side
     from pytest_kernelprof.schema.run import Conditions
 
@@ -69,13 +70,13 @@ class Taken:
     """The turns of a pair.
 
     Attributes:
-        current, baseline: of each session of rounds, what it took.
+        current, baseline: the last session of rounds of each.
         conditions: what the GPU was like.
     """
 
     turns: tuple[pairs.Turn, ...]
-    current: tuple[Sampled, ...]
-    baseline: tuple[Sampled, ...]
+    current: Sampled
+    baseline: Sampled
     conditions: Conditions
 
     def pair(self, first: Side | None) -> TimedPair:
@@ -104,17 +105,15 @@ def take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
 
 def _take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
     turns: list[pairs.Turn] = []
-    ours, theirs = list[Sampled](), list[Sampled]()
+    one = other = Sampled()
     kept = 0
     with alone() as watch:
         while more := pairs.more_turns(turns):
             one, other, throttled = _batch(current, baseline, len(turns), more, watch)
-            ours.append(one)
-            theirs.append(other)
             turns += _turns_of(one.us, other.us)
             kept += throttled
     conditions = watch.conditions().keeping_throttled(kept)
-    return Taken(tuple(turns), tuple(ours), tuple(theirs), conditions)
+    return Taken(tuple(turns), one, other, conditions)
 
 
 def _batch(
@@ -244,8 +243,8 @@ def time_call(
                 paired = replace(paired, change="undecided", why=why)
     return Timed(
         paired,
-        baseline_kernels_us=taken.baseline[-1].kernels_us,
-        current_kernels_us=taken.current[-1].kernels_us,
+        baseline_kernels_us=taken.baseline.kernels_us,
+        current_kernels_us=taken.current.kernels_us,
     )
 
 
@@ -388,19 +387,15 @@ class FreshPairs:
 
     def _let_go(self, chosen: Sequence[FreshPair]) -> None:
         """Have those that hold run to the end of their test, at the same time."""
-        problems: list[WorkerError] = []  # which the next test tells
-        workers = [one for pair in chosen for one in pair.workers.values() if one.at is not None]
-        waiting = [_tried(partial(one.ask, Go(holds=False)), problems) for one in workers]
-        for answer in filter(None, waiting):
-            _tried(answer, problems)
+        workers = [one for pair in chosen for one in pair.workers.values()]
+        _ask_all([one for one in workers if one.at is not None], Go(holds=False))
 
     def finish(self) -> None:
         """End all when they have ended their fixtures, which they do at the same time."""
         workers = [one for pair in self._pairs.values() for one in pair.workers.values()]
+        _ask_all(workers, RunTest())
         for worker in workers:
-            worker.begin_to_finish()
-        for worker in workers:
-            worker.finish()
+            worker.leave()
 
     def end(self) -> None:
         """End all at once."""
@@ -422,6 +417,14 @@ class FreshPairs:
     def _worker(self, side: Side) -> Worker:
         self._started += 1
         return Worker(partial(self._start, side, self._started), "a fresh process")
+
+
+def _ask_all(workers: Sequence[Worker], asked: ToWorker) -> None:
+    """Ask all, and wait for them. A problem is told when the worker is used next."""
+    problems: list[WorkerError] = []
+    for answer in [_tried(partial(one.ask, asked), problems) for one in workers]:
+        if answer is not None:
+            _tried(answer, problems)
 
 
 def _tried(step: Callable[[], R], problems: list[WorkerError]) -> R | None:

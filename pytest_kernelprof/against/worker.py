@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -240,41 +239,26 @@ class WorkerError(Exception):
     """A worker cannot do what it was asked; the message says why."""
 
 
-class RefusedError(Exception):
-    """A worker process can run no test.
-
-    Attributes:
-        printed: whether its log says more.
-    """
-
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.why)
-        self.printed = refused.printed
-
-
 class Process:
-    """A worker's process, and the wire to it.
+    """A worker's process.
 
     Args:
         number: tells it from all others of the run. timeout_s: how long a test may take in it,
             without the time for which it holds.
 
     Attributes:
-        launch: the first record to send.
-        cuda: whether CUDA was up in it when it last answered.
-        at: the call that it holds in; None outside of one.
+        launch: the first record to send. wire: to send it over.
     """
 
     def __init__(self, launch: Launch, number: int, timeout_s: float) -> None:
         scratch = os.path.join(launch.folder, "scratch", str(number))
         os.makedirs(scratch, exist_ok=True)
+        own = (f"--basetemp={scratch}/temp", "-o", f"cache_dir={scratch}/cache")
+        self.launch = replace(launch, arguments=(*launch.arguments, *own))
+        self.timeout_s = timeout_s
+        self.wire, ends = Wire.to_a_child(FromWorker)
         self._log = os.path.join(scratch, "log")
-        self._is_ended = self._is_finishing = False
-        self._left_s = self.timeout_s = timeout_s
-        self.cuda = False
-        self.at: At | None = None
         mapping = mapping_of(launch.root, launch.tree)
-        self._wire, ends = Wire.to_a_child(FromWorker)
         tell_children()  # it shares the GPU with this process
         self._supervisor = subprocess.Popen(
             watched(launch.folder, self._log, ends, _command(launch.python, ends)),
@@ -288,64 +272,16 @@ class Process:
         note_ours(self._supervisor.pid)
         for one in ends:
             os.close(one)
-        own = (f"--basetemp={scratch}/temp", "-o", f"cache_dir={scratch}/cache")
-        self.launch = replace(launch, arguments=(*launch.arguments, *own))
 
-    def ask(self, asked: ToWorker) -> Answer:
-        """Ask it for something.
-
-        Raises:
-            Lost: it is gone. The answer raises that, too, or ``RefusedError``.
-        """
-        if isinstance(asked, RunTest):
-            self._left_s = self.timeout_s
-        if not isinstance(asked, DoStep):
-            self.at = None
-        self._wire.send(asked, _START_S if isinstance(asked, Launch) else _SENT_S)
-        return partial(self._answer, asked, now_s())
-
-    def _answer(self, asked: ToWorker, begun_s: float) -> Any:
-        if isinstance(asked, (Launch, Collect)):
-            limit_s = max(_START_S, self.timeout_s)
-        else:
-            limit_s = self.timeout_s if isinstance(asked, DoStep) else self._left_s
-        answer: object = self._wire.receive(max(0.0, limit_s))
-        if isinstance(answer, Refused):
-            raise RefusedError(answer)
-        expected = ANSWERS[type(asked)]
-        if not isinstance(answer, expected):
-            names = " or ".join(kind.__name__ for kind in expected)
-            raise Lost(f"it sent {type(answer).__name__}, expected {names}")
-        if isinstance(asked, (RunTest, Go)):
-            self._left_s -= now_s() - begun_s
-        if isinstance(answer, (Collected, At)):
-            self.cuda = answer.cuda
-        if isinstance(answer, At):
-            self.at = answer
-        return answer
-
-    def begin_to_finish(self) -> None:
-        """Have it end its fixtures, and do not wait for that."""
-        if not self._is_finishing:
-            self._is_finishing = True
-            with contextlib.suppress(Lost):
-                self.ask(RunTest())
-
-    def finish(self) -> None:
-        """Have it end its fixtures, and end it."""
-        self.begin_to_finish()
-        with contextlib.suppress(Lost, RefusedError):
-            self._answer(RunTest(), now_s())
-            with contextlib.suppress(subprocess.TimeoutExpired):  # it removes its files
-                self._supervisor.wait(_END_S)
-        self.end()
+    def wait(self) -> None:
+        """Wait until it has ended and removed its files, but not for long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._supervisor.wait(_END_S)
 
     def end(self) -> None:
         """End it at once."""
-        if not self._is_ended:
-            self._is_ended = True
-            end(self._supervisor)
-            self._wire.close()
+        end(self._supervisor)
+        self.wire.close()
 
     def last_words(self) -> str:
         """The end of its log, after a colon; empty where there is none."""
@@ -372,33 +308,32 @@ class Worker:
         why: why it has no process: how it died, was refused or was interrupted; else empty.
         steps: those that its process has taken, the test apart.
         collected: its tests; None before they are collected.
+        cuda: whether CUDA was up in it when it last answered.
+        at: the call that it holds in; None outside of one.
     """
 
     def __init__(self, start: Callable[[], Process], name: str) -> None:
         self.name = name
         self.why = ""
-        self.steps: list[StartStep] = []
-        self.collected: Collected | None = None
         self._start = start
         self._process: Process | None = None
         self._deaths = 0
         self._is_refused = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without anything from an earlier process."""
+        self.steps: list[StartStep] = []
+        self.collected: Collected | None = None
+        self.cuda = False
+        self.at: At | None = None
         self._test = ""
+        self._left_s = 0.0
 
     @property
     def is_there(self) -> bool:
         """Whether it has a process."""
         return self._process is not None
-
-    @property
-    def cuda(self) -> bool:
-        """Whether CUDA is up in it."""
-        return self._process is not None and self._process.cuda
-
-    @property
-    def at(self) -> At | None:
-        """The call that it holds in; None outside of one."""
-        return self._process.at if self._process is not None else None
 
     def raise_if_given_up(self) -> None:
         """Raise ``WorkerError`` if it must not be started any more."""
@@ -430,15 +365,36 @@ class Worker:
         """
         if isinstance(asked, RunTest):
             self._test = asked.id
-        answer = self._do(asked, lambda process: process.ask(asked))
-        return lambda: self._noted(asked, self._do(asked, lambda _: answer()))
+            self._left_s = self._process.timeout_s if self._process is not None else 0.0
+        if not isinstance(asked, DoStep):
+            self.at = None
+        sent_s = _START_S if isinstance(asked, Launch) else _SENT_S
+        self._do(asked, lambda process: process.wire.send(asked, sent_s))
+        begun_s = now_s()
+        return lambda: self._do(asked, lambda process: self._answer(process, asked, begun_s))
 
-    def _noted(self, asked: ToWorker, answer: object) -> object:
-        if isinstance(asked, Launch):
-            self.steps.append("start")
+    def _answer(self, process: Process, asked: ToWorker, begun_s: float) -> FromWorker:
+        limit_s = process.timeout_s
+        if isinstance(asked, (Launch, Collect)):
+            limit_s = max(_START_S, limit_s)
+        elif isinstance(asked, (RunTest, Go)):
+            limit_s = max(0.0, self._left_s)
+        answer: FromWorker = process.wire.receive(limit_s)
+        expected = ANSWERS[type(asked)]
+        if isinstance(answer, Refused):
+            self.refuse(f"{answer.why}{process.last_words() if answer.printed else ''}")
+            raise WorkerError(self.why)
+        if not isinstance(answer, expected):
+            names = " or ".join(kind.__name__ for kind in expected)
+            raise Lost(f"it sent {type(answer).__name__}, expected {names}")
+        if isinstance(asked, (RunTest, Go)):
+            self._left_s -= now_s() - begun_s
+        if isinstance(answer, At):
+            self.cuda, self.at = answer.cuda, answer
         elif isinstance(answer, Collected):
-            self.steps.append("collect")
-            self.collected = answer
+            self.cuda = answer.cuda
+            self.collected = answer if isinstance(asked, Collect) else None
+            self.steps.append("start" if isinstance(asked, Launch) else "collect")
         return answer
 
     def _do(self, asked: ToWorker, step: Callable[[Process], R]) -> R:
@@ -447,47 +403,47 @@ class Worker:
             raise WorkerError(self.why or f"{self.name} has ended")
         try:
             return step(process)
-        except RefusedError as error:
-            self.refuse(f"{error}{process.last_words() if error.printed else ''}")
         except Lost as error:
             self._deaths += 1
-            doing = self._doing(asked)
-            if isinstance(error, TooLong):
-                self.why = f"{self.name} was ended: {doing} for more than {process.timeout_s:g} s"
-            else:
-                self.why = f"{self.name} died while {doing} ({error}){process.last_words()}"
+            self.why = self._death(process, asked, error)
             self.end()
+            raise WorkerError(self.why) from None
+        except WorkerError:
+            raise
         except BaseException:  # Ctrl-C, a time limit of the test: its answer belongs to nothing
             self.why = f"the test was interrupted while {self.name} worked"
             self.end()
             raise
-        raise WorkerError(self.why)
 
-    def _doing(self, asked: ToWorker) -> str:
-        if isinstance(asked, (Launch, Collect)):
-            return "it was starting"
-        return f"it {'took rounds of' if isinstance(asked, DoStep) else 'ran'} {self._test}"
+    def _death(self, process: Process, asked: ToWorker, error: Lost) -> str:
+        doing = "it was starting"
+        if not isinstance(asked, (Launch, Collect)):
+            doing = f"it {'took rounds of' if isinstance(asked, DoStep) else 'ran'} {self._test}"
+        if isinstance(error, TooLong):
+            return f"{self.name} was ended: {doing} for more than {process.timeout_s:g} s"
+        return f"{self.name} died while {doing} ({error}){process.last_words()}"
 
     def refuse(self, why: str) -> None:
         """Use it no more, for this reason."""
         self.end()
         self.why, self._is_refused = why, True
 
-    def begin_to_finish(self) -> None:
-        """Have it end its fixtures, and do not wait for that."""
-        if self._process is not None:
-            self._process.begin_to_finish()
-
     def finish(self) -> None:
         """Have it end its fixtures, and end it."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.finish()
+        with contextlib.suppress(WorkerError):
+            self.ask(RunTest())()
+        self.leave()
+
+    def leave(self) -> None:
+        """End it when it has ended its fixtures."""
+        if self._process is not None:
+            self._process.wait()
+        self.end()
 
     def end(self) -> None:
         """End it at once."""
         process, self._process = self._process, None
-        self.steps, self.collected = [], None
+        self._forget()
         if process is not None:
             process.end()
 

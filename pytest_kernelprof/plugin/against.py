@@ -227,6 +227,7 @@ class AgainstTests:
             users = [one for one in sys.path if one and self._mapping.is_users(one)]
             path = tuple(users if launch.python else sys.path)
             self._launches[side] = replace(launch, path=path, seed=_seed(self._config))
+        self._brings_up["current"] = "start" if inventory.cuda_is_up() else "run"
         start = partial(self._process, "baseline", 0)
         self._reference = Reference(start, inventory.cuda_is_up)
         self._fresh = fresh = FreshPairs(self._process, self._files, self._brings_up)
@@ -265,7 +266,8 @@ class AgainstTests:
             self._reference.end()
             self._reference.collect(there, kept)
         self._brings_up["baseline"] = self._reference.brings_up
-        self._brings_up["current"] = "start" if inventory.cuda_is_up() else "run"
+        if self._brings_up["current"] == "run" and inventory.cuda_is_up():
+            self._brings_up["current"] = "collect"
         # What was built beside the code would be sought in the tree; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -12,6 +12,7 @@ from pytest_kernelprof.against.protocol import (
     Collect,
     Collected,
     Done,
+    Go,
     Launch,
     Lost,
     Refused,
@@ -20,7 +21,7 @@ from pytest_kernelprof.against.protocol import (
 )
 from pytest_kernelprof.against.schedule import StartStep
 from pytest_kernelprof.against.timing import FreshPairs
-from pytest_kernelprof.against.worker import Process, RefusedError, WorkerError
+from pytest_kernelprof.against.worker import Process, WorkerError
 from pytest_kernelprof.schema.paired import Side
 
 TEST = "t.py::a"
@@ -41,27 +42,22 @@ class Double:
     ) -> None:
         self.name, self.log, self.labels, self.done = name, log, list(labels), done
         self.brings_up = cuda
-        self.cuda = False
-        self.at: At | None = None
+        self.wire = self
+        self.asked: object = None
 
-    def ask(self, asked: object) -> Callable[[], Any]:
-        self.at = None
-        word = {Launch: "starts", Collect: "collects", RunTest: "runs"}.get(type(asked), "goes")
-        self.log.append(f"{self.name} {word}")
-        return lambda: self.answer(asked)
+    def send(self, asked: object, timeout_s: float) -> None:
+        words = {Launch: "starts", Collect: "collects", RunTest: "runs", Go: "goes"}
+        self.log.append(f"{self.name} {'finishes' if asked == RunTest() else words[type(asked)]}")
+        self.asked = asked
 
-    def answer(self, asked: object) -> Any:
-        if isinstance(asked, Launch):
-            self.cuda = self.brings_up == "start"
-            return Collected()
+    def receive(self, timeout_s: float) -> Any:
+        if isinstance(self.asked, Launch):
+            return Collected(cuda=self.brings_up == "start")
         self.log.append(f"{self.name} answers")
-        if isinstance(asked, Collect):
-            self.cuda = self.brings_up in ("start", "collect")
-            return Collected((TEST,))
-        if isinstance(asked, RunTest) and asked.call in self.labels:
-            self.cuda = True
-            self.at = At(cast(str, asked.call), cuda=True)
-            return self.at
+        if isinstance(self.asked, Collect):
+            return Collected((TEST,), cuda=self.brings_up in ("start", "collect"))
+        if isinstance(self.asked, RunTest) and self.asked.call in self.labels:
+            return At(cast(str, self.asked.call), cuda=True)
         if isinstance(self.done, BaseException):
             raise self.done
         return self.done
@@ -69,11 +65,8 @@ class Double:
     def end(self) -> None:
         self.log.append(f"{self.name} ends")
 
-    def begin_to_finish(self) -> None:
-        self.log.append(f"{self.name} is to finish")
-
-    def finish(self) -> None:
-        self.log.append(f"{self.name} finishes")
+    def wait(self) -> None:
+        self.log.append(f"{self.name} waits")
 
     def last_words(self) -> str:
         return ": killed"
@@ -144,11 +137,13 @@ def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
     del scene.log[:]
     scene.fresh.finish()
     each = ("C1", "B2", "C3", "B4")
-    assert scene.log == [f"{one} is to finish" for one in each] + [
-        f"{one} finishes" for one in each
+    assert scene.log == [
+        *(f"{one} finishes" for one in each),
+        *(f"{one} answers" for one in each),
+        *(f"{one} {word}" for one in each for word in ("waits", "ends")),
     ]
     scene.fresh.end()  # as cleanup
-    assert len(scene.log) == 8
+    assert len(scene.log) == 16
 
 
 @pytest.mark.parametrize(
@@ -159,7 +154,7 @@ def test_they_stay_for_later_tests_and_more_come_as_they_are_needed() -> None:
         (Done(TEST), "does not reach the call: it does not make this call"),
         (Lost("gone"), "a fresh process died while it ran t.py::a (gone): killed"),
         (TooLong("x"), "a fresh process was ended: it ran t.py::a for more than 5 s"),
-        (RefusedError(Refused("strict links")), "strict links"),
+        (Refused("strict links"), "strict links"),
     ],
 )
 def test_why_one_does_not_come_to_the_call(done: Any, why: str) -> None:

@@ -30,7 +30,7 @@ BUSY = Conditions(contenders=(Neighbour(7, 50),))
 
 def taken(slower: float, us: float = 100.0, conditions: Conditions = QUIET) -> Taken:
     turns = (Turn((us * (1 + slower),) * 13, (us,) * 13),) * 6
-    return Taken(turns, (Sampled((), (us * (1 + slower),)),), (Sampled((), (us,)),), conditions)
+    return Taken(turns, Sampled((), (us * (1 + slower),)), Sampled((), (us,)), conditions)
 
 
 class Pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,9 +21,10 @@ from pytest_kernelprof.against.protocol import (
     TooLong,
 )
 from pytest_kernelprof.against.revision import local_variables
-from pytest_kernelprof.against.worker import Process, Reference, RefusedError, WorkerError
+from pytest_kernelprof.against.worker import Process, Reference, WorkerError
 from pytest_kernelprof.device import shared_lock
 from pytest_kernelprof.device.seats import PARTNER_OF
+from pytest_kernelprof.schema.paired import Sampled
 
 KNOWN = Collected(("t.py::a", "t.py::b"), {"u.py": "ImportError: no fresh"})
 
@@ -32,32 +33,32 @@ class Double:
     """A process that answers as it is told."""
 
     timeout_s = 5.0
-    cuda = False
+    up = Collected()
     launch = Launch("main", "/r", "/t", "/f")
 
     def __init__(self, *answers: object) -> None:
         self.answers: Iterator[object] = iter(answers)
         self.ended = 0
-        self.at: At | None = None
+        self.wire = self
+        self.asked: object = None
 
-    def ask(self, asked: object) -> Callable[[], Any]:
-        return lambda: Collected() if isinstance(asked, Launch) else self._answer()
+    def send(self, asked: object, timeout_s: float) -> None:
+        self.asked = asked
 
-    def finish(self) -> None:
-        self.end()
+    def receive(self, timeout_s: float) -> object:
+        answer = self.up if isinstance(self.asked, Launch) else next(self.answers)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def wait(self) -> None:
+        pass
 
     def end(self) -> None:
         self.ended += 1
 
     def last_words(self) -> str:
         return ": killed"
-
-    def _answer(self) -> object:
-        answer = next(self.answers)
-        if isinstance(answer, BaseException):
-            raise answer
-        self.at = answer if isinstance(answer, At) else self.at if answer is None else None
-        return answer
 
 
 def reference(*processes: Double) -> Reference:
@@ -78,7 +79,7 @@ def run(made: Reference, test: str, following: str) -> Done | str:
 
 
 def test_it_answers() -> None:
-    process = Double(KNOWN, Done("t.py::a"))
+    process = Double(KNOWN, Done("t.py::a"), Done())
     made = reference(process)
     assert run(made, "t.py::a", "") == Done("t.py::a")
     assert run(made, "u.py::c", "") == "ImportError: no fresh"
@@ -102,11 +103,11 @@ def test_it_is_started_again_once() -> None:
 
 
 def test_one_that_cannot_be_used_is_asked_no_more() -> None:
-    process = Double(RefusedError(Refused("an installed copy")))
+    process = Double(Refused("an installed copy"))
     made = reference(process)
     assert run(made, "t.py::a", "") == "an installed copy"
     assert process.ended == 1
-    made = reference(Double(RefusedError(Refused("status 4", printed=True))))
+    made = reference(Double(Refused("status 4", printed=True)))
     assert run(made, "t.py::a", "") == "status 4: killed"
 
 
@@ -126,7 +127,7 @@ def test_one_that_cannot_be_started() -> None:
 
 
 def test_it_holds_in_each_call_until_it_is_told_to_go_on() -> None:
-    made = reference(Double(KNOWN, At("", cuda=True), At("profile 2"), None, Done("t.py::a")))
+    made = reference(Double(KNOWN, At("", cuda=True), At("profile 2"), Sampled(), Done("t.py::a")))
     made.begin("t.py::a", "", holds=True)
     assert made.at == At("", cuda=True)
     made.go(holds=True)
@@ -156,21 +157,25 @@ def test_what_it_is_refused_for_is_its_answer() -> None:
     assert made.answer() == run(made, "t.py::b", "") == "x"
 
 
-def test_whose_context_was_first() -> None:
+@pytest.mark.parametrize(("cuda", "first"), [(False, "baseline"), (True, "current"), (None, None)])
+def test_whose_context_was_first(cuda: bool | None, first: str | None) -> None:
+    """Where both come up in one step, that is not known."""
     process = Double(KNOWN, At("", cuda=True), Done("t.py::a"))
-    up = [False]
-    made = Reference(lambda: cast(Process, process), lambda: up[0])
+    made = Reference(lambda: cast(Process, process), lambda: made.cuda if cuda is None else cuda)
     made.come_up()
     made.collect(["t.py"])
     made.begin("t.py::a", "", holds=True)
-    assert made.first is None
-    process.cuda = up[0] = True
-    made.go(holds=False)
-    assert made.first is None  # both came up unseen
-    made = Reference(lambda: cast(Process, Double(KNOWN, Done("t.py::a"))), lambda: up[0])
-    made.come_up()
-    made.collect(["t.py"])
-    assert made.first == "current"
+    assert made.first == first
+
+
+@pytest.mark.parametrize(
+    ("starting", "collected", "step"),
+    [(True, True, "start"), (False, True, "collect"), (False, False, "run")],
+)
+def test_the_first_step_that_brings_up_cuda(starting: bool, collected: bool, step: str) -> None:
+    process = Double(Collected(("t.py::a",), cuda=collected))
+    process.up = Collected(cuda=starting)
+    assert reference(process).brings_up == step
 
 
 def test_its_process_knows_that_it_works_for_this_one(
