@@ -61,17 +61,17 @@ _QUIET = {
 
 
 class GitError(Exception):
-    """git is not there, or says no: its words."""
+    """git is missing or fails; the message says what it printed."""
 
 
 def git(folder: str, *arguments: str, index: str | None = None) -> str:
-    """What git prints, asked in a folder.
+    """Run git in a folder; return what it prints.
 
     Args:
         index: a file to use as the index, in place of the repository's.
 
     Raises:
-        GitError: there is no git, or it fails; with what it says.
+        GitError: git is missing, or it fails.
     """
     quiet = [word for name, value in _QUIET.items() for word in ("-c", f"{name}={value}")]
     environment = _environment()
@@ -136,13 +136,13 @@ def _asked(folder: str, *arguments: str) -> str | None:
 
 
 def files_of(folder: str) -> list[str] | None:
-    """The files below a folder that git tracks or does not ignore, as they are there now, relative
-    to it; None where git does not know."""
-    told = _asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if told is None:
+    """The existing files below a folder that git tracks or does not ignore, relative to it; None
+    without a repository."""
+    printed = _asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if printed is None:
         return None
     # An index may name a file twice (a conflict), and one that is deleted.
-    names = dict.fromkeys(filter(None, told.split("\0")))
+    names = dict.fromkeys(filter(None, printed.split("\0")))
     return [name for name in names if os.path.lexists(os.path.join(folder, name))]
 
 
@@ -150,11 +150,11 @@ def tracked(folder: str, names: list[str]) -> frozenset[str]:
     """Which of some files, relative to a folder, git tracks; none where git does not know."""
     if not names:
         return frozenset()
-    told = _asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
-    return frozenset(filter(None, (told or "").split("\0")))
+    printed = _asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
+    return frozenset(filter(None, (printed or "").split("\0")))
 
 
-class CannotLayOut(Exception):  # noqa: N818 (a state; told as a usage error)
+class CannotLayOut(Exception):  # noqa: N818 (a state; becomes a usage error)
     """There is no such code to compare with; the message says what to do."""
 
 
@@ -163,7 +163,7 @@ class Revision:
     """What is compared with.
 
     Attributes:
-        name: how it is told, ``main (abc1234)``.
+        name: in messages, for example ``main (abc1234)``.
         root: the user's folder that the whole of it stands beside.
         commit: its full name; empty of a folder.
         folder: of another checkout; empty of a commit.
@@ -315,7 +315,7 @@ def _is_partial(top: str) -> bool:
 
 
 def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
-    """Write its files to a folder that is empty; what is not among them, in words.
+    """Write the revision's files to an empty folder; return what they lack, in words.
 
     Args:
         scratch: where an index of our own may stand.
@@ -465,17 +465,17 @@ def _aside(tree: str, path: str) -> str:
 
 
 def _no_tools(paths: list[str]) -> list[str]:
-    """Without the files of environments, which git may not have been told to ignore."""
+    """Without the files of environments, which git may not ignore."""
     tops = {os.path.dirname(path) for path in paths if os.path.basename(path) == "pyvenv.cfg"}
     return [path for path in paths if not any(is_below(path, top) for top in tops)]
 
 
-def _copy_file(here: str, there: str) -> None:
-    if os.path.isdir(here) and not os.path.islink(here):  # a submodule
+def _copy_file(source: str, target: str) -> None:
+    if os.path.isdir(source) and not os.path.islink(source):  # a submodule
         bytecode = shutil.ignore_patterns(BYTECODE)
-        shutil.copytree(here, there, symlinks=True, ignore=bytecode, dirs_exist_ok=True)
+        shutil.copytree(source, target, symlinks=True, ignore=bytecode, dirs_exist_ok=True)
     else:
-        shutil.copy2(here, there, follow_symlinks=False)
+        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _walk(folder: str) -> list[str]:
@@ -506,7 +506,7 @@ def copy_generated(
         root: the folder that the tree stands in the place of.
 
     Returns:
-        The files that were copied, relative to the root; what is to be said of it.
+        The files that were copied, relative to the root; notes for the report.
 
     Raises:
         OSError: a file cannot be read or written.

@@ -80,16 +80,16 @@ class Taken:
     conditions: Conditions
 
     def pair(self, first: Side | None) -> TimedPair:
-        """What they say together."""
+        """The ratio of the pair."""
         return pairs.pair_of(first, self.turns)
 
 
 def take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
-    """Six turns; twice as many where they scatter. All of six are of one session on each side, as
-    a session costs more than its rounds.
+    """Take six turns; twice as many where they scatter. Six turns share one session on each side,
+    as a session costs more than its rounds.
 
-    A batch during which the GPU throttled, or that is not whole, is taken again; where other work
-    was on the GPU, all of them are, once.
+    A batch is taken again where the GPU throttled or a session is incomplete. All turns are taken
+    again, once, where other work ran on the GPU.
 
     Args:
         alone: has the GPU alone, and watches it.
@@ -119,7 +119,7 @@ def _take_turns(current: Rounds, baseline: Rounds, alone: Alone) -> Taken:
 def _batch(
     current: Rounds, baseline: Rounds, first: int, turns: int, watch: Watch
 ) -> tuple[Sampled, Sampled, int]:
-    """What both took, and how many of the rounds were kept although the GPU throttled."""
+    """Both sides' sessions, and how many rounds were kept although the GPU throttled."""
     rounds = 2 * turns * _OF_A_TURN
     for _ in range(_TRIES):
         one, other = _in_turn(current, baseline, first, turns)
@@ -248,16 +248,17 @@ def time_call(
     )
 
 
-def first_difference(here: Sequence[str], there: Sequence[str]) -> str:
+def first_difference(current: Sequence[str], baseline: Sequence[str]) -> str:
     """How the work of two sides first differs, in words; empty where it does not."""
-    for one, other in zip(here, there, strict=False):
+    for one, other in zip(current, baseline, strict=False):
         if one != other:
             place, _, words = one.partition(": ")
             return f"{place} is {words}, in the baseline {other.removeprefix(f'{place}: ')}"
-    added = len(here) > len(there)
-    more, where = (here, "not in the baseline") if added else (there, "only in the baseline")
-    rest = more[min(len(here), len(there)) :]
-    return f"{rest[0].partition(': ')[0]} is {where}" if rest else ""
+    if len(current) > len(baseline):
+        more, where = current[len(baseline) :], "not in the baseline"
+    else:
+        more, where = baseline[len(current) :], "only in the baseline"
+    return f"{more[0].partition(': ')[0]} is {where}" if more else ""
 
 
 def _take_more(
@@ -282,7 +283,7 @@ def _take_more(
 
 
 def _decided(found: Sequence[TimedPair], margin: float, disturbed: Conditions | None) -> Paired:
-    """What follows from pairs; "undecided" where that is nothing, or the GPU was disturbed."""
+    """Judge pairs; "undecided" where they do not suffice, or the GPU was disturbed."""
     paired = pairs.decide(found, margin) if found else Paired(margin=margin)
     if disturbed is not None or paired.change is None:
         return replace(paired, change="undecided", disturbed=disturbed)
