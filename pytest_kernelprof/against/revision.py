@@ -43,6 +43,10 @@ _LFS = b"version https://git-lfs.github.com/spec/"
 _LFS_LARGEST = 1024
 _SHORT = 7
 _MOST_NAMED = 3
+_LAST_LINES = 10
+_TEST_FOLDER = re.compile(r"(?:.*[_-])?tests?(?:[_-].*)?")
+BYTECODE = "__pycache__"
+"""Never copied: bytecode belongs to the file that it was compiled from."""
 # Of another checkout's folder: what is no code, or an environment's.
 _NOT_COPIED = frozenset(
     {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache"}
@@ -383,7 +387,7 @@ def _copy_checkout(folder: str, tree: Path) -> None:
             name
             for name in names
             if name in _NOT_COPIED
-            or os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+            or _is_environment(where, name)
             or not _is_copied(os.path.join(where, name))
         }
 
@@ -395,11 +399,8 @@ def _is_copied(path: str) -> bool:
     return os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
 
 
-_TEST_FOLDER = re.compile(r"(?:.*[_-])?tests?(?:[_-].*)?")
-BYTECODE = "__pycache__"
-"""Never copied: it is of other files than those it would stand beside, by a path or by the code."""
-_NO_FILES = frozenset({".git", BYTECODE})
-_LAST_LINES = 10
+def _is_environment(where: str, name: str) -> bool:
+    return os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
 
 
 def is_test(path: str, patterns: Sequence[str], ini: str = "") -> bool:
@@ -420,7 +421,7 @@ def is_test(path: str, patterns: Sequence[str], ini: str = "") -> bool:
 
 
 def lay_over(is_ours: Callable[[str], bool], root: str, tree: str) -> tuple[str, ...]:
-    """Put today's tests in place of the tree's; which these are, relative to the root.
+    """Replace the tree's tests by today's; return today's, relative to the root.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -432,31 +433,29 @@ def lay_over(is_ours: Callable[[str], bool], root: str, tree: str) -> tuple[str,
     known = files_of(root)
     mine = tuple(sorted(filter(is_ours, _walk(root) if known is None else _no_tools(known))))
     for path in mine:
-        there = os.path.join(tree, path)
-        os.makedirs(os.path.dirname(there), exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # deleted just now
-            _copy_file(os.path.join(root, path), there)
+            _copy_file(path, root, tree)
     return mine
 
 
 def changed(laid: Sequence[str], tree: str) -> tuple[str, ...]:
-    """Which of the files that lie over the tree the revision has otherwise."""
+    """The files that lie over the tree and differ from the revision's."""
     _, different, _ = filecmp.cmpfiles(_aside(tree, ""), tree, laid, shallow=False)
     return tuple(different)
 
 
 def give_back(code: Collection[str], laid: Launch) -> Launch:
-    """Put the revision's own files in the place of today's; processes may do so at the same time.
+    """Restore the revision's own files; several processes may do so at the same time.
 
     Raises:
         OSError: a file cannot be read or written.
     """
     for path in code:
-        there = os.path.join(laid.tree, path)
-        beside = f"{there}.{os.getpid()}"
+        target = os.path.join(laid.tree, path)
+        beside = f"{target}.{os.getpid()}"
         shutil.copyfile(_aside(laid.tree, path), beside)
-        os.utime(beside, (0, 0))  # so that no bytecode of today's is taken for its own
-        os.replace(beside, there)
+        os.utime(beside, (0, 0))  # so that the bytecode of today's file does not count
+        os.replace(beside, target)
     return replace(laid, tests=tuple(one for one in laid.tests if one not in code))
 
 
@@ -470,7 +469,10 @@ def _no_tools(paths: list[str]) -> list[str]:
     return [path for path in paths if not any(is_below(path, top) for top in tops)]
 
 
-def _copy_file(source: str, target: str) -> None:
+def _copy_file(path: str, root: str, tree: str) -> None:
+    """Copy a file, or a submodule, from the root to the tree."""
+    source, target = os.path.join(root, path), os.path.join(tree, path)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(source) and not os.path.islink(source):  # a submodule
         bytecode = shutil.ignore_patterns(BYTECODE)
         shutil.copytree(source, target, symlinks=True, ignore=bytecode, dirs_exist_ok=True)
@@ -481,14 +483,14 @@ def _copy_file(source: str, target: str) -> None:
 def _walk(folder: str) -> list[str]:
     found = []
     for where, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if _is_walked(where, name)]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in (".git", BYTECODE) and not _is_environment(where, name)
+        ]
         links = [name for name in folders if os.path.islink(os.path.join(where, name))]
         found += [os.path.relpath(os.path.join(where, name), folder) for name in (*names, *links)]
     return [path.replace(os.sep, "/") for path in found]
-
-
-def _is_walked(where: str, name: str) -> bool:
-    return name not in _NO_FILES and not os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
 
 
 class NotPreparedError(Exception):
@@ -498,8 +500,7 @@ class NotPreparedError(Exception):
 def copy_generated(
     patterns: Sequence[str], rootdir: str, root: str, tree: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Copy the user's files that patterns name, that git does not track and that the tree does not
-    have: those are the revision's own.
+    """Copy the user's files that patterns match, git does not track, and the tree lacks.
 
     Args:
         patterns: globs, relative to ``rootdir``, with ``**`` for any folders.
@@ -517,13 +518,15 @@ def copy_generated(
         found = [os.path.join(rootdir, name) for name in _files(pattern, rootdir)]
         names = [os.path.relpath(path, root) for path in found]
         known = tracked(root, names)
-        new = [one for one in names if one not in known and not _is_there(tree, one)]
+        new = [
+            one
+            for one in names
+            if one not in known and not os.path.lexists(os.path.join(tree, one))
+        ]
         if not names:
             notes.append(f"kernelprof_against_copy: {pattern} matches no file")
         for name in new:
-            there = os.path.join(tree, name)
-            os.makedirs(os.path.dirname(there), exist_ok=True)
-            shutil.copy2(os.path.join(root, name), there, follow_symlinks=False)
+            _copy_file(name, root, tree)
         copied += new
     return tuple(dict.fromkeys(copied)), tuple(notes)
 
@@ -534,14 +537,10 @@ def _files(pattern: str, rootdir: str) -> list[str]:
     return sorted(name for name in found if os.path.isfile(os.path.join(rootdir, name)))
 
 
-def _is_there(tree: str, name: str) -> bool:
-    return os.path.lexists(os.path.join(tree, name))
-
-
 def prepare(
     command: str, cwd: str, folder: str, environment: Mapping[str, str], timeout_s: float
 ) -> None:
-    """Run a command of the shell in the tree; it ends with this process, however that ends.
+    """Run a shell command in the tree; it ends with this process, however that ends.
 
     Args:
         cwd: the folder of the tree to run it in. folder: the one of our own around the tree.

@@ -13,10 +13,8 @@ import os
 import re
 import reprlib
 from collections import Counter, defaultdict
-from functools import reduce
 from itertools import groupby
-from operator import getitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -237,9 +235,6 @@ _LONGEST_WAIT = 60.0
 _LARGEST = 2**62
 _UNKNOWN = re.compile("unknown field `(.*?)`")
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
-Path = tuple[str | int, ...]
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -427,56 +422,62 @@ def from_text(data: bytes) -> Tests:
     Raises:
         BadTextError: it is none, or of another version; with the line.
     """
-    plain, lines = _parse(data)
+    text, plain = _parse(data)
     if isinstance(plain, dict):
-        _refuse_other_formats(plain, lines)
-        _refuse_wrong_counts(plain, lines)
-    file = _record(plain, _File, (), lines)
+        _refuse_other_formats(plain, text)
+    file = _record(plain, _File, text)
     tests = {}
     for key, one in file.tests.items():
-        tests[key] = test = _record(one, KeptTest, ("tests", key), lines)
-        _refuse_wrong_kernels(test, ("tests", key, "profiles"), lines)
+        _refuse_wrong_counts(one, key, text)
+        tests[key] = test = _record(one, KeptTest, text, "tests", key)
+        _refuse_wrong_kernels(test, key, text)
     return {
         key: test if test.made_with else replace(test, made_with=file.made_with)
         for key, test in tests.items()
     }
 
 
-def _refuse_other_formats(plain: dict[str, Any], lines: Mapping[Path, int]) -> None:
-    line, version = lines.get(("schema",), 1), plain.get("schema")
+def _refuse_other_formats(plain: dict[str, Any], text: str) -> None:
+    version, line = plain.get("schema"), _line_of(text, "schema")
     if plain.get("format") != FORMAT:
-        raise BadTextError(lines.get(("format",), 1), f'not a snapshot file ("format": "{FORMAT}")')
+        why = f'not a snapshot file ("format": "{FORMAT}")'
+        raise BadTextError(_line_of(text, "format"), why)
     if type(version) is not int or version < VERSION:
         raise BadTextError(line, f"a different schema than {VERSION}")
     if version > VERSION:
         raise BadTextError(line, "written by a newer pytest-kernelprof than this one: upgrade it")
 
 
-def _refuse_wrong_counts(plain: dict[str, Any], lines: Mapping[Path, int]) -> None:
-    whole: Any = plain
-    for path, line in lines.items():
-        match path:
-            case ("tests", _, "profiles", int(), "counts", str(name)):
-                count = reduce(getitem, path, whole)
-                if name not in COUNTS:
-                    raise BadTextError(line, f"{name!r} is not one of {', '.join(COUNTS)}")
-                if count is not None and (type(count) is not int or not 0 <= count < _LARGEST):
-                    got = reprlib.repr(count)
-                    why = f"{name}: expected a whole number of zero or more, got {got}"
-                    raise BadTextError(line, why)
+def _refuse_wrong_counts(test: object, key: str, text: str) -> None:
+    for name, count in _counts_in(test):
+        line = _line_of(text, "tests", key, name, value=count)
+        if name not in COUNTS:
+            raise BadTextError(line, f"{name!r} is not one of {', '.join(COUNTS)}")
+        if count is not None and (type(count) is not int or not 0 <= count < _LARGEST):
+            got = reprlib.repr(count)
+            raise BadTextError(line, f"{name}: expected a whole number of zero or more, got {got}")
 
 
-def _refuse_wrong_kernels(test: KeptTest, path: Path, lines: Mapping[Path, int]) -> None:
-    for i, profile in enumerate(test.profiles):
+def _counts_in(test: object) -> Iterator[tuple[Any, object]]:
+    """The counts of an entry, as they were read."""
+    match test:
+        case {"profiles": [*profiles]}:
+            for profile in profiles:
+                match profile:
+                    case {"counts": {**counts}}:
+                        yield from counts.items()
+
+
+def _refuse_wrong_kernels(test: KeptTest, key: str, text: str) -> None:
+    for profile in test.profiles:
         in_all = 0
-        for k, line in enumerate(profile.kernels):
+        for line in profile.kernels:
             times = parse_line(line)[1]
             in_all += times
             if times < 1 or in_all > MOST_KERNELS:
                 many = f"more than {MOST_KERNELS:,} kernels"
                 why = f"{line[-40:]!r}: {many if times else 'not a valid number of kernels'}"
-                where = (*path, i, "kernels", k)
-                raise BadTextError(lines[where], why)
+                raise BadTextError(_line_of(text, "tests", key, line), why)
 
 
 def _cannot(path: str, be_done: str, why: str) -> SnapshotError:
@@ -510,26 +511,38 @@ def _sweep(folder: str) -> None:
                 Real.unlink(path)
 
 
-def _record(plain: object, kind: Any, path: Path, lines: Mapping[Path, int]) -> Any:
+def _record(plain: object, kind: Any, text: str, *keys: str) -> Any:
+    """A record of a kind; ``keys`` lead to it in the text."""
     try:
         return from_builtins(plain, kind)
     except ValueError as error:
-        raise BadTextError(_deepest(path, str(error), lines), str(error)) from None
+        words = str(error)  # with the path of what it is about, for example `$.profiles[0].label`
+        names = re.findall(r"\.(\w+)", words.rpartition("`$")[2])
+        unknown = _UNKNOWN.search(words)
+        names += [unknown[1]] if unknown else []
+        raise BadTextError(_line_of(text, *keys, *names), words) from None
 
 
-def _deepest(path: Path, words: str, lines: Mapping[Path, int]) -> int:
-    """The line of what msgspec's words are about, as far as they say it (``$.kernels[3]``)."""
-    line = lines[path]
-    said = words.rpartition("`$")[2].rstrip("`") if "`$" in words else ""
-    for part in said.replace("[", ".").replace("]", "").split(".")[1:]:
-        path = (*path, int(part) if part.isdigit() else part)
-        line = lines.get(path, line)
-    unknown = _UNKNOWN.search(words)
-    return lines.get((*path, unknown[1]), line) if unknown else line
+def _line_of(text: str, *keys: str, value: object = None) -> int:
+    """The line of the last of some keys, each looked for behind the one before it.
+
+    Args:
+        value: what the last key has, where several keys of this name may follow.
+    """
+    at = 0
+    for key in keys:
+        at = max(at, text.find(_quoted(key), at))
+    if value is not None:
+        at = max(at, text.find(f"{_quoted(keys[-1])}: {_quoted(value)}", at))
+    return text.count("\n", 0, at) + 1
 
 
-def _parse(data: bytes) -> tuple[Any, dict[Path, int]]:
-    """The value, and the line of everything in it by its path.
+def _quoted(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _parse(data: bytes) -> tuple[str, Any]:
+    """The text and its value.
 
     Raises:
         BadTextError: no UTF-8, no JSON, a key twice, a number that is none, or left by a merge.
@@ -538,8 +551,23 @@ def _parse(data: bytes) -> tuple[Any, dict[Path, int]]:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise BadTextError(data.count(b"\n", 0, error.start) + 1, "no UTF-8") from None
+
+    def refuse(word: str, why: str) -> NoReturn:
+        raise BadTextError(text.count("\n", 0, text.rfind(word)) + 1, why)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for key, times in Counter(key for key, _ in pairs).items():
+            if times > 1:
+                refuse(_quoted(key), f"the key {_quoted(key)} is there twice")
+        return dict(pairs)
+
+    def no_number(word: str) -> NoReturn:
+        refuse(word, f"{word} is not a number")
+
     try:
-        value = json.loads(text)
+        return text, json.loads(text, object_pairs_hook=unique, parse_constant=no_number)
+    except BadTextError:
+        raise
     except json.JSONDecodeError as error:
         conflict = _CONFLICT.search(text)
         if conflict is not None:
@@ -550,40 +578,3 @@ def _parse(data: bytes) -> tuple[Any, dict[Path, int]]:
         raise BadTextError(
             1, "JSON that cannot be read: nested too deeply, or a number is too large"
         ) from None
-    return value, _lines_of_json(text)
-
-
-def _lines_of_json(text: str) -> dict[Path, int]:
-    """Of a text that is JSON."""
-    found: dict[Path, int] = {(): 1}
-    path: list[str | int] = []
-    kinds: list[str] = []
-    line, at, key_comes = 1, 0, False
-    for token in _TOKEN.finditer(text):
-        line, at = line + text.count("\n", at, token.start()), token.start()
-        word = token[0]
-        if word in "}]":
-            kinds.pop()
-            path.pop()
-            key_comes = False
-        elif word == ",":
-            if kinds[-1] == "[":
-                path[-1] = int(path[-1]) + 1
-            key_comes = kinds[-1] == "{"
-        elif word == ":":
-            key_comes = False
-        elif key_comes and word[0] == '"':
-            path[-1] = json.loads(word)
-            if tuple(path) in found:
-                raise BadTextError(line, f"the key {word} is there twice")
-            found[tuple(path)] = line
-            key_comes = False
-        else:
-            if word in ("NaN", "Infinity", "-Infinity"):
-                raise BadTextError(line, f"{word} is not a number")
-            found.setdefault(tuple(path), line)
-            if word in "{[":
-                kinds.append(word)
-                path.append("" if word == "{" else 0)
-                key_comes = word == "{"
-    return found
