@@ -207,8 +207,9 @@ class Served:
 
         work = call.more.work(call.result)
         presence.stop()
-        numbers = replace(without_kernels(call.profile), timeline=None)
-        self._wire.send(At(call.label, work, inventory.cuda_is_up(), numbers))
+        numbers = codec.encode(replace(without_kernels(call.profile), timeline=None))
+        profile = codec.decode(numbers, run.Profile)  # without what is no text
+        self._wire.send(At(call.label, work, inventory.cuda_is_up(), profile))
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")

@@ -38,7 +38,7 @@ def more(x): return x + 1
 def calls(): return 2
 """
 NEW = """
-US = {"slow": 108.0, "quick": 80.0, "tiny": 1.04, "margin": 52.0}
+US = {"slow": 108.0, "quick": 80.0, "tiny": 1.04, "margin": 52.0, "more": 60.0}
 def call(x): return x + 1
 def other(x): return (x + 1).t()
 def more(x): return x + 1 + 1
@@ -220,6 +220,16 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
             "the run fails: 1 test is worse than main",
         ]
     )
+
+
+def test_what_its_counts_have_judged_takes_one_pair(against: Run, found: Found) -> None:
+    against("-k", "more").assert_outcomes(failed=1)
+    assert [one.change for one in found["more"]] == ["worse"]
+    (timing,) = timings(found["more"])
+    assert timing is not None
+    assert (timing.change, len(timing.pairs)) == ("not compared", 1)
+    assert timing.why == "more kernels already fail the test"
+    assert timing.ratio == pytest.approx(1.2, abs=0.01)
 
 
 def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:

@@ -239,6 +239,10 @@ def test_counts_that_are_worse_or_accepted_judge_a_call_before_its_times() -> No
     for old, new in ((profile(MLP), profile(MLP)), (profile(EXTRA), profile(MLP))):
         assert why_judged(old, new, is_reviewed=True) == ""
     assert why_judged(None, profile(EXTRA), is_reviewed=True) == ""
+    numbers = replace(profile(MLP), kernels=(), kernels_kept=False)
+    assert "already fail" in why_judged(numbers, profile(EXTRA), is_reviewed=True)
+    other = versions(profile(MLP), torch="2.11.0")
+    assert why_judged(other, profile(EXTRA), is_reviewed=True) == "the baseline has other software"
     cold = profile(EXTRA, integrity=Integrity(cold=("lazy loading",)))
     assert why_judged(profile(MLP), cold, is_reviewed=True) == ""
 

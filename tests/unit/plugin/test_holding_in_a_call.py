@@ -48,7 +48,7 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
         why_untimed=lambda: "",
         series=lambda: SimpleNamespace(leave=lambda: None),
     )
-    call: Any = SimpleNamespace(label="a", more=more, result=None, profile=profile())
+    call: Any = SimpleNamespace(label="a", more=more, result=None, profile=profile(label="a\udcff"))
     assert seat._own.taken
     with ThreadPoolExecutor(1) as thread:
         held = thread.submit(served._after_call, SimpleNamespace(), call)  # type: ignore[arg-type]
@@ -57,6 +57,7 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
         held.result(10)
     assert isinstance(at, At)
     assert at.profile is not None
+    assert at.profile.label == "a\\udcff"
     assert (sits, seat._own.taken) == (False, True)
 
 
