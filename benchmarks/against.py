@@ -130,6 +130,21 @@ def pytest_terminal_summary(config):
         with open("found.json", "wb") as file:
             file.write(b"[" + b",".join(map(codec.encode, run.summary().profiles)) + b"]")
 """
+# How long each step takes that fresh workers take at the same time.
+WAVES = """
+import time
+from pytest_kernelprof.against import timing
+take = timing.FreshPairs._take
+
+def timed_take(self, steps, call):
+    begun = time.perf_counter()
+    take(self, steps, call)
+    done = ", ".join(f"{one.pair}{one.side[0]}:{one.step}" for one, _ in steps)
+    with open("waves.txt", "a") as file:
+        file.write(f"{time.perf_counter() - begun:.2f} s {done}\\n")
+
+timing.FreshPairs._take = timed_take
+"""
 # Without a GPU the script itself can be tried: a call takes what the code says.
 PRETEND = """
 import os, random
@@ -188,7 +203,7 @@ class Project:
                 "pkg/__init__.py": "",
                 "pkg/spin.py": SPIN,
                 "pkg/work.py": WORK.format(device=self.kind, more=more, extra=extra),
-                "tests/conftest.py": CONFTEST + (PRETEND if self.kind == "cpu" else ""),
+                "tests/conftest.py": CONFTEST + WAVES + PRETEND * (self.kind == "cpu"),
                 "tests/test_it.py": TESTS.format(
                     tests=self.tests, kinds=self.kinds, number=len(self.kinds)
                 )
@@ -310,6 +325,9 @@ class Parts:
             seen = project.run()
             first, *later = [one["took_s"] for one in seen.timings]
             pairs = [len(one.get("pairs", ())) for one in seen.timings]
+            print(f"  first: {first:.2f} s, of it:")
+            for line in (project.folder / "new" / "waves.txt").read_text().splitlines():
+                print(f"    {line}")
             print(f"  later ones: {', '.join(f'{one:.2f} s' for one in later)}; pairs: {pairs}")
             worse = seen.results["worse"]
             self.say(f"8 % more{what}: worse", worse, "3", worse == 3)

@@ -338,16 +338,19 @@ class FreshPairs:
             WorkerError: one of them does not come to the call.
         """
         chosen = [self._pair((first, firsts[:i].count(first))) for i, first in enumerate(firsts)]
+        problem: WorkerError | None = None
         try:
-            self._bring(chosen, firsts, call)
-            yield chosen
+            try:
+                self._bring(chosen, firsts, call)
+                yield chosen
+            except WorkerError as error:
+                problem = error
             self._let_go(chosen)
-        except WorkerError:
-            self._let_go(chosen)
-            raise
         except BaseException:  # Ctrl-C, a time limit of the test: nobody is waited for
             self.end()
             raise
+        if problem is not None:
+            raise problem
 
     def _bring(self, chosen: Sequence[FreshPair], firsts: Sequence[Side], call: RunTest) -> None:
         """Bring all to the call, in steps that all take at the same time."""

@@ -200,6 +200,14 @@ def test_one_that_dies_as_it_is_let_go_is_told_by_the_next_test() -> None:
         assert pairs[0].order.first == "current"
 
 
+def test_an_interrupt_as_they_are_let_go_ends_all_of_them() -> None:
+    """Else the answers that nobody took would be taken for those of the next test."""
+    scene = Scene([""], KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt), scene.fresh.at(["current"], call()):
+        raise WorkerError("no rounds")
+    assert scene.log[-2:] == ["C1 ends", "B2 ends"]
+
+
 def test_an_interrupt_ends_all_of_them() -> None:
     scene = Scene([], KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt), scene.fresh.at(["current"], call()):
