@@ -138,11 +138,12 @@ def make_folder(place: str = TEMPORARY_FOLDER) -> Folder:
     for _ in range(_TRIES):
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place or None))
         lock = FileLock(path / _LOCK)
-        if lock.share():  # else somebody sweeps it just now
-            folder = Folder(path, lock)
-            folder.tree.mkdir()
-            folder.scratch.mkdir()
-            return folder
+        with contextlib.suppress(FileNotFoundError):  # another run may sweep it just now
+            if lock.share():
+                folder = Folder(path, lock)
+                folder.tree.mkdir()
+                folder.scratch.mkdir()
+                return folder
     raise OSError(f"{place}: each new folder is removed at once")
 
 

@@ -134,6 +134,26 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_folder_that_is_swept_as_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = supervisor.tempfile.mkdtemp
+    swept = []
+
+    def make(**options: str) -> str:
+        path = made(**options)
+        if not swept:
+            swept.append(path)
+            Path(path).rmdir()
+        return path
+
+    monkeypatch.setattr(supervisor.tempfile, "mkdtemp", make)
+    folder = supervisor.make_folder(str(tmp_path))
+    assert folder.tree.is_dir()
+    assert swept != [str(folder.path)]
+    folder.let_go()
+
+
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "lock").touch()
