@@ -128,7 +128,22 @@ def pytest_terminal_summary(config):
     if run is not None:
         from pytest_kernelprof.schema import codec
         with open("found.json", "wb") as file:
-            file.write(b"[" + b",".join(map(codec.encode, run.digest().profiles)) + b"]")
+            file.write(b"[" + b",".join(map(codec.encode, run.summary().profiles)) + b"]")
+"""
+# How long each step takes that fresh workers take at the same time.
+WAVES = """
+import time
+from pytest_kernelprof.against import timing
+take = timing.FreshPairs._take
+
+def timed_take(self, steps, call):
+    begun = time.perf_counter()
+    take(self, steps, call)
+    done = ", ".join(f"{one.pair}{one.side[0]}:{one.step}" for one, _ in steps)
+    with open("waves.txt", "a") as file:
+        file.write(f"{time.perf_counter() - begun:.2f} s {done}\\n")
+
+timing.FreshPairs._take = timed_take
 """
 # Without a GPU the script itself can be tried: a call takes what the code says.
 PRETEND = """
@@ -145,6 +160,7 @@ inventory.cuda_is_up = lambda: bool(up)
 MIXED = ("decode", "norm", "mlp", "softmax", "add")
 LINEAR = ("spin", "stream", "rows")
 FINE = "--kernelprof-margin=2%"
+SUSPICION_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +181,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Project:
-    """Tests of some kinds of work, whose new code does ``more``, and something ``extra``."""
+    """Tests of some kinds of work, whose new code does ``more``, and something ``extra``.
+
+    ``early``: whether to load them brings up CUDA.
+    """
 
     folder: Path
     kind: str
@@ -173,6 +192,7 @@ class Project:
     kinds: tuple[str, ...] = MIXED
     more: float = 1.0
     extra: bool = False
+    early: bool = False
 
     def write(self) -> tuple[Path, Path]:
         """Both folders, the old and the new."""
@@ -183,10 +203,11 @@ class Project:
                 "pkg/__init__.py": "",
                 "pkg/spin.py": SPIN,
                 "pkg/work.py": WORK.format(device=self.kind, more=more, extra=extra),
-                "tests/conftest.py": CONFTEST + (PRETEND if self.kind == "cpu" else ""),
+                "tests/conftest.py": CONFTEST + WAVES + PRETEND * (self.kind == "cpu"),
                 "tests/test_it.py": TESTS.format(
                     tests=self.tests, kinds=self.kinds, number=len(self.kinds)
-                ),
+                )
+                + self.early * "X = work.rand(8)\n",
             }.items():
                 path = place / name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -293,6 +314,27 @@ class Parts:
         project = self.project("planted", self.number(100), kinds=LINEAR, more=1.08)
         self._found("8 % more", project.run(), 0.98)
 
+    def suspicion(self) -> None:
+        """The first suspicion of a run does not take long: three more pairs are started for it."""
+        for early, what in ((False, ""), (True, ", CUDA up when tests are loaded")):
+            project = Project(
+                *(self.folder / f"suspicion-{early}", self.kind, 3, ("stream",)),
+                more=1.08,
+                early=early,
+            )
+            seen = project.run()
+            first, *later = [one["took_s"] for one in seen.timings]
+            pairs = [len(one.get("pairs", ())) for one in seen.timings]
+            print(f"  first: {first:.2f} s, of it:")
+            for line in (project.folder / "new" / "waves.txt").read_text().splitlines():
+                print(f"    {line}")
+            print(f"  later ones: {', '.join(f'{one:.2f} s' for one in later)}; pairs: {pairs}")
+            worse = seen.results["worse"]
+            self.say(f"8 % more{what}: worse", worse, "3", worse == 3)
+            self.say(
+                f"seconds of a first suspicion{what}", f"{first:.1f}", "15", first <= SUSPICION_S
+            )
+
     def extra(self) -> None:
         """A kernel, a wait, a copy more is found each time."""
         project = self.project("extra", 3 * len(MIXED), extra=True)
@@ -324,7 +366,7 @@ class Parts:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ("same", "workers", "planted", "extra", "fine", "fine_same")
+    parts = ("suspicion", "same", "workers", "planted", "extra", "fine", "fine_same")
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of tests")

@@ -6,7 +6,7 @@ started, a worker of pytest-xdist, or one of the reference's two. Afterwards the
 each process that came of the run, each folder and lock, and at every byte of the user's project.
 
 pytest itself is forked from this process, which has torch loaded and drops what it has of ours:
-loading takes most of a run's time, and there a kill can spoil nothing. References, keepers and
+loading takes most of a run's time, and there a kill can spoil nothing. References, supervisors and
 workers are started as ever.
 """
 
@@ -35,15 +35,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "unit"))
 from filelock import FileLock, Timeout
 from repositories import Repository, everything
 
-from pytest_kernelprof.against import keeper
-from pytest_kernelprof.baseline.snapshot_files import read
+from pytest_kernelprof.against import supervisor
+from pytest_kernelprof.baseline.snapshots import read
 from pytest_kernelprof.errors import SnapshotError
 
 ROOT = Path(__file__).resolve().parents[1]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 VICTIMS = {
     "update": (*["pytest"] * 6, "pytest -n2", "worker"),
-    "against": (*["pytest"] * 5, "pytest -n2", "worker", "reference", "keeper", "reference"),
+    "against": (*["pytest"] * 5, "pytest -n2", "worker", "reference", "supervisor", "reference"),
 }
 WITH_WORKERS = ("pytest -n2", "worker")
 FILES = ("test_one", "test_two", "test_three")
@@ -200,7 +200,7 @@ class Project:
         run.wait()
         left = self._wait_for_all()
         found = Counter({"kills": 1, "too late": 0 if hit else 1, "processes": len(left)})
-        keeper.sweep_folders(str(self._tmp))
+        supervisor.sweep_folders(str(self._tmp))
         found["trees"] = len(list(self._tmp.glob("kernelprof-against-*")))
         found["traces"] = len(list(self._tmp.glob("kernelprof-traces-*")))
         found["locks"] = sum(map(is_held, self._tmp.glob("*.lock")))
@@ -300,13 +300,13 @@ class Project:
 
 WORDS_OF = {
     "worker": "exec(eval(",
-    "keeper": "against.keeper",
-    "reference": "plugin.reference",
+    "supervisor": "against.supervisor",
+    "reference": "plugin.baseline_pytest",
 }
 
 
 def arguments(pid: int) -> str:
-    """Of a keeper, whose arguments name the reference as well, only its own."""
+    """Of a supervisor, whose arguments name the reference as well, only its own."""
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
         return next((words[i + 1] for i, word in enumerate(words) if word == "-c"), "")

@@ -1,7 +1,7 @@
-"""In the process of the reference: whether the code that runs there is the revision's.
+"""Checks in a worker that its code is the revision's.
 
-By what modules hold and import of each other (``Origins``), by what comes from elsewhere although
-the tree has it (``Copies``), and by what is opened of the user's folder all the same (``Reads``).
+``Origins`` follows what modules import and hold of each other. ``Copies`` finds modules that come
+from elsewhere although the tree has them. ``Reads`` notes the user's files that are opened.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from pytest_kernelprof.against.import_redirect import (
     loaded_from_the_user,
     mapping_of,
     pinned,
+    places_of,
     redirect,
     refusal,
 )
-from pytest_kernelprof.against.overlay import changed
+from pytest_kernelprof.against.revision import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from types import ModuleType
 
     from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.against.messages import Launch
+    from pytest_kernelprof.against.protocol import Launch
     from pytest_kernelprof.schema.run import Kernel, Test
 
 _FOLDERS = ("", "src", "python", "lib")
@@ -44,7 +45,7 @@ _COMPILED = ("Torch-Compiled Region", "## Call CompiledFxGraph ")
 
 
 class RightCode:
-    """What this process loads, from where, and what it reads.
+    """The code that this process loads, and the files that it reads.
 
     Attributes:
         origins: which of the revision's files a test comes from.
@@ -64,8 +65,8 @@ class RightCode:
         self.origins = Origins(launch.tree, launch.tests, *stand_in)
 
     def bring_in_reach(self) -> str:
-        """Have packages come from the tree, or where another environment has the same ones from
-        there; why that cannot be done, empty where it can."""
+        """Make packages come from the tree, or from another environment that has the same ones;
+        return why that cannot be done, empty where it can."""
         whole = [*self._path, *sys.path] if self._is_apart else self._path
         if self._is_own:
             redirect(whole, self._mapping)
@@ -80,7 +81,7 @@ class RightCode:
         return ""
 
     def wrong(self, modules: Iterable[tuple[str, object]]) -> str:
-        """Why what is loaded is not the revision's code; empty where it is."""
+        """Why the loaded code is not the revision's; empty where it is."""
         if self._is_own:
             return ""
         loaded = list(modules)
@@ -95,8 +96,8 @@ class RightCode:
         return self._copies.of_today(loaded)
 
     def lines_of_today(self, test: Test | None) -> tuple[str, ...]:
-        """Of profiles all of whose kernels are launched by lines of today's files, these files. Of
-        installed packages and of compiled code no lines are known."""
+        """Today's files, where they hold all lines that launch the kernels of a profile. Lines of
+        installed packages and of compiled code are not known."""
         if test is None or self._is_apart:
             return ()
         found: set[str] = set()
@@ -123,32 +124,32 @@ class Copies:
         self._tops: dict[str, bool] = {}
 
     def of_today(self, modules: Iterable[tuple[str, object]]) -> str:
-        """What both sides would load from the same file, with the remedy; empty where there is
-        nothing of the kind."""
-        for name, file, there in self._elsewhere(modules):
+        """A module that both sides would load from the same file, with the remedy; empty without
+        one."""
+        for name, file, in_tree in self._elsewhere(modules):
             return (
                 f"{name} is an installed copy ({file}), so both sides would run the same code, "
-                f"not the revision's {os.path.relpath(there, self._tree)}: install it with pip "
+                f"not the revision's {os.path.relpath(in_tree, self._tree)}: install it with pip "
                 "install -e ., or give the python of an environment that has the revision with "
                 "--kernelprof-against-python"
             )
         return ""
 
     def of_another_revision(self, modules: Iterable[tuple[str, object]]) -> str:
-        """Of the environment that the user names for the revision: what it has of another one."""
-        for name, file, there in self._elsewhere(modules):
-            if not filecmp.cmp(file, there, shallow=False):
+        """A module of the environment for the revision that is another revision's, with the
+        remedy; empty without one."""
+        for name, file, in_tree in self._elsewhere(modules):
+            if not filecmp.cmp(file, in_tree, shallow=False):
                 return (
                     f"{name} of {sys.executable} ({file}) is not the revision's "
-                    f"{os.path.relpath(there, self._tree)}: install the revision in that "
+                    f"{os.path.relpath(in_tree, self._tree)}: install the revision in that "
                     "environment"
                 )
         return ""
 
     def stand_in(self, module: ModuleType) -> str:
-        """The tree's file that the file of a module loaded elsewhere is a copy of; empty for
-        none."""
-        return next((there for _, _, there in self._elsewhere([(module.__name__, module)])), "")
+        """The tree's file for a module that is loaded from elsewhere; empty without one."""
+        return next((file for _, _, file in self._elsewhere([(module.__name__, module)])), "")
 
     def packages(self) -> dict[str, str]:
         """The packages in the import roots of the tree, each with its ``__init__.py``."""
@@ -161,16 +162,16 @@ class Copies:
         return found
 
     def _elsewhere(self, modules: Iterable[tuple[str, object]]) -> Iterable[tuple[str, str, str]]:
-        """Of the modules that the tree has and that come from elsewhere: the name, the file, and
-        that of the tree."""
+        """The modules that come from elsewhere although the tree has them: the name, the file, and
+        the tree's file."""
         for name, module in modules:
             top = name.partition(".")[0]
             file: Any = getattr(module, "__file__", None)
             if not isinstance(file, str) or not self._has(top):
                 continue
-            there = self._file_of(name)
-            if there and not is_below(os.path.realpath(file), self._tree):
-                yield name, file, there
+            in_tree = self._file_of(name)
+            if in_tree and not is_below(os.path.realpath(file), self._tree):
+                yield name, file, in_tree
 
     def _has(self, top: str) -> bool:
         found = self._tops.get(top)
@@ -184,7 +185,7 @@ class Copies:
         return found
 
     def _file_of(self, name: str) -> str:
-        """The file that a module of the tree stands in; empty where there is none of that name."""
+        """The tree's file for a module; empty without one."""
         below = name.replace(".", os.sep)
         forms = (f"{below}{os.sep}__init__.py", f"{below}.py")
         files = (os.path.join(root, form) for root in self._roots for form in forms)
@@ -192,7 +193,7 @@ class Copies:
 
 
 def _import_roots(tree: str) -> list[str]:
-    """Where packages lie: beside each ``pyproject.toml`` or the like, or in a folder there."""
+    """The folders of packages: beside each ``pyproject.toml`` or the like, or one below."""
     projects = [tree]
     for where, folders, files in os.walk(tree):
         depth = os.path.relpath(where, tree).count(os.sep) + 1
@@ -298,12 +299,8 @@ class Origins:
         return files
 
     def _is_of_the_tree(self, module: ModuleType, file: object) -> bool:
-        if file is not None:
-            return isinstance(file, str) and is_below(os.path.realpath(file), self._tree)
-        try:
-            return any(is_below(os.path.realpath(one), self._tree) for one in module.__path__)
-        except (AttributeError, TypeError):
-            return False
+        places = [file] if isinstance(file, str) else places_of(module)
+        return any(is_below(os.path.realpath(one), self._tree) for one in places)
 
 
 def _held(module: ModuleType) -> list[str]:

@@ -1,6 +1,8 @@
-"""Paths of the user's folder as paths of the tree that stands in its place; and in the process of
-the reference, imports: what would come from the user's folder comes from the tree, whatever brought
-it in reach (a path, a ``.pth`` file, the finders of editable installs)."""
+"""Redirects imports of a worker from the user's folder to the revision's tree.
+
+Modules come from the tree however the user's folder got onto the path: by an entry of ``sys.path``,
+a ``.pth`` file, or the finder of an editable install.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """From the user's root folder to the tree.
+    """Maps paths of the user's root folder to the tree.
 
     Attributes:
         root, tree: absolute, without links.
@@ -49,7 +51,7 @@ class Mapping:
     stays: tuple[str, ...] = ()
 
     def path(self, path: str) -> str:
-        """Where a path leads in the tree; itself where it is none of the root's, or stays."""
+        """The path in the tree; the same path if it is not below the root, or stays."""
         for seen in (os.path.abspath(path), os.path.realpath(path)):
             if self._is_mapped(seen):
                 return os.path.normpath(os.path.join(self.tree, os.path.relpath(seen, self.root)))
@@ -60,7 +62,7 @@ class Mapping:
         return self._is_mapped(os.path.abspath(path)) or self._is_mapped(os.path.realpath(path))
 
     def text(self, text: str) -> str:
-        """Words of a command line or a variable, with each path of the root in the tree's place."""
+        """A command line's word or a variable, with each path of the root mapped to the tree."""
         before, after = r"(?:(?<=[=:,\s'\"])|^)", r"(?=[/:,;\s'\"]|$)"
         return re.sub(
             before + re.escape(self.root) + after + r"[^:,;\s'\"]*",
@@ -79,11 +81,10 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def roots_in_front(path: Iterable[str], mapping: Mapping) -> list[str]:
-    """A ``sys.path`` whose entries of the root are the tree's, and stand first, in their order."""
+    """A ``sys.path`` with its entries of the root mapped to the tree, and moved to the front."""
     entries = [(entry, mapping.path(entry) if entry else entry) for entry in path]
-    moved = [there for here, there in entries if there != here]
-    stayed = [there for here, there in entries if there == here]
-    return list(dict.fromkeys([*moved, *stayed]))
+    in_front = sorted(entries, key=lambda entry: entry[0] == entry[1])
+    return list(dict.fromkeys(mapped for _, mapped in in_front))
 
 
 def mapping_of(root: str, tree: str) -> Mapping:
@@ -97,8 +98,7 @@ def _site_folders() -> list[str]:
 
 
 def refusal(path: Sequence[str], finders: Sequence[object], mapping: Mapping) -> str:
-    """Why the code of a tree cannot be imported in the place of the user's, with the remedy; empty
-    where it can.
+    """Why a tree's code cannot replace the user's, with the remedy; empty where it can.
 
     Args:
         path: ``sys.path``. finders: ``sys.meta_path``.
@@ -138,10 +138,10 @@ def _class_of(finder: object) -> type:
 
 
 def redirect(path: Sequence[str], mapping: Mapping) -> None:
-    """Have this process, and those that it starts, import from the tree.
+    """Make this process, and its children, import from the tree.
 
     Args:
-        path: the ``sys.path`` of the candidate.
+        path: the ``sys.path`` of the run.
     """
     moved = _rewrite_finders(sys.meta_path, mapping)
     sys.path[:] = roots_in_front(path, mapping)
@@ -150,15 +150,15 @@ def redirect(path: Sequence[str], mapping: Mapping) -> None:
     children = dict.fromkeys([*first, *moved, *map(mapping.path, filter(None, known))])
     os.environ["PYTHONPATH"] = os.pathsep.join(children)
     for name, module in list(sys.modules.items()):  # what a .pth file has loaded already
-        if _is_loaded_from(module, mapping) and not _is_ours(name):
+        if any(map(mapping.is_users, places_of(module))) and not _is_ours(name):
             del sys.modules[name]
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()
 
 
 class Pinned:
-    """Finds packages where an environment has them installed, before the tree: beside the same
-    Python files those have what was compiled or generated of these."""
+    """Finds packages in an environment before the tree: there they have their compiled and
+    generated files."""
 
     def __init__(self, files: dict[str, str]) -> None:
         self._files = files
@@ -174,14 +174,14 @@ class Pinned:
 
 
 def pinned(packages: dict[str, str], mapping: Mapping) -> Pinned:
-    """Of packages of the tree those that this environment has installed, and that are the same;
-    asked before the tree is in reach.
+    """The tree's packages that this environment has installed with the same Python files; to be
+    called before the tree is on the path.
 
     Args:
         packages: each with its ``__init__.py`` in the tree.
     """
     found = {}
-    for name, there in packages.items():
+    for name, in_tree in packages.items():
         spec = None
         with contextlib.suppress(ImportError, ValueError):
             spec = find_spec(name)
@@ -190,7 +190,7 @@ def pinned(packages: dict[str, str], mapping: Mapping) -> Pinned:
             file is not None
             and os.path.isfile(file)
             and not mapping.is_users(file)
-            and filecmp.cmp(file, there, shallow=False)
+            and filecmp.cmp(file, in_tree, shallow=False)
         ):
             found[name] = file
     return Pinned(found)
@@ -199,15 +199,16 @@ def pinned(packages: dict[str, str], mapping: Mapping) -> Pinned:
 def compiled_of_today(
     modules: Iterable[tuple[str, object]], path: Iterable[str], mapping: Mapping
 ) -> str:
-    """What of the user's packages is compiled and missing in the tree, with the remedy; empty where
-    there is nothing of the kind. What is built as a test runs, in a cache that happens to lie in
-    the user's folder, is in no package and none of the folders of ``path``.
+    """A compiled module of the user's packages that the tree lacks, with the remedy; empty without
+    one. Modules that tests build into a cache are in no package and in no folder of ``path``.
 
     Args:
         path: ``sys.path``.
     """
     loaded, folders = dict(modules), set(path)
-    users = {name for name, module in loaded.items() if _is_loaded_from(module, mapping)}
+    users = {
+        name for name, module in loaded.items() if any(map(mapping.is_users, places_of(module)))
+    }
     for name in sorted(users):
         file = getattr(loaded[name], "__file__", None)
         if (
@@ -224,7 +225,7 @@ def compiled_of_today(
 
 
 def _rewrite_finders(finders: Sequence[object], mapping: Mapping) -> list[str]:
-    """Rewrite what editable finders know; the folders that packages now stand in."""
+    """Rewrite the tables of editable finders; return the folders of the packages in the tree."""
     moved: list[str] = []
     for finder in finders:
         known = vars(sys.modules.get(_class_of(finder).__module__) or object)
@@ -240,23 +241,24 @@ def _rewrite_finders(finders: Sequence[object], mapping: Mapping) -> list[str]:
 
 def _rewrite(table: MutableMapping[str, Any], mapping: Mapping) -> list[str]:
     moved = []
-    for name, here in table.items():
-        if isinstance(here, str) and (there := mapping.path(here)) != here:
-            table[name] = there
-            package = os.path.dirname(there) if there.endswith("__init__.py") else there
+    for name, path in table.items():
+        if isinstance(path, str) and (mapped := mapping.path(path)) != path:
+            table[name] = mapped
+            package = os.path.dirname(mapped) if mapped.endswith("__init__.py") else mapped
             if os.path.basename(package).removesuffix(".py") == name:
                 moved.append(os.path.dirname(package))
     return moved
 
 
-def _is_loaded_from(module: Any, mapping: Mapping) -> bool:
+def places_of(module: Any) -> list[str]:
+    """Where a module is loaded from: its file, or the folders of a namespace package."""
     file = getattr(module, "__file__", None)
     if isinstance(file, str):
-        return mapping.is_users(file)
+        return [file]
     try:
-        return any(isinstance(one, str) and mapping.is_users(one) for one in module.__path__)
+        return [one for one in module.__path__ if isinstance(one, str)]
     except (AttributeError, TypeError):
-        return False
+        return []
 
 
 def _is_ours(name: str) -> bool:
@@ -264,6 +266,6 @@ def _is_ours(name: str) -> bool:
 
 
 def loaded_from_the_user(modules: Iterable[tuple[str, object]], mapping: Mapping) -> list[str]:
-    """The files, below the user's folder, that modules come from."""
+    """The files of modules that come from the user's folder."""
     files = (getattr(module, "__file__", None) for name, module in modules if not _is_ours(name))
     return sorted({file for file in files if isinstance(file, str) and mapping.is_users(file)})

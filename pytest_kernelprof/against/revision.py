@@ -1,15 +1,23 @@
-"""What ``--kernelprof-against=REV|PATH`` names, and its files laid out in a folder of our own.
+"""The revision of ``--kernelprof-against=REV|PATH``: found, and laid out below today's tests.
 
 git is asked in a way that writes nothing of the user's: not the tree, not the index, not ``.git``.
 Inside a hook of ``git commit -a`` the environment names an index that is being written. So all
 variables that git itself calls local to a repository are dropped, and with them that index.
+``git worktree`` is not used: it registers itself in ``.git``, runs hooks, and inside a commit's
+hook corrupts the commit. ``read-tree`` into our own index and ``checkout-index`` only read.
 
-Not by ``git worktree``: that registers itself in ``.git``, runs hooks, and inside a commit's hook
-spoils the commit. ``read-tree`` into an index of our own and ``checkout-index`` from it only read.
+Today's tests (test files, conftests, helpers, the ini file) replace the revision's, so both sides
+measure by the same tests. A file is a test by its name: pytest collects it or loads it as a
+conftest, or its folder is called "tests" or alike. A folder "testing" is a package's own code. A
+file that other code of the revision imports is given back (``give_back``).
 """
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
+import fnmatch
+import glob
 import os
 import re
 import shutil
@@ -18,15 +26,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from pytest_kernelprof.against.import_redirect import is_below
+from pytest_kernelprof.against.supervisor import end, last_lines, watched
+from pytest_kernelprof.baseline.snapshots import FOLDER
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from pytest_kernelprof.against.protocol import Launch
 
 _MERGE_BASE = "merge-base:"
 _LFS = b"version https://git-lfs.github.com/spec/"
 _LFS_LARGEST = 1024
 _SHORT = 7
 _MOST_NAMED = 3
+_LAST_LINES = 10
+_TEST_FOLDER = re.compile(r"(?:.*[_-])?tests?(?:[_-].*)?")
+BYTECODE = "__pycache__"
+"""Never copied: bytecode belongs to the file that it was compiled from."""
 # Of another checkout's folder: what is no code, or an environment's.
 _NOT_COPIED = frozenset(
     {".git", ".hg", "__pycache__", "node_modules", ".tox", ".nox", ".mypy_cache", ".pytest_cache"}
@@ -45,17 +65,17 @@ _QUIET = {
 
 
 class GitError(Exception):
-    """git is not there, or says no: its words."""
+    """git is missing or fails; the message says what it printed."""
 
 
 def git(folder: str, *arguments: str, index: str | None = None) -> str:
-    """What git prints, asked in a folder.
+    """Run git in a folder; return what it prints.
 
     Args:
         index: a file to use as the index, in place of the repository's.
 
     Raises:
-        GitError: there is no git, or it fails; with what it says.
+        GitError: git is missing, or it fails.
     """
     quiet = [word for name, value in _QUIET.items() for word in ("-c", f"{name}={value}")]
     environment = _environment()
@@ -120,13 +140,13 @@ def _asked(folder: str, *arguments: str) -> str | None:
 
 
 def files_of(folder: str) -> list[str] | None:
-    """The files below a folder that git tracks or does not ignore, as they are there now, relative
-    to it; None where git does not know."""
-    told = _asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if told is None:
+    """The existing files below a folder that git tracks or does not ignore, relative to it; None
+    without a repository."""
+    printed = _asked(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if printed is None:
         return None
     # An index may name a file twice (a conflict), and one that is deleted.
-    names = dict.fromkeys(filter(None, told.split("\0")))
+    names = dict.fromkeys(filter(None, printed.split("\0")))
     return [name for name in names if os.path.lexists(os.path.join(folder, name))]
 
 
@@ -134,11 +154,11 @@ def tracked(folder: str, names: list[str]) -> frozenset[str]:
     """Which of some files, relative to a folder, git tracks; none where git does not know."""
     if not names:
         return frozenset()
-    told = _asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
-    return frozenset(filter(None, (told or "").split("\0")))
+    printed = _asked(folder, "--literal-pathspecs", "ls-files", "-z", "--cached", "--", *names)
+    return frozenset(filter(None, (printed or "").split("\0")))
 
 
-class CannotLayOut(Exception):  # noqa: N818 (a state; told as a usage error)
+class CannotLayOut(Exception):  # noqa: N818 (a state; becomes a usage error)
     """There is no such code to compare with; the message says what to do."""
 
 
@@ -147,7 +167,7 @@ class Revision:
     """What is compared with.
 
     Attributes:
-        name: how it is told, ``main (abc1234)``.
+        name: in messages, for example ``main (abc1234)``.
         root: the user's folder that the whole of it stands beside.
         commit: its full name; empty of a folder.
         folder: of another checkout; empty of a commit.
@@ -299,7 +319,7 @@ def _is_partial(top: str) -> bool:
 
 
 def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
-    """Write its files to a folder that is empty; what is not among them, in words.
+    """Write the revision's files to an empty folder; return what they lack, in words.
 
     Args:
         scratch: where an index of our own may stand.
@@ -309,7 +329,7 @@ def lay_out(reference: Revision, tree: Path, scratch: Path) -> tuple[str, ...]:
     """
     try:
         if reference.folder:
-            _copy(reference.folder, tree)
+            _copy_checkout(reference.folder, tree)
             return ()
         return _check_out(reference, tree, str(scratch / "index"))
     except (OSError, GitError) as error:
@@ -330,14 +350,15 @@ def _check_out(reference: Revision, tree: Path, index: str) -> tuple[str, ...]:
     submodules = [entry.partition("\t")[2] for entry in staged if entry.startswith("160000 ")]
     notes = []
     if submodules:
-        notes.append(f"submodules are empty in the baseline: {_named(submodules)}")
+        notes.append(f"submodules are empty in the baseline: {named(submodules)}")
     pointers = list(_pointers(tree)) if _uses_lfs(top, commit) else []
     if pointers:
-        notes.append(f"files of git LFS are pointers in the baseline: {_named(pointers)}")
+        notes.append(f"files of git LFS are pointers in the baseline: {named(pointers)}")
     return tuple(notes)
 
 
-def _named(names: list[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - _MOST_NAMED
     shown = ", ".join(names[:_MOST_NAMED])
     return f"{shown} and {more} more" if more > 0 else shown
@@ -358,7 +379,7 @@ def _pointers(tree: Path) -> Iterator[str]:
                         yield os.path.relpath(path, tree)
 
 
-def _copy(folder: str, tree: Path) -> None:
+def _copy_checkout(folder: str, tree: Path) -> None:
     """All of another checkout as it stands, what git ignores included, but no environments."""
 
     def left_out(where: str, names: list[str]) -> set[str]:
@@ -366,7 +387,7 @@ def _copy(folder: str, tree: Path) -> None:
             name
             for name in names
             if name in _NOT_COPIED
-            or os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+            or _is_environment(where, name)
             or not _is_copied(os.path.join(where, name))
         }
 
@@ -376,3 +397,175 @@ def _copy(folder: str, tree: Path) -> None:
 def _is_copied(path: str) -> bool:
     """Whether it is a file, a folder or a link: a pipe has no end."""
     return os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path)
+
+
+def _is_environment(where: str, name: str) -> bool:
+    return os.path.exists(os.path.join(where, name, "pyvenv.cfg"))
+
+
+def is_test(path: str, patterns: Sequence[str], ini: str = "") -> bool:
+    """Whether a file, relative to the root, is one of the tests'.
+
+    Args:
+        patterns: pytest's ``python_files``.
+        ini: the ini file, relative to the root; empty where there is none below it.
+    """
+    *folders, name = path.split("/")
+    if BYTECODE in folders or FOLDER in folders:  # snapshots of both sides are compared
+        return False
+    if path == ini or name == "conftest.py" or any(map(_TEST_FOLDER.fullmatch, folders)):
+        return True
+    return name.endswith(".py") and any(
+        fnmatch.fnmatch(path if "/" in pattern else name, pattern) for pattern in patterns
+    )
+
+
+def lay_over(is_ours: Callable[[str], bool], root: str, tree: str) -> tuple[str, ...]:
+    """Replace the tree's tests by today's; return today's, relative to the root.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    for path in filter(is_ours, _walk(tree)):
+        aside = _aside(tree, path)
+        os.makedirs(os.path.dirname(aside), exist_ok=True)
+        os.replace(os.path.join(tree, path), aside)
+    known = files_of(root)
+    mine = tuple(sorted(filter(is_ours, _walk(root) if known is None else _no_tools(known))))
+    for path in mine:
+        with contextlib.suppress(FileNotFoundError):  # deleted just now
+            _copy_file(path, root, tree)
+    return mine
+
+
+def changed(laid: Sequence[str], tree: str) -> tuple[str, ...]:
+    """The files that lie over the tree and differ from the revision's."""
+    _, different, _ = filecmp.cmpfiles(_aside(tree, ""), tree, laid, shallow=False)
+    return tuple(different)
+
+
+def give_back(code: Collection[str], laid: Launch) -> Launch:
+    """Restore the revision's own files; several processes may do so at the same time.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    for path in code:
+        target = os.path.join(laid.tree, path)
+        beside = f"{target}.{os.getpid()}"
+        shutil.copyfile(_aside(laid.tree, path), beside)
+        os.utime(beside, (0, 0))  # so that the bytecode of today's file does not count
+        os.replace(beside, target)
+    return replace(laid, tests=tuple(one for one in laid.tests if one not in code))
+
+
+def _aside(tree: str, path: str) -> str:
+    return os.path.join(f"{tree}-replaced", path)
+
+
+def _no_tools(paths: list[str]) -> list[str]:
+    """Without the files of environments, which git may not ignore."""
+    tops = {os.path.dirname(path) for path in paths if os.path.basename(path) == "pyvenv.cfg"}
+    return [path for path in paths if not any(is_below(path, top) for top in tops)]
+
+
+def _copy_file(path: str, root: str, tree: str) -> None:
+    """Copy a file, or a submodule, from the root to the tree."""
+    source, target = os.path.join(root, path), os.path.join(tree, path)
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.isdir(source) and not os.path.islink(source):  # a submodule
+        bytecode = shutil.ignore_patterns(BYTECODE)
+        shutil.copytree(source, target, symlinks=True, ignore=bytecode, dirs_exist_ok=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _walk(folder: str) -> list[str]:
+    found = []
+    for where, folders, names in os.walk(folder):
+        folders[:] = [
+            name
+            for name in folders
+            if name not in (".git", BYTECODE) and not _is_environment(where, name)
+        ]
+        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        found += [os.path.relpath(os.path.join(where, name), folder) for name in (*names, *links)]
+    return [path.replace(os.sep, "/") for path in found]
+
+
+class NotPreparedError(Exception):
+    """The command for the tree has failed; the message has its last lines."""
+
+
+def copy_generated(
+    patterns: Sequence[str], rootdir: str, root: str, tree: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Copy the user's files that patterns match, git does not track, and the tree lacks.
+
+    Args:
+        patterns: globs, relative to ``rootdir``, with ``**`` for any folders.
+        root: the folder that the tree stands in the place of.
+
+    Returns:
+        The files that were copied, relative to the root; notes for the report.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    copied: list[str] = []
+    notes = []
+    for pattern in patterns:
+        found = [os.path.join(rootdir, name) for name in _files(pattern, rootdir)]
+        names = [os.path.relpath(path, root) for path in found]
+        known = tracked(root, names)
+        new = [
+            one
+            for one in names
+            if one not in known and not os.path.lexists(os.path.join(tree, one))
+        ]
+        if not names:
+            notes.append(f"kernelprof_against_copy: {pattern} matches no file")
+        for name in new:
+            _copy_file(name, root, tree)
+        copied += new
+    return tuple(dict.fromkeys(copied)), tuple(notes)
+
+
+def _files(pattern: str, rootdir: str) -> list[str]:
+    found = glob.glob(pattern, root_dir=rootdir, recursive=True)
+    found = [name for name in found if BYTECODE not in name.split(os.sep)]
+    return sorted(name for name in found if os.path.isfile(os.path.join(rootdir, name)))
+
+
+def prepare(
+    command: str, cwd: str, folder: str, environment: Mapping[str, str], timeout_s: float
+) -> None:
+    """Run a shell command in the tree; it ends with this process, however that ends.
+
+    Args:
+        cwd: the folder of the tree to run it in. folder: the one of our own around the tree.
+
+    Raises:
+        NotPreparedError: it fails, or takes too long.
+        OSError: it cannot be started.
+    """
+    log = os.path.join(folder, "scratch", "prepare.log")
+    process = subprocess.Popen(
+        watched(folder, log, (), ["/bin/sh", "-c", command]),
+        cwd=cwd,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        status: int | None = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        end(process)
+    if status != 0:
+        how = f"took more than {timeout_s:g} s" if status is None else f"ended with status {status}"
+        words = [f"{command!r} {how}", *last_lines(log, 8000)[-_LAST_LINES:]]
+        raise NotPreparedError("\n  ".join(words))

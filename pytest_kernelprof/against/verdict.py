@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_kernelprof.against.revision import named
 from pytest_kernelprof.comparison.comparability import differences, forbidding
 from pytest_kernelprof.comparison.judge import deltas, lost_words
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
@@ -18,7 +19,7 @@ from pytest_kernelprof.stats.intervals import unless_reconfigured
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.against.messages import Done
+    from pytest_kernelprof.against.protocol import Done
     from pytest_kernelprof.against.timing import Timed
     from pytest_kernelprof.comparison.comparability import Difference
     from pytest_kernelprof.schema.comparison import Change, KernelDiff, MetricDelta, Paired
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _NOTICED_US = 0.1
 """A kernel of many rounds in turn is told as slower from so much on."""
-_MOST_NAMED = 3
 _DIRECTIONS = ("_h2d", "_d2h", "_d2d", "_p2p")
 # Of these a snapshot keeps the directions.
 _SUMS = {
@@ -46,13 +46,33 @@ def judge(
 
     Args:
         current: the test's profiles. answer: the worker's, or why there is none.
-        timed: what came of the calls that took turns, by the labels of their profiles.
+        timed: the calls that took turns, by the labels of their profiles.
     """
     if isinstance(answer, str):
         return not_compared(current, f"the baseline cannot run it: {answer}")
     baseline = answer.test.profiles if answer.test else ()
     found = _judged(current, baseline, answer, timed)
     return (replace(found[0], notes=_notes(current, answer)), *found[1:])
+
+
+def why_judged(baseline: Profile | None, current: Profile, *, is_reviewed: bool) -> str:
+    """Why the times of a call change nothing: its counts are worse already, or times are not
+    compared; empty where times count.
+
+    Args:
+        baseline, current: the call on both sides; their kernels are not looked at.
+        is_reviewed: whether the snapshot in the working tree differs from the revision's.
+    """
+    if baseline is None:
+        return ""
+    if _forbids_times(_other_software(baseline, current)):
+        return "the baseline has other software"
+    verdicts = current.verdicts if is_reviewed else ()
+    found = _compare(baseline, replace(current, kernels=(), verdicts=verdicts), None, "")
+    if found.worse:
+        names = ", ".join(one.name for one in found.worse)
+        return f"more {names} already fail the test"
+    return ""
 
 
 def not_compared(current: Sequence[Profile], why: str) -> tuple[ProfileComparison, ...]:
@@ -69,34 +89,24 @@ def _judged(
     answer: Done,
     timed: Mapping[str, Timed],
 ) -> tuple[ProfileComparison, ...]:
-    skipped = f"skipped: {answer.skipped}" if answer.skipped else ""
-    cannot = answer.failure or skipped
+    cannot = answer.failure or (f"skipped: {answer.skipped}" if answer.skipped else "")
     if cannot:
         return not_compared(current, f"the baseline cannot run it: {cannot}")
     if not answer.reached:
-        why = "the test uses no file of the revision, only tests"
-        return not_compared(current, why)
-    why = _unmeasured(current, "nothing is measured") or _unmeasured(
-        baseline, "the baseline measures nothing"
-    )
-    if not why and (other := _another_work(current, baseline)):
-        why = f"different work: {other}"
-    if why:
-        return not_compared(current, why)
+        return not_compared(current, "the test uses no file of the revision, only tests")
+    words = "nothing is measured", "the baseline measures nothing"
+    for side, nothing in zip((current, baseline), words, strict=True):
+        unmeasured = [one.integrity.problems for one in side if not one.environment.device]
+        if unmeasured:
+            return not_compared(current, f"{nothing}: {'; '.join(unmeasured[0])}")
+    if other := _another_work(current, baseline):
+        return not_compared(current, f"different work: {other}")
     calls = [
         (old, new, None if new.one_shot else timed.get(new.label))
         for old, new in _pairs(current, baseline)
     ]
     other = next((call.another_work for _, _, call in calls if call and call.another_work), "")
     return tuple(_compare(old, new, call, other) for old, new, call in calls)
-
-
-def _unmeasured(profiles: Sequence[Profile], nothing: str) -> str:
-    """Why a side has no numbers at all; empty where it has."""
-    for profile in profiles:
-        if not profile.environment.device:
-            return f"{nothing}: {'; '.join(profile.integrity.problems)}"
-    return ""
 
 
 def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
@@ -108,14 +118,14 @@ def _notes(current: Sequence[Profile], answer: Done) -> tuple[str, ...]:
         if other and old.environment.device and new.environment.device:
             notes.append(f"other software: {'; '.join(one.words for one in other)}")
     if answer.opened:
-        notes.append(f"the baseline opened files of your folder: {_named(answer.opened)}")
+        notes.append(f"the baseline opened files of your folder: {named(answer.opened)}")
     if answer.lines:
         notes.append(
             "all lines that launch kernels are in your tests, which replace those of the "
-            f"revision: {_named(answer.lines)}"
+            f"revision: {named(answer.lines)}"
         )
     if answer.shared:
-        notes.append(f"the revision's code imports {_named(answer.shared)}; both sides ran yours")
+        notes.append(f"the revision's code imports {named(answer.shared)}; both sides ran yours")
     return tuple(notes)
 
 
@@ -125,35 +135,25 @@ def _other_software(baseline: Profile, current: Profile) -> tuple[Difference, ..
     return tuple(one for one in found if one.what != "power limit")
 
 
-def _named(files: Sequence[str]) -> str:
-    more = len(files) - _MOST_NAMED
-    shown = ", ".join(files[:_MOST_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
+def _forbids_times(other: Sequence[Difference]) -> bool:
+    """Whether a difference of times may be the software's."""
+    return any(one.what != "python" for one in other)
 
 
 def _another_work(current: Sequence[Profile], baseline: Sequence[Profile]) -> str:
     """Why two sides' profiles are not of the same work; empty where they are."""
-    here = Counter(profile.label for profile in current)
-    there = Counter(profile.label for profile in baseline)
-    if here - there or there - here:
-        if len(current) != len(baseline):
-            return f"{len(current)} profiles, {len(baseline)} in the baseline"
-        (label,) = list(here - there)[:1]
-        return f"{label!r} is not profiled in the baseline"
+    labels, known = (Counter(one.label for one in side) for side in (current, baseline))
+    if len(current) != len(baseline):
+        return f"{len(current)} profiles, {len(baseline)} in the baseline"
+    if missing := list(labels - known):
+        return f"{missing[0]!r} is not profiled in the baseline"
     for old, new in _pairs(current, baseline):
-        if (old.environment.kind, old.environment.device) != (
-            new.environment.kind,
-            new.environment.device,
-        ):
-            return (
-                f"it ran on {new.environment.device}, in the baseline on {old.environment.device}"
-            )
+        here, there = new.environment, old.environment
+        if (here.kind, here.device) != (there.kind, there.device):
+            return f"it ran on {here.device}, in the baseline on {there.device}"
         if old.one_shot != new.one_shot:
-            return (
-                "a block, in the baseline a call"
-                if new.one_shot
-                else "a call, in the baseline a block"
-            )
+            words = ("a call", "a block")
+            return f"{words[new.one_shot]}, in the baseline {words[old.one_shot]}"
     return ""
 
 
@@ -172,8 +172,8 @@ def _compare(
 ) -> ProfileComparison:
     """Args: another_work: of a call of the test how the baseline's differs."""
     other = _other_software(baseline, current)
-    if any(one.what != "python" for one in other):
-        timed = None  # what differs may be the software's
+    if _forbids_times(other):
+        timed = None
     exact = [one for one in deltas(baseline, current) if one.spec.kind == "exact"]
     doubts = [*_doubts(baseline, "of the baseline"), *_doubts(current, "of your code")]
     metrics = exact if doubts else [_judged_delta(one, baseline, current, other) for one in exact]
@@ -225,10 +225,6 @@ def _follows(found: ProfileComparison, uncompared: str) -> tuple[Change, str]:
     return ("changed" if found.accepted or found.changes else "same"), ""
 
 
-def _is_lost(one: MetricDelta, other: Sequence[Difference]) -> bool:
-    return one.spec.judged and one.current is None and not forbidding(other, one.spec)
-
-
 def _judged_delta(
     delta: MetricDelta, baseline: Profile, current: Profile, other: Sequence[Difference]
 ) -> MetricDelta:
@@ -259,9 +255,10 @@ def _timed_diff(baseline: Profile, current: Profile, timed: Timed) -> tuple[Kern
     diff = diff_profiles(baseline, current, noticed=(paired.margin, _NOTICED_US))
     if diff.of("reconfigured"):
         paired = unless_reconfigured(paired)
-    latencies = [_value(profile, "latency") for profile in (baseline, current)]
-    if all(latencies):
-        paired = replace(paired, baseline_latency_us=latencies[0], current_latency_us=latencies[1])
+    metrics = (one.metrics.get("latency") for one in (baseline, current))
+    before, now = (one.value if one is not None else None for one in metrics)
+    if before and now:
+        paired = replace(paired, baseline_latency_us=before, current_latency_us=now)
     return replace(diff, baseline_us=paired.baseline_us, current_us=paired.current_us), paired
 
 
@@ -271,11 +268,6 @@ def _taking(profile: Profile, us: Sequence[float]) -> Profile:
         return profile
     pairs = zip(profile.kernels, us, strict=True)
     return replace(profile, kernels=tuple(replace(one, duration_us=t) for one, t in pairs))
-
-
-def _value(profile: Profile, name: str) -> float:
-    metric = profile.metrics.get(name)
-    return (metric.value or 0.0) if metric is not None else 0.0
 
 
 def _allowed(profile: Profile) -> frozenset[str]:

@@ -224,7 +224,7 @@ def update_snapshots(chosen: argparse.Namespace) -> int:
         RunFileError: the file is no run document.
         SnapshotError: a file of snapshots cannot be read, or not be written.
     """
-    from pytest_kernelprof.baseline.snapshot_files import gather, path_of, update
+    from pytest_kernelprof.baseline.snapshots import gather, path_of, update
     from pytest_kernelprof.documents import read_run
     from pytest_kernelprof.report.commands import update_lines
 

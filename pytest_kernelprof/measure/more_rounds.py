@@ -80,9 +80,6 @@ class Series:
             session.__exit__(type(error), error, error.__traceback__)
             raise
 
-    def close(self) -> None:
-        """Nothing, until it is asked for what it has."""
-
     def sample(self) -> Sampled:
         """Close the session; what its rounds took.
 

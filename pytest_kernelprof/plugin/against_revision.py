@@ -8,33 +8,42 @@ import os
 import re
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.against.import_redirect import compiled_of_today, is_below, mapping_of
-from pytest_kernelprof.against.invocation import (
+from pytest_kernelprof.against.protocol import Done, Launch, RunTest
+from pytest_kernelprof.against.revision import (
+    CannotLayOut,
+    NotPreparedError,
+    copy_generated,
+    find,
+    give_back,
+    is_test,
+    lay_out,
+    lay_over,
+    prepare,
+)
+from pytest_kernelprof.against.timing import (
+    FreshPairs,
+    Timed,
+    first_difference,
+    not_timed,
+    own_rounds,
+    time_call,
+)
+from pytest_kernelprof.against.verdict import judge, not_compared, why_judged
+from pytest_kernelprof.against.worker import (
     NotUsableError,
+    Process,
+    Reference,
     arguments_for,
     interpreter_at,
     of_the_tree,
 )
-from pytest_kernelprof.against.messages import At, Done, Launch
-from pytest_kernelprof.against.overlay import (
-    NotPreparedError,
-    copy_generated,
-    give_back,
-    is_test,
-    lay_over,
-    prepare,
-)
-from pytest_kernelprof.against.reference_process import Process, Reference
-from pytest_kernelprof.against.revision import CannotLayOut, find, lay_out
-from pytest_kernelprof.against.rounds import NoRounds, Relayed, in_a_line
-from pytest_kernelprof.against.timing import Further, Timed, first_difference, not_timed, time_call
-from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.comparison.judge import lost_words, status_of, verdict_of
@@ -60,7 +69,8 @@ if TYPE_CHECKING:
     import pluggy
 
     from pytest_kernelprof.against.import_redirect import Mapping
-    from pytest_kernelprof.measure.more_rounds import Series
+    from pytest_kernelprof.against.protocol import At
+    from pytest_kernelprof.against.schedule import StartStep
     from pytest_kernelprof.plugin.measuring import MeasuredCall, MeasuredTest
     from pytest_kernelprof.schema.comparison import Side
     from pytest_kernelprof.schema.run import Profile
@@ -68,7 +78,6 @@ if TYPE_CHECKING:
     Launches = dict[Side, Launch]
 
 
-R = TypeVar("R")
 _AT_WORK = 2
 _OVER = "the test exceeds a limit of its own"
 _REPEATED = "the test was repeated"
@@ -85,7 +94,7 @@ _UNMEASURED = (
 )
 
 _WORKERS = 100
-"""Each process of a further pair has a worker's number beyond those of all references."""
+"""The numbers of fresh workers begin beyond those of all references."""
 
 
 def begin(config: pytest.Config) -> None:
@@ -120,12 +129,12 @@ class AgainstRun:
         settings, self._collector = run_state(config).settings, run_state(config).collector
         assert settings.revision is not None, "asked for"
         started_in = str(config.invocation_params.dir)
-        keeper.sweep_folders()
+        supervisor.sweep_folders()
         try:
             named = settings.against_python
             python = interpreter_at(named, started_in) if named else ""
             reference = find(settings.revision, str(config.rootpath), started_in)
-            folder = keeper.make_folder()
+            folder = supervisor.make_folder()
             config.add_cleanup(folder.let_go)
             if is_below(str(folder.path.resolve()), reference.root):
                 raise CannotLayOut(f"the temporary folder (TMPDIR) is in {reference.root}: move it")
@@ -202,7 +211,8 @@ class AgainstTests:
         self._files: dict[Side, tuple[str, ...]] = {}
         self._reference: Reference | None = None
         self._turns: Turns | None = None
-        self._further: Further | None = None
+        self._fresh: FreshPairs | None = None
+        self._brings_up: dict[Side, StartStep] = {}
         self._running = ""
         self._snapshots = Snapshots(config, self._settings)
         self._code: tuple[str, ...] = ()
@@ -218,17 +228,18 @@ class AgainstTests:
             users = [one for one in sys.path if one and self._mapping.is_users(one)]
             path = tuple(users if launch.python else sys.path)
             self._launches[side] = replace(launch, path=path, seed=_seed(self._config))
+        self._brings_up["current"] = "start" if inventory.cuda_is_up() else "run"
         start = partial(self._process, "baseline", 0)
         self._reference = Reference(start, inventory.cuda_is_up)
-        self._further = further = Further(self._process, self._files.__getitem__)
-        self._config.add_cleanup(further.end)
+        self._fresh = fresh = FreshPairs(self._process, self._files, self._brings_up)
+        self._config.add_cleanup(fresh.end)
         self._config.add_cleanup(self._reference.end)
         times = not self._settings.against_exact
-        self._turns = Turns(self._reference, further, times=times)
-        self._reference.start()
+        self._turns = Turns(self._reference, fresh, times=times)
+        self._reference.come_up()
 
     def _process(self, side: Side, number: int) -> Process:
-        """Start a process; number 0 is the reference, others are of further pairs."""
+        """Start a worker; number 0 is the reference, others are fresh."""
         launch = self._launches[side]
         if side == "baseline":
             launch = give_back(self._code, launch)
@@ -249,14 +260,15 @@ class AgainstTests:
         self._files["current"] = files
         self._files["baseline"] = there = tuple(map(self._mapping.path, files))
         kept = tuple(item.nodeid for item in measured if has_snapshot(item))
-        self._reference.collect(there, kept)
-        shared = set(self._reference.collected.shared)
+        shared = set(self._reference.collect(there, kept).shared)
         shared -= {os.path.relpath(one, self._mapping.tree) for one in there}
         self._code = tuple(sorted(one for one in shared if "conftest.py" not in one))
         if self._code:  # which then is its own there
             self._reference.end()
-            self._reference.start()
             self._reference.collect(there, kept)
+        self._brings_up["baseline"] = self._reference.brings_up
+        if self._brings_up["current"] == "run" and inventory.cuda_is_up():
+            self._brings_up["current"] = "collect"
         # What was built beside the code would be sought in the tree; another environment has it.
         compiled = compiled_of_today(list(sys.modules.items()), sys.path, self._mapping)
         if compiled and not self._launches["baseline"].python:
@@ -273,7 +285,8 @@ class AgainstTests:
         here; then both go on from call to call."""
         if self._turns is not None and is_measured(item):
             self._running = item.nodeid
-            self._turns.begin(item.nodeid, self._following(item, nextitem))
+            following = self._following(item, nextitem)
+            self._turns.begin(item.nodeid, following, partial(self._is_reviewed, item))
         self._ran_unmeasured |= not self._running
         try:
             done = yield
@@ -368,8 +381,8 @@ class AgainstTests:
         if self._reference is None:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            if self._further is not None:
-                self._further.finish()
+            if self._fresh is not None:
+                self._fresh.finish()
             self._reference.finish()
         self._reference.end()
 
@@ -441,17 +454,22 @@ class Turns:
         timed: what came of the calls of the test that runs, by the labels of their profiles.
     """
 
-    def __init__(self, reference: Reference, further: Further, *, times: bool) -> None:
+    def __init__(self, reference: Reference, fresh: FreshPairs, *, times: bool) -> None:
         self.timed: dict[str, Timed] = {}
         self._reference = reference
-        self._further = further
+        self._fresh = fresh
+        self._is_reviewed: Callable[[], bool] = bool
         self._times = times
         self._test = ""
         self._tries = 0
 
-    def begin(self, test: str, following: str) -> None:
-        """Have the reference run a test, up to the first of its calls."""
-        self._test, self._tries = test, 0
+    def begin(self, test: str, following: str, is_reviewed: Callable[[], bool] = bool) -> None:
+        """Have the reference run a test, up to the first of its calls.
+
+        Args:
+            is_reviewed: whether the test's snapshot is another one in the revision.
+        """
+        self._test, self._tries, self._is_reviewed = test, 0, is_reviewed
         self.timed.clear()
         self._reference.begin(test, following, holds=self._times)
 
@@ -474,24 +492,30 @@ class Turns:
         if at is None or at.label != call.label:
             self._note_why(call)
             return
-        if call.is_over and not test.settings.warn_only:
+        if call.profile.outcome == "failed" and not test.settings.warn_only:
             other = first_difference(call.more.work(call.result), at.work)
             self.timed[call.label] = Timed(not_timed(_OVER), other)
         else:
             begun = now_s()
-            timed = self._time(test, call)
+            timed = self._time(test, call, at)
             paired = replace(timed.paired, took_s=now_s() - begun)
             self.timed[call.label] = dataclasses.replace(timed, paired=paired)
         finish_work()  # from here on the reference is at work
         self._reference.go(holds=True)
 
-    def _time(self, test: MeasuredTest, call: MeasuredCall) -> Timed:
+    def _time(self, test: MeasuredTest, call: MeasuredCall, at: At) -> Timed:
         more, settings = call.more, test.settings
-        here = At(call.label, more.work(call.result))
         margin = settings.margin or DEFAULT_MARGIN
-        own = _OwnRounds(more.series())
-        have = partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK)
-        return time_call(test.id, here, margin, own, self._reference, self._further, have)
+        return time_call(
+            RunTest(test.id, holds=True, call=call.label),
+            more.work(call.result),
+            margin,
+            own_rounds(more.series()),
+            self._reference,
+            self._fresh,
+            partial(alone, more.device, settings.lock_timeout, test.id, at_work=_AT_WORK),
+            lambda: why_judged(at.profile, call.profile, is_reviewed=self._is_reviewed()),
+        )
 
     def _note_why(self, call: MeasuredCall) -> None:
         """Why a call is not timed that the reference does not hold in."""
@@ -499,16 +523,3 @@ class Turns:
         if self._tries > 1:
             why = why or _REPEATED
         self.timed[call.label] = Timed(not_timed(why or "the revision does not make this call"))
-
-
-class _OwnRounds(Relayed):
-    """Rounds of this process; what goes wrong with them is an answer."""
-
-    def __init__(self, series: Series) -> None:
-        self._series = series
-
-    def _have(self, step: Callable[[Series], R]) -> R:
-        try:
-            return step(self._series)
-        except Exception as error:
-            raise NoRounds(in_a_line(error)) from error

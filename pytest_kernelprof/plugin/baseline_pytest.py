@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_kernelprof.against.code_origin import RightCode
-from pytest_kernelprof.against.invocation import RESET
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     At,
     Collect,
     Collected,
@@ -23,8 +22,9 @@ from pytest_kernelprof.against.messages import (
     Refused,
     RunTest,
     Wire,
+    serve,
 )
-from pytest_kernelprof.against.rounds import serve
+from pytest_kernelprof.against.worker import RESET
 from pytest_kernelprof.capture.unprofiled_rounds import seed_by
 from pytest_kernelprof.device import inventory, usage_lock
 from pytest_kernelprof.errors import LimitExceeded
@@ -81,6 +81,7 @@ class Served:
         self._code = code
         self._seed = seed
         self._holds = False
+        self._call: str | None = None
         self._kept: frozenset[str] = frozenset()
         self._files: set[str] = set()
         self._shared: tuple[str, ...] = ()
@@ -141,7 +142,7 @@ class Served:
         while isinstance(asked := self._wire.receive(), RunTest) and asked.id:
             item, following = items[asked.id], items.get(asked.next)
             before = set(sys.modules)
-            self._done, self._holds = Done(asked.id), asked.holds
+            self._done, self._holds, self._call = Done(asked.id), asked.holds, asked.call
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             new = [one for name, one in list(sys.modules.items()) if name not in before]
             if new:
@@ -200,11 +201,16 @@ class Served:
     def _after_call(self, test: MeasuredTest, call: MeasuredCall) -> None:
         """Hold in a call whose kernels can be timed, and do what the candidate wants of it. Who
         holds is at rest, as far as the GPU's lock goes."""
-        if not self._holds or call.more.why_untimed():
+        is_wanted = self._holds and self._call in (None, call.label)
+        if not is_wanted or call.more.why_untimed():
             return
+        from pytest_kernelprof.plugin.ledger import without_kernels
+
         work = call.more.work(call.result)
         usage_lock.stop()
-        self._wire.send(At(call.label, work, inventory.cuda_is_up()))
+        numbers = codec.encode(replace(without_kernels(call.profile), timeline=None))
+        profile = codec.decode(numbers, run.Profile)  # without what is no text
+        self._wire.send(At(call.label, work, inventory.cuda_is_up(), profile))
         asked = serve(self._wire, call.more.series())
         if not isinstance(asked, Go):  # the run ends, and with it this test
             pytest.exit("the run against a revision ends")

@@ -97,8 +97,8 @@ class _Entry:
 
     def drop_kernels(self) -> None:
         self.shown = None
-        others = tuple(map(_without_kernels, self.record.other_ranks))
-        self.record = replace(_without_kernels(self.record), other_ranks=others)
+        others = tuple(map(without_kernels, self.record.other_ranks))
+        self.record = replace(without_kernels(self.record), other_ranks=others)
         self.whole = False
 
     def drop_timeline(self) -> None:
@@ -470,7 +470,8 @@ def _evaluated(
     return tuple(if_names_exist(one, profile, registered_operators) for one in found)
 
 
-def _without_kernels(record: run.Profile) -> run.Profile:
+def without_kernels(record: run.Profile) -> run.Profile:
+    """A profile by its numbers alone."""
     return replace(record, kernels=(), variants=(), copies=(), waits=(), kernels_kept=False)
 
 

@@ -136,13 +136,13 @@ class MeasuredCall:
 
     Attributes:
         label: of its profile. result: of its first call.
-        is_over: whether it exceeds a limit of its test.
+        profile: with the verdicts of the limits of its test.
     """
 
     label: str
     more: MoreRounds
     result: object
-    is_over: bool
+    profile: run.Profile
 
 
 def measure_call(
@@ -174,8 +174,8 @@ def measure_call(
             )
             _keep(test, measurement, place)
             if test.after_call is not None and measurement.more is not None:
-                is_over = ledger.judged()[-1].outcome == "failed"
-                test.after_call(test, MeasuredCall(label, measurement.more, result, is_over))
+                judged = ledger.judged()[-1]
+                test.after_call(test, MeasuredCall(label, measurement.more, result, judged))
         return result  # type: ignore[no-any-return]
     return run_plainly(fn, arguments)
 

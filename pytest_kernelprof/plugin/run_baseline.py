@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_kernelprof.against.keeper import make_folder, sweep_folders
+from pytest_kernelprof.against.supervisor import make_folder, sweep_folders
 from pytest_kernelprof.baseline.run_documents import (
     Key,
     compare_profile,

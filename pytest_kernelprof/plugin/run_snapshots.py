@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Unused = tuple[str, str, str]
 """Test file, device and key of an entry that no test has."""
-_FOLDER = "__kernelprof__"  # as snapshot_files has it, which is loaded where there is one
+_FOLDER = "__kernelprof__"  # as baseline.snapshots has it, which is loaded where there is one
 _SENT = "kernelprof_unused_snapshots"  # in what a worker of pytest-xdist hands to its controller
 _ABOVE = (pytest.Session, pytest.Directory, pytest.File)
 
@@ -57,7 +57,7 @@ class Snapshots:
         if found is None:
             found = {}
             if os.path.isdir(os.path.join(folder, _FOLDER)):
-                from pytest_kernelprof.baseline.snapshot_files import devices_of
+                from pytest_kernelprof.baseline.snapshots import devices_of
 
                 found = devices_of(folder)
             self._folders[folder] = found
@@ -78,7 +78,7 @@ class Snapshots:
         Raises:
             SnapshotError: it cannot be read.
         """
-        from pytest_kernelprof.baseline.snapshot_files import path_of, read
+        from pytest_kernelprof.baseline.snapshots import path_of, read
 
         where = path_of(path, device)
         if where not in self._files:
@@ -111,7 +111,7 @@ class Snapshots:
         others = self.devices_with(path)
         if not others and not self.updates and not self._strict:
             return None
-        from pytest_kernelprof.baseline.snapshot_files import device_folder
+        from pytest_kernelprof.baseline.snapshots import device_folder
         from pytest_kernelprof.device.inventory import current_device
         from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
         from pytest_kernelprof.schema.snapshot import SnapshotReport
@@ -238,7 +238,7 @@ class SnapshotUpdate:
         self._lines += snapshot_lines(ended, len(self._not_used), verbose=verbose)
 
     def _update(self, tests: Iterable[Told]) -> None:
-        from pytest_kernelprof.baseline.snapshot_files import path_of, update, why_failed
+        from pytest_kernelprof.baseline.snapshots import path_of, update, why_failed
         from pytest_kernelprof.report.commands import update_lines
 
         entries: defaultdict[str, dict[str, KeptTest]] = defaultdict(dict)
@@ -297,7 +297,7 @@ def key_of(item: pytest.Item) -> str:
 
 def _files_gone(folder: str, names: Iterable[str]) -> list[str]:
     """Test files that there are no more, of files of snapshots with these names."""
-    from pytest_kernelprof.baseline.snapshot_files import file_checked
+    from pytest_kernelprof.baseline.snapshots import file_checked
 
     paths = [os.path.join(folder, file_checked(name, folder)) for name in sorted(names)]
     return [path for path in paths if not os.path.exists(path)]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_kernelprof.baseline.snapshot_files import device_folder
 from pytest_kernelprof.baseline.snapshots import (
     compare,
+    device_folder,
     kept_of_ranks,
     numbered,
     why_not_kept,

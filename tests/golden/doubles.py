@@ -20,7 +20,7 @@ from described import Call, Contest, Described, Launched, Scenario
 from msgspec.structs import replace
 from traces import Recorded, as_rank, record
 
-from pytest_kernelprof.against.messages import Collected, Done
+from pytest_kernelprof.against.protocol import Collected, Done
 from pytest_kernelprof.against.revision import Revision
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.analysis.collectives import gathered
@@ -61,7 +61,7 @@ def played(scenario: Scenario, folder: Path, side: Side = "calls") -> Iterator[N
         (against_revision, "lay_over", lambda *_: ()),
         (against_revision, "copy_generated", lambda *_: ((), ())),
         (against_revision, "Reference", _Idle),
-        (against_revision, "Further", _Idle),
+        (against_revision, "FreshPairs", _Idle),
         (against_revision, "Turns", play.turns),
     ]
     with mock.patch.multiple(whole_call, begin=_nothing, end=_nothing):
@@ -86,11 +86,15 @@ def _device(kind: str) -> inventory.Device:
 
 
 class _Idle:
-    """A process of the revision that is never started."""
+    """Workers of the revision that are never started."""
+
+    brings_up = "run"
 
     def __init__(self, *_: object, **__: object) -> None:
-        self.start = self.end = self.finish = self.refuse = _nothing
-        self.collect, self.collected = _nothing, Collected()
+        self.come_up = self.end = self.finish = self.refuse = _nothing
+
+    def collect(self, *_: object) -> Collected:
+        return Collected()
 
 
 def _escaped(node_id: str) -> str:
@@ -194,7 +198,7 @@ class _Turns:
         self._folder = folder
         self._test = ""
 
-    def begin(self, test: str, following: str) -> None:
+    def begin(self, test: str, *_: object) -> None:
         self._test = test
         self.timed.clear()
 

@@ -91,14 +91,14 @@ def quick_references(monkeypatch: pytest.MonkeyPatch, python: str) -> None:
     """References of --kernelprof-against have torch loaded when they start, which is most of what
     else they would take. Usual ones are in test_each_test_is_compared, without workers, and where
     it matters what an interpreter finds installed."""
-    from pytest_kernelprof.against import reference_process
+    from pytest_kernelprof.against import worker
 
-    command = reference_process._command
+    command = worker._command
 
     def quick(*given: Any) -> list[str]:
         return [python, *command(*given)[1:]]
 
-    monkeypatch.setattr(reference_process, "_command", quick)
+    monkeypatch.setattr(worker, "_command", quick)
 
 
 def _project_of(item: pytest.Item) -> Project:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against.keeper import make_folder
+from pytest_kernelprof.against.supervisor import make_folder
 from pytest_kernelprof.plugin import run_baseline
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, pack, unpack

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository, everything
 from setuptools.command import editable_wheel
 
-from pytest_kernelprof.against import keeper
-from pytest_kernelprof.against.keeper import make_folder
-from pytest_kernelprof.baseline.snapshot_files import path_of, update
+from pytest_kernelprof.against import supervisor
+from pytest_kernelprof.against.supervisor import make_folder
+from pytest_kernelprof.baseline.snapshots import path_of, update
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
 
 Run = Callable[..., pytest.RunResult]
@@ -35,7 +35,7 @@ NOW = ("aten::add", "aten::mul")
 def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's runs, and of nobody else's."""
     folder = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(folder)))
+    monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(folder)))
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setenv("COLUMNS", "160")
     return folder
@@ -151,7 +151,7 @@ def test_a_temporary_folder_below_the_root_is_a_usage_error_that_names_the_varia
 ) -> None:
     """The revision's files would lie among those of today, as some of them."""
     (grown.folder / "tmp").mkdir()
-    monkeypatch.setattr(keeper, "make_folder", partial(make_folder, str(grown.folder / "tmp")))
+    monkeypatch.setattr(supervisor, "make_folder", partial(make_folder, str(grown.folder / "tmp")))
     result = against()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
@@ -428,7 +428,7 @@ def test_by_another_environments_python_its_copy_is_the_revision(
     )
     shutil.copytree(repository.folder / "src" / "pkg", packages / "pkg")
     (packages / "pkg" / "mlp.py").write_text(OLD)
-    package = str(Path(keeper.__file__).parents[2])  # which need not be what is installed
+    package = str(Path(supervisor.__file__).parents[2])  # which need not be what is installed
     monkeypatch.setenv("PYTHONPATH", package, prepend=os.pathsep)
     option = f"--kernelprof-against-python={folder}/bin/python"
     result = against(option)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.snapshot_files import read
+from pytest_kernelprof.baseline.snapshots import read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, unpack

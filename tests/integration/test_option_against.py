@@ -16,7 +16,7 @@ from on_workers import two_workers
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import keeper, reference_process
+from pytest_kernelprof.against import supervisor, worker
 
 Run = Callable[..., pytest.RunResult]
 
@@ -78,9 +78,9 @@ def pytest_kernelprof_profile(item):
         print(item.path, file=file)
 """
 QUICK = """
-from pytest_kernelprof.against import reference_process
-command = reference_process._command
-reference_process._command = lambda *given: [PYTHON, *command(*given)[1:]]
+from pytest_kernelprof.against import worker
+command = worker._command
+worker._command = lambda *given: [PYTHON, *command(*given)[1:]]
 """
 OWN = """
 import torch
@@ -115,7 +115,7 @@ def against(pytester: pytest.Pytester) -> Run:
 def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of this test's runs, and of nobody else's."""
     folder = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(folder)))
+    monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(folder)))
     monkeypatch.setenv("TMPDIR", str(folder))
     return folder
 
@@ -139,7 +139,7 @@ def test_each_test_is_compared(
     chosen = two_workers(python) if workers == "-n2" else repeated
     if workers == "-n2":  # their references have torch loaded; without workers it is a usual one
         # This process loads the conftest, too: what that replaces is put back at the end.
-        monkeypatch.setattr(reference_process, "_command", reference_process._command)
+        monkeypatch.setattr(worker, "_command", worker._command)
         with (repository.folder / "tests" / "conftest.py").open("a") as file:
             file.write(QUICK.replace("PYTHON", repr(python)))
     git = {k: v for k, v in repository.everything().items() if k.startswith(".git/")}

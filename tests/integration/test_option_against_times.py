@@ -19,7 +19,7 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from repositories import Repository
 
-from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against import supervisor
 from pytest_kernelprof.plugin import against_revision, run_record
 from pytest_kernelprof.schema.comparison import Paired
 from pytest_kernelprof.schema.run import Profile, ProfileComparison, RunComparison
@@ -37,7 +37,7 @@ def more(x): return x + 1
 def calls(): return 2
 """
 NEW = """
-US = {"slow": 108.0, "quick": 80.0, "tiny": 1.04, "margin": 52.0}
+US = {"slow": 108.0, "quick": 80.0, "tiny": 1.04, "margin": 52.0, "more": 60.0}
 def call(x): return x + 1
 def other(x): return (x + 1).t()
 def more(x): return x + 1 + 1
@@ -125,7 +125,7 @@ def against(
 ) -> Run:
     """A run of its own process."""
     place = tmp_path_factory.mktemp("place")
-    monkeypatch.setattr(keeper, "make_folder", partial(keeper.make_folder, str(place)))
+    monkeypatch.setattr(supervisor, "make_folder", partial(supervisor.make_folder, str(place)))
     monkeypatch.setenv("TMPDIR", str(place))
     for name in ("why_untimed", "times_of"):  # the conftest's are put in their place
         monkeypatch.setattr(f"pytest_kernelprof.measure.more_rounds.{name}", None)
@@ -219,6 +219,16 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
             "the run fails: 1 test is worse than main",
         ]
     )
+
+
+def test_what_its_counts_have_judged_takes_one_pair(against: Run, found: Found) -> None:
+    against("-k", "more").assert_outcomes(failed=1)
+    assert [one.change for one in found["more"]] == ["worse"]
+    (timing,) = timings(found["more"])
+    assert timing is not None
+    assert (timing.change, len(timing.pairs)) == ("not compared", 1)
+    assert timing.why == "more kernels already fail the test"
+    assert timing.ratio == pytest.approx(1.2, abs=0.01)
 
 
 def test_counts_alone_and_only_warned_of(against: Run, found: Found) -> None:

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.against.messages import (
-    Done,
-    FromReference,
+from pytest_kernelprof.against.protocol import (
+    DoStep,
+    FromWorker,
     Go,
     Lost,
+    RoundStep,
     RunTest,
-    ToReference,
+    ToWorker,
     Wire,
+    do_step,
+    serve,
 )
-from pytest_kernelprof.against.rounds import HeldRounds, NoRounds, serve
 from pytest_kernelprof.schema.comparison import Sampled
 
 
@@ -33,9 +35,6 @@ class Rounds:
 
     def take(self, rounds: int) -> None:
         self._does(rounds)
-
-    def close(self) -> None:
-        raise AssertionError
 
     def sample(self) -> Sampled:
         self._does("sample")
@@ -56,8 +55,8 @@ class Scene:
     def __init__(self) -> None:
         inn, theirs_out = os.pipe()
         theirs_in, out = os.pipe()
-        self.asks = Wire(inn, out, FromReference)
-        self.holds = Wire(theirs_in, theirs_out, ToReference)
+        self.asks = Wire(inn, out, FromWorker)
+        self.holds = Wire(theirs_in, theirs_out, ToWorker)
         self.rounds, self.asked = Rounds(), list[object]()
         self.thread = threading.Thread(target=self._hold)
         self.thread.start()
@@ -67,6 +66,11 @@ class Scene:
             self.asked.append(serve(self.holds, self.rounds))
         except Lost as error:
             self.asked.append(str(error))
+
+    def does(self, step: RoundStep, rounds: int = 0) -> Sampled:
+        self.asks.send(DoStep(step, rounds))
+        answer: Sampled = self.asks.receive(5.0)
+        return answer
 
     def ends_with(self, record: object) -> object:
         if isinstance(record, (Go, RunTest)):
@@ -82,40 +86,27 @@ def scene() -> Iterator[Scene]:
     made.holds.close()
 
 
-def test_rounds_are_had_until_something_else_is_asked(scene: Scene) -> None:
-    held = HeldRounds(scene.asks, 5.0)
-    held.open()
-    held.take(13)
-    held.close()
-    assert held.sample() == Sampled((1.0, 2.0))
+def test_rounds_are_taken_until_something_else_is_asked(scene: Scene) -> None:
+    assert scene.does("open") == scene.does("take", 13) == Sampled()
+    assert scene.does("close") == Sampled((1.0, 2.0))
     assert scene.ends_with(Go(holds=False)) == Go(holds=False)
     assert scene.rounds.log == ["open", 13, "sample", "leave"]
 
 
 def test_what_goes_wrong_is_an_answer_and_it_holds_on(scene: Scene) -> None:
-    held = HeldRounds(scene.asks, 5.0)
     scene.rounds.fails = True
-    with pytest.raises(NoRounds, match=r"^ValueError: no$"):
-        held.open()
-    held.close()
-    assert held.sample() == Sampled(problem="ValueError: no")
-    held.leave()
+    assert scene.does("open") == scene.does("close") == Sampled(problem="ValueError: no")
+    assert scene.does("leave") == Sampled()
     assert scene.ends_with(RunTest()) == RunTest()  # the run ends in the middle
 
 
-def test_what_was_sampled_and_is_not_wanted_is_no_answer_to_the_next(scene: Scene) -> None:
-    held = HeldRounds(scene.asks, 5.0)
-    held.close()
-    held.leave()
-    held.open()
-    assert scene.ends_with(Go()) == Go()
-
-
-def test_who_asks_may_be_gone_and_so_may_who_holds(scene: Scene) -> None:
-    held = HeldRounds(scene.asks, 0.2)
-    scene.holds.send(Done("t.py::a"))
-    with pytest.raises(Lost, match="it sent Done, expected Sampled"):
-        held.open()
+def test_who_asks_may_be_gone(scene: Scene) -> None:
     scene.asks.close()
     assert "closed" in str(scene.ends_with(None))
     assert scene.rounds.log[-1] == "leave"
+
+
+def test_an_exception_without_words_is_told_by_its_kind() -> None:
+    rounds = Rounds()
+    rounds.take = lambda _: (_ for _ in ()).throw(ValueError())  # type: ignore[method-assign]
+    assert do_step(rounds, DoStep("take", 1)) == Sampled(problem="ValueError")

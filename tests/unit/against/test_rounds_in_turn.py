@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_kernelprof.against.rounds import NoRounds, Order, Taken, in_a_line, take_turns
+from pytest_kernelprof.against.protocol import DoStep
+from pytest_kernelprof.against.timing import Taken, own_rounds, take_turns
+from pytest_kernelprof.against.worker import WorkerError
 from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import ROUNDS
@@ -31,10 +33,12 @@ class Double:
         self.log.append(self.name)
         self.rounds += rounds
         if self.sessions[0] == "raises":
-            raise NoRounds("ValueError: x")
+            raise ValueError("x")
 
-    def close(self) -> None:
-        self.log.append(f"{self.name} close")
+    def ask(self, asked: DoStep) -> Callable[[], Sampled]:
+        if asked.step == "close":
+            self.log.append(f"{self.name} close")
+        return own_rounds(self)(asked)
 
     def sample(self) -> Sampled:
         us = self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
@@ -79,8 +83,8 @@ def take(
     log = [] if log is None else log
     alone = (gpu or Gpu()).alone
     return take_turns(
-        Double("C", log, *candidate),
-        Double("R", log, *reference),
+        Double("C", log, *candidate).ask,
+        Double("R", log, *reference).ask,
         alone,  # type: ignore[arg-type]
     )
 
@@ -111,14 +115,14 @@ def test_a_session_that_is_not_whole_is_taken_again(side: str) -> None:
     ours, theirs = ((lost, 100.0), (100.0,)) if side == "current" else ((100.0,), (lost, 100.0))
     assert len(take(*ours, reference=theirs).turns) == 6
     ours, theirs = ((lost,), (100.0,)) if side == "current" else ((100.0,), (lost,))
-    with pytest.raises(NoRounds, match=f"^{side}: the profile is incomplete"):
+    with pytest.raises(WorkerError, match=f"^{side}: the profile is incomplete"):
         take(*ours, reference=theirs)
 
 
 def test_rounds_that_are_missing_or_take_nothing_are_no_ground() -> None:
-    with pytest.raises(NoRounds, match=r"^current: 13 rounds of 78 were seen"):
+    with pytest.raises(WorkerError, match=r"^current: 13 rounds of 78 were seen"):
         take([100.0])
-    with pytest.raises(NoRounds, match=r"^baseline: no kernel was launched"):
+    with pytest.raises(WorkerError, match=r"^baseline: no kernel was launched"):
         take(100.0, reference=(0.0,))
 
 
@@ -136,24 +140,27 @@ def test_beside_other_work_all_is_taken_again_once() -> None:
 
 def test_a_call_that_raises_leaves_no_session_open() -> None:
     log: list[str] = []
-    with pytest.raises(NoRounds, match="ValueError: x"):
+    with pytest.raises(WorkerError, match="ValueError: x"):
         take(100.0, reference=("raises",), log=log)
     assert log[-2:] == ["C leave", "R leave"]
 
 
-def test_the_order_of_two_contexts() -> None:
-    def first(*seen: tuple[bool, bool]) -> str | None:
-        order = Order()
-        for candidate, reference in seen:
-            order.see(candidate, reference)
-        return order.first
+def test_a_side_that_is_gone_leaves_no_answer_of_the_other_behind() -> None:
+    """Where it dies as both read, the other one's answer is taken all the same."""
+    read: list[DoStep] = []
 
-    assert first() is first((False, False)) is None
-    assert first((False, False), (True, False), (True, True)) == "current"
-    assert first((False, True), (True, True)) == "baseline"
-    assert first((True, True), (True, False)) is None
+    def gone(asked: DoStep) -> Callable[[], Sampled]:
+        if asked.step == "close":
+            raise WorkerError("it died")
+        return Sampled
 
+    def there(asked: DoStep) -> Callable[[], Sampled]:
+        def answer() -> Sampled:
+            read.append(asked)
+            return Sampled()
 
-def test_an_exception_in_a_line() -> None:
-    assert in_a_line(ValueError("a\nb")) == "ValueError: a"
-    assert in_a_line(ValueError()) == "ValueError"
+        return answer
+
+    with pytest.raises(WorkerError, match="it died"):
+        take_turns(gone, there, Gpu().alone)  # type: ignore[arg-type]
+    assert read[-1] == DoStep("close")

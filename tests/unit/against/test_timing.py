@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_kernelprof.against import timing as module
-from pytest_kernelprof.against.messages import At
-from pytest_kernelprof.against.rounds import NoRounds, Taken
+from pytest_kernelprof.against.protocol import At, RunTest
 from pytest_kernelprof.against.timing import (
+    Taken,
     Timed,
     first_difference,
     time_call,
 )
+from pytest_kernelprof.against.worker import WorkerError
 from pytest_kernelprof.schema.comparison import Sampled
 from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.stats.intervals import Turn
 
 WORK = ("argument 1: float32 8x8, strides (8, 1), cuda:0",)
-CALL = At("", WORK)
+CALL = RunTest("t.py::a", holds=True, call="")
 QUIET = Conditions()
 BUSY = Conditions(contenders=(Neighbour(7, 50),))
 
 
 def taken(slower: float, us: float = 100.0, conditions: Conditions = QUIET) -> Taken:
     turns = (Turn((us * (1 + slower),) * 13, (us,) * 13),) * 6
-    return Taken(turns, (Sampled((), (us * (1 + slower),)),), (Sampled((), (us,)),), conditions)
+    return Taken(turns, Sampled((), (us * (1 + slower),)), Sampled((), (us,)), conditions)
 
 
 class Pairs:
-    """Further pairs, as slower as they are told; which sides were asked to be first."""
+    """Fresh pairs, as slower as they are told; which sides were asked to be first."""
 
     def __init__(self, *slower: float, why: str = "", work: tuple[str, ...] = WORK) -> None:
         self.slower, self.why, self.work = slower, why, work
@@ -41,17 +42,17 @@ class Pairs:
         self.actual: Sequence[str | None] = ()
 
     @contextlib.contextmanager
-    def at(self, firsts: Sequence[str], test: str, label: str) -> Iterator[list[Any]]:
+    def at(self, firsts: Sequence[str], call: RunTest) -> Iterator[list[Any]]:
         self.firsts = firsts
         if self.why:
-            raise NoRounds(self.why)
-        at = At(label, self.work)
+            raise WorkerError(self.why)
+        at = At(str(call.call), self.work)
         yield [
             SimpleNamespace(
-                first=first,
-                members={
-                    "current": SimpleNamespace(at=at, taken=taken(one)),
-                    "baseline": SimpleNamespace(at=at),
+                order=SimpleNamespace(first=first),
+                workers={
+                    "current": SimpleNamespace(at=at, ask=taken(one)),
+                    "baseline": SimpleNamespace(at=at, ask=None),
                 },
             )
             for one, first in zip(self.slower, self.actual or firsts, strict=True)
@@ -64,8 +65,9 @@ def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def take_turns(candidate: Any, reference: object, alone: object) -> Taken:
         if isinstance(candidate, str):
-            raise NoRounds(candidate)
-        return candidate if isinstance(candidate, Taken) else candidate.taken
+            raise WorkerError(candidate)
+        assert isinstance(candidate, Taken)
+        return candidate
 
     monkeypatch.setattr(module, "take_turns", take_turns)
 
@@ -75,11 +77,12 @@ def found(
     further: Pairs | None = None,
     first: str | None = "baseline",
     work: tuple[str, ...] = WORK,
+    why_judged: Callable[[], str] = str,
 ) -> Timed:
-    reference = SimpleNamespace(at=At("", work), first=first)
+    reference: Any = SimpleNamespace(at=At("", work), first=first, ask=None)
     side: Any = candidate
     pairs: Any = further or Pairs(why="none were asked for")
-    return time_call("t.py::a", CALL, 0.05, side, reference, pairs, None)  # type: ignore[arg-type]
+    return time_call(CALL, WORK, 0.05, side, reference, pairs, None, why_judged)  # type: ignore[arg-type]
 
 
 def test_one_pair_clears_a_call() -> None:
@@ -122,6 +125,16 @@ def test_without_room_for_more_pairs_it_is_undecided_and_said() -> None:
     assert paired.change == "undecided"
     assert paired.why == "no more pairs could be measured: CUDA out of memory"
     assert paired.ratio == pytest.approx(1.08)
+
+
+def test_a_test_that_is_judged_already_takes_no_more_pairs() -> None:
+    paired = found(taken(0.08), Pairs(why="asked"), why_judged=lambda: "more kernels").paired
+    assert (paired.change, paired.why, len(paired.pairs)) == ("not compared", "more kernels", 1)
+
+    def never() -> str:
+        raise AssertionError
+
+    assert found(taken(0.02), why_judged=never).paired.change == "same"
 
 
 def test_pairs_whose_order_is_not_known_convict_nobody() -> None:

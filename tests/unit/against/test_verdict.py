@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from records import CPU, H200, MLP, MUL, absent, around, counted, kernel, profile, run_compared
 
-from pytest_kernelprof.against.messages import Done
+from pytest_kernelprof.against.protocol import Done
 from pytest_kernelprof.against.timing import Timed
-from pytest_kernelprof.against.verdict import judge
+from pytest_kernelprof.against.verdict import judge, why_judged
 from pytest_kernelprof.comparison.judge import STATUS_OF
 from pytest_kernelprof.report.failure import worse_message
 from pytest_kernelprof.report.tables import Style, plain
@@ -229,6 +229,24 @@ def test_what_a_snapshot_does_not_keep_it_cannot_accept(name: str, accepted: boo
     old, new = (profile(MLP, [counted(name, n, n)]) for n in (1, 2))
     told = found(replace(new, verdicts=(held("same"),)), old)
     assert result_of(told) == ("accepted" if accepted else "worse")
+
+
+def test_counts_that_are_worse_judge_a_call_before_its_times() -> None:
+    accepted = replace(profile(EXTRA), verdicts=(held("same"),))
+    assert why_judged(profile(MLP), profile(EXTRA), is_reviewed=True) == (
+        "more kernels, launches already fail the test"
+    )
+    assert why_judged(profile(MLP), accepted, is_reviewed=True) == ""
+    assert "already fail" in why_judged(profile(MLP), accepted, is_reviewed=False)
+    for old, new in ((profile(MLP), profile(MLP)), (profile(EXTRA), profile(MLP))):
+        assert why_judged(old, new, is_reviewed=True) == ""
+    assert why_judged(None, profile(EXTRA), is_reviewed=True) == ""
+    numbers = replace(profile(MLP), kernels=(), kernels_kept=False)
+    assert "already fail" in why_judged(numbers, profile(EXTRA), is_reviewed=True)
+    other = versions(profile(MLP), torch="2.11.0")
+    assert why_judged(other, profile(EXTRA), is_reviewed=True) == "the baseline has other software"
+    cold = profile(EXTRA, integrity=Integrity(cold=("lazy loading",)))
+    assert why_judged(profile(MLP), cold, is_reviewed=True) == ""
 
 
 def versions(one: Profile, **other: str) -> Profile:

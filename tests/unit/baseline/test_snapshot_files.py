@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.baseline.snapshot_files import (
+from pytest_kernelprof.baseline.snapshots import (
     BadTextError,
     device_folder,
     devices_of,
@@ -118,7 +118,7 @@ def test_what_a_killed_run_left_beside_it_goes(path: str) -> None:
 
 WRITER = """
 import sys
-from pytest_kernelprof.baseline.snapshot_files import update
+from pytest_kernelprof.baseline.snapshots import update
 from pytest_kernelprof.schema.snapshot import KeptProfile, KeptTest
 path, name, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
 entry = KeptTest((KeptProfile(tuple(f"kernel_{i}" for i in range(500))),), {"device": "CPU"})
@@ -253,7 +253,6 @@ def test_odd_keys_are_kept_as_they_are() -> None:
         ('"test_c": {', '"test_b[1]": {', 'the key "test_b[1]" is there twice'),
         ('"aten::mm x2"', '"aten::mm x0"', "not a valid number of kernels"),
         ('"aten::mm x2"', '"aten::mm x999999999"', "more than 1,000,000 kernels"),
-        ('"aten::mm x2"', "2", "Expected `str`, got `int`"),
         ('"ordered": false', '"orderd": false', "unknown field `orderd`"),
         ('"label": "fwd"\n    }\n', '"lable": "fwd"\n    }\n', "unknown field `lable`"),
         ('"profiles": []', '"profile": []', "unknown field `profile`"),
@@ -266,6 +265,20 @@ def test_what_is_no_such_file_is_told_with_its_line(old: str, new: str, why: str
         from_text((TEXT[:at] + new + TEXT[at + len(old) :]).encode())
     assert why in str(told.value)
     assert told.value.line == line
+
+
+def test_what_is_wrong_in_a_list_is_told_with_the_line_of_the_list() -> None:
+    with pytest.raises(BadTextError, match=r"Expected `str`, got `int` - at .*kernels") as told:
+        from_text(TEXT.replace('"aten::mm x2"', "2").encode())
+    assert TEXT.splitlines()[told.value.line - 1].strip() == '"kernels": ['
+
+
+def test_the_second_count_of_a_name_is_told_with_its_own_line() -> None:
+    several = KeptTest(tuple(KeptProfile((), counts={"syncs": n}) for n in (1, 2, 3)), CPU)
+    text = to_text({"test_a": several}).decode().replace('"syncs": 3', '"syncs": -3')
+    with pytest.raises(BadTextError, match="got -3") as told:
+        from_text(text.encode())
+    assert '"syncs": -3' in text.splitlines()[told.value.line - 1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
-from pytest_kernelprof.baseline.snapshot_files import path_of, read
+from pytest_kernelprof.baseline.snapshots import path_of, read
 from pytest_kernelprof.cli.main import main
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import pack

@@ -332,5 +332,6 @@ def test_a_forked_child_does_not_believe_that_it_holds_the_lock() -> None:
 
 def test_a_keeper_of_folders_needs_no_site_packages() -> None:
     root = Path(usage_lock.__file__).parents[2]
-    code = f"import sys; sys.path.insert(0, {str(root)!r}); import pytest_kernelprof.against.keeper"
+    module = "pytest_kernelprof.against.supervisor"
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); import {module}"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)

@@ -398,9 +398,25 @@ def test_a_partner_is_alone_while_its_owner_waits_and_others_are_kept_out(proces
     other.does(JOIN_NOW)
     assert other.does(SHARES) == "False"
     partner.does(GIVE_BACK)
-    assert other.does(TAKE_NOW).startswith("NotFree")  # the owner sits as before
+    assert other.does(TAKE_NOW).startswith("NotFree")  # the owner shares it as before
     owner.does(LEAVE)
     assert other.does(TAKE_NOW) == "None"
+
+
+def test_partners_of_one_owner_come_up_at_the_same_time_and_time_one_after_the_other(
+    process: Start,
+) -> None:
+    """As fresh workers of a run against a revision do, while a test that waits shares the lock."""
+    owner = process()
+    owner.does(JOIN)
+    partners = [process(token_of(owner)) for _ in range(3)]
+    begun = time.monotonic()
+    for one in partners:
+        one.begin(f"({JOIN}, {TAKE}, {GIVE_BACK}, {SHARES}, lock.stop())")
+    for one in partners:
+        assert one.end() == "(None, None, None, True, None)"
+    assert time.monotonic() - begun < LONG / 3
+    assert process().does(TAKE_NOW).startswith("NotFree")  # the owner shares it as before
 
 
 def test_partners_of_two_owners_do_not_wait_for_each_others_owner(process: Start) -> None:

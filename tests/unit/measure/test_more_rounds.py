@@ -38,7 +38,6 @@ def test_rounds_that_are_taken_now_and_then_are_of_one_session() -> None:
     series.open()
     for rounds in (2, 3):
         series.take(rounds)
-    series.close()
     sampled = series.sample()
     assert sampled.us == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert sampled.problem == ""

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from records import profile
 
-from pytest_kernelprof.against.messages import At, FromReference, Go, ToReference, Wire
+from pytest_kernelprof.against.protocol import At, FromWorker, Go, ToWorker, Wire
 from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.file_lock import can_share
 from pytest_kernelprof.device.usage_lock import SharedGpuLock, lock_of
@@ -38,15 +39,15 @@ def seat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedGpuL
 
 def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: SharedGpuLock) -> None:
     (inward, to_it), (from_it, outward) = os.pipe(), os.pipe()
-    candidate = Wire(from_it, to_it, FromReference)
-    served = Served(Wire(inward, outward, ToReference), SimpleNamespace(), None)  # type: ignore[arg-type]
+    candidate = Wire(from_it, to_it, FromWorker)
+    served = Served(Wire(inward, outward, ToWorker), SimpleNamespace(), None)  # type: ignore[arg-type]
     served._holds = True
     more = SimpleNamespace(
         work=lambda result: ("argument 1: float32 8, strides (1,), cuda:0",),
         why_untimed=lambda: "",
         series=lambda: SimpleNamespace(leave=lambda: None),
     )
-    call: Any = SimpleNamespace(label="a", more=more, result=None)
+    call: Any = SimpleNamespace(label="a", more=more, result=None, profile=profile(label="a\udcff"))
     assert seat.shares
     with ThreadPoolExecutor(1) as thread:
         held = thread.submit(served._after_call, SimpleNamespace(), call)  # type: ignore[arg-type]
@@ -54,4 +55,13 @@ def test_who_holds_in_a_call_leaves_the_gpu_to_others_until_it_goes_on(seat: Sha
         candidate.send(Go(), 10)
         held.result(10)
     assert isinstance(at, At)
+    assert at.profile is not None
+    assert at.profile.label == "a\\udcff"
     assert (sits, seat.shares) == (False, True)
+
+
+def test_a_fresh_worker_holds_only_in_the_call_that_is_timed(seat: SharedGpuLock) -> None:
+    served = Served(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
+    served._holds, served._call = True, "profile 2"
+    served._after_call(SimpleNamespace(), SimpleNamespace(label=""))  # type: ignore[arg-type]
+    assert seat.shares

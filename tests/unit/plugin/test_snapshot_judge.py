@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MLP, counted, kernel, mlp, profile
 
-from pytest_kernelprof.baseline.snapshot_files import from_text, to_text
-from pytest_kernelprof.baseline.snapshots import kept_of
+from pytest_kernelprof.baseline.snapshots import from_text, kept_of, to_text
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.plugin.snapshot_judge import SnapshotJudge
 from pytest_kernelprof.schema.run import Integrity, Profile

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_kernelprof.against.messages import At
-from pytest_kernelprof.against.rounds import NoRounds
+from pytest_kernelprof.against.protocol import At, RunTest
 from pytest_kernelprof.against.timing import Timed
 from pytest_kernelprof.plugin import against_revision as module
-from pytest_kernelprof.plugin.against_revision import Turns, _OwnRounds
+from pytest_kernelprof.plugin.against_revision import Turns
 from pytest_kernelprof.schema.comparison import Paired
 
 TEST = "t.py::a"
-Asked = tuple[At, float]
+Asked = tuple[RunTest, float]
 
 
 class Reference:
@@ -44,8 +43,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """The calls that were timed, each with its margin."""
     found: list[Asked] = []
 
-    def time_call(test: str, call: At, margin: float, *_: object) -> Timed:
-        assert test == TEST
+    def time_call(call: RunTest, work: object, margin: float, *_: object) -> Timed:
+        assert (call.id, call.holds, work) == (TEST, True, ("x",))
         found.append((call, margin))
         return Timed(Paired("same"))
 
@@ -57,7 +56,8 @@ def call(label: str = "", why: str = "", *, is_over: bool = False) -> Any:
     more = SimpleNamespace(
         work=lambda result: (result,), why_untimed=lambda: why, series=lambda: None, device=None
     )
-    return SimpleNamespace(label=label, more=more, result="x", is_over=is_over)
+    profile = SimpleNamespace(outcome="failed" if is_over else "passed")
+    return SimpleNamespace(label=label, more=more, result="x", profile=profile)
 
 
 def of(margin: float | None = None, id: str = TEST) -> Any:
@@ -81,7 +81,7 @@ def test_each_call_that_the_reference_holds_in_is_timed(asked: list[Asked]) -> N
     made = begun("", "profile 2")
     for label in ("", "profile 2", "profile 3"):
         made.after_call(of(), call(label))
-    assert [one.label for one, _ in asked] == ["", "profile 2"]
+    assert [one.call for one, _ in asked] == ["", "profile 2"]
     assert whys(made) == ["", "", "the revision does not make this call"]
     assert made.timed[""].paired.took_s > 0
     assert made.answer() == "done"
@@ -92,14 +92,14 @@ def test_the_margin_of_the_test_counts(
     asked: list[Asked], margin: float | None, judged: float
 ) -> None:
     begun("").after_call(of(margin), call())
-    assert asked == [(At("", ("x",)), judged)]
+    assert asked == [(RunTest(TEST, holds=True, call=""), judged)]
 
 
 def test_a_call_over_a_limit_of_its_test_is_not_timed(asked: list[Asked]) -> None:
     made = begun("", "profile 2")
     made.after_call(of(), call(is_over=True))
     made.after_call(of(), call("profile 2"))
-    assert [one.label for one, _ in asked] == ["profile 2"]
+    assert [one.call for one, _ in asked] == ["profile 2"]
     assert whys(made) == ["the test exceeds a limit of its own", ""]
 
 
@@ -109,7 +109,7 @@ def test_a_call_that_the_reference_has_not_come_to_waits_for_no_other(
     made = begun("profile 2")
     made.after_call(of(), call(""))
     made.after_call(of(), call("profile 2"))
-    assert [one.label for one, _ in asked] == ["profile 2"]
+    assert [one.call for one, _ in asked] == ["profile 2"]
 
 
 def test_a_test_that_is_repeated_has_no_times(asked: list[Asked]) -> None:
@@ -134,18 +134,3 @@ def test_without_times_and_for_other_tests_nothing_is_noted(asked: list[Asked]) 
     other = begun("")
     other.after_call(of(id="t.py::b"), call())
     assert (asked, made.timed, other.timed) == ([], {}, {})
-
-
-def test_what_goes_wrong_with_own_rounds_is_an_answer() -> None:
-    def fail(*_: object) -> None:
-        raise ValueError("x\ny")
-
-    series: Any = SimpleNamespace(
-        open=fail, take=fail, sample=fail, close=lambda: None, leave=lambda: None
-    )
-    own = _OwnRounds(series)
-    for step in (own.open, lambda: own.take(1), own.sample):
-        with pytest.raises(NoRounds, match=r"^ValueError: x$"):
-            step()
-    own.close()
-    own.leave()

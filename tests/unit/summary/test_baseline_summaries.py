@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from records import H200, MIXED, MLP, MUL, around, calls_of, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.against.messages import Done
+from pytest_kernelprof.against.protocol import Done
 from pytest_kernelprof.against.verdict import judge, not_compared
 from pytest_kernelprof.baseline.run_documents import compare_runs
 from pytest_kernelprof.comparison.judge import allowances, parse_allowance

@@ -7,7 +7,7 @@ from corpus import NAMES, record
 from msgspec.structs import replace
 from records import GELU, MLP, MUL, counted, held_to, kernel, mlp, profile, timed
 
-from pytest_kernelprof.against.messages import Done
+from pytest_kernelprof.against.protocol import Done
 from pytest_kernelprof.against.verdict import judge
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with

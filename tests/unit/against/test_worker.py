@@ -1,4 +1,4 @@
-"""Whatever is wrong with the reference is an answer."""
+"""Whatever is wrong with a worker is an answer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     At,
     Collected,
     Done,
+    DoStep,
     Launch,
     Lost,
     Refused,
     TooLong,
 )
-from pytest_kernelprof.against.reference_process import Process, Reference, Unusable
 from pytest_kernelprof.against.revision import local_variables
-from pytest_kernelprof.against.rounds import NoRounds
+from pytest_kernelprof.against.worker import Process, Reference, WorkerError
 from pytest_kernelprof.device import usage_lock
 from pytest_kernelprof.device.usage_lock import PARTNER_OF
+from pytest_kernelprof.schema.comparison import Sampled
 
 KNOWN = Collected(("t.py::a", "t.py::b"), {"u.py": "ImportError: no fresh"})
 
@@ -32,29 +33,26 @@ class Double:
     """A process that answers as it is told."""
 
     timeout_s = 5.0
-    cuda = False
+    up = Collected()
+    launch = Launch("main", "/r", "/t", "/f")
 
     def __init__(self, *answers: object) -> None:
         self.answers: Iterator[object] = iter(answers)
         self.ended = 0
+        self.wire = self
+        self.asked: object = None
 
-    def collect(self, files: object, kept: object) -> Any:
-        return self._answer()
+    def send(self, asked: object, timeout_s: float) -> None:
+        self.asked = asked
 
-    def come_up(self) -> None:
+    def receive(self, timeout_s: float) -> object:
+        answer = self.up if isinstance(self.asked, Launch) else next(self.answers)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def wait(self) -> None:
         pass
-
-    def run(self, test: str, following: str, *, holds: bool = False) -> Any:
-        return self._answer()
-
-    def go(self, *, holds: bool) -> Any:
-        return self._answer()
-
-    def open(self) -> Any:
-        return self._answer()
-
-    def finish(self) -> None:
-        self.end()
 
     def end(self) -> None:
         self.ended += 1
@@ -62,19 +60,17 @@ class Double:
     def last_words(self) -> str:
         return ": killed"
 
-    def _answer(self) -> object:
-        answer = next(self.answers)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
 
 def reference(*processes: Double) -> Reference:
     waiting = iter(processes)
     made = Reference(lambda: cast(Process, next(waiting)))
-    made.start()
+    made.come_up()
     made.collect(["t.py"])
     return made
+
+
+def take(made: Reference) -> object:
+    return made.ask(DoStep("open"))()
 
 
 def run(made: Reference, test: str, following: str) -> Done | str:
@@ -83,7 +79,7 @@ def run(made: Reference, test: str, following: str) -> Done | str:
 
 
 def test_it_answers() -> None:
-    process = Double(KNOWN, Done("t.py::a"))
+    process = Double(KNOWN, Done("t.py::a"), Done())
     made = reference(process)
     assert run(made, "t.py::a", "") == Done("t.py::a")
     assert run(made, "u.py::c", "") == "ImportError: no fresh"
@@ -107,11 +103,11 @@ def test_it_is_started_again_once() -> None:
 
 
 def test_one_that_cannot_be_used_is_asked_no_more() -> None:
-    process = Double(Unusable(Refused("an installed copy")))
+    process = Double(Refused("an installed copy"))
     made = reference(process)
     assert run(made, "t.py::a", "") == "an installed copy"
     assert process.ended == 1
-    made = reference(Double(Unusable(Refused("status 4", printed=True))))
+    made = reference(Double(Refused("status 4", printed=True)))
     assert run(made, "t.py::a", "") == "status 4: killed"
 
 
@@ -125,23 +121,21 @@ def test_one_that_cannot_be_started() -> None:
         raise OSError("no memory")
 
     made = Reference(fail)
-    made.start()
+    made.come_up()
     made.collect([])
     assert run(made, "t.py::a", "") == "the reference cannot be started (no memory)"
 
 
 def test_it_holds_in_each_call_until_it_is_told_to_go_on() -> None:
-    made = reference(Double(KNOWN, At("", cuda=True), At("profile 2"), None, Done("t.py::a")))
+    made = reference(Double(KNOWN, At("", cuda=True), At("profile 2"), Sampled(), Done("t.py::a")))
     made.begin("t.py::a", "", holds=True)
     assert made.at == At("", cuda=True)
     made.go(holds=True)
     assert made.at == At("profile 2")
-    made.open()
+    take(made)
     assert made.answer() == Done("t.py::a")
     assert made.at is None
     assert made.answer() == Done("t.py::a")
-    with pytest.raises(NoRounds, match="does not wait in a call"):
-        made.open()
 
 
 def test_one_that_dies_as_it_takes_rounds_is_told_and_started_again() -> None:
@@ -149,8 +143,8 @@ def test_one_that_dies_as_it_takes_rounds_is_told_and_started_again() -> None:
     made = reference(first, second)
     made.begin("t.py::a", "", holds=True)
     told = "the reference died while it took rounds of t.py::a (gone): killed"
-    with pytest.raises(NoRounds) as raised:
-        made.open()
+    with pytest.raises(WorkerError) as raised:
+        take(made)
     assert str(raised.value) == told
     assert made.answer() == told
     assert run(made, "t.py::b", "") == Done("t.py::b")
@@ -163,21 +157,25 @@ def test_what_it_is_refused_for_is_its_answer() -> None:
     assert made.answer() == run(made, "t.py::b", "") == "x"
 
 
-def test_whose_context_was_first() -> None:
+@pytest.mark.parametrize(("cuda", "first"), [(False, "baseline"), (True, "current"), (None, None)])
+def test_whose_context_was_first(cuda: bool | None, first: str | None) -> None:
+    """Where both come up in one step, that is not known."""
     process = Double(KNOWN, At("", cuda=True), Done("t.py::a"))
-    up = [False]
-    made = Reference(lambda: cast(Process, process), lambda: up[0])
-    made.start()
+    made = Reference(lambda: cast(Process, process), lambda: made.cuda if cuda is None else cuda)
+    made.come_up()
     made.collect(["t.py"])
     made.begin("t.py::a", "", holds=True)
-    assert made.first is None
-    process.cuda = up[0] = True
-    made.go(holds=False)
-    assert made.first is None  # both came up unseen
-    made = Reference(lambda: cast(Process, Double(KNOWN, Done("t.py::a"))), lambda: up[0])
-    made.start()
-    made.collect(["t.py"])
-    assert made.first == "current"
+    assert made.first == first
+
+
+@pytest.mark.parametrize(
+    ("starting", "collected", "step"),
+    [(True, True, "start"), (False, True, "collect"), (False, False, "run")],
+)
+def test_the_first_step_that_brings_up_cuda(starting: bool, collected: bool, step: str) -> None:
+    process = Double(Collected(("t.py::a",), cuda=collected))
+    process.up = Collected(cuda=starting)
+    assert reference(process).brings_up == step
 
 
 def test_its_process_knows_that_it_works_for_this_one(
@@ -223,4 +221,4 @@ def test_an_interrupt_leaves_no_answer_behind_that_is_taken_for_another(
 
 def _begin_and_open(made: Reference) -> None:
     made.begin("t.py::a", "", holds=True)
-    made.open()
+    take(made)

@@ -1,5 +1,18 @@
-"""What a run and its processes of a revision say to each other: records, as JSON behind its length,
-over two pipes."""
+"""The protocol between a run and its workers: records, as JSON behind its length, over two pipes.
+
+A worker is a pytest process that runs tests of one side's code: of the revision, or, in the pairs
+that confirm a suspicion, also of today's code. The run asks, the worker answers:
+
+==============  ====================================================
+``Launch``      ``Collected``, empty, once pytest is up
+``Collect``     ``Collected``
+``RunTest``     ``At`` where it holds inside of a call, else ``Done``
+``Go``          the same
+``DoStep``      ``Sampled``
+==============  ====================================================
+
+A worker that cannot run any test answers ``Refused``.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +24,17 @@ import msgspec
 
 from pytest_kernelprof.clock import now_s
 from pytest_kernelprof.schema.comparison import Sampled
-from pytest_kernelprof.schema.run import Test
+from pytest_kernelprof.schema.run import Profile, Test
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
     from typing import Any
 
-Step = Literal["open", "take", "close", "leave"]
-"""Of rounds of a call: "open" a profiler session for them; "take" so many now; "close" the session,
-and say what they took; "leave" it, if one is open, as nobody wants what it has."""
+    from pytest_kernelprof.measure.more_rounds import Series
+
+RoundStep = Literal["open", "take", "close", "leave"]
+"""A step of taking rounds of a call: "open" a profiler session, "take" rounds now, "close" the
+session and answer what they took, "leave" the session, if one is open, without reading it."""
 
 _SIZE = struct.Struct("!Q")
 _LARGEST = 1 << 30
@@ -28,19 +43,18 @@ _CLOSED = "it closed the connection"
 
 
 class Launch(msgspec.Struct, frozen=True, tag=True):
-    """To a process, first: the code that it runs, laid out, and how it is started.
+    """First: the code that the worker runs, and how it is started.
 
     Attributes:
-        name: how the revision is told, for example ``main (abc1234)``.
-        root: the user's folder. tree: the folder that stands in its place. folder: of both tree
-            and what its run writes.
-        tests: the files of today's that lie over the revision's, relative to the tree.
-        notes: what is not as in the user's folder, in words.
+        name: the revision in messages, for example ``main (abc1234)``.
+        root: the user's folder. tree: the folder that replaces it. folder: the one around the tree
+            and what the run writes.
+        tests: today's files that lie over the revision's, relative to the tree.
+        notes: what the tree lacks, in words.
         arguments: pytest's. cwd: the folder where it is started.
-        python: another environment's interpreter; empty for the candidate's own.
-        path: the candidate's ``sys.path``; to another environment's python only the user's
-            folders of it.
-        seed: of pytest-randomly, where that is active.
+        python: another environment's interpreter; empty for this one.
+        path: the run's ``sys.path``; for another interpreter only the user's folders of it.
+        seed: pytest-randomly's, where that is active.
     """
 
     name: str
@@ -57,11 +71,11 @@ class Launch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Collect(msgspec.Struct, frozen=True, tag=True):
-    """To the reference, once.
+    """Once: collect test files.
 
     Attributes:
-        files: the test files, of the tree.
-        kept: the tests that are measured as they have a snapshot, of which the candidate knows.
+        files: absolute paths.
+        kept: the tests that are measured because they have a snapshot, which only the run knows.
     """
 
     files: tuple[str, ...]
@@ -69,40 +83,42 @@ class Collect(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunTest(msgspec.Struct, frozen=True, tag=True):
-    """To the reference: run a test.
+    """Run a test.
 
     Attributes:
-        id: empty, last: there are no more tests.
-        next: the one after it, empty for none.
-        holds: whether it holds inside of each call whose kernels can be timed.
+        id: empty for the end of the run: there are no more tests.
+        next: the test after it, empty for none; it says which fixtures live on.
+        holds: whether to hold inside of each call whose kernels can be timed.
+        call: hold only inside of the call with this label; None for each.
     """
 
     id: str = ""
     next: str = ""
     holds: bool = False
+    call: str | None = None
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
-    """To who holds inside a call: run on, to the next call or the end; ``holds``: hold there."""
+    """Run on, to the end of the test or, if ``holds``, to the next call that can be timed."""
 
     holds: bool = True
 
 
 class DoStep(msgspec.Struct, frozen=True, tag=True):
-    """To who holds: do a step of rounds of the call; ``rounds``: how many to take."""
+    """Do a step of rounds of the call that the worker holds in; ``rounds``: how many to take."""
 
-    step: Step
+    step: RoundStep
     rounds: int = 0
 
 
 class Collected(msgspec.Struct, frozen=True, tag=True):
-    """From the reference: empty as pytest is up there, and again when it has collected.
+    """What the worker has collected.
 
     Attributes:
-        ids: the tests that it has.
-        errors: what collection met, by node id of the file.
-        cuda: whether CUDA is up there.
-        shared: files of today's that the revision has otherwise, and that its code imports.
+        ids: its tests.
+        errors: collection errors, by node id of the file.
+        cuda: whether CUDA is up in the worker.
+        shared: today's files that differ in the revision and that the revision's code imports.
     """
 
     ids: tuple[str, ...] = ()
@@ -112,31 +128,33 @@ class Collected(msgspec.Struct, frozen=True, tag=True):
 
 
 class At(msgspec.Struct, frozen=True, tag=True):
-    """From who runs a test: a call has been measured, and it holds inside of it.
+    """A call has been measured, and the worker holds inside of it.
 
     Attributes:
-        label: which of the test's profiles it is.
+        label: of the call's profile.
         work: its arguments and result, a line for each tensor: shape, type, strides, device.
-        cuda: whether CUDA is up in that process.
+        cuda: whether CUDA is up in the worker.
+        profile: the call's profile without its kernels.
     """
 
     label: str
     work: tuple[str, ...] = ()
     cuda: bool = False
+    profile: Profile | None = None
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """From the reference: a test has run.
+    """A test has run.
 
     Attributes:
-        id: empty, last: there are no more.
+        id: empty after the last test.
         test: what it took, if anything.
-        failure: what it failed by, in one line, its limits apart; empty where it did not.
+        failure: its error in one line, unless it exceeds a limit; empty without one.
         skipped: why it was skipped; empty where it was not.
-        reached: the revision's own files (none of today's tests) that the test's code comes from.
-        wrong: why nothing that it takes can be believed: it has loaded files of the user's folder.
+        reached: the revision's own files that the test's code comes from; none of today's tests.
+        wrong: why no number can be believed: the worker loaded files of the user's folder.
         opened: the files of the user's folder that were opened since the last test.
-        lines: of profiles all of whose kernels are launched by lines of today's files, these.
+        lines: today's files, if they hold all lines that launch the kernels of a profile.
         shared: as of ``Collected``.
     """
 
@@ -152,22 +170,30 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """From the reference: it cannot be run, and why; whether it has printed more of that."""
+    """The worker can run no test, and why; ``printed``: its log says more."""
 
     why: str
     printed: bool = False
 
 
-ToReference = Launch | Collect | RunTest | Go | DoStep
-FromReference = Collected | At | Sampled | Done | Refused
+ToWorker = Launch | Collect | RunTest | Go | DoStep
+FromWorker = Collected | At | Sampled | Done | Refused
+ANSWERS: dict[type[ToWorker], tuple[type[FromWorker], ...]] = {
+    Launch: (Collected,),
+    Collect: (Collected,),
+    RunTest: (At, Done),
+    Go: (At, Done),
+    DoStep: (Sampled,),
+}
+"""What answers what, ``Refused`` apart."""
 
 
 class Lost(Exception):  # noqa: N818 (a state)
-    """The other side is gone, or what came is nothing that it would say; with the reason."""
+    """The other side is gone, or sent something unexpected; the message says which."""
 
 
 class TooLong(Lost):
-    """Nothing came, or could be sent, in the time that there was."""
+    """Nothing could be received or sent in time."""
 
 
 class Wire:
@@ -196,7 +222,7 @@ class Wire:
         incoming, outgoing = map(int, given.split(","))
         for end in (incoming, outgoing):
             os.set_inheritable(end, False)  # what tests start must not hold the wire
-        return cls(incoming, outgoing, ToReference)
+        return cls(incoming, outgoing, ToWorker)
 
     def send(self, record: msgspec.Struct, timeout_s: float | None = None) -> None:
         """Send a record.
@@ -259,3 +285,34 @@ class Wire:
 
 def _later(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else now_s() + timeout_s
+
+
+def do_step(series: Series, asked: DoStep) -> Sampled:
+    """Do a step of rounds. An exception is an answer, too."""
+    try:
+        if asked.step == "close":
+            return series.sample()
+        if asked.step == "take":
+            series.take(asked.rounds)
+        elif asked.step == "open":
+            series.open()
+        else:
+            series.leave()
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        return Sampled(problem=": ".join([type(error).__name__, *lines[:1]]))
+    return Sampled()
+
+
+def serve(wire: Wire, series: Series) -> ToWorker:
+    """Do steps of rounds until the run asks for something else; return that.
+
+    Raises:
+        Lost: the run is gone.
+    """
+    try:
+        while isinstance(asked := wire.receive(), DoStep):
+            wire.send(do_step(series, asked))
+        return asked  # type: ignore[no-any-return]
+    finally:
+        series.leave()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.against import invocation
+from pytest_kernelprof.against import worker
 from pytest_kernelprof.against.import_redirect import Mapping
-from pytest_kernelprof.against.invocation import (
+from pytest_kernelprof.against.worker import (
     NotUsableError,
     arguments_for,
     environment_for,
@@ -119,6 +119,6 @@ def test_what_is_no_program_or_hangs_is_told(
         interpreter_at("./broken", str(tmp_path))
     (tmp_path / "slow").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "slow").chmod(0o755)
-    monkeypatch.setattr(invocation, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(worker, "_PATIENCE_S", 0.1)
     with pytest.raises(NotUsableError, match="gave no answer in 0 s"):
         interpreter_at("./slow", str(tmp_path))

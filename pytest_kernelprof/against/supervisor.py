@@ -5,7 +5,7 @@ A run that is killed tells nobody. Its child sees that its parent is another one
 with all processes of its group, and removes the folder if nobody else keeps it.
 
 A folder is kept by a lock of the system's, which lets it go however a process ends. It is removed
-by whoever has its lock alone: the run at its end, its keepers, or the next run.
+by whoever has its lock alone: the run at its end, its supervisors, or the next run.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ CODE = (
 
 
 def watched(folder: str, log: str, ends: Sequence[int], command: Sequence[str]) -> list[str]:
-    """The command line of a keeper, and behind it what that is to start.
+    """The command line of a supervisor, and behind it what that is to start.
 
     Args:
         folder: of our own, which it keeps. log: where the command's output goes.
         ends: open descriptors that the command gets.
     """
-    keeper = CODE.format(module="pytest_kernelprof.against.keeper")
+    supervisor = CODE.format(module="pytest_kernelprof.against.supervisor")
     given = ",".join(map(str, ends))
     ours = [str(os.getpid()), folder, log, given]
-    return [sys.executable, "-I", "-S", "-c", keeper, PACKAGE_ROOT, *ours, *command]
+    return [sys.executable, "-I", "-S", "-c", supervisor, PACKAGE_ROOT, *ours, *command]
 
 
-def end(keeper: subprocess.Popen[bytes]) -> None:
-    """End a keeper, and with it what it has started."""
-    keeper.terminate()
+def end(supervisor: subprocess.Popen[bytes]) -> None:
+    """End a supervisor, and with it what it has started."""
+    supervisor.terminate()
     try:
-        keeper.wait(_END_S)
+        supervisor.wait(_END_S)
     except subprocess.TimeoutExpired:
-        keeper.kill()
-        keeper.wait()
+        supervisor.kill()
+        supervisor.wait()
 
 
 def last_lines(log: str, size: int) -> list[str]:
@@ -138,11 +138,12 @@ def make_folder(place: str = TEMPORARY_FOLDER) -> Folder:
     for _ in range(_TRIES):
         path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place or None))
         lock = FileLock(path / _LOCK)
-        if lock.share():  # else somebody sweeps it just now
-            folder = Folder(path, lock)
-            folder.tree.mkdir()
-            folder.scratch.mkdir()
-            return folder
+        with contextlib.suppress(FileNotFoundError):  # another run may sweep it just now
+            if lock.share():
+                folder = Folder(path, lock)
+                folder.tree.mkdir()
+                folder.scratch.mkdir()
+                return folder
     raise OSError(f"{place}: each new folder is removed at once")
 
 

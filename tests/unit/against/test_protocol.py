@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_kernelprof.against.messages import (
+from pytest_kernelprof.against.protocol import (
     Collected,
     Done,
-    FromReference,
+    FromWorker,
     Lost,
     RunTest,
     TooLong,
-    ToReference,
+    ToWorker,
     Wire,
 )
 
@@ -27,7 +27,7 @@ Sides = tuple[Wire, Wire]
 def sides() -> Iterator[Sides]:
     theirs_in, out = os.pipe()
     inn, theirs_out = os.pipe()
-    here, there = Wire(inn, out, FromReference), Wire(theirs_in, theirs_out, ToReference)
+    here, there = Wire(inn, out, FromWorker), Wire(theirs_in, theirs_out, ToWorker)
     yield here, there
     for wire in (here, there):
         with contextlib.suppress(OSError):  # a test may have closed it
@@ -77,7 +77,7 @@ def test_what_ends_it(sides: Sides) -> None:
 )
 def test_what_is_no_record_is_a_lost_other_side(sent: bytes, words: str) -> None:
     inn, out = os.pipe()
-    wire = Wire(inn, os.open(os.devnull, os.O_WRONLY), FromReference)
+    wire = Wire(inn, os.open(os.devnull, os.O_WRONLY), FromWorker)
     os.write(out, sent)
     os.close(out)
     with pytest.raises(Lost, match=words):

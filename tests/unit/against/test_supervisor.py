@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelprof.against import keeper
+from pytest_kernelprof.against import supervisor
 
-PACKAGE = str(Path(keeper.__file__).parents[2])
+PACKAGE = str(Path(supervisor.__file__).parents[2])
 CHILD = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); print('up', flush=True); "
 RUN = """
 import os, subprocess, sys
 sys.path.insert(0, {package!r})
-from pytest_kernelprof.against import keeper
-kept = keeper.make_folder({place!r})
+from pytest_kernelprof.against import supervisor
+kept = supervisor.make_folder({place!r})
 inn, out = os.pipe()
-code = keeper.CODE.format(module="pytest_kernelprof.against.keeper")
+code = supervisor.CODE.format(module="pytest_kernelprof.against.supervisor")
 child = {child!r} + "sys.stdin.read(); " + "time.sleep(60)"
 process = subprocess.Popen(
     [sys.executable, "-I", "-S", "-c", code, {package!r}, str(os.getpid()), str(kept.path),
@@ -66,7 +66,7 @@ def test_nothing_is_left(tmp_path: Path, ends: str) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    """The process that a keeper has started, and that one's own."""
+    """The process that a supervisor has started, and that one's own."""
     told = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True)
     pairs = [tuple(map(int, line.split())) for line in told.stdout.splitlines()[1:]]
     first = [child for child, parent in pairs if parent == pid]
@@ -89,9 +89,9 @@ def wait_for(true: object, seconds: float = 20.0) -> None:
 
 
 def test_it_ends_as_its_process_does(tmp_path: Path) -> None:
-    kept = keeper.make_folder(str(tmp_path))
+    kept = supervisor.make_folder(str(tmp_path))
     inn, out = os.pipe()
-    code = keeper.CODE.format(module="pytest_kernelprof.against.keeper")
+    code = supervisor.CODE.format(module="pytest_kernelprof.against.supervisor")
     ours = [PACKAGE, str(os.getpid()), str(kept.path), str(tmp_path / "log"), str(out)]
     command = [sys.executable, "-I", "-S", "-c", code, *ours, sys.executable, "-c"]
     done = subprocess.run([*command, "raise SystemExit(7)"], pass_fds=[out], check=False)
@@ -104,34 +104,54 @@ def test_it_ends_as_its_process_does(tmp_path: Path) -> None:
 
 
 def test_it_is_removed_when_nobody_keeps_it(tmp_path: Path) -> None:
-    mine = keeper.make_folder(str(tmp_path))
+    mine = supervisor.make_folder(str(tmp_path))
     (mine.tree / "file").touch()
-    other = keeper.join_folder(mine.path)
+    other = supervisor.join_folder(mine.path)
     mine.let_go()
     assert other.tree.exists()
-    keeper.sweep_folders(str(tmp_path))
+    supervisor.sweep_folders(str(tmp_path))
     assert other.tree.exists()
     other.let_go()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(OSError, match="is gone"):
-        keeper.join_folder(mine.path)
+        supervisor.join_folder(mine.path)
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {PACKAGE!r});"
-        "from pytest_kernelprof.against import keeper;"
-        f"kept = keeper.make_folder({str(tmp_path)!r});"
+        "from pytest_kernelprof.against import supervisor;"
+        f"kept = supervisor.make_folder({str(tmp_path)!r});"
         "print(kept.path, flush=True); sys.stdin.read()"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:  # type: ignore
         path = Path(process.stdout.readline().decode().strip())
-        keeper.sweep_folders(str(tmp_path))
+        supervisor.sweep_folders(str(tmp_path))
         assert path.exists()
         process.send_signal(signal.SIGKILL)
-    keeper.sweep_folders(str(tmp_path))
+    supervisor.sweep_folders(str(tmp_path))
     assert not path.exists()
+
+
+def test_a_folder_that_is_swept_as_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = supervisor.tempfile.mkdtemp
+    swept = []
+
+    def make(**options: str) -> str:
+        path = made(**options)
+        if not swept:
+            swept.append(path)
+            Path(path).rmdir()
+        return path
+
+    monkeypatch.setattr(supervisor.tempfile, "mkdtemp", make)
+    folder = supervisor.make_folder(str(tmp_path))
+    assert folder.tree.is_dir()
+    assert swept != [str(folder.path)]
+    folder.let_go()
 
 
 def test_what_is_not_ours_stays(tmp_path: Path) -> None:
@@ -139,5 +159,5 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "lock").touch()
     (tmp_path / "kernelprof-against-link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "kernelprof-against-without-lock").mkdir()
-    keeper.sweep_folders(str(tmp_path))
+    supervisor.sweep_folders(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 3

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from repositories import Repository
 
-from pytest_kernelprof.against import keeper
-from pytest_kernelprof.against.overlay import (
+from pytest_kernelprof.against import supervisor
+from pytest_kernelprof.against.revision import (
     NotPreparedError,
     copy_generated,
     is_test,
@@ -139,20 +139,20 @@ def test_patterns_are_relative_to_the_root_folder_of_pytest(repository: Reposito
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> keeper.Folder:
-    return keeper.make_folder(str(tmp_path))
+def folder(tmp_path: Path) -> supervisor.Folder:
+    return supervisor.make_folder(str(tmp_path))
 
 
-def run(command: str, folder: keeper.Folder, timeout_s: float = 60) -> None:
+def run(command: str, folder: supervisor.Folder, timeout_s: float = 60) -> None:
     prepare(command, str(folder.tree), str(folder.path), os.environ, timeout_s)
 
 
-def test_a_command_runs_in_the_tree(folder: keeper.Folder) -> None:
+def test_a_command_runs_in_the_tree(folder: supervisor.Folder) -> None:
     run("echo made > file && test -t 0 || true", folder)
     assert (folder.tree / "file").read_text() == "made\n"
 
 
-def test_its_failure_is_told_with_its_last_lines(folder: keeper.Folder) -> None:
+def test_its_failure_is_told_with_its_last_lines(folder: supervisor.Folder) -> None:
     with pytest.raises(NotPreparedError) as told:
         run("seq 100; echo broken >&2; exit 3", folder)
     first, *lines = str(told.value).splitlines()
@@ -161,7 +161,7 @@ def test_its_failure_is_told_with_its_last_lines(folder: keeper.Folder) -> None:
 
 
 def test_one_that_takes_too_long_is_ended_with_all_that_it_started(
-    folder: keeper.Folder,
+    folder: supervisor.Folder,
 ) -> None:
     mark = folder.tree / "mark"
     with pytest.raises(NotPreparedError, match=r"took more than 0\.5 s"):
