@@ -186,7 +186,7 @@ def test_one_pair_clears_what_is_not_slower(against: Run, found: Found) -> None:
     result.stdout.fnmatch_lines(
         [
             "*one of 5 tests is worse than main (*",
-            "against *main: 5 unchanged, 3 not compared; *",
+            "against *main: 3 not compared, 5 unchanged; *",
         ]
     )
 
@@ -215,7 +215,7 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
             "*in 4 of 4 pairs*",
             "better",
             "* *1 *-*.? % *test_quick",
-            "against *3 calls timed in turn, margin 5 %, 2 of them in 4 pairs*",
+            "against *3 calls timed in turn, margin 5 %*",
             "the run fails: 1 test is worse than main",
         ]
     )
@@ -321,7 +321,7 @@ def test_a_test_that_measures_nothing_is_told_as_not_compared(
     result.stdout.fnmatch_lines(
         [
             "None of 1 test is worse than main (*",
-            "not compared test_nothing: the test fails on your code",
+            "not compared *test_nothing: the test fails on your code",
         ]
     )
 

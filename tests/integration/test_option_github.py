@@ -4,6 +4,7 @@ at the end of what pytest prints."""
 from __future__ import annotations
 
 import re
+import subprocess
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -90,8 +91,9 @@ def test_many(kernel_profile):
 def test_without_a_baseline_the_call_is_annotated_and_the_command_that_names_what_is_new(
     run: Run, pytester: pytest.Pytester
 ) -> None:
-    (pytester.path / ".git").mkdir()
-    (pytester.path / ".git" / "HEAD").write_text("a" * 40)
+    user = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
+    for arguments in (["init", "-q"], [*user, "commit", "-q", "--allow-empty", "-m", "one"]):
+        subprocess.run(["git", *arguments], cwd=pytester.path, check=True)
     (command,) = [line for line in run(MANY, GITHUB).outlines if line.startswith("::")]
     code = (pytester.path / "test_it.py").read_text().splitlines()
     call = code.index("    kernel_profile(work)") + 1
