@@ -113,7 +113,7 @@ def test_snapshots_accept_and_what_else_there_is_to_say_is_said(
     ]
     for note in (
         "kernelprof_against_copy: pkg/*.missing matches no file",
-        "note test_reads: the baseline opened files of your folder: data.txt",
+        "note test_it.py::test_reads: the baseline opened files of your folder: data.txt",
         "test_among_the_tests: all lines that launch kernels are in your tests, which replace "
         "those of the revision: tests/model.py",
     ):
@@ -282,7 +282,7 @@ def test_state_that_only_this_side_has_is_told_and_an_old_snapshot_accepts_nothi
         "tests that are not measured ran before it on your code, but not on the baseline: run it "
         "alone"
     )
-    assert f"note test_leaked, test_stale: {unmeasured}" in words
+    assert f"note test_it.py::test_leaked, test_it.py::test_stale: {unmeasured}" in words
 
 
 def test_a_command_that_fails_is_a_usage_error(
