@@ -215,7 +215,7 @@ def _in_order(profile: Profile, wanted: Wanted, style: Style) -> Iterator[Line]:
     """A row for each kernel."""
     rows = list(launches(profile))
     shown = rows if wanted.everything else rows[: wanted.top or _FEW]
-    yield from launch_table(profile, shown).whole.coloured(style)
+    yield from launch_table(NOUNS[profile.environment.kind], shown).whole.coloured(style)
     if more := len(rows) - len(shown):
         yield (Span(f"{more:,} more {NOUNS[profile.environment.kind].kernel}s: --all"),)
 

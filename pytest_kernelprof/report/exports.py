@@ -3,7 +3,6 @@ the properties of a test in JUnit files. A metric's name ends in its unit: ``cud
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -96,10 +95,11 @@ def benchmarks_of(run: Run) -> Benchmarks:
         if why := _why_left_out(test, profile):
             left_out[why] += 1
             continue
-        name = with_label(test.id, profile.label)
+        whole = text(with_label(test.id, profile.label))
+        name = whole.encode()[:_LONGEST].decode("utf-8", "ignore")
         seen[name] += 1
         fullname = name if seen[name] == 1 else f"{name} #{seen[name]}"
-        benchmarks.append(_benchmark(_bounded(text(fullname)), profile))
+        benchmarks.append(_benchmark(fullname, profile))
         environments.append(profile.environment)
     versions = [set(one.versions.items()) for one in environments] or [set()]
     document = {
@@ -179,12 +179,3 @@ def stats_of(seconds: Sequence[float]) -> dict[str, Any]:
         "data": list(seconds),
         "iterations": 1,
     }
-
-
-def _bounded(name: str) -> str:
-    """The name, or of one that is too long its beginning and a digest of the whole."""
-    data = name.encode()
-    if len(data) <= _LONGEST:
-        return name
-    begin = data[: _LONGEST - 20].decode("utf-8", "ignore")
-    return f"{begin}...{hashlib.sha1(data, usedforsecurity=False).hexdigest()[:8]}"

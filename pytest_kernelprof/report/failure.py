@@ -21,7 +21,6 @@ from pytest_kernelprof.summary.verdicts import (
     comparison_line,
     delta_words,
     footing,
-    judged_words,
     verdict_line,
 )
 from pytest_kernelprof.summary.words import (
@@ -53,10 +52,11 @@ def failure_message(profile: Profile) -> str:
     """
     told = _open_verdicts(profile.verdicts)
     doubt = doubt_words(profile.conditions)
-    unjudged = judged_words(limits_of([profile]))
+    limits = limits_of([profile])
+    unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
     below = [
         *_origin(profile, told),
-        *(wrapped(unjudged, _STYLE.width) if unjudged else ()),
+        *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
         *what_ran(profile, _STYLE),
         *map(plain, lines_of_ranks(profile, _STYLE)),
         *wrapped(footing(profile), _STYLE.width),

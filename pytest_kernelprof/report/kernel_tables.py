@@ -187,15 +187,16 @@ def kernel_table(
         guilty: the kernels that a limit on names fails by, from 0, which ``>`` marks.
     """
     rows = _folded(list(launches(profile, new, guilty)), most)
-    return launch_table(profile, rows)
+    return launch_table(NOUNS[profile.environment.kind], rows)
 
 
-def launch_table(profile: Profile, rows: Sequence[TableRow]) -> Table:
-    """Make a table of kernels with their positions and times."""
-    nouns, unit = NOUNS[profile.environment.kind], time_unit(one.us or 0.0 for one in rows)
+def launch_table(nouns: Nouns, rows: Sequence[TableRow]) -> Table:
+    """Make a table of kernels, copies or waits with their positions, times and sizes."""
+    unit = time_unit(one.us or 0.0 for one in rows)
     positions = Column("#", tuple(one.positions for one in rows))
     times = time_column(f"{nouns.device} {unit.name}", [one.us for one in rows], unit)
-    return table_of_rows((positions, times), nouns, rows)
+    sizes = Column("size", tuple(format_bytes(one.bytes) if one.bytes else "" for one in rows))
+    return table_of_rows((positions, times, sizes), nouns, rows)
 
 
 def launches(
@@ -259,13 +260,7 @@ def copy_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
         )
         for at, one in enumerate(profile.copies, 1)
     ]
-    rows = _folded(found, most)
-    numbers = (
-        Column("#", tuple(one.positions for one in rows)),
-        Column("GPU time", tuple(format_time(one.us or 0.0) for one in rows)),
-        Column("size", tuple(format_bytes(one.bytes) for one in rows)),
-    )
-    return table_of_rows(numbers, Nouns("copy", "called by", "GPU"), rows)
+    return launch_table(Nouns("copy", "called by", "GPU"), _folded(found, most))
 
 
 def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
@@ -274,10 +269,8 @@ def wait_table(profile: Profile, *, most: int = MOST_ROWS) -> Table:
         TableRow(one.call, chain_words(one.operators, one.call), _line(profile, one.source), at=at)
         for at, one in enumerate(profile.waits, 1)
     ]
-    rows = _folded(found, most)
     what = "would wait in" if profile.environment.kind == "cpu" else "waits in"
-    numbers = Column("#", tuple(one.positions for one in rows))
-    return table_of_rows((numbers,), Nouns(what, "called by", ""), rows)
+    return launch_table(Nouns(what, "called by", ""), _folded(found, most))
 
 
 # Metrics and ranks.
@@ -304,11 +297,10 @@ def metric_table(profile: Profile) -> Table:
 
 def table_of_ranks(table: RankTable) -> Table:
     """Make a table with a row for each rank, and the total."""
-    numbers = [
-        Column(one, gives_way=-at if at > 2 else None) for at, one in enumerate(table.titles[1:], 1)
-    ]
-    heads = [Column(table.titles[0], kind="name"), *numbers, Column("", kind="words")]
-    return Table.of(heads, [(*one.cells, "differs" if one.differs else "") for one in table.rows])
+    name, *titles, differs = table.titles
+    numbers = [Column(one, gives_way=-at if at > 2 else None) for at, one in enumerate(titles, 1)]
+    heads = [Column(name, kind="name"), *numbers, Column(differs, kind="words")]
+    return Table.of(heads, table.rows)
 
 
 def lines_of_ranks(profile: Profile, style: Style) -> Iterator[Line]:

@@ -35,7 +35,7 @@ _SIGNS: Mapping[Overall, str] = {
     "passed": "✅",
     "not judged": "",
 }
-_MOST_TESTS, _MOST_ALIKE, _MOST_NOTES, _MOST_CAUSES = 8, 10, 10, 3
+_MOST_PROBLEMS, _MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 40, 8, 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE, _LONGEST_IN_LINE = 240, 2000, 200
 _FOR_THE_CUT = 400
 _TITLES = ["| | test | cause | exceeded or changed |", "|:-:|---|---|---|"]
@@ -106,11 +106,10 @@ _What = Literal["row", "detail", "change"]
 def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     """What stands below the head, the most important first: the rows of problems; of each cause the
     kernels of its first test; tables of ranks; what changed and needs no look."""
-    for problems in _by_kind(summary.problems):
-        for problem in problems[:_MOST_ALIKE]:
-            yield from (("row", [one]) for one in _rows(problem))
-        if left := sum(problem.tests for problem in problems[_MOST_ALIKE:]):
-            yield "row", [row("", f"and {count_words(left, 'more test')}", "", "")]
+    for problem in summary.problems[:_MOST_PROBLEMS]:
+        yield from (("row", [one]) for one in _rows(problem))
+    if left := sum(problem.tests for problem in summary.problems[_MOST_PROBLEMS:]):
+        yield "row", [row("", f"and {count_words(left, 'more test')}", "", "")]
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "passed"):
@@ -126,15 +125,6 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     for one in listed(summary).changed:
         causes = list(map(_cause, one.causes))
         yield "change", [row("", _named(one), _joined(causes), text(_changed(one), _LONGEST_NOTE))]
-
-
-def _by_kind(problems: Sequence[Problem]) -> list[list[Problem]]:
-    """Those whose worst tests have one mark and exceed the same limit, in their order."""
-    found: dict[object, list[Problem]] = {}
-    for one in problems:
-        limits = tuple(words.partition(": ")[0] for words in one.rows[0].found)
-        found.setdefault((one.told, limits), []).append(one)
-    return list(found.values())
 
 
 def _detail(one: Entry, words: str, inside: Sequence[str]) -> list[str]:

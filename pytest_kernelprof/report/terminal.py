@@ -35,7 +35,7 @@ from pytest_kernelprof.summary.comparisons import (
 )
 from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Row
 from pytest_kernelprof.summary.run import listed, summary_of
-from pytest_kernelprof.summary.verdicts import CELLS, change_words
+from pytest_kernelprof.summary.verdicts import CELLS, change_words, count_change
 from pytest_kernelprof.summary.words import (
     count_words,
     first_of,
@@ -45,7 +45,6 @@ from pytest_kernelprof.summary.words import (
     shortened,
     signed,
     value_of,
-    value_words,
 )
 from pytest_kernelprof.units import TimeUnit, format_time, printable, time_unit
 
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 
-_MOST_CAUSES, _MOST_TESTS, _MOST_KERNELS, _MOST_NOTES = 3, 8, 40, 3
+_MOST_CAUSES, _MOST_TESTS, _MOST_CHANGED, _MOST_KERNELS, _MOST_NOTES = 3, 8, 60, 40, 3
 _SIGN, _INDENT = 2, 4
 
 
@@ -118,7 +117,6 @@ def report_lines(
     return [
         *_head_lines(summary, style, "The ten that cost the most:" if ten else ""),
         *_table_lines(summary, found.changed, rest, style),
-        *(style.sentence(found.more) if found.more else ()),
         *(style.sentence(found.left) if found.left and all_listed else ()),
         *(_left_out_lines(summary, style) if every_row and all_listed else ()),
         *_compared_lines(summary, style, brief=brief),
@@ -149,31 +147,15 @@ def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
     if width_of(f"{command}  {what}") <= room:
         yield head, Span(command), Span(f"  {what}", "dim")
         return
-    lines = [command] if width_of(command) <= room else list(map(style.say, _parted(one.command)))
-    for line in lines[:-1]:
-        yield head, Span(f"{line} \\")
-        head = Span(" " * LABEL)
-    yield head, Span(lines[-1])
+    between = " " if width_of(command) <= room else " \\\n  "
+    for at, line in enumerate(_BEFORE_OWN.sub(between, command).splitlines()):
+        yield Span(" " * LABEL) if at else head, Span(line)
     for line in wrapped(what[2:], room - 2):
         yield (Span(f"{' ' * LABEL}# {line}", "dim"),)
 
 
-def _parted(command: str) -> list[str]:
-    """The lines of a shell command: each further test or option of ours begins one."""
-    lines = [""]
-    for word in _WORD.findall(command):
-        if _is_own(word) and _is_own(lines[-1]):
-            lines.append(f"  {word}")
-        else:
-            lines[-1] = f"{lines[-1]} {word}".lstrip()
-    return lines
-
-
-_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-
-
-def _is_own(words: str) -> bool:
-    return "::" in words or "--kernelprof" in words
+_BEFORE_OWN = re.compile(r"(?<!pytest) (?='?[\w./-]+\.py\b|'?--kernelprof)")
+"""Where a command breaks: before each further test or option of ours."""
 
 
 def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -> Iterator[Line]:
@@ -206,16 +188,6 @@ def _compared_lines(summary: Summary, style: Style, *, brief: bool) -> Iterator[
 
 _COUNT = TimeUnit("", 1.0, 0)
 ARROW = " -> "
-# The metrics that have a column after the kernels: the metric, its title, and when it gives way
-# where space is short.
-_BEFORE_CHANGE = (("launches", "launches", 2), ("cuda_time", "GPU", None))
-_AFTER_CHANGE = (
-    ("latency", "latency", 5),
-    ("launch_overhead", "overhead", 6),
-    ("syncs", "waits", 4),
-    ("would_wait", "would wait", 4),
-    ("memcpys", "copies", 3),
-)
 _ASKED = 20
 """What is broken or changed somewhere gives way after all that is not."""
 _OVER: tuple[Told | None, ...] = ("failed", "failed otherwise")
@@ -233,14 +205,15 @@ class Group(NamedTuple):
     """Rows below one heading, in the order of every report.
 
     Attributes:
-        kind: whether they need a look, changed against a baseline, or are the others.
+        kind: whether they need a look, changed against a baseline, are the others, or were not
+            judged.
         entries: each with the causes that the heading does not say.
         named: what they have in common, in words; may be empty.
         cause: why, where several tests have one cause.
         most: so many are shown at once; None is all.
     """
 
-    kind: Literal["look", "changed", "other"]
+    kind: Literal["look", "changed", "other", "not judged"]
     entries: Sequence[tuple[Entry, Sequence[Cause]]]
     named: str = ""
     cause: Cause | None = None
@@ -260,7 +233,8 @@ def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> 
         yield Group("look", entries, named, problem.cause if shared else None, _MOST_TESTS)
     results = [(result_of(one.comparison), one) for one in changed if one.comparison]
     for result, several in groupby(results, lambda one: one[0]):
-        yield Group("changed", [(row, row.causes) for _, row in several], RESULTS[result].word)
+        entries = [(row, row.causes) for _, row in several]
+        yield Group("changed", entries, RESULTS[result].word, most=_MOST_CHANGED)
     marked = summary.counts.marked
     yield Group("other", [(one, one.causes if marked else ()) for one in rest])
 
@@ -397,10 +371,15 @@ def columns_of(rows: Sequence[Row], *, verbose: bool) -> list[Column]:
     }
     columns = [
         _column(rows, "kernels", "operators" if on_cpu else "kernels", None),
-        *(_column(rows, *one) for one in _BEFORE_CHANGE),
+        _column(rows, "launches", "launches", 2),
+        _column(rows, "cuda_time", "GPU", None),
         Column("change", tuple(map(_share_cell, rows)), key="change"),
         Column("range", tuple(map(_range_cell, rows)), gives_way=_ASKED, key="range"),
-        *(_column(rows, *one) for one in _AFTER_CHANGE),
+        _column(rows, "latency", "latency", 5),
+        _column(rows, "launch_overhead", "overhead", 6),
+        _column(rows, "syncs", "waits", 4),
+        _column(rows, "would_wait", "would wait", 4),
+        _column(rows, "memcpys", "copies", 3),
         Column("bound", tuple(map(_bound, rows)), gives_way=1, key="bound"),
     ]
     return [
@@ -422,6 +401,7 @@ def _stands_out(rows: Sequence[Row], metric: str) -> bool:
 
 
 def _column(rows: Sequence[Row], metric: str, title: str, gives_way: int | None) -> Column:
+    """Return the column of a metric, and when it gives way where space is short."""
     unit = _COUNT if METRICS[metric].unit == "count" else _unit_of(rows, metric)
     if gives_way is not None and _stands_out(rows, metric):
         gives_way += _ASKED
@@ -510,10 +490,8 @@ def _changes_beside(compared: ProfileComparison, shown: Collection[str]) -> Iter
     for name, delta in values.items():
         follows = differs(values.get(_FOLLOWS.get(name, "")))
         if name not in shown and differs(delta) and not follows:
-            unit = delta.spec.unit
-            sides = (value_words(unit, one or 0.0) for one in (delta.baseline, delta.current))
-            share = "" if unit == "count" else f" ({change_words(delta)})"
-            yield f"{name} {ARROW.join(sides)}{share}"
+            share = "" if delta.spec.unit == "count" else f" ({change_words(delta)})"
+            yield count_change(delta, "->") + share
 
 
 # Below the table.

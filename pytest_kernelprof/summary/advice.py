@@ -13,7 +13,6 @@ from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
     first_of,
-    is_judged,
     limits_of,
     line_words,
     note_of,
@@ -212,7 +211,7 @@ def _unjudged(tests: Iterable[Test]) -> list[Hint]:
     for test in tests:
         if not test.not_judged and test.outcome != "rerun":
             for one in limits_of(test.profiles):
-                if not is_judged(one):
+                if one.outcome == "not judged":
                     found[one.why].append((test.id, title(one)))
     return [
         Hint(

@@ -121,23 +121,13 @@ def times_slower(rank: Rank, ranks: Sequence[Rank]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class RankRow:
-    """The cells of a rank, of neighbours that are alike, or of all ranks together.
-
-    Attributes:
-        differs: whether it is a rank that differs from most.
-    """
-
-    cells: tuple[str, ...]
-    differs: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RankTable:
-    """Titles and rows, the total of ranks last; without the columns that are zero or unknown."""
+    """The titles of numbers; a row for each rank, for neighbours that are alike, and last for all:
+    its name, its numbers, and whether it differs from most. Columns that are zero or unknown are
+    left out."""
 
     titles: tuple[str, ...]
-    rows: tuple[RankRow, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 _METRICS = {
@@ -163,11 +153,12 @@ def rank_table(ranks: Sequence[Rank], what: str = "rank") -> RankTable:
     alike = groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
     groups = [list(group) for _, group in alike]
     names = [ends_words(one[0].name, one[-1].name) for one in groups]
-    titles, *rows = zip((what, *names, "all"), *_columns(groups, ranks), strict=True)
-    differs = [*(one[0].name in apart for one in groups), False]
+    differs = ("differs" if one[0].name in apart else "" for one in groups)
+    columns = ((what, *names, "all"), *_columns(groups, ranks), ("", *differs, ""))
+    titles, *rows = zip(*columns, strict=True)
     if what != "rank" or len(ranks) < 2:
         rows.pop()
-    return RankTable(titles, tuple(map(RankRow, rows, differs)))
+    return RankTable(titles, tuple(rows))
 
 
 def _columns(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -> Iterator[tuple[str, ...]]:

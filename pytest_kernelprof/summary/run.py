@@ -40,7 +40,6 @@ from pytest_kernelprof.summary.words import (
     gpu_us,
     line_words,
     natural,
-    parameters_of,
     parts_of,
     place_words,
     signed,
@@ -260,16 +259,16 @@ def folded(rows: Iterable[Row]) -> Iterator[Row]:
 
 def _what_agrees(row: Row) -> Any:
     profile = row.profile
-    stem, parameters = parameters_of(parts_of(row.test.id)[1])
+    stem, bracket, _ = row.test.id.partition("[")
     compared = row.comparison
     result = result_of(compared) if compared is not None else None
     is_timed = compared is not None and compared.paired is not None and result != "same"
-    if not parameters or is_timed:  # several profiles or tries of one test are no parameters
+    if not bracket or is_timed:  # several profiles or tries of one test are no parameters
         return id(row)
     counts = tuple(value_of(profile, name) for name in _COUNTS)
     broken = tuple((one.metric, one.allowed) for one in row.broken.values())
     told = row.told, broken, tuple(one.text for one in row.causes), result
-    return row.file, stem, profile.label, counts, told, profile.environment.device
+    return stem, profile.label, counts, told, profile.environment.device
 
 
 # Problems: what needs a look, one cause told once.
@@ -529,7 +528,7 @@ def _places_of(profiles: Iterable[Profile]) -> tuple[str, ...]:
 
 # What a report lists.
 
-_MOST_PASSED, _MOST_CHANGED, _COSTLIEST = 50, 60, 10
+_MOST_PASSED, _COSTLIEST = 50, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,13 +537,11 @@ class Listed:
 
     Attributes:
         changed: that differ from their baseline and need no look, worst first.
-        more: how many more differ from their baseline, in words; empty if all are listed.
         rows: the others, file by file.
         left: how many tests are not listed, in words; empty if all are.
     """
 
     changed: tuple[Row, ...]
-    more: str
     rows: tuple[Row, ...]
     left: str
 
@@ -574,10 +571,8 @@ def listed(summary: Summary, *, unfolded: bool = False) -> Listed:
     else:
         passed = [] if told else [row for row in rest if row.told == "passed"]
         shown = passed[:_MOST_PASSED]
-    number = len(changed) - _MOST_CHANGED
     return Listed(
-        changed=tuple(changed[:_MOST_CHANGED]),
-        more=f"{count_words(number, 'more profile')} changed" if number > 0 else "",
+        changed=tuple(changed),
         rows=by_file(shown),
         left=_left_words(
             rest, {each.test.id for one in (*problems, *changed, *shown) for each in one.each}

@@ -23,7 +23,6 @@ from pytest_kernelprof.summary.words import (
     first_of,
     gpu_us,
     interval_words,
-    is_judged,
     judged_rank,
     limits_of,
     lines_words,
@@ -86,19 +85,6 @@ def verdict_line(verdict: Verdict, doubt: str = "") -> str:
     else:
         words = _values(verdict) if verdict.metric else _names(verdict)
     return f"{title(verdict)}: {words}{rank_words(verdict)}{_doubt_after(verdict, doubt)}"
-
-
-def judged_words(limits: Sequence[Verdict]) -> str:
-    """How many limits were judged and why others were not, for example ``1 of 3 limits judged:
-    max_syncs, max_launches need a GPU``; empty if all were."""
-    left = [one for one in limits if not is_judged(one)]
-    if not left:
-        return ""
-    # A limit on kernel names says why its patterns cannot match; all others need a GPU.
-    gpu = list(dict.fromkeys(title(one) for one in left if not one.patterns))
-    whys = [f"{', '.join(gpu)} {'needs' if len(gpu) == 1 else 'need'} a GPU"] if gpu else []
-    whys += dict.fromkeys(verdict_line(one) for one in left if one.patterns)
-    return f"{len(limits) - len(left)} of {len(limits)} limits judged: {'; '.join(whys)}"
 
 
 def _doubt_after(verdict: Verdict, doubt: str) -> str:
@@ -432,7 +418,8 @@ def beside_of(profile: Profile, told: Told | None) -> tuple[Cause, ...]:
     elsewhere = tuple(map(Cause, profile.integrity.elsewhere))
     if told == "not judged":
         return elsewhere
-    left = dict.fromkeys(title(one) for one in limits_of([profile]) if not is_judged(one))
+    limits = limits_of([profile])
+    left = dict.fromkeys(title(one) for one in limits if one.outcome == "not judged")
     unjudged = (Cause(f"not judged on the CPU: {', '.join(left)}"),) if left else ()
     return (*elsewhere, *unjudged)
 

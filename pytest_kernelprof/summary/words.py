@@ -63,11 +63,6 @@ def limits_of(profiles: Iterable[Profile]) -> list[Verdict]:
     return list({(one.limit, one.qualifier): one for one in verdicts}.values())
 
 
-def is_judged(verdict: Verdict) -> bool:
-    """Whether a limit says anything of the device that was measured."""
-    return verdict.outcome != "not judged"
-
-
 def place_words(environment: Environment) -> str:
     """Device and versions, for example ``NVIDIA H200, torch 2.11.0+cu130, triton 3.6.0``."""
     versions = environment.versions
@@ -249,12 +244,6 @@ def with_label(name: str, label: str) -> str:
     return f"{name} [{label}]" if label else name
 
 
-def parameters_of(name: str) -> tuple[str, str]:
-    """A name without its parameters, and these; none where it has none."""
-    stem, bracket, rest = name.partition("[")
-    return (stem, rest[:-1]) if bracket and rest.endswith("]") else (name, "")
-
-
 def shortened(test: str) -> str:
     """A test's node id from its file's name on; a slash in a parameter is no folder."""
     path, separator, rest = test.partition("::")
@@ -272,8 +261,18 @@ def conditions_words(conditions: Conditions) -> str:
     """What the GPU was like while it was timed; empty where nothing was looked at."""
     if not conditions.blocks and not conditions.why_unknown:
         return ""
-    parts = [_clock(conditions), _throttling(conditions), _power(conditions), _others(conditions)]
-    return "; ".join(part for part in parts if part)
+    blocks, capped = conditions.blocks, conditions.power_capped_blocks
+    throttled = (
+        f"THROTTLED ({', '.join(conditions.throttle_reasons)}) in {conditions.throttled_blocks} of "
+        f"{blocks} blocks, {conditions.discarded_rounds} rounds discarded"
+    )
+    parts = {
+        _clock(conditions): True,
+        throttled: conditions.throttled_blocks,
+        f"at the power limit in {capped} of {blocks} blocks": capped,
+        _others(conditions): True,
+    }
+    return "; ".join(words for words, holds in parts.items() if words and holds)
 
 
 def doubt_words(conditions: Conditions) -> str:
@@ -294,20 +293,6 @@ def _clock(conditions: Conditions) -> str:
     clock = f"SM clock {low} MHz" if low == high else f"SM clock {low} to {high} MHz"
     most = conditions.sm_clock_mhz_max
     return f"{clock} of {most}" if most else clock
-
-
-def _throttling(conditions: Conditions) -> str:
-    if not conditions.throttled_blocks:
-        return ""
-    return (
-        f"THROTTLED ({', '.join(conditions.throttle_reasons)}) in {conditions.throttled_blocks} of "
-        f"{conditions.blocks} blocks, {conditions.discarded_rounds} rounds discarded"
-    )
-
-
-def _power(conditions: Conditions) -> str:
-    capped = conditions.power_capped_blocks
-    return f"at the power limit in {capped} of {conditions.blocks} blocks" if capped else ""
 
 
 def _others(conditions: Conditions) -> str:

@@ -131,7 +131,7 @@ def test_they_are_told_in_the_reason_of_a_failure_and_once_for_all_tests(run: Ru
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 3 > 2",
-            "  1 of 2 limits judged: max_syncs needs a GPU",
+            "  not judged: max_syncs: not applicable on the CPU",
             f"kernelprof: 2 tests: {WORDS} 2 tests (not applicable on the CPU)",
         ]
     )

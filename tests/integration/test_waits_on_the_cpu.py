@@ -49,7 +49,7 @@ def test_a_failure_tells_it_and_max_syncs_stays_not_judged(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "E   max_kernels: 2 > 1",
-            "  1 of 2 limits judged: max_syncs needs a GPU",
+            "  not judged: max_syncs: not applicable on the CPU",
             "  *; would wait on a*",
         ]
     )

@@ -7,9 +7,8 @@ import base64
 import functools
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pytest_kernelprof.errors import KernelprofError
@@ -18,17 +17,16 @@ from pytest_kernelprof.report.html.markup import Html, cut, element, mark, table
 from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.report.kernel_tables import comparison_notes, comparison_table
 from pytest_kernelprof.report.tables import Column
-from pytest_kernelprof.report.terminal import ARROW, beside_words, columns_of
+from pytest_kernelprof.report.terminal import ARROW, Group, beside_words, columns_of, groups_of
 from pytest_kernelprof.schema.run import Cause
-from pytest_kernelprof.summary.comparisons import RESULTS, result_of
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
-from pytest_kernelprof.summary.run import by_file, listed, summary_of
+from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import comparison_line
-from pytest_kernelprof.summary.words import count_words, line_words, parts_of
+from pytest_kernelprof.summary.words import line_words, parts_of
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import jinja2
 
@@ -39,9 +37,9 @@ if TYPE_CHECKING:
 WHOLE_BYTES, MOST_BYTES = 400_000, 1_600_000
 """The details of the worst profiles are whole, in so many bytes; those of others compact, in so
 many in all. The rest are rows of the table alone."""
-_MOST_ROWS, _MOST_OF_A_CAUSE = 40, 8
-"""Rows of a group that are seen at once: the script has a button for the others."""
-_MOST_CAUSES = 3
+_MOST_ROWS, _MOST_CAUSES = 40, 3
+"""Rows of a group that are seen at once, where it has no number of its own: the script has a button
+for the others. Causes of a row."""
 _LONGEST_OF_ALL = 2_000
 _IN_TEMPLATE = (
     *(mark, word_of, line_words, parts_of, format_time, cut),
@@ -74,6 +72,7 @@ def html_of(run: Run) -> str:
         summary=summary,
         run=run,
         tests=_Tests(summary, detailer),
+        most_rows=_MOST_ROWS,
         most_causes=_MOST_CAUSES,
         names=names,
         data=data,
@@ -129,51 +128,18 @@ def _assets() -> dict[str, str]:
 # The tables of tests: what needs a look, what changed, the others; each test once.
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Rows below one heading.
-
-    Attributes:
-        title: of the section that they stand in.
-        most: so many of them are seen at once.
-        named: what they have in common; may be empty.
-        told, cause: its mark, and the first cause of each row; None where a row names its own.
-    """
-
-    title: str
-    rows: Sequence[Entry]
-    most: int = _MOST_ROWS
-    named: str = ""
-    told: Told | None = None
-    cause: Cause | None = None
-
-
-def _groups(summary: Summary) -> Iterator[_Group]:
-    """All that ran and all that is wrong, in the order of the page."""
-    left = {id(row): row for row in summary.rows}
-
-    def taken(entries: Iterable[Entry]) -> list[Entry]:
-        """Each profile by itself: a folded row stands for several."""
-        found = [each for one in entries for each in one.each]
-        for one in found:
-            left.pop(id(one), None)
-        return found
-
-    for problem in summary.problems:
-        entries = taken(problem.rows)
-        if len(entries) == 1:  # it names its causes itself
-            yield _Group("What needs a look", entries)
-            continue
-        named = f"{count_words(problem.tests, 'test')}:"
-        cause = problem.cause or Cause(word_of(problem.told))
-        yield _Group("What needs a look", entries, _MOST_OF_A_CAUSE, named, problem.told, cause)
-    title = f"What changed against {' and '.join(one.base for one in summary.compared)}"
-    changed = [(result_of(c), one) for one in listed(summary).changed if (c := one.comparison)]
-    for result, several in groupby(changed, lambda one: one[0]):
-        yield _Group(title, taken(one for _, one in several), named=RESULTS[result].word)
-    title = "All other tests" if len(left) < len(summary.rows) else "Tests"
-    yield _Group(title, by_file(left.values()))
-    yield _Group("Not judged", list(map(_unjudged, summary.left_out)))
+def _groups(summary: Summary) -> Iterator[Group]:
+    """All that ran and all that is wrong, in the order of the page: each profile by itself, where
+    the terminal folds those that agree."""
+    found = listed(summary, unfolded=True)
+    problems = tuple(
+        replace(problem, rows=tuple(each for row in problem.rows for each in row.each))
+        for problem in summary.problems
+    )
+    changed = [each for row in found.changed for each in row.each]
+    yield from groups_of(replace(summary, problems=problems), changed, found.rows)
+    unjudged = map(_unjudged, summary.left_out)
+    yield Group("not judged", [(one, one.causes) for one in unjudged])
 
 
 def _unjudged(test: Test) -> Entry:
@@ -195,9 +161,9 @@ class _Table:
         columns: after the name of the test. measured: how, by the key of a column.
     """
 
-    def __init__(self, kind: str, groups: Sequence[_Group]) -> None:
+    def __init__(self, kind: str, groups: Sequence[Group]) -> None:
         self.on_cpu, self.groups = kind == "cpu", groups
-        rows = [one for group in groups for one in group.rows if isinstance(one, Row)]
+        rows = [one for group in groups for one, _ in group.entries if isinstance(one, Row)]
         self.columns = columns_of(rows, verbose=False) if rows else []
         compared = (one.comparison for one in rows)
         in_turn = any(one and one.paired and one.paired.pairs for one in compared)
@@ -228,11 +194,12 @@ def _tables(summary: Summary) -> Iterator[_Table]:
     kinds = [kind for kind in ("cuda", "cpu") if kind in map(_kind, summary.rows)] or [""]
     groups = list(_groups(summary))
     for kind in kinds:
+        kinds_of = (kind, "") if kind == kinds[0] else (kind,)
         ours = (
-            replace(group, rows=[row for row in group.rows if (_kind(row) or kinds[0]) == kind])
+            group._replace(entries=[one for one in group.entries if _kind(one[0]) in kinds_of])
             for group in groups
         )
-        if shown := [group for group in ours if group.rows]:
+        if shown := [group for group in ours if group.entries]:
             yield _Table(kind, shown)
 
 
@@ -244,6 +211,7 @@ class _Tests:
     """The tables of tests, for the template.
 
     Attributes:
+        titles: the headings of sections, by the kind of their groups.
         marks: how many rows have each mark. number: of rows. without: how many have no detail.
     """
 
@@ -251,10 +219,16 @@ class _Tests:
         self._marked, self._detailer = summary.counts.marked, detailer
         self._size = self._details = self.without = 0
         self.tables = list(_tables(summary))
-        rows = (row for table in self.tables for group in table.groups for row in group.rows)
-        marks = Counter(map(self.mark_of, rows))
+        groups = [group for table in self.tables for group in table.groups]
+        marks = Counter(self.mark_of(one) for group in groups for one, _ in group.entries)
         self.marks = [(told, marks[told]) for told in MARKS if marks[told]]
         self.number = marks.total()
+        self.titles = {
+            "look": "What needs a look",
+            "changed": f"What changed against {' and '.join(one.base for one in summary.compared)}",
+            "other": "All other tests" if groups and groups[0].kind != "other" else "Tests",
+            "not judged": "Not judged",
+        }
 
     def mark_of(self, one: Entry) -> Told | None:
         """The mark of a row: none where no test has a limit, unless it needs a look."""

@@ -197,4 +197,4 @@ def test_hostile_names_are_text() -> None:
 
 def test_of_very_many_rows_that_changed_sixty_are_told() -> None:
     many = [row(f"test_{i}", "better", kernels=(5 + i, 4)) for i in range(500)]
-    assert "440 more profiles changed" in lines(*many)
+    assert "  and 440 more profiles" in lines(*many)

@@ -132,8 +132,8 @@ def test_operators_wrap_and_what_the_kernel_works_on_stays() -> None:
 
 def test_a_copy_is_told_with_its_size() -> None:
     assert [words(line) for line in copy_table(profile(copies=(COPY,))).lines()] == [
-        "# GPU time size copy called by",
-        "1 80.0us 4.19 MB Memcpy DtoH (Device -> Pageable) aten::copy_ < aten::to",
+        "# GPU us size copy called by",
+        "1 80.0 4.19 MB Memcpy DtoH (Device -> Pageable) aten::copy_ < aten::to",
     ]
 
 
