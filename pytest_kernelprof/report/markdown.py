@@ -35,7 +35,7 @@ _SIGNS: Mapping[Overall, str] = {
     "passed": "✅",
     "not judged": "",
 }
-_MOST_PROBLEMS, _MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 40, 8, 10, 3
+_MOST_TESTS, _MOST_NOTES, _MOST_CAUSES = 8, 10, 3
 _LONGEST_CAUSE, _LONGEST_NOTE, _LONGEST_IN_LINE = 240, 2000, 200
 _FOR_THE_CUT = 400
 _TITLES = ["| | test | cause | exceeded or changed |", "|:-:|---|---|---|"]
@@ -106,10 +106,8 @@ _What = Literal["row", "detail", "change"]
 def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
     """What stands below the head, the most important first: the rows of problems; of each cause the
     kernels of its first test; tables of ranks; what changed and needs no look."""
-    for problem in summary.problems[:_MOST_PROBLEMS]:
+    for problem in summary.problems:
         yield from (("row", [one]) for one in _rows(problem))
-    if left := sum(problem.tests for problem in summary.problems[_MOST_PROBLEMS:]):
-        yield "row", [row("", f"and {count_words(left, 'more test')}", "", "")]
     for problem in summary.problems:
         worst = problem.rows[0]
         if isinstance(worst, Row) and worst.told in ("failed", "passed"):
@@ -163,7 +161,7 @@ def _changed(one: Row) -> str:
     paired, timed = one.comparison.paired, ""
     if paired is not None and paired.pairs:
         timed = f"GPU time {range_words(one.comparison) or percent_words(paired.ratio - 1)}"
-    result = RESULTS[result_of(one.comparison)].word
+    result = RESULTS[result_of(one.comparison)]
     return "; ".join(filter(None, [result, timed, *beside_words(one, ())]))
 
 

@@ -312,8 +312,10 @@ class Table:
         indent = 2 if any(self.signs) else 0
         laid = lay_out(self.columns, style.within(indent))
         yield (Span(" " * indent + laid.title, "dim"),)
-        for sign, block in zip(self.signs or [""] * len(laid.rows), laid.blocks, strict=True):
-            for at, line in enumerate(block):
+        signs, pad = self.signs or [""] * len(laid.rows), " " * laid.indent
+        for sign, (cells, (first, *more)) in zip(signs, laid.rows, strict=True):
+            lines = [_GAP.join([*cells, first]).rstrip(), *(pad + one for one in more)]
+            for at, line in enumerate(lines):
                 yield (Span(left("" if at else sign, indent) + line, _SIGN_COLOURS.get(sign, "")),)
 
     def lines(self, style: Style = _STYLE) -> list[str]:
@@ -336,15 +338,6 @@ class Laid:
     rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
     indent: int
     shown: frozenset[str]
-
-    @property
-    def blocks(self) -> list[list[str]]:
-        """The lines of each row."""
-        pad = " " * self.indent
-        return [
-            [_GAP.join([*cells, first]).rstrip(), *(pad + one for one in more)]
-            for cells, (first, *more) in self.rows
-        ]
 
 
 def lay_out(columns: Sequence[Column], style: Style) -> Laid:

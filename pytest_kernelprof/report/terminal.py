@@ -219,6 +219,11 @@ class Group(NamedTuple):
     cause: Cause | None = None
     most: int | None = None
 
+    def on(self, kinds: Collection[str]) -> Group:
+        """Return the group with what ran on these kinds of device; "" is a test without a
+        profile."""
+        return self._replace(entries=[one for one in self.entries if _kind(one[0]) in kinds])
+
 
 def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> Iterator[Group]:
     """Yield the problems, one cause once; what changed, by its result; the others.
@@ -234,7 +239,7 @@ def groups_of(summary: Summary, changed: Iterable[Row], rest: Iterable[Row]) -> 
     results = [(result_of(one.comparison), one) for one in changed if one.comparison]
     for result, several in groupby(results, lambda one: one[0]):
         entries = [(row, row.causes) for _, row in several]
-        yield Group("changed", entries, RESULTS[result].word, most=_MOST_CHANGED)
+        yield Group("changed", entries, RESULTS[result], most=_MOST_CHANGED)
     marked = summary.counts.marked
     yield Group("other", [(one, one.causes if marked else ()) for one in rest])
 
@@ -258,12 +263,11 @@ def _table_lines(
 
 def _rows_on(kind: str, group: Group) -> list[tuple[Row, Sequence[Cause]]]:
     """The rows of a group on one kind of device."""
-    rows = [(one, why) for one, why in group.entries if isinstance(one, Row)]
-    return [(row, why) for row, why in rows if _kind(row) == kind]
+    return [(one, why) for one, why in group.on((kind,)).entries if isinstance(one, Row)]
 
 
-def _kind(row: Row) -> str:
-    return row.profile.environment.kind
+def _kind(one: Entry) -> str:
+    return one.profile.environment.kind if isinstance(one, Row) else ""
 
 
 def _entry_lines(told: Told | None, test: Test, why: str, style: Style) -> list[Line]:
@@ -337,9 +341,8 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
     room, margin = style.width - indent, Span(" " * indent)
     text, place = style.say(words), style.say(line_words(cause.place))
     colour: Colour = "red" if cause.sign == "+" else ""
-    for less in (_OUTER, _OPERATORS) if ";" in text else ():  # operators give way to more kernels
-        if width_of(f"{text}  {place}") > room:
-            text = less.sub("", text)
+    if ";" in text and width_of(f"{text}  {place}") > room:  # operators give way to more kernels
+        text = _OPERATORS.sub("", text)
     if place and width_of(f"{text}  {place}") <= room:
         yield margin, Span(text, colour), Span(right(place, room - width_of(text)))
         return
@@ -347,7 +350,7 @@ def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterato
         yield margin, Span(line, colour)
 
 
-_OUTER, _OPERATORS = re.compile(r" < [^;]*"), re.compile(r", from [^;]*")
+_OPERATORS = re.compile(r", from [^;]*")
 
 
 def _name_of(row: Row) -> str:

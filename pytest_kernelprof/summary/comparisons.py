@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from pytest_kernelprof.schema.comparison import MetricDelta, RunComparison
-from pytest_kernelprof.summary.records import Mark
 from pytest_kernelprof.summary.words import (
     count_words,
     ends_words,
@@ -34,17 +33,17 @@ Result = Literal[
 ]
 """How a profile compares, worst first: as ``Change``, but that "not judged" is worse in a metric
 that fails nothing, and "accepted" is more of a count, which the test's snapshot allows."""
-RESULTS: dict[Result, Mark] = {
-    "worse": Mark("✗", "F", "worse", "bad"),
-    "not judged": Mark(" ", " ", "worse (not checked)", "none"),
-    "not compared": Mark(" ", " ", "not compared", "none"),
-    "undecided": Mark("?", "?", "undecided", "unsure"),
-    "accepted": Mark(" ", " ", "accepted by snapshot", "none"),
-    "better": Mark(" ", " ", "better", "kept"),
-    "changed": Mark(" ", " ", "changed (other kernels, same counts)", "none"),
-    "same": Mark(" ", " ", "unchanged", "none"),
+RESULTS: dict[Result, str] = {
+    "worse": "worse",
+    "not judged": "worse (not checked)",
+    "not compared": "not compared",
+    "undecided": "undecided",
+    "accepted": "accepted by snapshot",
+    "better": "better",
+    "changed": "changed (other kernels, same counts)",
+    "same": "unchanged",
 }
-"""All results, worst first."""
+"""All results in words, worst first."""
 _ORDER = list(RESULTS)
 _FEW, _MOST_NAMED = 3, 5
 
@@ -117,7 +116,7 @@ class BaselineSummary:
         """The counts that are not zero, with sums: ``3 worse, 26 unchanged; 3 more kernels in
         total; 31 calls timed in turn, margin 5 %, GPU time +1.0 %``."""
         known = (one for one in RESULTS if self.counts[one])
-        counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one].word}" for one in known)
+        counted = ", ".join(f"{self.counts[one]:,} {RESULTS[one]}" for one in known)
         if not self.compared:
             return counted or "nothing was compared"
         return "; ".join(filter(None, [counted, self._kernels(), self._turns()]))

@@ -4,7 +4,6 @@ since a baseline, which fail a limit on names, and which do the work of others."
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -165,8 +164,6 @@ def stretches(names: Sequence[str]) -> tuple[Stretch, ...]:
 def _repeats(names: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """Start, period and times of each."""
     codes = {name: at for at, name in enumerate(dict.fromkeys(names))}
-    if len(codes) > sys.maxunicode:
-        return
     text = "".join(chr(codes[name]) for name in names)  # whose parts are quickly compared
     at, work = 0, _WORK
     while at < len(text):

@@ -291,7 +291,10 @@ def _candidate(comparison: Comparison, name: str) -> Contestant:
 
 def footing(profile: Profile) -> str:
     """What a reader should know of a profile's numbers: completeness, bound, disturbances."""
-    parts = [integrity_words(profile), would_wait_words(profile)]
+    parts = [integrity_words(profile)]
+    if would_wait := value_of(profile, "would_wait"):
+        times = count_words(int(would_wait), "time")
+        parts.append(f"would wait on a GPU {times} (.item(), if tensor)")
     if profile.in_place:
         parts.append(f"changes {', '.join(profile.in_place)} in place")
     if profile.bound.verdict != "unknown":
@@ -341,13 +344,6 @@ def _unproved(integrity: Integrity) -> list[str]:
         "children not checked": not integrity.children_checked,
     }
     return [words for words, holds in parts.items() if holds]
-
-
-def would_wait_words(profile: Profile) -> str:
-    """How often code that ran on the CPU would wait on a GPU; empty where it would not."""
-    number = value_of(profile, "would_wait")
-    times = count_words(int(number or 0), "time")
-    return f"would wait on a GPU {times} (.item(), if tensor)" if number else ""
 
 
 # What is wrong.

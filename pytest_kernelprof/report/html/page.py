@@ -148,26 +148,19 @@ def _unjudged(test: Test) -> Entry:
     return Entry(test=test, file=file, name=name, told="not judged", causes=causes)
 
 
-_IN_TURN = {"cuda_time": "profiled", "change": "timed in turn", "range": "timed in turn"}
-"""How the times of a column were measured, where there are both kinds."""
-
-
 class _Table:
     """The tests on one kind of device.
 
     Attributes:
         on_cpu: whether that is the CPU.
         groups: their headings, each with its rows.
-        columns: after the name of the test. measured: how, by the key of a column.
+        columns: after the name of the test.
     """
 
     def __init__(self, kind: str, groups: Sequence[Group]) -> None:
         self.on_cpu, self.groups = kind == "cpu", groups
         rows = [one for group in groups for one, _ in group.entries if isinstance(one, Row)]
         self.columns = columns_of(rows, verbose=False) if rows else []
-        compared = (one.comparison for one in rows)
-        in_turn = any(one and one.paired and one.paired.pairs for one in compared)
-        self.measured = _IN_TURN if in_turn else {}
         cells = zip(*(one.cells for one in self.columns), strict=True)
         self._cells = dict(zip(map(id, rows), cells, strict=True))
 
@@ -191,20 +184,13 @@ class _Table:
 def _tables(summary: Summary) -> Iterator[_Table]:
     """A table of the tests on a GPU, and one of those on the CPU; tests without a profile are in
     the first."""
-    kinds = [kind for kind in ("cuda", "cpu") if kind in map(_kind, summary.rows)] or [""]
+    ran_on = {row.profile.environment.kind for row in summary.rows}
+    kinds: list[str] = [kind for kind in ("cuda", "cpu") if kind in ran_on] or [""]
     groups = list(_groups(summary))
     for kind in kinds:
-        kinds_of = (kind, "") if kind == kinds[0] else (kind,)
-        ours = (
-            group._replace(entries=[one for one in group.entries if _kind(one[0]) in kinds_of])
-            for group in groups
-        )
+        ours = [group.on((kind, "") if kind == kinds[0] else (kind,)) for group in groups]
         if shown := [group for group in ours if group.entries]:
             yield _Table(kind, shown)
-
-
-def _kind(one: Entry) -> str:
-    return one.profile.environment.kind if isinstance(one, Row) else ""
 
 
 class _Tests:

@@ -29,7 +29,10 @@ def of(columns: list[Column], width: int) -> Laid:
 
 
 def texts(laid: Laid) -> list[str]:
-    return [laid.title, *(line for block in laid.blocks for line in block)]
+    pad, lines = " " * laid.indent, [laid.title]
+    for cells, (first, *more) in laid.rows:
+        lines += ["  ".join([*cells, first]).rstrip(), *(pad + one for one in more)]
+    return lines
 
 
 def test_numbers_stand_at_the_right_of_their_widest_cell() -> None:
