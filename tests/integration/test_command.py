@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -136,7 +137,7 @@ def test_two_cpu_traces_of_torch_profiler_differ_by_their_operators(
         assert main(["diff", old, new]) == 0
         told = capsys.readouterr().out.splitlines()
         assert COUNTED.removeprefix("INCOMPLETE: ") in " ".join(told[:4])
-        assert any("+ aten::mul" in row for row in told)
+        assert any(re.match(r"\+ .* aten::mul\b", row) for row in told)
     assert main(["diff", old, old]) == 0
     assert " operators, unchanged, " in capsys.readouterr().out
 
@@ -159,7 +160,7 @@ def test_a_console_without_unicode_gets_dots_and_no_traceback() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert "nvjet 256x128x64" in done.stdout
-    assert "..." in done.stdout  # where a chain was shortened
+    assert done.stdout.isascii()
     assert "?" not in done.stdout
 
 

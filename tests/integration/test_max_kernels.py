@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -167,7 +166,7 @@ def test_it(kernel_profile):
     result.assert_outcomes(failed=1)
 
 
-def test_the_middle_of_a_long_table_is_left_out(run: Run) -> None:
+def test_kernels_that_are_alike_are_one_row_of_a_long_table(run: Run) -> None:
     result = run(
         """
 @pytest.mark.max_kernels(9)
@@ -176,7 +175,5 @@ def test_it(kernel_profile):
 """
     )
     result.stdout.fnmatch_lines(
-        ["E   max_kernels: 60 > 9", "*... * more ...*", "  60 * aten::add *"]
+        ["E   max_kernels: 60 > 9", "  1, ... * aten::mul x30 *", "  2, ... * aten::add x30 *"]
     )
-    left = re.findall(r"[.]{3} (\d+) more [.]{3}", str(result.stdout))
-    assert sum(map(int, left)) == 20
