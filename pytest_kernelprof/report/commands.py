@@ -43,11 +43,7 @@ from pytest_kernelprof.summary.kernels import (
     whole_repeats,
 )
 from pytest_kernelprof.summary.ranks import odd_ones, rank_table, waiting_words
-from pytest_kernelprof.summary.verdicts import (
-    completeness_words,
-    count_change,
-    footing,
-)
+from pytest_kernelprof.summary.verdicts import completeness_words, count_change, footing
 from pytest_kernelprof.summary.words import (
     count_words,
     first_of,
@@ -63,11 +59,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.comparison.kernel_diff import Pair
     from pytest_kernelprof.report.kernel_tables import Nouns
     from pytest_kernelprof.report.tables import Line, Style
-    from pytest_kernelprof.schema.comparison import (
-        KernelDiff,
-        ProfileComparison,
-        TracesComparison,
-    )
+    from pytest_kernelprof.schema.comparison import KernelDiff, ProfileComparison, TracesComparison
     from pytest_kernelprof.schema.profile import OperatorNode
     from pytest_kernelprof.schema.run import Kernel, Origin, Profile
     from pytest_kernelprof.schema.snapshot import Edited, SnapshotReport, TestState

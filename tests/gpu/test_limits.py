@@ -107,10 +107,11 @@ CASES = {
     ),
 }
 TABLES = {
-    "syncs": "*cudaStreamSynchronize*test_*.py:*aten::_local_scalar_dense*",
-    "memcpys": "*524 KB*Memcpy DtoH*test_*.py:*aten::copy_*",
-    "memcpy_bytes": "*524 KB*Memcpy DtoH*test_*.py:*aten::copy_*",
-    "allocations": "*no kernels were launched*",
+    "syncs": ("*cudaStreamSynchronize*test_*.py:*aten::_local_scalar_dense*",),
+    # In 80 columns the operators stand below a copy's row.
+    "memcpys": ("*524 KB*Memcpy DtoH*test_*.py:*", "*called by aten::copy_*"),
+    "memcpy_bytes": ("*524 KB*Memcpy DtoH*test_*.py:*", "*called by aten::copy_*"),
+    "allocations": ("*no kernels were launched*",),
 }
 PLACE = "*complete: */* launches matched*"
 
@@ -135,7 +136,7 @@ def test_broken(kernel_profile):
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        [f"E   {words}", TABLES.get(case, "*vectorized*test_*.py:*"), PLACE]
+        [f"E   {words}", *TABLES.get(case, ("*vectorized*test_*.py:*",)), PLACE]
     )
 
 
