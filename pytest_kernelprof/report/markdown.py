@@ -76,7 +76,7 @@ def _head(summary: Summary) -> Iterator[str]:
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
     if summary.where:
-        yield f"**Where:** {text(summary.where, _LONGEST_NOTE)}"
+        yield f"**Where:** {text('; '.join(summary.where), _LONGEST_NOTE)}"
     for remedy in summary.todo:
         yield f"**To do:** {_remedy(remedy)}"
     for why in summary.run.unfinished:

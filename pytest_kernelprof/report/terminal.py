@@ -15,7 +15,6 @@ from pytest_kernelprof.report.tables import (
     Table,
     labelled,
     lay_out,
-    left,
     right,
     style_of,
     width_of,
@@ -129,7 +128,7 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     colours: dict[str, Colour] = {"passed": "green", "failed": "red"}
     colour = colours.get(summary.overall, "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
-    lines += labelled("where", [summary.where], style)
+    lines += labelled("where", summary.where, style)
     for at, one in enumerate(summary.todo):
         lines += _remedy_lines("" if at else "to do", one, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
@@ -137,21 +136,13 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
 
 
 def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
-    """The command, so that it can be pasted, one that is too wide with a test on each line; what it
-    does as its comment."""
-    if not one.command:
-        yield from labelled(label, [one.what], style)
-        return
-    room, command, what = style.width - LABEL, style.say(one.command), style.say(f"# {one.what}")
-    head = Span(left(label, LABEL), "dim")
-    if width_of(f"{command}  {what}") <= room:
-        yield head, Span(command), Span(f"  {what}", "dim")
-        return
-    between = " " if width_of(command) <= room else " \\\n  "
-    for at, line in enumerate(_BEFORE_OWN.sub(between, command).splitlines()):
-        yield Span(" " * LABEL) if at else head, Span(line)
-    for line in wrapped(what[2:], room - 2):
-        yield (Span(f"{' ' * LABEL}# {line}", "dim"),)
+    """What to do, then the command, so that it can be pasted: one that is too wide with a test on
+    each line."""
+    yield from labelled(label, [f"{one.what}:" if one.command else one.what], style)
+    command, margin = style.say(one.command), " " * (LABEL + 2)
+    between = " " if width_of(margin + command) <= style.width else " \\\n  "
+    for line in _BEFORE_OWN.sub(between, command).splitlines():
+        yield Span(margin), Span(line)
 
 
 _BEFORE_OWN = re.compile(r"(?<!pytest) (?='?[\w./-]+\.py\b|'?--kernelprof)")

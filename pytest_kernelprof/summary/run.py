@@ -68,7 +68,7 @@ class Summary:
         run: the record that it is made of.
         overall: the verdict.
         sentence: the same in words, with the counts that are not zero.
-        where: the lines to look at, in words; empty where nothing needs a look.
+        where: the lines to look at, each in words; none where nothing needs a look.
         todo: what to do about the problems, one remedy a kind; the first helps the worst of them.
         open: the tests and limits that were not judged, in words; empty if all were.
         problems: what needs a look, worst first, each test once.
@@ -85,7 +85,7 @@ class Summary:
     counts: Counts
     overall: Overall
     sentence: str
-    where: str
+    where: tuple[str, ...]
     todo: tuple[Remedy, ...]
     open: str
     problems: tuple[Problem, ...]
@@ -311,15 +311,14 @@ def _cause_key(entry: Entry) -> Any:
     return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place
 
 
-def _where(problems: Sequence[Problem]) -> str:
-    """The lines to look at: ``model.py:17: + elementwise [copy] (12 tests); test_mlp.py:31:
-    max_kernels: 5 > 3 (test_it)``."""
+def _where(problems: Sequence[Problem]) -> tuple[str, ...]:
+    """The lines to look at: ``model.py:17: + elementwise [copy] (12 tests)``."""
     told = [
         f"{line_words(one.place) or one.rows[0].file}: {_what_of(one.rows[0])} "
         f"({one.rows[0].name if one.tests == 1 else count_words(one.tests, 'test')})"
         for one in problems
     ]
-    return "; ".join(first_of(told, _MOST_PLACES, "{} more"))
+    return tuple(first_of(told, _MOST_PLACES, "{} more"))
 
 
 def _what_of(worst: Entry) -> str:

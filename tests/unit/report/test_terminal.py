@@ -126,20 +126,22 @@ def test_a_suite_in_which_all_that_can_go_wrong_does() -> None:
         of("test_rows.py::test_near[gated-bf16]", undecided),
         of("test_rows.py::test_xfail", kept(), outcome="xfailed"),
     )
-    assert lines[:11] == [
+    assert lines[:13] == [
         "1 of 5 tests breaks a limit; 1 incomplete, 1 undecided, 1 expected failure.",
-        "where        test_training.py:31: max_kernels: 4 > 2 (test_step);",
-        "             tests/test_story.py: max_kernels: incomplete (test_lost); 1 more",
-        "to do        pytest tests/test_training.py::test_step \\",
-        "               --kernelprof-against=HEAD~1",
-        "             # see what the last commit changed",
-        "             pytest tests/test_story.py::test_lost  # run these tests alone",
-        "             pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
-        "               --kernelprof-rounds=192",
-        "             # take more rounds",
+        "where        test_training.py:31: max_kernels: 4 > 2 (test_step)",
+        "             tests/test_story.py: max_kernels: incomplete (test_lost)",
+        "             1 more",
+        "to do        see what the last commit changed:",
+        "               pytest tests/test_training.py::test_step \\",
+        "                 --kernelprof-against=HEAD~1",
+        "             run these tests alone:",
+        "               pytest tests/test_story.py::test_lost",
+        "             take more rounds:",
+        "               pytest 'tests/test_rows.py::test_near[gated-bf16]' \\",
+        "                 --kernelprof-rounds=192",
         "",
     ]
-    assert lines[11:24] == [
+    assert lines[13:26] == [
         "  kernels  GPU us  test",
         "tests/test_training.py",
         "✗   4 > 2   578.5  test_step",
@@ -429,8 +431,8 @@ def test_quiet_is_verdict_what_needs_a_look_and_integrity() -> None:
     assert [line for line in lines if line] == [
         "1 of 2 tests breaks a limit.",
         "where        tests/a.py: max_kernels: 5 > 4 (bad)",
-        "to do        pytest tests/a.py::bad --kernelprof-against=HEAD~1",
-        "             # see what the last commit changed",
+        "to do        see what the last commit changed:",
+        "               pytest tests/a.py::bad --kernelprof-against=HEAD~1",
         "  kernels  GPU us  test",
         "tests/a.py",
         "✗   5 > 4    50.0  bad",
