@@ -54,12 +54,14 @@ def failure_message(profile: Profile) -> str:
     doubt = doubt_words(profile.conditions)
     limits = limits_of([profile])
     unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
+    shown = shown_rank(profile)
+    of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
     below = [
         *_origin(profile, told),
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
         *what_ran(profile, _STYLE),
         *map(plain, lines_of_ranks(profile, _STYLE)),
-        *wrapped(footing(profile), _STYLE.width),
+        *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
     ]
     verdicts = [verdict_line(verdict, doubt) for verdict in told]
     over = sum(one.outcome == "failed" for one in told)

@@ -435,9 +435,9 @@ def diff_words(diff: KernelDiff) -> str:
 
 def _counted(diff: KernelDiff) -> str:
     if diff.baseline_kernels != diff.current_kernels:
-        return f"{diff.baseline_kernels} {diff.what} -> {diff.current_kernels}"
+        return f"{count_words(diff.baseline_kernels, diff.what[:-1])} -> {diff.current_kernels}"
     state = "some changed" if diff.came_or_went else "unchanged"
-    return f"{diff.current_kernels} {diff.what}, {state}"
+    return f"{count_words(diff.current_kernels, diff.what[:-1])}, {state}"
 
 
 def nouns_of(diff: KernelDiff) -> Nouns:

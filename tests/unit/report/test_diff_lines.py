@@ -116,7 +116,7 @@ def test_on_the_cpu_operators_are_told_with_what_called_them() -> None:
     mm = kernel("aten::mm", "aten::mm", "aten::linear")
     found = lines(profile([mm], environment=CPU), profile([mm, mm], environment=CPU))
     assert found[:2] == [
-        "1 operators -> 2, CPU time 10.0us -> 20.0us (+100.0 %).",
+        "1 operator -> 2, CPU time 10.0us -> 20.0us (+100.0 %).",
         "+ 10.0us aten::mm aten::linear",
     ]
 
