@@ -40,9 +40,12 @@ code = sys.argv[sys.argv.index("-c") + 1 :]
 files = [int(file) for file in os.listdir("/proc/self/fd")]
 files = sorted(file for file in files if file != server.fileno() and is_open(file))
 asked = json.dumps([files, code, os.getcwd(), dict(os.environ)]).encode()
+# What is forked may run before the handler is there: until then a SIGTERM waits.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 socket.send_fds(server, [struct.pack("!Q", len(asked))], files)
 server.sendall(asked)
 signal.signal(signal.SIGTERM, lambda *_: server.sendall(b"T"))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 for file in files:  # they end when what was forked closes them
     os.close(file)
 ended = int(server.recv(16) or b"1")
