@@ -60,7 +60,9 @@ def scaled(found: Run, times: float) -> Run:
     """The run, where every latency was so many times as large."""
 
     def metric(one: Metric) -> Metric:
-        low, value, high = ((at or 0.0) * times for at in (one.low, one.value, one.high))
+        value = (one.value or 0.0) * times
+        # Rounds that drift, as on a busy machine, have no interval.
+        low, high = (value if at is None else at * times for at in (one.low, one.high))
         return replace(one, low=low, value=value, high=high)
 
     def profile(one: Profile) -> Profile:
