@@ -362,7 +362,7 @@ def test_a_test_over_its_own_limit_is_compared_as_well(
             "*= kernel profiles against main (*) =*",
             "3 of 4 tests break a limit, 1 of 3 tests is worse than main (*",
             "✗ *3 > 1 (was 2) *test_over_and_worse",
-            "not compared *test_raises: the test fails on your code",
+            "not compared test_mlp.py::test_raises: the test fails on your code",
             "the run fails: 1 test is worse than main",
         ]
     )

@@ -214,7 +214,7 @@ def test_four_pairs_convict_what_is_slower(against: Run, found: Found) -> None:
             "*in 4 of 4 pairs*",
             "better",
             "* *1 *-*.? % *test_quick",
-            "against *3 calls timed in turn, margin 5 %*",
+            "against *3 calls timed in turn, margin 5 %, GPU time *",
             "the run fails: 1 test is worse than main",
         ]
     )
@@ -320,7 +320,7 @@ def test_a_test_that_measures_nothing_is_told_as_not_compared(
     result.stdout.fnmatch_lines(
         [
             "None of 1 test is worse than main (*",
-            "not compared *test_nothing: the test fails on your code",
+            "not compared test_it.py::test_nothing: the test fails on your code",
         ]
     )
 
