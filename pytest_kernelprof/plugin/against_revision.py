@@ -311,8 +311,13 @@ class AgainstTests:
             self._turns.set_up()
             seed_by(item.nodeid)
 
-    def compare(self, item: pytest.Item) -> LimitExceeded | IncompleteProfile | None:
+    def compare(
+        self, item: pytest.Item, broken: str = ""
+    ) -> LimitExceeded | IncompleteProfile | None:
         """Compare what a test took, each time that it is repeated: what is worse stays so.
+
+        Args:
+            broken: the message of the limits that it breaks, if it does.
 
         Returns:
             What fails the test: it is worse, or a number is missing that the revision has.
@@ -324,13 +329,13 @@ class AgainstTests:
         _put(item, found)
         name = self._launches["baseline"].name
         lost = list(dict.fromkeys(metric for one in found for metric in one.lost))
-        pairs = zip(profiles, found, strict=True)
-        worse = [(profile, one) for profile, one in pairs if one.change == "worse"]
+        pairs = zip(_profiles_of(item), found, strict=True)
+        worse = [profile for profile, one in pairs if one.change == "worse"]
         if worse and self._settings.warn_only:
-            item.warn(KernelprofWarning(worse_message(worse, name)))
+            item.warn(KernelprofWarning(worse_message("", worse, name)))
         elif worse:
-            place = worse[0][0].place
-            return LimitExceeded(worse_message(worse, name), pytrace=False, place=place)
+            message = worse_message(broken, worse, name)
+            return LimitExceeded(message, pytrace=False, place=worse[0].place)
         if lost:
             return IncompleteProfile(f"{LIMIT_OF['revision']}: {lost_words(lost, name)}")
         return None
@@ -405,11 +410,11 @@ class _AroundCalls:
             if not isinstance(error, pytest.skip.Exception):
                 self._tests.note_failed(item)
             return
-        found = self._tests.compare(item)
+        found = self._tests.compare(item, str(error.msg) if error is not None else "")
         if found is not None and error is None:
             outcome.force_exception(found)
         elif isinstance(found, LimitExceeded) and error is not None:
-            error.msg = f"{error.msg}\n{found.msg}"
+            error.msg = found.msg
 
 
 def _profiles_of(item: pytest.Item) -> list[Profile]:

@@ -4,7 +4,9 @@ the ledger, and a line on the terminal says what takes long."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +30,6 @@ from pytest_kernelprof.measure.runner import (
 )
 from pytest_kernelprof.plugin.ledger import Ledger
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.run import Place
 from pytest_kernelprof.summary.words import line_words
@@ -436,3 +437,35 @@ class _Line:
         with self._uncaptured():
             self._out.write(_MAKE_ROOM + _SAVE + _BELOW + text + _ERASE_REST + _RESTORE)
             self._out.flush()
+
+
+# The names of traces.
+
+_LONGEST = 150
+# Of such an id, label and number each hyphen in a file name can be told what it stands for.
+_PLAIN_TEST = re.compile(r"(?:[A-Za-z_][\w.]*/)*[A-Za-z_]\w*\.py(?:::[A-Za-z_]\w*)+", re.ASCII)
+_PLAIN_LABEL = re.compile(r"[\w.]*", re.ASCII)
+
+
+def trace_path(folder: str, test: str, index: int, label: str = "", rank: int | None = None) -> str:
+    """Return the file of a profile, a gzip Chrome trace; ``index`` counts a test's profiles from 1.
+
+    No two profiles have the same file: where plain characters do not suffice, the name has a
+    digest. Each rank has its own file.
+    """
+    name = f"{test}-{index}-{label}" if label else f"{test}-{index}"
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name.replace("::", "-").replace("/", "-")).strip("-")
+    if not _is_told_apart(test, label) or len(plain) > _LONGEST:
+        whole = f"{test}\n{index}\n{label}".encode("utf-8", "backslashreplace")
+        plain = f"{plain[-_LONGEST:]}-{hashlib.sha1(whole, usedforsecurity=False).hexdigest()[:8]}"
+    of_rank = "" if rank is None else f".rank{rank}"
+    return os.path.join(folder, f"{plain}{of_rank}.json.gz")
+
+
+def _is_told_apart(test: str, label: str) -> bool:
+    """Whether the name in plain characters is that of no other profile."""
+    if sys.platform in ("darwin", "win32") and (test + label).lower() != test + label:
+        return False  # there A and a are one
+    folders = test.partition("::")[0].split("/")[:-1]
+    plain = _PLAIN_TEST.fullmatch(test) and _PLAIN_LABEL.fullmatch(label)
+    return bool(plain) and not any(folder.endswith(".py") for folder in folders)

@@ -10,8 +10,8 @@ from pytest_kernelprof.measure.completeness import incomplete_words
 from pytest_kernelprof.report.failure import INDENT, failure_message
 from pytest_kernelprof.schema import run
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.summary.advice import accept_words
-from pytest_kernelprof.summary.verdicts import integrity_words, verdict_line
+from pytest_kernelprof.summary.advice import OR_ACCEPT, TO_DO, fix_words, update_command
+from pytest_kernelprof.summary.verdicts import causes_of, integrity_words, verdict_line
 from pytest_kernelprof.summary.words import doubt_words
 
 if TYPE_CHECKING:
@@ -120,8 +120,11 @@ def conclude(records: Records, test: str) -> Conclusion:
     broken = (*map(failure_message, over), *records.broken, *records.no_snapshot)
     accepts = bool(broken) and _is_by_snapshot_alone(records, {*failing, "incomplete"})
     if accepts:
-        remedy = accept_words(test, records.profiles[-1].environment.kind)
-        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{remedy}")
+        device = records.profiles[-1].environment.kind
+        causes = [cause for one in over for cause in causes_of(one, "failed")]
+        todo = f"{TO_DO}{fix_words(causes)}{OR_ACCEPT}:" if over else f"{TO_DO}accept it:"
+        command = update_command([test], device)
+        broken = (*broken[:-1], f"{broken[-1]}\n{INDENT}{todo}\n{2 * INDENT}{command}")
     if broken and not records.warn_only:
         place = over[0].place if over else None
         return Conclusion(failure="\n".join(broken), place=place, accepts=accepts)

@@ -235,7 +235,8 @@ class SnapshotUpdate:
 
         ended = [(test.id, told) for test, told in tests if test.outcome == "passed"]
         verbose = self._config.get_verbosity() > 0
-        self._lines += snapshot_lines(ended, len(self._not_used), verbose=verbose)
+        lines = snapshot_lines(ended, len(self._not_used), verbose=verbose)
+        self._lines += lines[:1] if self._config.getoption("kernelprof_report") else lines
 
     def _update(self, tests: Iterable[Told]) -> None:
         from pytest_kernelprof.baseline.snapshots import path_of, update, why_failed

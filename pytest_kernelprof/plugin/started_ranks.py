@@ -26,9 +26,8 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.measure.arguments import Arguments, preparer
 from pytest_kernelprof.measure.runner import Measurement, measure
 from pytest_kernelprof.plugin.ledger import noting, with_lines_if
-from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call
+from pytest_kernelprof.plugin.measuring import nothing_to_look_at, place_of_call, trace_path
 from pytest_kernelprof.plugin.outcome import Request
-from pytest_kernelprof.report.files import trace_path
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.run import Place, Profile
 from pytest_kernelprof.summary.words import line_words

@@ -25,24 +25,24 @@ from pytest_kernelprof.report.kernel_tables import (
     metric_table,
     note_lines,
     nouns_of,
+    rank_table,
     row_of,
-    table_of_ranks,
     table_of_rows,
     time_column,
     wait_table,
 )
 from pytest_kernelprof.report.tables import Column, Span, Table
 from pytest_kernelprof.schema.snapshot import TEST_STATES
+from pytest_kernelprof.summary.advice import update_command
 from pytest_kernelprof.summary.kernels import (
     Named,
     by_name,
-    enough,
     fusions_of,
     stretches,
     times_words,
     whole_repeats,
 )
-from pytest_kernelprof.summary.ranks import odd_ones, rank_table, waiting_words
+from pytest_kernelprof.summary.ranks import odd_ones, waiting_words
 from pytest_kernelprof.summary.verdicts import completeness_words, count_change, footing
 from pytest_kernelprof.summary.words import (
     count_words,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 _FEW = 50
 """So many kernels are listed one by one, in launch order."""
-_MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH = 8, 3, 8, 12
+_MOST_CALLS, _MOST_CALLERS, _MOST_STRETCHES, _MOST_OF_STRETCH, _MOST_NAMED = 8, 3, 8, 12, 20
 _OPTIONS = "more: --all --operators --sort=name|calls|each|total|order --top=N --json"
 
 
@@ -100,7 +100,7 @@ def trace_lines(
     repeats = 1 if wanted.everything else whole_repeats(names)
     kernels = _mean_of(_without_frame(profile.kernels), repeats)
     place = _place(profile, origin, repeats, len(kernels))
-    lines = [*verdict_lines(profile, style), *style.sentence(place, "dim")]
+    lines = [*verdict_lines(profile, style), *style.sentence(place, "light")]
     if kernels:
         lines += [(), *_kernels(replace(profile, kernels=kernels), wanted, style)]
     for table in (
@@ -216,7 +216,7 @@ def _by_name(kernels: Sequence[Kernel], nouns: Nouns, wanted: Wanted) -> Table:
     """A row for each name; one for all others."""
     order = wanted.order
     ranked = by_name(kernels, "total" if order is None or order == "order" else order)
-    most = len(ranked) if wanted.everything else wanted.top or enough(ranked)
+    most = len(ranked) if wanted.everything else wanted.top or _MOST_NAMED
     rows, rest = ranked[:most], ranked[most:]
     if rest:
         name = count_words(len(rest), f"other {nouns.kernel}")
@@ -348,9 +348,9 @@ def rank_lines(
     odd = odd_ones(ranks)
     places = dict.fromkeys(place_words(one.profile.environment) for one in ranks)
     lines = [*_rank_verdict(ranks, unread, odd, what, style)]
-    lines += style.sentence("; ".join(places), "dim")
+    lines += style.sentence("; ".join(places), "light")
     lines += [line for one in waiting_words(ranks) for line in style.sentence(one)]
-    lines += [(), *table_of_ranks(rank_table(ranks, what)).coloured(style)]
+    lines += [(), *rank_table(ranks, what).coloured(style)]
     for one in odd:
         diff = diffs.get(one.rank.name)
         changes = change_table(diff.changes if diff else (), most=_MOST_CHANGES)
@@ -359,7 +359,7 @@ def rank_lines(
             lines += changes.coloured(style)
     if odd and odd[0].like.file != odd[0].rank.file:
         command = f"kernelprof diff {odd[0].like.file} {odd[0].rank.file}"
-        lines += [(), (Span(style.say(command), "dim"),)]
+        lines += [(), (Span(style.say(command), "light"),)]
     return lines
 
 
@@ -455,7 +455,6 @@ def _sides(pairs: Sequence[Pair | int], diff: KernelDiff) -> Table:
 
 # Snapshots.
 
-_COMMAND = "pytest --kernelprof-update"
 _FEW_LINES = 12
 _SHOWN: tuple[TestState, ...] = ("same", "changed", "worse", "not compared", "missing")
 
@@ -496,7 +495,10 @@ def snapshot_lines(
             lines += [f"    {line}" for line in change_lines(one.changes)]
     most = len(lines) if verbose else _FEW_LINES
     shown = first_of(lines, most, "  ... and {} more lines with -v")
-    return list(map(printable, [f"snapshots: {', '.join(parts)}: {_COMMAND}", *shown]))
+    outdated = [test for test, one in told if one.state not in (None, "same")]
+    command = update_command([] if unused else outdated, taken[0].device)
+    ends = f": {command}" if outdated or unused else ""
+    return list(map(printable, [f"snapshots: {', '.join(parts)}{ends}", *shown]))
 
 
 def update_lines(

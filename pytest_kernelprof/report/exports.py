@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.run import Comparison, Environment, Metric, Profile, Run, Test
 
+
 _SUFFIXES = {"us": "_us", "bytes": "_bytes", "count": ""}
 
 

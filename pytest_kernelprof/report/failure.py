@@ -6,6 +6,8 @@ import linecache
 import statistics
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_kernelprof.report.kernel_tables import (
     callable_lines,
     copy_table,
@@ -15,12 +17,15 @@ from pytest_kernelprof.report.kernel_tables import (
     wait_table,
 )
 from pytest_kernelprof.report.tables import Style, plain, wrapped
-from pytest_kernelprof.summary.kernels import guilty_kernels, new_kernels
+from pytest_kernelprof.summary.advice import TO_DO, cure_words, fix_words
+from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.summary.verdicts import (
     broken_cells,
+    causes_of,
     comparison_line,
     delta_words,
     footing,
+    guilty_kernels,
     verdict_line,
 )
 from pytest_kernelprof.summary.words import (
@@ -30,14 +35,12 @@ from pytest_kernelprof.summary.words import (
     line_words,
     shown_rank,
     value_of,
-    with_label,
 )
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.schema.comparison import ProfileComparison
     from pytest_kernelprof.schema.run import Comparison, Place, Profile, Verdict
 
 INDENT = "  "
@@ -45,26 +48,41 @@ INDENT = "  "
 _STYLE = Style(80 - len(INDENT))
 
 
-def failure_message(profile: Profile) -> str:
+def failure_message(profile: Profile, base: str = "") -> str:
     """Return all violations of one profile, the line that made the call, and its kernels.
 
     The first line is a verdict, since that is what a summary shows.
+
+    Args:
+        base: the name of the revision that it is compared with, if it is.
     """
     told = _open_verdicts(profile.verdicts)
     doubt = doubt_words(profile.conditions)
     limits = limits_of([profile])
     unjudged = [verdict_line(one) for one in limits if one.outcome == "not judged"]
+    baselines = [one for one in told if one.comparison is not None and not one.of_snapshot]
+    todo = fix_words(causes_of(profile, "failed")) if baselines else cure_words(told)
     shown = shown_rank(profile)
     of_rank = f"rank {shown.rank}: " if profile.other_ranks else ""
+    origin = _origin(profile, told)
     below = [
-        *_origin(profile, told),
+        *origin,
+        *([""] if origin else []),
         *(line for one in unjudged for line in wrapped(f"not judged: {one}", _STYLE.width)),
         *what_ran(profile, _STYLE),
+        *([""] if profile.other_ranks else []),
         *map(plain, lines_of_ranks(profile, _STYLE)),
+        "",
         *wrapped(f"{of_rank}{footing(shown)}", _STYLE.width),
+        *(wrapped(f"{TO_DO}{todo}", _STYLE.width) if todo else ()),
     ]
-    verdicts = [verdict_line(verdict, doubt) for verdict in told]
-    over = sum(one.outcome == "failed" for one in told)
+    verdicts = [
+        f"worse than {base}: {delta_words(one.comparison)}"
+        if one.comparison is not None and _of_revision(one) and one.outcome == "failed"
+        else verdict_line(one, doubt)
+        for one in told
+    ]
+    over = sum(one.outcome == "failed" and not _of_revision(one) for one in told)
     if over > 1:  # a summary shows this line alone
         verdicts[0] += f" (+{count_words(over - 1, 'more limit')} exceeded)"
     return _message(verdicts, below)
@@ -80,23 +98,24 @@ def comparison_message(comparison: Comparison) -> str:
     return _message(verdicts, [*code, *callable_lines(comparison)])
 
 
-def worse_message(found: Iterable[tuple[Profile, ProfileComparison]], name: str) -> str:
-    """Return what of a test is worse than a revision, by how much, and through which kernels.
+def worse_message(message: str, profiles: Iterable[Profile], base: str) -> str:
+    """Return the message of a test that is worse than a revision.
 
     Args:
-        found: the profiles that are worse. The message of one that fails by a limit, too, says
-            where it was taken.
-        name: the baseline's.
+        message: that of the limits that it breaks; empty where it keeps all.
+        profiles: those that are worse, with their verdicts.
+        base: the revision's name.
     """
-    verdicts, below = [], []
-    for profile, one in found:
-        slower = one.paired is not None and one.paired.change == "worse"
-        margin = f", margin {one.paired.margin * 100:.3g} %" if one.paired and slower else ""
-        verdicts.append(f"{delta_words(one)}{margin}, {with_label(f'against {name}', one.label)}")
-        if profile.place is not None and profile.outcome != "failed":
-            below += code_lines(profile.place)
-        below += diff_lines(one, _STYLE)
-    return _message(map(printable, verdicts), map(printable, below))
+    for profile in profiles:
+        told = failure_message(profile, base)
+        limits = tuple(one for one in profile.verdicts if not _of_revision(one))
+        before = failure_message(replace(profile, verdicts=limits))
+        message = message.replace(before, told) if before in message else f"{message}\n{told}"
+    return message.lstrip("\n")
+
+
+def _of_revision(verdict: Verdict) -> bool:
+    return verdict.comparison is not None and verdict.comparison.source == "revision"
 
 
 def _open_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -133,17 +152,18 @@ def what_ran(profile: Profile, style: Style) -> list[str]:
     lines += [f"kernels of rank {judged.rank}:"] if profile.other_ranks else []
     if judged.kernels:
         guilty = guilty_kernels(profile, judged)
+        lines += ["> breaks a limit"] if guilty else []
         marked = new if judged is profile else None
         lines += kernel_table(judged, new=marked, guilty=guilty).lines(style)
     else:
         kept = judged.kernels_kept
         lines.append("no kernels were launched" if kept else "the kernels were not kept")
     if over & {"max_memcpys", "max_memcpy_bytes"}:
-        lines += copy_table(judged).lines(style)
+        lines += ["", *copy_table(judged).lines(style)]
     if {"syncs", "would_wait"} & broken_cells(profile).keys():
-        lines += wait_table(judged).lines(style)
+        lines += ["", *wait_table(judged).lines(style)]
     if "max_launch_overhead" in over:
-        lines += overhead_lines(judged)
+        lines += ["", *overhead_lines(judged)]
     return lines
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_kernelprof.report.markdown import LIMIT, found_words, line, markdown_of
-from pytest_kernelprof.schema.comparison import BASELINE_WORDS, LIMIT_OF
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Row
+from pytest_kernelprof.schema.comparison import LIMIT_OF
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE
 from pytest_kernelprof.summary.run import summary_of
 from pytest_kernelprof.summary.words import count_words, first_of, signed
 from pytest_kernelprof.system import Real
@@ -122,7 +122,7 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
         names = first_of([row.name for row in problem.rows], _MOST_LINES, "{} more")
         head, *more = first_of(causes or [title], _MOST_LINES, "and {} more")
         lines += [f"{', '.join(names)}: {head}", *more]
-        lines += [problem.remedy.words] if problem.remedy is not None else []
+        lines.append(problem.remedy.words)
     places = (first.place, first.test.place)
     known = tuple(dict.fromkeys(one for one in places if one is not None))
     warned = not failed and first.told != "passed"
@@ -131,18 +131,11 @@ def _annotation(problems: Sequence[Problem], failed: bool) -> Annotation:
 
 def _together(rows: Sequence[Entry]) -> str:
     """What is wrong with several tests: the numbers where they are equal, else what is exceeded."""
-    worse = [one.comparison for one in rows if isinstance(one, Row) and one.comparison]
-    more = {
-        f"{count_words(kernels.current_kernels - kernels.baseline_kernels, 'kernel')} more than "
-        f"{BASELINE_WORDS[one.source]}"
-        for one in worse
-        if (kernels := one.kernels) and kernels.current_kernels > kernels.baseline_kernels
-    }
     found = [one for row in rows for one in row.found]
     alike = [one for one, number in Counter(found).items() if number == len(rows)]
-    names = (one.partition(": ")[0] for one in found if one not in alike)
-    names = (name for name in names if not more or name not in LIMIT_OF.values())
-    return ", ".join([*more, *alike, *(f"{name} exceeded" for name in dict.fromkeys(names))])
+    names = dict.fromkeys(one.partition(": ")[0] for one in found if one not in alike)
+    worse = ("worse" if name in LIMIT_OF.values() else f"{name} exceeded" for name in names)
+    return ", ".join([*alike, *worse])
 
 
 def notice_of(run: Run) -> str:

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.report.tables import Column, Style, Table
 from pytest_kernelprof.schema.comparison import CAME_OR_WENT, RETIMED
+from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.kernels import times_words
-from pytest_kernelprof.summary.ranks import ranks_told
+from pytest_kernelprof.summary.ranks import odd_ones, ranks_of, waiting_words
 from pytest_kernelprof.summary.verdicts import compared_metric, comparison_line, unstable_words
 from pytest_kernelprof.summary.words import (
     chain_words,
     count_words,
+    ends_words,
     line_words,
     lines_words,
     percent_words,
     shortened,
+    value_of,
     value_words,
 )
-from pytest_kernelprof.units import format_bytes, format_time, printable, time_unit
+from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, printable, time_unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -37,8 +40,7 @@ if TYPE_CHECKING:
     )
     from pytest_kernelprof.schema.run import Comparison, Contestant, Kernel, Profile, Test
     from pytest_kernelprof.summary.kernels import NewKernels
-    from pytest_kernelprof.summary.ranks import RankTable
-    from pytest_kernelprof.units import TimeUnit
+    from pytest_kernelprof.summary.ranks import Rank
 
 
 class Nouns(NamedTuple):
@@ -295,20 +297,67 @@ def metric_table(profile: Profile) -> Table:
     return Table.of((name, "value", "99 % interval", note), rows)
 
 
-def table_of_ranks(table: RankTable) -> Table:
-    """Make a table with a row for each rank, and the total."""
-    name, *titles, differs = table.titles
-    numbers = [Column(one, gives_way=-at if at > 2 else None) for at, one in enumerate(titles, 1)]
-    heads = [Column(name, kind="name"), *numbers, Column(differs, kind="words")]
-    return Table.of(heads, table.rows)
+_OF_RANKS = {
+    "kernels": "kernels",
+    "GPU": "cuda_time",
+    "comm": "comm_time",
+    "exposed": "exposed_comm_time",
+    "comm wait": "comm_wait",
+    "idle": "gpu_idle",
+    "waits": "syncs",
+    "copies": "memcpys",
+}
+"""The metric of each column."""
+
+
+def rank_table(ranks: Sequence[Rank], what: str = "rank") -> Table:
+    """Make a table: a row for each rank that differs, and for neighbours that are alike; last the
+    sums. What is zero or unknown in all has no column.
+
+    Args:
+        what: what they are; of traces that are no ranks there is no sum.
+    """
+    apart = {one.rank.name for one in odd_ones(ranks)}
+    alike = groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
+    groups = [list(group) for _, group in alike]
+    names = tuple(ends_words(one[0].name, one[-1].name) for one in groups)
+    differs = tuple("differs" if one[0].name in apart else "" for one in groups)
+    columns = (
+        Column(what, (*names, "all"), kind="name"),
+        *_columns_of_ranks(groups, ranks),
+        Column("", (*differs, ""), kind="words"),
+    )
+    number = len(groups) + (what == "rank" and len(ranks) > 1)
+    return Table(tuple(replace(one, cells=one.cells[:number]) for one in columns))
+
+
+def _columns_of_ranks(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -> Iterator[Column]:
+    """Yield the columns of numbers: a cell for each group, and one for all ranks."""
+    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
+    for at, (title, metric) in enumerate(_OF_RANKS.items()):
+        values = {one.name: value_of(one.profile, metric) for one in ranks}
+        if metric == "kernels":
+            values = {one.name: float(one.profile.kernel_count) for one in ranks}
+        known = [one for one in values.values() if one is not None]
+        if any(known):
+            is_time = METRICS[metric].unit == "us"
+            unit = time_unit(known) if is_time else TimeUnit("", 1.0, 0)
+            cells = []
+            for group in groups:
+                ours = [one for one in (values[rank.name] for rank in group) if one is not None]
+                ends = unit.words(min(ours, default=0.0)), unit.words(max(ours, default=0.0))
+                cells.append(ends_words(*ends) if ours else "")
+            named = "operators" if on_cpu and metric == "kernels" else title
+            total = unit.words(sum(known)) if len(known) == len(ranks) else ""
+            gives_way = -at if at > 1 else None
+            yield Column(f"{named} {unit.name}".rstrip(), (*cells, total), gives_way)
 
 
 def lines_of_ranks(profile: Profile, style: Style) -> Iterator[Line]:
     """Yield the table of the ranks of a call, and what is said of them; nothing of one rank."""
-    told = ranks_told(profile)
-    if told is not None:
-        yield from table_of_ranks(told[0]).coloured(style)
-        yield from (line for one in told[1] for line in style.sentence(one))
+    if ranks := ranks_of(profile):
+        yield from rank_table(ranks).coloured(style)
+        yield from (line for one in waiting_words(ranks) for line in style.sentence(one))
 
 
 # What changed against a baseline.

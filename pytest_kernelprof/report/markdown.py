@@ -16,7 +16,13 @@ from pytest_kernelprof.summary.comparisons import RESULTS, range_words, result_o
 from pytest_kernelprof.summary.records import Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import verdict_line
-from pytest_kernelprof.summary.words import count_words, first_of, line_words, percent_words, signed
+from pytest_kernelprof.summary.words import (
+    cause_lines,
+    count_words,
+    first_of,
+    percent_words,
+    signed,
+)
 from pytest_kernelprof.units import printable
 
 if TYPE_CHECKING:
@@ -75,18 +81,18 @@ def _head(summary: Summary) -> Iterator[str]:
     """The verdict, where and what to do; the totals; how it compares with baselines."""
     sentence = text(summary.sentence.removesuffix("."), _LONGEST_NOTE)
     yield " ".join(filter(None, ["###", _SIGNS[summary.overall], sentence]))
-    if summary.where:
-        yield f"**Where:** {text('; '.join(summary.where), _LONGEST_NOTE)}"
-    for remedy in summary.todo:
-        yield f"**To do:** {_remedy(remedy)}"
+    for one in summary.tasks:
+        yield f"**Where:** {text('; '.join(one.where), _LONGEST_NOTE)}"
+        if one.remedy.what:
+            yield f"**To do:** {_remedy(one.remedy)}"
     for why in summary.run.unfinished:
         yield f"**Unfinished:** tests may be missing: {text(why)}."
     if summary.suite:
         yield f"{text(summary.suite)}."
-    for one in summary.compared:
-        yield f"Against {code(one.base)}: {text(one.words, _LONGEST_NOTE)}."
-        notes = [f"not compared: {words}" for words in one.uncompared[:_MOST_NOTES]]
-        notes += one.notes[:_MOST_NOTES]
+    for compared in summary.compared:
+        yield f"Against {code(compared.base)}: {text(compared.words, _LONGEST_NOTE)}."
+        notes = [f"not compared: {words}" for words in compared.uncompared[:_MOST_NOTES]]
+        notes += compared.notes[:_MOST_NOTES]
         if notes:
             yield "\n".join(f"- {text(words, _LONGEST_NOTE)}" for words in notes)
 
@@ -114,8 +120,8 @@ def _blocks(summary: Summary) -> Iterator[tuple[_What, list[str]]]:
             lines = what_ran(worst.profile, _STYLE)
             is_diff = any(one.startswith(("+", "-")) for one in lines)
             inside = fence(lines, "diff" if is_diff else "text")
-            below = ["", _remedy(problem.remedy)] if problem.remedy else []
-            yield "detail", _detail(worst, found_words(worst), [*inside, *below])
+            inside += ["", _remedy(problem.remedy)]
+            yield "detail", _detail(worst, found_words(worst), inside)
     for one in summary.folded:
         if one.profile.other_ranks:
             table = fence(list(map(plain, lines_of_ranks(one.profile, _STYLE))), "text")
@@ -138,7 +144,7 @@ def _rows(problem: Problem) -> Iterator[str]:
             causes.insert(0, "as above" if at else number + _cause(problem.cause))
         is_wrong = one.told != "undecided" and (one.failed or one.told == "failed")
         found = text(found_words(one), _LONGEST_NOTE)
-        sign = "✅" if one.told == "passed" else "❌" if is_wrong else "⚠️"
+        sign = "✅" if one.told in ("passed", None) else "❌" if is_wrong else "⚠️"
         yield row(sign, _named(one), _joined(causes), found)
     shown = {each.test.id for one in problem.rows[:_MOST_TESTS] for each in one.each}
     if more := problem.tests - len(shown):
@@ -147,9 +153,11 @@ def _rows(problem: Problem) -> Iterator[str]:
 
 def found_words(one: Entry) -> str:
     """Return all that is wrong with a test that needs a look; or how it differs from its snapshot,
-    which is outdated."""
+    which is outdated or missing."""
     if one.found:
         return "; ".join(one.found)
+    if one.test.snapshot is not None and one.test.snapshot.state == "missing":
+        return "snapshot: missing"
     found = (v for v in one.test.verdicts if v.of_snapshot)
     differ = (verdict_line(v) for v in found if v.comparison and v.comparison.change != "same")
     return "; ".join(dict.fromkeys(differ)) or "snapshot: outdated"
@@ -166,7 +174,7 @@ def _changed(one: Row) -> str:
 
 
 def _cause(one: Cause) -> str:
-    words = ", ".join(filter(None, [signed(one), line_words(one.place)]))
+    words = ", ".join(filter(None, [signed(one), cause_lines(one)]))
     return line(words, _LONGEST_CAUSE)
 
 

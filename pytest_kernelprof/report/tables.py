@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import sys
-import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from _pytest._io.wcwidth import wcwidth
 
 from pytest_kernelprof.summary.records import MARKS
 from pytest_kernelprof.units import printable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_kernelprof.summary.records import Told, Tone
 
 
-Colour = Literal["", "red", "yellow", "green", "bold", "dim"]
+Colour = Literal["", "red", "yellow", "green", "bold", "light"]
 
 
 class Span(NamedTuple):
@@ -45,7 +46,7 @@ def write_lines(terminal: pytest.TerminalReporter | TerminalWriter, lines: Itera
     """Write lines to pytest's terminal, which knows whether it has colours."""
     for line in lines:
         for text, colour in line:
-            terminal.write(text, **({_MARKUP.get(colour, colour): True} if colour else {}))
+            terminal.write(text, **({colour: True} if colour else {}))
         terminal.write("\n")
 
 
@@ -56,7 +57,6 @@ def print_lines(lines: Iterable[Line]) -> None:
     write_lines(TerminalWriter(sys.stdout), lines)
 
 
-_MARKUP = {"dim": "light"}
 _COLOURS: dict[Tone, Colour] = {"bad": "red", "lost": "red", "unsure": "yellow"}
 _NARROWEST, _WIDEST, _PIPED = 60, 160, 100
 
@@ -79,11 +79,6 @@ class Style:
     def ascii(self) -> bool:
         """Whether signs have to be ASCII."""
         return self.say("✓") != "✓"
-
-    @property
-    def cut(self) -> str:
-        """The mark of a place where something is cut out."""
-        return "..." if self.ascii else "…"
 
     def sign(self, told: Told | None) -> tuple[str, Colour]:
         """Return the sign of a status, with its colour; a space for none."""
@@ -145,7 +140,7 @@ def labelled(label: str, texts: Iterable[str], style: Style) -> list[Line]:
     room = style.width - LABEL
     told = [line for text in texts if text for line in wrapped(style.say(text), room)]
     return [
-        (Span(left("" if at else label, LABEL), "dim"), Span(one)) for at, one in enumerate(told)
+        (Span(left("" if at else label, LABEL), "light"), Span(one)) for at, one in enumerate(told)
     ]
 
 
@@ -154,13 +149,7 @@ def labelled(label: str, texts: Iterable[str], style: Style) -> list[Line]:
 
 def width_of(text: str) -> int:
     """Return how many columns a terminal gives to a text."""
-    return len(text) if text.isascii() else sum(map(_width, text))
-
-
-def _width(one: str) -> int:
-    if unicodedata.combining(one):
-        return 0
-    return 2 if unicodedata.east_asian_width(one) in "WF" else 1
+    return len(text) if text.isascii() else sum(map(wcwidth, text))
 
 
 def right(text: str, width: int) -> str:
@@ -173,23 +162,27 @@ def left(text: str, width: int) -> str:
     return text + " " * (width - width_of(text))
 
 
+_CUT = "..."
+
+
 def head_of(text: str, width: int) -> str:
     """Return as much of the beginning of a text as fits."""
     if text.isascii():
         return text[:width]
     room = width
     for at, one in enumerate(text):
-        room -= _width(one)
+        room -= wcwidth(one)
         if room < 0:
             return text[:at]
     return text
 
 
-def cut_middle(text: str, width: int, mark: str = "…") -> str:
+def cut_middle(text: str, width: int) -> str:
     """Return text that fits, without its middle if it is longer."""
     if width_of(text) <= width:
         return text
-    room = max(0, width - len(mark))
+    mark = _CUT[:width]
+    room = width - len(mark)
     tail = head_of(text[::-1], room // 2)[::-1]
     return head_of(text, room - width_of(tail)) + mark + tail
 
@@ -209,12 +202,12 @@ def wrapped(text: str, width: int) -> list[str]:
     return _packed(text, width, 0, _SPACES)
 
 
-def wrapped_name(name: str, width: int, mark: str = "…", indent: int = _INDENT) -> list[str]:
+def wrapped_name(name: str, width: int, indent: int = _INDENT) -> list[str]:
     """Break a name at ``::`` or ``[``, else at an underscore, else anywhere; a chain of operators
     before `` < `` if it can. Further lines are indented. A name of eight lines is cut in its
     middle."""
     room = width - indent
-    return _packed(cut_middle(name, _MOST_LINES * room, mark), width, indent, _JOINTS)
+    return _packed(cut_middle(name, _MOST_LINES * room), width, indent, _JOINTS)
 
 
 def _packed(text: str, width: int, indent: int, joints: Sequence[re.Pattern[str]]) -> list[str]:
@@ -237,7 +230,7 @@ def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator
         for one in filter(None, joints[0].split(text)):
             yield from _pieces(one, room, joints[1:])
     else:
-        text = cut_middle(text, _MOST_LINES * room, "...")
+        text = cut_middle(text, _MOST_LINES * room)
         while text:
             piece = head_of(text, room) or text[0]
             yield piece
@@ -247,7 +240,7 @@ def _pieces(text: str, room: int, joints: Sequence[re.Pattern[str]]) -> Iterator
 # Tables.
 
 _GAP = "  "
-_SIGN_COLOURS: dict[str, Colour] = {"+": "red", "-": "dim"}
+_SIGN_COLOURS: dict[str, Colour] = {"+": "red", "-": "light"}
 _LEAST_LAST, _LEAST_ROOM, _BELOW = 40, 10, 4
 
 
@@ -311,7 +304,7 @@ class Table:
         """Lay out the table as text: the titles, then each row behind its sign."""
         indent = 2 if any(self.signs) else 0
         laid = lay_out(self.columns, style.within(indent))
-        yield (Span(" " * indent + laid.title, "dim"),)
+        yield (Span(" " * indent + laid.title, "light"),)
         signs, pad = self.signs or [""] * len(laid.rows), " " * laid.indent
         for sign, (cells, (first, *more)) in zip(signs, laid.rows, strict=True):
             lines = [_GAP.join([*cells, first]).rstrip(), *(pad + one for one in more)]
@@ -357,16 +350,14 @@ def lay_out(columns: Sequence[Column], style: Style) -> Laid:
     room = max(style.width - indent, _LEAST_ROOM)
     rows = []
     for at, cell in enumerate(last.cells):
-        cells = [
-            one.align(cut_middle(one.cells[at], width, style.cut), width) for one, width in shown
-        ]
+        cells = [one.align(cut_middle(one.cells[at], width), width) for one, width in shown]
         if last.kind == "number":
             lines = [right(cell, _width_of(last))]
         elif is_below:
             told = f"{last.title} {cell}" if cell else ""
-            lines = ["", *filter(None, wrapped_name(told, room, style.cut))]
+            lines = ["", *filter(None, wrapped_name(told, room))]
         else:
-            lines = wrapped_name(cell, room, style.cut, 0 if cuts else _INDENT)
+            lines = wrapped_name(cell, room, 0 if cuts else _INDENT)
         rows.append((tuple(cells), tuple(lines)))
     titles = [one.align(one.title, width) for one, width in shown]
     titles += [] if is_below else [last.align(last.title, _width_of(last))]

@@ -36,9 +36,9 @@ from pytest_kernelprof.summary.records import FAILED_OTHERWISE, NEEDS_A_LOOK, Ro
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import CELLS, change_words, count_change
 from pytest_kernelprof.summary.words import (
+    cause_lines,
     count_words,
     first_of,
-    line_words,
     pair_words,
     percent_words,
     shortened,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.report.tables import Colour, Line, Style
     from pytest_kernelprof.schema.comparison import MetricDelta
-    from pytest_kernelprof.schema.run import Cause, ProfileComparison, Run, Test
+    from pytest_kernelprof.schema.run import Cause, ProfileComparison, Run
     from pytest_kernelprof.summary.records import Entry, Remedy, Told
     from pytest_kernelprof.summary.run import Summary
 
@@ -75,16 +75,12 @@ def write_report(
     summary = summary_of(run)
     found = summary.rows or summary.problems or summary.open or summary.compared
     if found or any(one.comparisons for one in run.tests):
-        terminal.section(printable(heading_of(summary)))
+        bases = " and ".join(one.base for one in summary.compared)
+        heading = f"kernel profiles against {bases}" if bases else "kernel profiles"
+        terminal.section(printable(heading))
         style = style_of(terminal)
         lines = report_lines(summary, style, brief=brief, only=only, warn_only=warn_only)
         write_lines(terminal, lines)
-
-
-def heading_of(summary: Summary) -> str:
-    """What stands above: ``kernel profiles against main (abc1234)``."""
-    bases = " and ".join(one.base for one in summary.compared)
-    return f"kernel profiles against {bases}" if bases else "kernel profiles"
 
 
 def report_lines(
@@ -128,17 +124,18 @@ def _head_lines(summary: Summary, style: Style, more: str) -> list[Line]:
     colours: dict[str, Colour] = {"passed": "green", "failed": "red"}
     colour = colours.get(summary.overall, "bold")
     lines = style.sentence(f"{summary.sentence} {more}".rstrip(), colour)
-    lines += labelled("where", summary.where, style)
-    for at, one in enumerate(summary.todo):
-        lines += _remedy_lines("" if at else "to do", one, style)
+    for one in summary.tasks:
+        lines += labelled("where", one.where, style)
+        lines += _remedy_lines(one.remedy, style)
     missing = [f"tests may be missing: {why}" for why in summary.run.unfinished]
     return [*lines, *labelled("unfinished", missing, style)]
 
 
-def _remedy_lines(label: str, one: Remedy, style: Style) -> Iterator[Line]:
+def _remedy_lines(one: Remedy, style: Style) -> Iterator[Line]:
     """What to do, then the command, so that it can be pasted: one that is too wide with a test on
     each line."""
-    yield from labelled(label, [f"{one.what}:" if one.command else one.what], style)
+    what = [f"{one.what}:" if one.command else one.what] if one.what else []
+    yield from labelled("to do", what, style)
     command, margin = style.say(one.command), " " * (LABEL + 2)
     between = " " if width_of(margin + command) <= style.width else " \\\n  "
     for line in _BEFORE_OWN.sub(between, command).splitlines():
@@ -161,8 +158,8 @@ def _last_lines(summary: Summary, style: Style, *, warn_only: bool, ends: str) -
 
 
 def _left_out_lines(summary: Summary, style: Style) -> Iterator[Line]:
-    for test in summary.left_out:
-        yield from _entry_lines("not judged", test, f"not judged: {test.not_judged}", style)
+    for one in summary.left_out:
+        yield from _entry_lines(one, "not judged: ", style)
 
 
 def _compared_lines(summary: Summary, style: Style, *, brief: bool) -> Iterator[Line]:
@@ -247,8 +244,7 @@ def _table_lines(
         lines += [(), *_table(ours, style, marked=summary.counts.marked)] if ours else []
     for one in (one for problem in summary.problems for one in problem.rows):
         if not isinstance(one, Row) and one.told in FAILED_OTHERWISE:  # limits have tables
-            why = "; ".join(cause.text for cause in one.causes)
-            lines += _entry_lines(one.told, one.test, why, style)
+            lines += _entry_lines(one, "", style)
     return lines
 
 
@@ -261,10 +257,11 @@ def _kind(one: Entry) -> str:
     return one.profile.environment.kind if isinstance(one, Row) else ""
 
 
-def _entry_lines(told: Told | None, test: Test, why: str, style: Style) -> list[Line]:
+def _entry_lines(one: Entry, before: str, style: Style) -> list[Line]:
     """A test that has no row."""
-    sign, colour = style.sign(told)
-    first, *more = style.within(_SIGN).sentence(f"{shortened(test.id)}: {why}")
+    sign, colour = style.sign(one.told)
+    why = "; ".join(cause.text for cause in one.causes)
+    first, *more = style.within(_SIGN).sentence(f"{shortened(one.test.id)}: {before}{why}")
     return [(Span(sign, colour), Span(" "), *first), *((Span(" " * _SIGN), *one) for one in more)]
 
 
@@ -275,7 +272,7 @@ def _table(
     names = tuple(map(_name_of, rows))
     columns = columns_of(rows, verbose=style.verbosity > 0)
     laid = lay_out([*columns, Column("test", names, kind="name")], style.within(_SIGN))
-    yield (Span(" " * _SIGN + laid.title, "dim"),)
+    yield (Span(" " * _SIGN + laid.title, "light"),)
     texts, file = iter(laid.rows), ""
     for group, several in groups:
         shown = several[: group.most]
@@ -330,7 +327,7 @@ def _below_lines(
 def _cause_lines(words: str, cause: Cause, indent: int, style: Style) -> Iterator[Line]:
     """Why, and where at the right if both fit; else one after the other, wrapped."""
     room, margin = style.width - indent, Span(" " * indent)
-    text, place = style.say(words), style.say(line_words(cause.place))
+    text, place = style.say(words), style.say(cause_lines(cause))
     colour: Colour = "red" if cause.sign == "+" else ""
     if ";" in text and width_of(f"{text}  {place}") > room:  # operators give way to more kernels
         text = _OPERATORS.sub("", text)
@@ -525,26 +522,11 @@ def _hottest_lines(summary: Summary, style: Style) -> list[Line]:
     return list(labelled("hottest", lines[1:], style))
 
 
-# A run without a report.
-
-_MOST_UNDECIDED = 10
-
-
 def open_lines(summary: Summary) -> list[str]:
-    """What a run without a report has to say all the same: what was not judged, and what is
-    undecided; nothing if all was judged."""
-    counts, lines = summary.counts, []
-    if summary.open:
-        lines.append(f"kernelprof: {count_words(counts.tests, 'test')}: {summary.open}")
-    undecided = [
-        f"kernelprof: {shortened(one.test.id)}: {cause.text}"
-        for problem in summary.problems
-        if problem.told == "undecided"
-        for row in problem.rows
-        for one in row.each
-        for cause in one.causes
-    ]
-    lines += first_of(undecided, _MOST_UNDECIDED, "kernelprof: {} more undecided")
-    if any(row.told == "failed" for row in summary.rows):  # no failure says where it was measured
+    """What a run without a report has to say all the same: that something was not judged or is
+    undecided; where broken limits were measured, which no failure says."""
+    is_open = summary.open or summary.counts.told["undecided"]
+    lines = [f"kernelprof: {summary.sentence}"] if is_open else []
+    if any(row.told == "failed" for row in summary.rows):
         lines += (f"kernelprof: measured on {place}" for place in summary.places)
     return list(map(printable, lines))

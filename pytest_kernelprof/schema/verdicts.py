@@ -31,11 +31,13 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
         text: for example ``elementwise [copy] x2, from aten::copy_ < MmBackward0``.
         place: the line of the user's code to look at, where known.
         sign: "+" of a kernel that only the current profile has, "-" of one of the baseline.
+        lines: where it is about several, all of them, as ``file:line``.
     """
 
     text: str
     place: Place | None = None
     sign: Literal["", "+", "-"] = ""
+    lines: tuple[str, ...] = ()
 
 
 class Hit(msgspec.Struct, frozen=True):

@@ -7,9 +7,11 @@ import shlex
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row
+from pytest_kernelprof.summary.records import FAILED_OTHERWISE, Hint, Remedy, Row, Task
 from pytest_kernelprof.summary.words import (
+    cause_lines,
     chain_words,
     count_words,
     first_of,
@@ -25,87 +27,126 @@ from pytest_kernelprof.summary.words import (
 from pytest_kernelprof.units import format_bytes, format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_kernelprof.schema.run import Profile, Run, Test, Verdict
+    from pytest_kernelprof.schema.run import Cause, Profile, Run, Test, Verdict
     from pytest_kernelprof.schema.snapshot import TestState
     from pytest_kernelprof.summary.records import Entry, Problem
 
 
-_MOST_TESTS = 3
-_TESTS, _PLACES, _LIMITS = "{tests}", "{places}", "{limits}"
+_MOST_TESTS, _MOST_TASKS, _MOST_PLACES, _MOST_LIMITS, _LONGEST = 3, 6, 3, 3, 100
+_TESTS, _LIMITS = "{tests}", "{limits}"
 _ADVISED = re.compile(r"; ((?:profile|record) [^;]*)$")
 """How a problem ends that says what helps."""
+_BELOW = re.compile(r", from | \(")
+"""Where a cause goes into detail."""
 
 
-def accept_words(test: str, device: str) -> str:
-    """The command that makes a snapshot of what a test launches now, and what it does.
+TO_DO = "to do: "
+"""Before what to do, in a failure."""
+
+
+def update_command(tests: Iterable[str], device: str) -> str:
+    """Return the command that makes snapshots of what tests launch now.
 
     Args:
-        test: how pytest is told to run it. device: "cpu", or a GPU's kind or folder.
+        tests: their ids, as pytest is told to run them. device: "cpu", or a GPU's kind or folder.
     """
-    command = _accepting(device).replace(_TESTS, shlex.quote(test))
-    return f"to accept this as the new snapshot: {printable(command)}"
+    named = f" {_arguments(tests)}".rstrip()
+    return printable(_accepting(device).replace(f" {_TESTS}", named))
 
 
-def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy | None:
-    """What to do about tests with one cause, by the worst of them; None where only the failure
-    itself tells more.
+def remedy_of(run: Run, entries: Sequence[Entry]) -> Remedy:
+    """Return what to do about tests with one cause, by the worst of them.
 
     Args:
         entries: the worst first.
     """
-    plan = _plan(run, entries[0])
-    return None if plan is None else _filled(plan, entries)
+    return _filled(_plan(run, entries[0]), entries)
 
 
-def todo_of(run: Run, problems: Iterable[Problem]) -> tuple[Remedy, ...]:
-    """The remedies of all problems, those of one kind together."""
-    entries: defaultdict[Remedy, list[Entry]] = defaultdict(list)
+def tasks_of(run: Run, problems: Sequence[Problem]) -> tuple[Task, ...]:
+    """Return where to look and what to do, the worst first; problems that one remedy helps
+    together. Of very many the first are named."""
+    found: dict[Remedy, list[Problem]] = {}
     for problem in problems:
         plan = _plan(run, problem.rows[0])
-        if plan is not None:
-            entries[plan] += problem.rows
-    return tuple(_filled(plan, several) for plan, several in entries.items())
+        found.setdefault(plan if plan.command else problem.remedy, []).append(problem)
+    kinds = list(found.values())
+    tasks = []
+    for several in kinds[:_MOST_TASKS]:
+        entries = [row for problem in several for row in problem.rows]
+        where = first_of(list(map(_where, several)), _MOST_PLACES)
+        tasks.append(Task(tuple(where), remedy_of(run, entries)))
+    left = sum(map(len, kinds[_MOST_TASKS:]))
+    return (*tasks, *([Task((f"{left} more below",), Remedy("", ""))] if left else []))
+
+
+def _where(problem: Problem) -> str:
+    """``model.py:17: new: elementwise [copy] (12 tests)``."""
+    worst, tests = problem.rows[0], count_words(problem.tests, "test")
+    name = worst.name if problem.tests == 1 else tests
+    return f"{_lines_of(worst)}: {_what_of(worst)} ({name})"
+
+
+def _lines_of(entry: Entry) -> str:
+    """The lines to look at, else the file."""
+    cause = next((one for one in entry.causes if one.sign != "-" and one.place), None)
+    return cause_lines(cause) or line_words(entry.place) or entry.file
+
+
+def _what_of(worst: Entry) -> str:
+    """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
+    limits with their values and, if it is one thing, the cause."""
+    found = ", ".join(first_of(worst.found, _MOST_LIMITS))
+    limit = found.partition(": ")[0]
+    for cause in worst.causes[:1]:
+        words = _BELOW.split(cause.text)[0]
+        is_one = len(words) <= _LONGEST and ";" not in cause.text
+        says_all = limit in ("", *LIMIT_OF.values()) or found == f"{limit}: exceeded"
+        if worst.told in FAILED_OTHERWISE:
+            return words
+        if worst.told == "incomplete":
+            return words.partition("; ")[0]
+        if is_one and (cause.sign or says_all):
+            return f"{_SIGNED[cause.sign]}{words}"
+        if is_one and worst.told == "failed" and len(worst.found) == 1:
+            return f"{found}, {words.rpartition(': ')[2]}"
+    return found
+
+
+_SIGNED = {"": "", "+": "new: ", "-": "gone: "}
 
 
 def _filled(plan: Remedy, entries: Sequence[Entry]) -> Remedy:
-    """With the lines and limits of the entries, and their tests: by name where they are few, else
-    by their files."""
-    tests = list(dict.fromkeys(each.test.id for one in entries for each in one.each))
-    if len(tests) > _MOST_TESTS:
-        files = list(dict.fromkeys(one.partition("::")[0] for one in tests))
-        tests = files if len(files) <= _MOST_TESTS else tests[:1]
-    places = [line_words(one.place) or one.file for one in entries]
-    what = plan.what.replace(_PLACES, _first(places))
-    what = what.replace(_LIMITS, _first([_limit(one) for one in entries]))
-    command = plan.command.replace(_TESTS, " ".join(map(shlex.quote, tests)))
-    return Remedy(what, printable(command))
+    """With the limits of the entries, and their tests."""
+    limits = [limit for one in entries for limit in _raised(one.test.verdicts)]
+    what = plan.what.replace(_LIMITS, _listed(limits))
+    tests = [each.test.id for one in entries for each in one.each]
+    return Remedy(what, printable(plan.command.replace(_TESTS, _arguments(tests))))
 
 
-def _first(words: Iterable[str]) -> str:
-    """``model.py:17 and 2 more``."""
-    return " and ".join(first_of(list(dict.fromkeys(filter(None, words))), 1))
+def _arguments(tests: Iterable[str]) -> str:
+    """Tests as pytest is told to run them: by name where they are few, else by their files."""
+    told = list(dict.fromkeys(tests))
+    if len(told) > _MOST_TESTS:
+        files = list(dict.fromkeys(one.partition("::")[0] for one in told))
+        told = files if len(files) <= _MOST_TESTS else []
+    return " ".join(map(shlex.quote, told))
 
 
-def _limit(entry: Entry) -> str:
-    """The first count that is beyond its limit, as a limit that would hold: ``max_kernels(5)``."""
-    over = (one for one in entry.test.verdicts if one.of_limit and one.outcome == "failed")
-    counts = (
-        f"{one.limit}({one.measured:.0f})"
-        for one in over
-        if one.unit == "count" and not one.qualifier
-    )
-    return next(counts, "")
+def _listed(limits: Iterable[str]) -> str:
+    """``max_kernels(5) and max_launches(5)``."""
+    *others, last = first_of(list(dict.fromkeys(limits)), _MOST_LIMITS) or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
-def _plan(run: Run, worst: Entry) -> Remedy | None:
-    """What helps, without the tests, lines and limits."""
+def _plan(run: Run, worst: Entry) -> Remedy:
+    """What helps, without the tests and limits."""
     test, snapshot, command = worst.test, worst.test.snapshot, f"pytest {_TESTS}"
-    if snapshot is not None and (snapshot.accepts or snapshot.state == "changed"):
-        added = any(one.sign == "+" for one in worst.causes)
-        exceeded = f"{'remove the new kernels' if added else 'lower the counts'} at {_PLACES}"
-        accept = _SNAPSHOTS.get(snapshot.state, f"{exceeded}; if they are intended, accept them")
+    fix = fix_words(worst.causes)
+    if snapshot is not None and (snapshot.accepts or snapshot.state in _SNAPSHOTS):
+        accept = _SNAPSHOTS.get(snapshot.state, f"{fix}{OR_ACCEPT}")
         return Remedy(accept, _accepting(snapshot.device))
     conditions = [one.conditions for one in test.profiles]
     conditions += (one for of in test.comparisons for one in of.conditions)
@@ -116,29 +157,28 @@ def _plan(run: Run, worst: Entry) -> Remedy | None:
         return Remedy(f"stop {others}, then run again", command)
     if worst.told == "undecided" and any(rounds):
         return Remedy("take more rounds", f"{command} --kernelprof-rounds={2 * max(rounds)}")
-    if worst.told in FAILED_OTHERWISE or not isinstance(worst, Row):
-        return None
+    if worst.told in FAILED_OTHERWISE:
+        return Remedy("fix the error, then run again", command)
+    if not isinstance(worst, Row):
+        return Remedy("make the candidate faster, or lower the limit", "")
     profile = worst.profile
     if worst.told == "incomplete":
         advised = filter(None, map(_ADVISED.search, profile.integrity.problems))
         return Remedy(next((one[1] for one in advised), "run these tests alone"), command)
-    command += _on(profile.environment.kind)
-    change = "" if worst.told == "undecided" else f"change {_PLACES}, then "
+    cure = cure_words(profile.verdicts, _LIMITS, fix if _is_new(worst.causes) else "") or fix
     if profile.other_ranks:
-        ranks = [rank for one in profile.verdicts for rank in one.ranks if one.outcome == "failed"]
-        change = change.replace(",", f" on rank {ranks[0]},") if ranks else change
-        command = f"torchrun --nproc-per-node {len(profile.ranks)} -m pytest {_TESTS}"
-        return Remedy(f"{change}measure again on all ranks", command)
-    sources = {one.comparison.source for one in profile.verdicts if one.comparison is not None}
+        command = f"torchrun --nproc-per-node {len(profile.ranks)} -m {command}"
+        return Remedy("; then ".join(filter(None, [cure, "measure again on all ranks"])), command)
+    command += _on(profile.environment.kind)
+    judged = (one for one in profile.verdicts if one.outcome in ("failed", "undecided"))
+    sources = {one.comparison.source for one in judged if one.comparison is not None}
     for baseline in run.baselines:
         if baseline.source != "snapshot" and baseline.source in sources:
             name = baseline.name.partition(" (")[0]
-            against = shlex.quote(f"--kernelprof-against={name}")
-            return Remedy(f"{change}compare with {name} again", f"{command} {against}")
-    if run.commit:
-        return Remedy("see what the last commit changed", f"{command} --kernelprof-against=HEAD~1")
-    lower = f"lower the count at {_PLACES} or raise the limit: {_LIMITS}"
-    return Remedy(lower, "") if _limit(worst) else None
+            again = f"compare with {name} again"
+            what = again if worst.told == "undecided" else f"{fix}, then {again}"
+            return Remedy(what, f"{command} {shlex.quote(f'--kernelprof-against={name}')}")
+    return Remedy(cure, "")
 
 
 _SNAPSHOTS: dict[TestState | None, str] = {
@@ -146,6 +186,16 @@ _SNAPSHOTS: dict[TestState | None, str] = {
     "missing": "accept what the tests launch as their snapshots",
 }
 """What an update of snapshots does where none is exceeded."""
+OR_ACCEPT = ", or accept it if it is intended"
+
+
+def fix_words(causes: Iterable[Cause]) -> str:
+    """Return what to do about what is worse than a baseline."""
+    return "remove the new kernel" if _is_new(causes) else "undo the change"
+
+
+def _is_new(causes: Iterable[Cause]) -> bool:
+    return any(one.sign == "+" for one in causes)
 
 
 def _accepting(device: str) -> str:
@@ -156,14 +206,79 @@ def _on(device: str) -> str:
     return " --kernelprof-device=cpu" if device == "cpu" else ""
 
 
+# What to do about broken limits.
+
+_CURES = {
+    "kernels": "launch fewer kernels",
+    "launches": "launch fewer kernels",
+    "cuda": "make the slowest kernel faster",
+    "latency": "launch less often or give a call more to do",
+    "launch": "launch less often or give a call more to do",
+    "syncs": "keep values on the GPU",
+    "would": "keep values on the GPU",
+    "memcpys": "copy less often",
+    "memcpy": "copy less",
+    "peak": "allocate less",
+    "recompiles": "find what compiles again with TORCH_LOGS=recompiles",
+    "forbid": "avoid the forbidden kernel",
+    "expect": "change the code, or the kernels that the test expects",
+}
+"""By the first word of the metric, of limits on names by their own."""
+_SPARE = 1.05
+"""A time that is raised gets so much more than was measured: else the next run is undecided."""
+
+
+def cure_words(verdicts: Iterable[Verdict], limits: str = "", fix: str = "") -> str:
+    """Return what to do about broken limits: ``launch fewer kernels, or raise the limits:
+    max_kernels(5) and max_launches(5)``; empty where none is broken.
+
+    Args:
+        limits, fix: instead of what the verdicts say.
+    """
+    over = [one for one in verdicts if one.of_limit and one.outcome == "failed"]
+    what, raised = fix or " and ".join(dict.fromkeys(map(_cure_of, over))), list(_raised(over))
+    if not raised:
+        return what if over else ""
+    return f"{what}, or raise the limit{'s'[: len(raised) - 1]}: {limits or _listed(raised)}"
+
+
+def _cure_of(verdict: Verdict) -> str:
+    cure = _CURES.get((verdict.metric or verdict.limit).split("_")[0], "change the code")
+    is_fewer = verdict.device == "cpu" and cure == _CURES["kernels"]
+    return "call fewer operators" if is_fewer else cure
+
+
+def _raised(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """Broken limits as they would hold: ``max_kernels(5)``, ``max_cuda_time('265us')``."""
+    for one in verdicts:
+        if not one.of_limit or one.outcome != "failed" or not (one.metric and one.measured):
+            continue
+        value = f"{one.measured:.0f}"
+        if one.unit == "us":
+            value = repr(_spared(one))
+        if one.limit.startswith("max_memcpy") and one.qualifier:
+            value += f", direction={one.qualifier!r}"
+        elif one.qualifier:
+            value += f", match={one.qualifier!r}"
+        yield f"{one.limit}({value})"
+
+
+def _spared(verdict: Verdict) -> str:
+    """A time or share above what was measured, of three digits."""
+    most = max(verdict.measured or 0.0, verdict.high or 0.0) * _SPARE
+    if verdict.share is not None and verdict.share_of:
+        return f"{most / verdict.share_of * 100:.3g}%"
+    return f"{float(f'{most:.3g}'):.10g}us"
+
+
 _NEAR = 0.03
 _LOOSE = 2.0
 
 
-def hints_of(rows: Sequence[Row], tests: Iterable[Test]) -> tuple[Hint, ...]:
+def hints_of(rows: Sequence[Row]) -> tuple[Hint, ...]:
     """Times that are nearly over their limits, nearest first; limits that allow more than is
-    needed, loosest first; limits that say nothing of this device."""
-    return (*_near(rows), *_loose(rows), *_unjudged(tests))
+    needed, loosest first."""
+    return (*_near(rows), *_loose(rows))
 
 
 def _near(rows: Iterable[Row]) -> list[Hint]:
@@ -204,9 +319,9 @@ def _loose(rows: Iterable[Row]) -> list[Hint]:
     return [hint for *_, hint in sorted(found, key=lambda one: one[:2])]
 
 
-def _unjudged(tests: Iterable[Test]) -> list[Hint]:
+def unjudged_words(tests: Iterable[Test]) -> list[str]:
     """Limits that say nothing of the device that was measured, beside others of their test that
-    were judged; by the reason."""
+    were judged, by the reason: ``max_syncs not judged in 2 tests (not applicable on the CPU)``."""
     found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     for test in tests:
         if not test.not_judged and test.outcome != "rerun":
@@ -214,12 +329,8 @@ def _unjudged(tests: Iterable[Test]) -> list[Hint]:
                 if one.outcome == "not judged":
                     found[one.why].append((test.id, title(one)))
     return [
-        Hint(
-            "not judged",
-            count_words(len({test for test, _ in several}), "test"),
-            ", ".join(dict.fromkeys(limit for _, limit in several)),
-            why,
-        )
+        f"{', '.join(dict.fromkeys(limit for _, limit in several))} not judged in "
+        f"{count_words(len({test for test, _ in several}), 'test')} ({why})"
         for why, several in found.items()
     ]
 
@@ -228,8 +339,9 @@ _FEWER = "A CUDA graph makes them one launch, torch.compile fewer kernels."
 
 
 class Advice(NamedTuple):
-    """What to do about a profile, and what that rests on."""
+    """What to do about a profile, and what that rests on; the metric that it is about, or none."""
 
+    metric: str
     what: str
     why: str
 
@@ -237,58 +349,39 @@ class Advice(NamedTuple):
 def advice_on(profile: Profile) -> tuple[Advice, ...]:
     """What there is to do, first about broken limits, then the most telling; none where nothing
     stands out."""
-    integrity, bound = profile.integrity, profile.bound.verdict
-    if not integrity.complete:
+    if not profile.integrity.complete:
         doctor = "kernelprof doctor says whether this machine can count kernels."
-        return (Advice("Run the test alone.", doctor),)
-    why = note_of(profile, "recompiles")
-    because = f": {why}" if why else ""
-    compilations = _number(profile, "recompiles")
-    waits = profile.waits
-    calls = {chain_words(one.operators, one.call) or one.call for one in waits}
-    pageable = [one for one in profile.copies if "ageable" in one.name]
-    copies = count_words(_number(profile, "memcpys_pageable"), "copy", "copies")
-    size, cold = format_bytes(sum(one.bytes for one in pageable)), ", ".join(integrity.cold)
-    overhead = overhead_words(profile) if bound == "overhead" else ""
-    several = _number(profile, "launches") > 1
+        return (Advice("", "Run the test alone.", doctor),)
     broken = {one.metric for one in profile.verdicts if one.outcome == "failed"}
-    rules = (
-        (
-            "recompiles",
-            compilations,
-            "Find out why it compiles again.",
-            f"{count_words(compilations, 'compilation')} in calls that were warm{because}. "
-            "TORCH_LOGS=recompiles names the guard that failed.",
-        ),
-        (
-            "syncs",
-            waits and ("syncs" in broken or bound in ("sync", "overhead", "mixed")),
-            "Keep values on the GPU.",
-            f"The host waits {count_words(len(waits), 'time')} for the device in one call, in "
-            f"{', '.join(sorted(calls)[:3])}{_places(one.source for one in waits)}.",
-        ),
-        (
-            "memcpys",
-            _number(profile, "memcpys_pageable"),
-            "Pin the host's memory.",
-            f"{copies} of {size} from or to pageable memory"
-            f"{_places(one.source for one in pageable)}: each makes the host wait.",
-        ),
-        (
-            "launch_overhead",
-            overhead,
-            "Launch less often." if several else "Give a call more to do.",
-            f"{overhead}. {_FEWER if several else 'Larger batches share the launch.'}",
-        ),
-        (
-            "",
-            cold,
-            "Profile a call that is warm.",
-            f"{cold} in the round; kernel_profile(fn) warms up, a region does not.",
-        ),
-    )
-    first = sorted(rules, key=lambda rule: rule[0] not in broken)
-    return tuple(Advice(what, why) for _, applies, what, why in first if applies)
+    return tuple(sorted(_advice_on(profile, broken), key=lambda one: one.metric not in broken))
+
+
+def _advice_on(profile: Profile, broken: Collection[str]) -> Iterator[Advice]:
+    bound, waits = profile.bound.verdict, profile.waits
+    if compilations := _number(profile, "recompiles"):
+        why = ": ".join(filter(None, ["calls that were warm", note_of(profile, "recompiles")]))
+        words = f"{count_words(compilations, 'compilation')} in {why}. "
+        guard = "TORCH_LOGS=recompiles names the guard that failed."
+        yield Advice("recompiles", "Find out why it compiles again.", words + guard)
+    if waits and ("syncs" in broken or bound in ("sync", "overhead", "mixed")):
+        calls = sorted({chain_words(one.operators, one.call) or one.call for one in waits})[:3]
+        words = f"The host waits {count_words(len(waits), 'time')} for the device in one call, in "
+        where = f"{', '.join(calls)}{_places(one.source for one in waits)}."
+        yield Advice("syncs", "Keep values on the GPU.", words + where)
+    if number := _number(profile, "memcpys_pageable"):
+        copied = [one for one in profile.copies if "ageable" in one.name]
+        size = format_bytes(sum(one.bytes for one in copied))
+        words = f"{count_words(number, 'copy', 'copies')} of {size} from or to pageable memory"
+        where = f"{_places(one.source for one in copied)}: each makes the host wait."
+        yield Advice("", "Pin the host's memory.", words + where)
+    if bound == "overhead" and (overhead := overhead_words(profile)):
+        several = _number(profile, "launches") > 1
+        what = "Launch less often." if several else "Give a call more to do."
+        how = _FEWER if several else "Larger batches share the launch."
+        yield Advice("launch_overhead", what, f"{overhead}. {how}")
+    if cold := ", ".join(profile.integrity.cold):
+        words = f"{cold} in the round; kernel_profile(fn) warms up, a region does not."
+        yield Advice("", "Profile a call that is warm.", words)
 
 
 def _number(profile: Profile, metric: str) -> int:

@@ -68,7 +68,8 @@ class BaselineSummary:
     @property
     def base(self) -> str:
         """The baseline's name in full, for example ``main (abc1234)``."""
-        began = self.baseline.began
+        day, at, time = self.baseline.began.partition("T")
+        began = f"{day} {time[:5]} UTC" if at else day
         return f"{self.short} ({began})" if began else self._name
 
     @property

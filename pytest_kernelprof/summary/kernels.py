@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from pytest_kernelprof.names.short_names import tell_apart
 from pytest_kernelprof.schema.comparison import BASELINE_WORDS
 from pytest_kernelprof.summary.records import HotKernel
-from pytest_kernelprof.summary.words import chain_words, judged_rank, natural
+from pytest_kernelprof.summary.words import chain_words, natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,6 @@ def groups_of(profile: Profile) -> dict[str, tuple[int, float]]:
 
 
 Order = Literal["name", "calls", "each", "total"]
-_ENOUGH_SHARE, _MOST_NAMES = 0.85, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +86,6 @@ def by_name(kernels: Sequence[Kernel], order: Order = "total") -> list[Named]:
         for name, several in found.items()
     ]
     return sorted(named, key=_KEYS[order])
-
-
-def enough(ranked: Sequence[Named]) -> int:
-    """Return how many names make up 85 % of the time, at most 20. A single one that would be left
-    is among them."""
-    total, reached = sum(one.us for one in ranked), 0.0
-    for number, one in enumerate(ranked, 1):
-        reached += one.us
-        if number == _MOST_NAMES or (total and reached >= _ENOUGH_SHARE * total):
-            return len(ranked) if len(ranked) == number + 1 else number
-    return len(ranked)
 
 
 _HOTTEST, _MOST_TOLD_APART = 50, 500
@@ -208,11 +196,12 @@ class NewKernels:
 
 
 def new_kernels(profile: Profile) -> NewKernels | None:
-    """Find what is new by the first comparison that is worse and names kernels; None if there is
-    none, or if it does not tell which kernels are new."""
-    worse = (one.comparison for one in profile.verdicts if one.outcome == "failed")
-    one = next((one for one in worse if one is not None and one.changes), None)
-    if one is None or one.kernels is None or one.rank not in (None, profile.rank):
+    """Find what is new by the first comparison that names kernels, those first that are worse; None
+    if there is none, or if it does not tell which kernels are new."""
+    worst_first = sorted(profile.verdicts, key=lambda one: one.outcome != "failed")
+    found = (one.comparison for one in worst_first if one.comparison is not None)
+    one = next((one for one in found if one.changes and one.rank in (None, profile.rank)), None)
+    if one is None or one.kernels is None:
         return None
     positions = positions_in(one.kernels)
     gone = tuple(change for change in one.changes if change.baseline is not None)
@@ -220,21 +209,6 @@ def new_kernels(profile: Profile) -> NewKernels | None:
     if positions is None or max(places, default=0) > len(profile.kernels):
         return None  # perhaps only some of the kernels are kept
     return NewKernels(BASELINE_WORDS[one.source], positions, gone)
-
-
-def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
-    """Find the kernels that ``forbid_kernels`` and ``expect_kernels`` fail by, from 0.
-
-    Args:
-        judged: the profile of the rank whose kernels they are.
-    """
-    named = []
-    for one in profile.verdicts:
-        if one.outcome == "failed" and judged_rank(profile, one) is judged:
-            wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
-            named += [(kernel.position, kernel.kernel) for kernel in wrong]
-    names = [kernel.short_name for kernel in judged.kernels]
-    return frozenset(at - 1 for at, name in named if names[at - 1 : at] == [name])  # else a variant
 
 
 def positions_in(diff: KernelDiff) -> frozenset[int] | None:

@@ -6,22 +6,19 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.summary.words import (
     NOUNS,
     chain_words,
     count_words,
-    ends_words,
     gpu_us,
     line_words,
     note_of,
     source_place,
     value_of,
 )
-from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_unit
+from pytest_kernelprof.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,11 +43,6 @@ class Rank:
     name: str
     file: str
     profile: Profile
-
-    @property
-    def own_us(self) -> float:
-        """The time of its kernels without communication."""
-        return gpu_us(self.profile)
 
     @property
     def counts(self) -> tuple[float | None, ...]:
@@ -116,77 +108,8 @@ def odd_ones(ranks: Sequence[Rank]) -> tuple[Odd, ...]:
 def times_slower(rank: Rank, ranks: Sequence[Rank]) -> float:
     """Return how many times as long its own kernels take as those of the median rank, which of an
     even number is the faster one of the two in the middle; 1 if that is unknown."""
-    middle = statistics.median_low(one.own_us for one in ranks)
-    return rank.own_us / middle if middle else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class RankTable:
-    """The titles of numbers; a row for each rank, for neighbours that are alike, and last for all:
-    its name, its numbers, and whether it differs from most. Columns that are zero or unknown are
-    left out."""
-
-    titles: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-_METRICS = {
-    "kernels": "kernels",
-    "GPU": "cuda_time",
-    "comm": "comm_time",
-    "exposed": "exposed_comm_time",
-    "comm wait": "comm_wait",
-    "idle": "gpu_idle",
-    "waits": "syncs",
-    "copies": "memcpys",
-}
-"""The metric of each column."""
-
-
-def rank_table(ranks: Sequence[Rank], what: str = "rank") -> RankTable:
-    """Make the table: a row for each rank that differs, and for neighbours that are alike.
-
-    Args:
-        what: what they are; of traces that are no ranks there is no total.
-    """
-    apart = {one.rank.name for one in odd_ones(ranks)}
-    alike = groupby(ranks, lambda one: (one.name in apart and one.name, one.counts))
-    groups = [list(group) for _, group in alike]
-    names = [ends_words(one[0].name, one[-1].name) for one in groups]
-    differs = ("differs" if one[0].name in apart else "" for one in groups)
-    columns = ((what, *names, "all"), *_columns(groups, ranks), ("", *differs, ""))
-    titles, *rows = zip(*columns, strict=True)
-    if what != "rank" or len(ranks) < 2:
-        rows.pop()
-    return RankTable(titles, tuple(rows))
-
-
-def _columns(groups: Sequence[Sequence[Rank]], ranks: Sequence[Rank]) -> Iterator[tuple[str, ...]]:
-    """Yield the title, a cell for each group, and one for all ranks."""
-    on_cpu = all(one.profile.environment.kind == "cpu" for one in ranks)
-    for title, metric in _METRICS.items():
-        values = {one.name: value_of(one.profile, metric) for one in ranks}
-        if metric == "kernels":
-            values = {one.name: float(one.profile.kernel_count) for one in ranks}
-        known = [one for one in values.values() if one is not None]
-        if any(known):
-            is_time = METRICS[metric].unit == "us"
-            unit = time_unit(known) if is_time else TimeUnit("", 1.0, 0)
-            cells = []
-            for group in groups:
-                ours = [one for one in (values[rank.name] for rank in group) if one is not None]
-                cells.append(
-                    ends_words(unit.words(min(ours)), unit.words(max(ours))) if ours else ""
-                )
-            named = "operators" if on_cpu and metric == "kernels" else title
-            total = unit.words(sum(known)) if len(known) == len(ranks) else ""
-            yield (f"{named} {unit.name}".rstrip(), *cells, total)
-
-
-def ranks_told(profile: Profile) -> tuple[RankTable, tuple[str, ...]] | None:
-    """Return the table of a profile's ranks, and what is said of them; None of one rank."""
-    ranks = ranks_of(profile)
-    return (rank_table(ranks), tuple(waiting_words(ranks))) if ranks else None
+    middle = statistics.median_low(gpu_us(one.profile) for one in ranks)
+    return gpu_us(rank.profile) / middle if middle else 1.0
 
 
 def waiting_words(ranks: Sequence[Rank]) -> Iterator[str]:

@@ -203,6 +203,13 @@ class Remedy(NamedTuple):
         return ": ".join(filter(None, self))
 
 
+class Task(NamedTuple):
+    """Where to look, a line in words for each problem, and what to do about all of them."""
+
+    where: tuple[str, ...]
+    remedy: Remedy
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One cause, with the tests that it breaks; or one test, with its causes.
@@ -210,12 +217,12 @@ class Problem:
     Attributes:
         cause: what the tests have in common; None of one without a cause.
         rows: those that it marks, the worst first.
-        remedy: what to do about it; None where nothing helps but to look.
+        remedy: what to do about it.
     """
 
     cause: Cause | None
     rows: tuple[Entry, ...]
-    remedy: Remedy | None
+    remedy: Remedy
 
     @property
     def told(self) -> Told | None:
@@ -300,9 +307,9 @@ class HotKernel:
 
 
 class Hint(NamedTuple):
-    """A limit worth a look: "near" its value, one to "tighten", or "not judged"."""
+    """A limit worth a look: "near" its value, or one to "tighten"."""
 
-    kind: Literal["near", "tighten", "not judged"]
+    kind: Literal["near", "tighten"]
     test: str
     limit: str
     words: str

@@ -7,10 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_kernelprof.schema.comparison import LIMIT_OF
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.run import Cause
-from pytest_kernelprof.summary.advice import hints_of, remedy_of, todo_of
+from pytest_kernelprof.summary.advice import hints_of, remedy_of, tasks_of, unjudged_words
 from pytest_kernelprof.summary.comparisons import baseline_summaries, result_of, weight_of
 from pytest_kernelprof.summary.kernels import hottest_kernels
 from pytest_kernelprof.summary.records import (
@@ -38,11 +37,9 @@ from pytest_kernelprof.summary.words import (
     count_words,
     first_of,
     gpu_us,
-    line_words,
     natural,
     parts_of,
     place_words,
-    signed,
     value_of,
     with_label,
 )
@@ -53,8 +50,9 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.schema.comparison import Source
     from pytest_kernelprof.schema.run import Place, Profile, ProfileComparison, Run, Test, Verdict
+    from pytest_kernelprof.schema.snapshot import TestState
     from pytest_kernelprof.summary.comparisons import BaselineSummary
-    from pytest_kernelprof.summary.records import Hint, HotKernel, Kind, Overall, Remedy, Told
+    from pytest_kernelprof.summary.records import Hint, HotKernel, Kind, Overall, Task, Told
 
 
 Key = tuple[float | int | str | tuple[tuple[str, int], ...], ...]
@@ -68,8 +66,7 @@ class Summary:
         run: the record that it is made of.
         overall: the verdict.
         sentence: the same in words, with the counts that are not zero.
-        where: the lines to look at, each in words; none where nothing needs a look.
-        todo: what to do about the problems, one remedy a kind; the first helps the worst of them.
+        tasks: where to look and what to do, the worst first; none where nothing needs a look.
         open: the tests and limits that were not judged, in words; empty if all were.
         problems: what needs a look, worst first, each test once.
         rows: each profile, worst first.
@@ -85,13 +82,12 @@ class Summary:
     counts: Counts
     overall: Overall
     sentence: str
-    where: tuple[str, ...]
-    todo: tuple[Remedy, ...]
+    tasks: tuple[Task, ...]
     open: str
     problems: tuple[Problem, ...]
     rows: tuple[Row, ...]
     folded: tuple[Row, ...]
-    left_out: tuple[Test, ...]
+    left_out: tuple[Entry, ...]
     compared: tuple[BaselineSummary, ...]
     suite: str
     hottest: tuple[HotKernel, ...]
@@ -105,28 +101,28 @@ def summary_of(run: Run) -> Summary:
     rows = tuple(sorted((row for test in run.tests for row in _rows_of(test)), key=worst_first))
     last = [row for row in rows if row.told != "rerun"]  # a test tried again is no second test
     together = by_file(folded(rows))
-    hints = hints_of(last, run.tests)
     counts, compared = _counts_of(run.tests), baseline_summaries(run)
-    left = _open_words(counts, hints)
+    left = _open_words(counts, unjudged_words(run.tests))
     problems = problems_of(run, [*together, *_entries_of(run.tests)])
     return Summary(
         run=run,
         counts=counts,
         overall=_overall_of(run, counts, left, compared),
         sentence=_sentence_of(counts, left, compared),
-        where=_where(problems),
-        todo=todo_of(run, problems),
+        tasks=tasks_of(run, problems),
         open=left,
         problems=problems,
         rows=rows,
         folded=together,
         left_out=tuple(
-            one for one in run.tests if not one.profiles and told_of(one) == "not judged"
+            _entry(one, "not judged", "", Cause(one.not_judged or MARKS["not run"].word))
+            for one in run.tests
+            if not one.profiles and told_of(one) == "not judged"
         ),
         compared=compared,
         suite="; ".join(_suite_words([row.profile for row in last])),
         hottest=hottest_kernels(last, _sum([row.profile for row in last], "cuda_time")),
-        hints=hints,
+        hints=hints_of(last),
         places=_places_of(row.profile for row in rows),
         integrity=_integrity_of([row.profile for row in rows]),
     )
@@ -171,6 +167,8 @@ def _causes_of(
     if told in FAILED_OTHERWISE:
         return (Cause(test.why or MARKS[told].word, test.place),)
     found = causes_of(profile, told)
+    if test.snapshot is not None and test.snapshot.state == "missing":
+        found = (*found, Cause(f"no snapshot for {test.snapshot.device}"))
     if not found and compared is not None and compared.kernels is not None:
         found = causes_of_diff(compared.kernels)
     return (*found, *beside_of(profile, told))
@@ -196,7 +194,7 @@ def _entries_of(tests: Iterable[Test]) -> Iterator[Entry]:
         told = told_of(test)
         if not test.profiles and told in FAILED_OTHERWISE:
             word = MARKS[told].word
-            yield _entry(test, told, word, Cause(test.why or word))
+            yield _entry(test, told, word, Cause(test.why or word, test.place))
 
 
 def _entry(test: Test, told: Told, found: str, cause: Cause) -> Entry:
@@ -274,17 +272,14 @@ def _what_agrees(row: Row) -> Any:
 # Problems: what needs a look, one cause told once.
 
 _NUMBERS = re.compile(r" x\d+\b|^\d+ \w+, limit \d+|(?<=: )[\d.]+ \w+: |, [\d.]+[mu]?s -> .*")
-_MOST_PLACES, _LONGEST_CAUSE = 2, 80
-_BELOW = re.compile(r", from | \(")
-"""Where a cause goes into detail."""
 
 
 def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
     """What needs a look, worst first, each test once: tests with one first cause together. Last
-    come snapshots that have other kernels and fail nothing."""
+    come snapshots that are outdated or missing and fail nothing."""
     found: dict[Any, list[Entry]] = {}
     for one in sorted(entries, key=lambda one: severity(one.told)):
-        if one.told in NEEDS_A_LOOK or _is_outdated(one):
+        if one.told in NEEDS_A_LOOK or _needs_update(one):
             found.setdefault(_cause_key(one), []).append(one)
     problems = [
         Problem(next(iter(several[0].causes), None), tuple(several), remedy_of(run, several))
@@ -293,11 +288,17 @@ def problems_of(run: Run, entries: Iterable[Entry]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda one: (severity(one.told), -one.tests)))
 
 
-def _is_outdated(entry: Entry) -> bool:
-    """Whether its snapshot has other kernels, and does not fail it."""
-    snapshot = entry.test.snapshot
+def _needs_update(entry: Entry) -> bool:
+    """Whether its snapshot has other kernels or is missing, and does not fail it."""
     is_well = entry.told not in NEEDS_A_LOOK and entry.test.outcome == "passed"
-    return is_well and snapshot is not None and snapshot.state == "changed"
+    return is_well and _snapshot_of(entry.test) in _OUTDATED
+
+
+_OUTDATED = ("changed", "missing")
+
+
+def _snapshot_of(test: Test) -> TestState | None:
+    return test.snapshot.state if test.snapshot is not None else None
 
 
 def _cause_key(entry: Entry) -> Any:
@@ -309,32 +310,6 @@ def _cause_key(entry: Entry) -> Any:
     is_call = isinstance(entry, Row) and not cause.sign and cause.place == entry.profile.place
     place = cause.place.file if is_call and cause.place else cause.place
     return entry.told, cause.sign, _NUMBERS.sub("", cause.text), place
-
-
-def _where(problems: Sequence[Problem]) -> tuple[str, ...]:
-    """The lines to look at: ``model.py:17: + elementwise [copy] (12 tests)``."""
-    told = [
-        f"{line_words(one.place) or one.rows[0].file}: {_what_of(one.rows[0])} "
-        f"({one.rows[0].name if one.tests == 1 else count_words(one.tests, 'test')})"
-        for one in problems
-    ]
-    return tuple(first_of(told, _MOST_PLACES, "{} more"))
-
-
-def _what_of(worst: Entry) -> str:
-    """What is wrong, shortly: the kernel that a comparison names or what ended the test, else the
-    first limit with its values and, if it is one thing, its cause."""
-    found = next(iter(worst.found), "snapshot: outdated")
-    limit = found.partition(": ")[0]
-    for cause in worst.causes[:1]:
-        words = _BELOW.split(signed(cause))[0]
-        is_one = len(words) <= _LONGEST_CAUSE and ";" not in cause.text
-        says_all = cause.sign or limit in LIMIT_OF.values() or found == f"{limit}: exceeded"
-        if worst.told in FAILED_OTHERWISE or (is_one and says_all):
-            return words
-        if is_one and worst.told == "failed":
-            return f"{found}, {words.rpartition(': ')[2]}"
-    return found
 
 
 # Counts, and the sentence that says them.
@@ -379,8 +354,9 @@ def _kinds_of(test: Test, told: Told | None) -> Iterator[Kind]:
         return
     if test.outcome in FAILED:
         yield "failed"
-    if test.snapshot is not None and test.snapshot.state in ("changed", "missing"):
-        yield test.snapshot.state
+    state = _snapshot_of(test)
+    if state == "changed" or state == "missing":
+        yield state
     for one in test.verdicts:
         if one.outcome == "failed":
             yield _BROKEN[one.comparison.source] if one.comparison is not None else "breaking"
@@ -421,16 +397,17 @@ def _sentence_of(counts: Counts, open_words: str, compared: Sequence[BaselineSum
     only_crashed = is_well and kinds["held"] and (failed or errors)
     how = f"of {count_words(counts.tests, 'test')} failed" if only_crashed else _OTHERWISE
     crashed = _counted((failed, how, how), (errors, "error", "errors"))
+    incomplete = _counted((told["incomplete"], "incomplete", "incomplete"))
     if is_well:
-        happened = crashed if only_crashed else [_well(counts)]
+        happened = crashed if only_crashed else [*incomplete, _well(counts)]
     happened += [one.sentence for one in compared]
     happened += _counted(
         (kinds["changed"], "snapshot is outdated", "snapshots are outdated"),
         (kinds["missing"], "snapshot is missing", "snapshots are missing"),
     )
     beside = ["no limit is broken"] if only_crashed else crashed
+    beside += [] if is_well and not only_crashed else incomplete
     beside += _counted(
-        (told["incomplete"], "incomplete", "incomplete"),
         (told["undecided"], "undecided", "undecided"),
         (told["expected failure"] + told["xfailed"], "expected failure", "expected failures"),
         (told["skipped"], "skipped", "skipped"),
@@ -460,17 +437,12 @@ def _well(counts: Counts) -> str:
     return f"{kinds['passed']} of {count_words(kinds['held'], 'test')} {within}"
 
 
-def _open_words(counts: Counts, hints: Iterable[Hint]) -> str:
+def _open_words(counts: Counts, limits: Sequence[str]) -> str:
     """The tests and limits that were not judged, and why: ``30 not judged (no CUDA device)``."""
     reasons = counts.unjudged.most_common()
     whys = [f"{number} {why}" if len(reasons) > 1 else why for why, number in reasons]
     why = f" ({', '.join(first_of(whys, _MOST_REASONS, '{} more reasons'))})" if whys else ""
     tests = _counted((counts.told["not judged"], f"not judged{why}", f"not judged{why}"))
-    limits = [
-        f"{one.limit} not judged in {one.test} ({one.words})"
-        for one in hints
-        if one.kind == "not judged"
-    ]
     return ", ".join([*tests, *limits[:_MOST_REASONS]])
 
 

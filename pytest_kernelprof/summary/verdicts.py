@@ -25,7 +25,6 @@ from pytest_kernelprof.summary.words import (
     interval_words,
     judged_rank,
     limits_of,
-    lines_words,
     note_of,
     overhead_words,
     pair_words,
@@ -198,8 +197,10 @@ def delta_words(found: ProfileComparison) -> str:
         return ", ".join(map(count_change, deltas, signs)) or usual
     judged = [one for one in found.metrics if one.judged and one.change in ("worse", "undecided")]
     words = list(map(_more_words, found.worse or judged))
-    if found.paired is not None and found.paired.change in ("worse", "undecided"):
-        words.append(paired_words(found.paired))
+    paired = found.paired
+    if paired is not None and paired.change in ("worse", "undecided"):
+        margin = f", margin {paired.margin * 100:.3g} %" if paired.change == "worse" else ""
+        words.append(f"{paired_words(paired)}{margin}")
     return ", ".join(words) or ("its times" if found.untimed else "no more than before")
 
 
@@ -376,19 +377,25 @@ def found_by(verdicts: Iterable[Verdict]) -> Iterator[str]:
     for one in verdicts:
         if one.outcome in ("failed", "incomplete", "undecided"):
             words: str = one.outcome
-            if one.outcome == "undecided" and (values := values_words(one)):
-                words = f"undecided ({values})"
+            values = values_words(one) or _slower(one.comparison)
+            if one.outcome == "undecided":
+                words = f"undecided ({values})" if values else words
             elif one.outcome == "failed" and one.comparison is not None:
                 more = (count_change(delta, ">") for delta in one.comparison.worse)
-                words = ", ".join(more) or "slower"
+                words = ", ".join(more) or values or "slower"
             elif one.outcome == "failed":
-                words = values_words(one) or "exceeded"
+                words = values or "exceeded"
             yield f"{title(one)}: {words}{rank_words(one)}"
+
+
+def _slower(found: ProfileComparison | None) -> str:
+    paired = found.paired if found is not None else None
+    return f"GPU time {percent_words(paired.ratio - 1)}" if paired and paired.pairs else ""
 
 
 # Why.
 
-_MOST_KINDS = 3
+_MOST_KINDS, _MOST_LINES = 3, 20
 _LONGEST = 2_000
 _ONLY = "only on rank "
 _OF_KERNELS = ("kernels", "launches", "cuda_time")
@@ -469,9 +476,15 @@ def causes_of_diff(diff: KernelDiff) -> tuple[Cause, ...]:
     )
 
 
+_HASH = re.compile(r" [0-9a-f]{4}$")
+"""What tells the kernels of one short name apart in files of snapshots."""
+
+
 def _change_cause(change: KernelChange) -> Cause:
     kernel, before, now = change.side, change.baseline, change.current
-    place, words = source_place(kernel.source), times_words(kernel.short_name, change.times)
+    is_named = kernel.duration_us is None and change.kind != "renamed"  # as snapshots name them
+    name = _HASH.sub("", kernel.short_name) if is_named else kernel.short_name
+    place, words = source_place(kernel.source), times_words(name, change.times)
     if change.kind == "slower":
         us = [change.us(one) * change.times for one in (before, now)]
         return Cause(f"slower: {words}, {changed_words('us', *us)}", place)
@@ -481,7 +494,8 @@ def _change_cause(change: KernelChange) -> Cause:
         return Cause(f"order changed: {words}{moved}", place)
     if before is None or now is None:
         words = with_chain(words, chain_words(kernel.operators, kernel.name))
-        return Cause(words + lines_words(change.lines), place, "-" if now is None else "+")
+        lines = tuple(f"{place.file}:{line}" for line in change.lines) if place else ()
+        return Cause(words, place, "-" if now is None else "+", lines)
     if change.kind == "operator":
         was, by = (next(iter(one.operators), "no operator") for one in (before, now))
         return Cause(f"{words}: launched by {by}, was {was}", place)
@@ -500,9 +514,9 @@ def _limit_cause(verdict: Verdict, profile: Profile) -> Cause:
             counted = count_words(int(verdict.measured or 0), *nouns)
             lead = f"{counted}, limit {verdict.allowed:.0f}{where}"
         said = not lead or cause.text.startswith(_ONLY)
-        return cause if said else Cause(f"{lead}: {cause.text}", cause.place)
+        return cause if said else replace(cause, text=f"{lead}: {cause.text}")
     words = "; ".join(filter(None, [values_words(verdict) + where, cause.text]))
-    return Cause(f"{title(verdict)}: {words}", cause.place)
+    return replace(cause, text=f"{title(verdict)}: {words}")
 
 
 def _cause_of(verdict: Verdict, profile: Profile) -> Cause | None:
@@ -514,15 +528,39 @@ def _cause_of(verdict: Verdict, profile: Profile) -> Cause | None:
     return replace(cause, text=cause.text[:_LONGEST])
 
 
+def guilty_kernels(profile: Profile, judged: Profile) -> frozenset[int]:
+    """Return the kernels that broken limits are about, from 0: those that a pattern forbids or
+    another was expected for, the kind that takes longest, those that no other rank has.
+
+    Args:
+        judged: the profile of the rank whose kernels they are.
+    """
+    named, kinds = [], set[_Kind]()
+    for one in profile.verdicts:
+        if one.outcome == "failed" and judged_rank(profile, one) is judged:
+            wrong = (*one.hits, *((one.mismatch,) if one.mismatch else ()))
+            named += [(kernel.position, kernel.kernel) for kernel in wrong]
+            kinds |= set(_extra_on(judged, profile, one))
+            if _ABOUT.get(one.metric.split("_")[0]) is _longest:
+                kinds.add(_longest_kind(one, judged)[0])
+    names = [kernel.short_name for kernel in judged.kernels]
+    found = {at - 1 for at, name in named if names[at - 1 : at] == [name]}  # else a variant
+    return frozenset({*found, *(at for at, k in enumerate(judged.kernels) if _kind_of(k) in kinds)})
+
+
 def _only_on(judged: Profile, profile: Profile, verdict: Verdict) -> Cause | None:
+    cause = _most_of(list(_extra_on(judged, profile, verdict).elements()))
+    return replace(cause, text=f"{_ONLY}{judged.rank}: + {cause.text}") if cause.text else None
+
+
+def _extra_on(judged: Profile, profile: Profile, verdict: Verdict) -> Counter[_Kind]:
     """The kernels that the judged rank has and a rank within the limit has not."""
     within = (one for one in profile.ranks if one.rank not in verdict.ranks and one.kernels_kept)
     peer = next(within, None)
     if peer is None or not verdict.ranks or verdict.qualifier or verdict.metric not in _OF_KERNELS:
-        return None
+        return Counter()
     ours, theirs = (Counter(map(_kind_of, one.kernels)) for one in (judged, peer))
-    cause = _most_of(list((ours - theirs).elements()))
-    return replace(cause, text=f"{_ONLY}{judged.rank}: + {cause.text}") if cause.text else None
+    return ours - theirs
 
 
 def _kernel_names(verdict: Verdict, profile: Profile) -> Cause:
@@ -557,11 +595,15 @@ def _most_of(found: Sequence[_Kind]) -> Cause:
 
 def _launched(verdict: Verdict, profile: Profile) -> Cause:
     """The kernels by kind. Which of them are extra is known only where none is allowed: else the
-    place is the call."""
+    place is the call, and the lines are those of all."""
     kernels, pattern = profile.kernels, verdict.qualifier
-    cause = _most_of(list(map(_kind_of, _matching(kernels, pattern) if pattern else kernels)))
-    place = verdict.place or profile.place
-    return Cause(cause.text, place) if cause.text and verdict.allowed else cause
+    if pattern:
+        kernels = tuple(_matching(kernels, pattern))
+    cause = _most_of(list(map(_kind_of, kernels)))
+    if not cause.text or not verdict.allowed:
+        return cause
+    lines = tuple(dict.fromkeys(one.source for one in kernels if one.source))
+    return Cause(cause.text, verdict.place or profile.place, lines=lines[:_MOST_LINES])
 
 
 def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
@@ -576,18 +618,23 @@ def _matching(kernels: Sequence[Kernel], pattern: str) -> Sequence[Kernel]:
 
 
 def _longest(verdict: Verdict, profile: Profile) -> Cause:
-    """The kind of kernel that takes longest, of those that communicate or of all others."""
-    talking = {one.kernel for one in profile.collectives}
-    kinds: defaultdict[_Kind, list[float]] = defaultdict(list)
-    for at, one in enumerate(profile.kernels):
-        if (at in talking) == (verdict.metric == "exposed_comm_time"):
-            kinds[_kind_of(one)].append(one.duration_us)
-    kind, us = max(kinds.items(), key=lambda one: sum(one[1]), default=(("", "", ""), []))
+    kind, us = _longest_kind(verdict, profile)
     if not sum(us):
         return Cause(_spread(verdict))
     name, chain, line = kind
     words = f"{times_words(name, len(us))} takes {format_time(sum(us))}"
     return Cause(with_chain(words, chain), source_place(line))
+
+
+def _longest_kind(verdict: Verdict, profile: Profile) -> tuple[_Kind, list[float]]:
+    """The kind of kernel that takes longest, of those that communicate or of all others; and what
+    each takes."""
+    talking = {one.kernel for one in profile.collectives}
+    kinds: defaultdict[_Kind, list[float]] = defaultdict(list)
+    for at, one in enumerate(profile.kernels):
+        if (at in talking) == (verdict.metric == "exposed_comm_time"):
+            kinds[_kind_of(one)].append(one.duration_us)
+    return max(kinds.items(), key=lambda one: sum(one[1]), default=(("", "", ""), []))
 
 
 def _waits(verdict: Verdict, profile: Profile) -> Cause:

@@ -75,6 +75,23 @@ def line_words(place: Place | None) -> str:
     return f"{os.path.basename(place.file)}:{place.line}" if place is not None else ""
 
 
+_MOST_LINES = 4
+
+
+def cause_lines(cause: Cause | None) -> str:
+    """The lines of a cause: ``model.py:11, 12, 14``, or ``model.py:6 or 7`` of one kernel that is
+    launched at one of them; empty where none is known."""
+    if cause is None or len(cause.lines) < 2:
+        return line_words(cause.place) if cause is not None else ""
+    files: dict[str, list[str]] = {}
+    for one in cause.lines[:_MOST_LINES]:
+        file, _, line = os.path.basename(one).rpartition(":")
+        files.setdefault(file, []).append(line)
+    between = " or " if cause.sign else ", "
+    told = [f"{file}:{between.join(lines)}" for file, lines in files.items()]
+    return between.join([*told, *(["..."] if len(cause.lines) > _MOST_LINES else [])])
+
+
 def lines_words(lines: Sequence[str]) -> str:
     """Return `` (one of lines 6, 7)`` for the lines of a change; empty where its line is known."""
     return f" (one of lines {', '.join(lines)})" if lines else ""

@@ -145,8 +145,8 @@ def of_quiet(text: str) -> Facts:
     ours = [line for name, lines in _sections(text).items() if _is_ours(name) for line in lines]
     summary = re.findall(r"^(?:FAILED|ERROR) \S+?::(.*)$", text, re.M)
     changes = _changes("\n".join([*ours, *_snapshot_words(text)]))
-    undecided = re.findall("^kernelprof: .* UNDECIDED", text, re.M)
-    changes["undecided"] = max(changes["undecided"], len(undecided))
+    undecided = re.search(r"^kernelprof: .*\b(\d+) undecided", text, re.M)
+    changes["undecided"] = max(changes["undecided"], int(undecided[1]) if undecided else 0)
     return Facts(
         failed={_name(words): _NO_REASON for words in summary},
         has_reasons=False,
@@ -312,8 +312,8 @@ _WORST_FIRST = ("worse", "undecided", "not compared", "better", "changed", "same
 _REASONS = (
     (r"(?:max_\w+|(?:forbid|expect)_kernels|min_speedup|not_slower)(?=\(|:|$| )", None),
     (r"snapshot\b", "snapshot"),
-    (r"(?:against\b|\w+: \S+ > \S+ of \S+ \(|.*, against )", "revision"),
-    (r"\d+ kernels? more than the revision", "revision"),
+    (r"(?:against\b|worse than \S+ \()", "revision"),
+    (r"worse$", "revision"),
     (r"earlier run\b", "earlier run"),
     (r"profile incomplete", "incomplete"),
     (r".*MarkerError: ", "bad marker"),

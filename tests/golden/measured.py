@@ -33,7 +33,7 @@ _SCRUBBED = (
     (re.compile(r", triton [\w.+]+"), ""),
     (re.compile(r"torch [\d][\w.+]*"), "torch 0"),
     (re.compile(r"CPU \([^)]*\)"), "CPU"),
-    (re.compile(r"^( *[+-]? *\d+ +)[\d.]+(?= +aten::)", re.M), r"\g<1>0.0"),
+    (re.compile(r"^( *[+>-]? *\d+ +)[\d.]+(?= +aten::)", re.M), r"\g<1>0.0"),
     (re.compile(r" ±[\d.]+%"), ""),
     (re.compile(r"\b\d+(\.\d+)?(us|ms|s)\b"), "0us"),
     (re.compile(r"\b\d+\.\d+\b"), "0.0"),

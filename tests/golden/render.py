@@ -46,7 +46,10 @@ _REPORTS = (
     *("-o", "junit_logging=no"),
 )
 _SCRUBBED = (
-    (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\u200c?\d\d:\u200c?\d\dZ?)?"), "2026-01-01"),
+    (
+        re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\u200c?\d\d:\u200c?\d\dZ?| \d\d:\d\d UTC)?"),
+        "2026-01-01",
+    ),
     (re.compile(r"in \d+\.\d\ds( \(\d+:\d\d:\d\d\))?"), "in 0.00s"),
     (re.compile(r"^platform .*$", re.M), "platform"),
     # As long as the words beside it, which differ by how long a time is.

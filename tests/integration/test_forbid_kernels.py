@@ -146,7 +146,7 @@ def test_beside_a_limit_that_is_judged_the_run_says_why(run: Run) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "kernelprof: 1 test: forbid_kernels not judged in 1 test "
+            "kernelprof: 1 of 1 test is within its limits; forbid_kernels not judged in 1 test "
             f"({NO_OPERATOR} 'elementwise', 'nvjet'; {OPERATORS}), max_syncs not judged in 1 test *"
         ]
     )

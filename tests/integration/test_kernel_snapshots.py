@@ -41,6 +41,9 @@ def kept(pytester: pytest.Pytester) -> dict[str, KeptTest]:
     return read(str(path(pytester)))
 
 
+UPDATE_ALL = "pytest --kernelprof-update --kernelprof-device=cpu"
+
+
 def snapshot_lines(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith(("snapshots:", "looser:", "not "))]
 
@@ -72,10 +75,11 @@ def test_an_update_writes_and_each_run_checks(run: RunIt, pytester: pytest.Pytes
         [
             "E   snapshot: kernels 4 > 3",
             "  at test_it.py:9",
+            "*",
             "  against the snapshot: + new, - gone",
             "  + * aten::mul *test_it.py:9*",
-            "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
-            "--kernelprof-device=cpu",
+            "  to do: remove the new kernel, or accept it if it is intended:",
+            "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
         ]
     )
     assert path(pytester).read_bytes() == before
@@ -99,7 +103,8 @@ def test_fewer_or_other_kernels_are_stale_which_is_told_and_passes(run: RunIt) -
     result = run(FEWER)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 3 outdated (not failing): pytest --kernelprof-update"
+        "snapshots: 3 outdated (not failing): pytest --kernelprof-update test_it.py::test_a "
+        "'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' --kernelprof-device=cpu"
     ]
     told = run(FEWER, "-v").outlines
     assert "  outdated: test_it.py::test_a" in told
@@ -113,14 +118,19 @@ def test_a_replaced_kernel_is_named_where_the_run_passes(
     result = run(other, "--kernelprof-markdown=summary.md")
     result.assert_outcomes(passed=3)
     named = [
-        "snapshots: 2 held, 1 outdated (not failing): pytest --kernelprof-update",
+        "snapshots: 2 held, 1 outdated (not failing): pytest --kernelprof-update "
+        "test_it.py::test_a --kernelprof-device=cpu",
         "  outdated: test_it.py::test_a",
         "    - aten::gelu",
         "    + aten::relu",
     ]
     result.stdout.fnmatch_lines(named, consecutive=True)
     summary = (pytester.path / "summary.md").read_text()
-    assert "- aten::gelu\n+ aten::relu\n" in summary
+    changed = [line for line in summary.splitlines() if line[:2] in ("- ", "+ ")]
+    assert [(line[0], "aten::gelu" in line, "aten::relu" in line) for line in changed] == [
+        ("-", True, False),
+        ("+", False, True),
+    ]
 
 
 PLAIN = "def test_plain(): three()\ndef test_other(): x + 1\n"
@@ -165,7 +175,7 @@ def test_workers_check_and_their_controller_writes(run: RunIt, pytester: pytest.
     one_less = MORE.replace("[1, 2]", "[1]")
     result = run(one_less, "-n2")
     result.assert_outcomes(passed=1, failed=1)
-    assert snapshot_lines(result) == ["snapshots: 1 held, 1 unused: pytest --kernelprof-update"]
+    assert snapshot_lines(result) == [f"snapshots: 1 held, 1 unused: {UPDATE_ALL}"]
     assert snapshot_lines(run(one_less, "-n2", UPDATE)) == [
         "snapshots: 1 written, 1 unchanged, 1 removed",
         "looser: test_it::test_a: kernels 3 -> 4",
@@ -181,7 +191,7 @@ def test_snapshots_that_no_test_has_are_told_and_removed(
     fewer = TWO.replace("[1, 2]", "[1]")
     for options in ((), ("-k", "test_a")):
         (line,) = snapshot_lines(run(fewer, *options))
-        assert line.endswith("held, 1 unused: pytest --kernelprof-update")
+        assert line.endswith(f"held, 1 unused: {UPDATE_ALL}")
     assert snapshot_lines(run(fewer, "test_it.py::test_a")) == []
     assert len(kept(pytester)) == 3
     assert snapshot_lines(run(fewer, UPDATE)) == ["snapshots: 2 unchanged, 1 removed"]
@@ -248,11 +258,16 @@ def test_what_is_not_sure_is_not_written(run: RunIt, pytester: pytest.Pytester) 
 
 def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pytester) -> None:
     run(TWO, UPDATE, "-k", "test_a")
-    line = "snapshots: 1 held, 2 missing: pytest --kernelprof-update"
+    line = (
+        "snapshots: 1 held, 2 missing: pytest --kernelprof-update 'test_it.py::TestIt::test_b[1]' "
+        "'test_it.py::TestIt::test_b[2]' --kernelprof-device=cpu"
+    )
     assert snapshot_lines(run(TWO)) == [line]
     path(pytester).parent.rename(path(pytester).parent.with_name("NVIDIA-H200"))
     assert snapshot_lines(run(TWO)) == [
-        "snapshots: 3 missing (none for cpu, some for NVIDIA-H200): pytest --kernelprof-update"
+        "snapshots: 3 missing (none for cpu, some for NVIDIA-H200): pytest --kernelprof-update "
+        "test_it.py::test_a 'test_it.py::TestIt::test_b[1]' 'test_it.py::TestIt::test_b[2]' "
+        "--kernelprof-device=cpu"
     ]
     result = run(TWO, "--kernelprof-require-snapshots")
     result.assert_outcomes(failed=3)
@@ -260,8 +275,8 @@ def test_missing_ones_are_told_where_others_are(run: RunIt, pytester: pytest.Pyt
         [
             "*_ test_a _*",
             "E   snapshot: this test has none for cpu",
-            "  to accept this as the new snapshot: pytest --kernelprof-update test_it.py::test_a "
-            "--kernelprof-device=cpu",
+            "  to do: accept it:",
+            "    pytest --kernelprof-update test_it.py::test_a --kernelprof-device=cpu",
         ]
     )
 
@@ -286,7 +301,8 @@ def test_profiles_of_one_label_are_told_apart(run: RunIt, pytester: pytest.Pytes
     held = "outdated (not failing)", "missing"
     for profiles, told in zip(("(1,)", "(1, 2, 3)"), held, strict=True):
         lines = snapshot_lines(run(PROFILES.replace("(1, 2)", profiles)))
-        assert lines == [f"snapshots: 1 {told}: pytest --kernelprof-update"]
+        (line,) = lines
+        assert line.startswith(f"snapshots: 1 {told}: pytest --kernelprof-update test_it.py::")
 
 
 def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
@@ -300,7 +316,8 @@ def test_after_an_upgrade_a_difference_is_told_and_fails_only_if_asked(
     result = run(MORE)
     result.assert_outcomes(passed=3)
     assert snapshot_lines(result) == [
-        "snapshots: 2 held, 1 not judged (more, but mkldnn off -> on): pytest --kernelprof-update"
+        "snapshots: 2 held, 1 not judged (more, but mkldnn off -> on): pytest --kernelprof-update "
+        "test_it.py::test_a --kernelprof-device=cpu"
     ]
     result = run(MORE, "--kernelprof-require-snapshots")
     result.assert_outcomes(passed=2, failed=1)
@@ -395,7 +412,7 @@ def test_a_document_of_a_run_gives_what_an_update_in_it_would(
     assert path(pytester).read_bytes() == of_the_run
 
 
-ACCEPT = "  to accept this as the new snapshot: pytest --kernelprof-update "
+ACCEPT = "    pytest --kernelprof-update "
 
 
 def remedies(result: pytest.RunResult) -> list[list[str]]:
@@ -475,7 +492,7 @@ def test_a_document_has_what_the_snapshot_alone_refused_accepted(
     ]
     markdown = (pytester.path / "run.md").read_text()
     assert (
-        "if they are intended, accept them: `pytest --kernelprof-update test_it.py::test_alone"
+        "or accept it if it is intended: `pytest --kernelprof-update test_it.py::test_alone"
         in markdown
     )
     assert "accept what the tests launch as their snapshots: " in markdown

@@ -29,13 +29,13 @@ from pytest_kernelprof.report.kernel_tables import (
     metric_table,
     note_lines,
     nouns_of,
-    table_of_ranks,
+    rank_table,
     wait_table,
 )
 from pytest_kernelprof.summary.advice import advice_on
-from pytest_kernelprof.summary.kernels import NewKernels, groups_of, guilty_kernels, positions_in
-from pytest_kernelprof.summary.ranks import ranks_told
-from pytest_kernelprof.summary.verdicts import footing, verdict_line
+from pytest_kernelprof.summary.kernels import groups_of, new_kernels
+from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
+from pytest_kernelprof.summary.verdicts import footing, guilty_kernels, verdict_line
 from pytest_kernelprof.summary.words import count_words, doubt_words, shown_rank
 from pytest_kernelprof.units import format_time
 
@@ -88,10 +88,10 @@ class Detailer:
         drawn = shown if shown.timeline else profile
         ranks = (f" of rank {one.rank}" for one in (shown, drawn))
         of, of_drawn = ranks if profile.other_ranks else ("", "")
-        new = NewKernels("", _new_kernels_of(profile, shown), ())
-        kernels = kernel_table(shown, most=WHOLE, new=new, guilty=guilty_kernels(profile, shown))
+        guilty = guilty_kernels(profile, shown)
+        shown, drawn = (structs.replace(one, verdicts=profile.verdicts) for one in (shown, drawn))
+        kernels = kernel_table(shown, most=WHOLE, new=new_kernels(shown), guilty=guilty)
         waits = "Would wait for a GPU" if _on_cpu(profile) else "Waits for the GPU"
-        shown = structs.replace(shown, verdicts=profile.verdicts)
         parts = [
             _advice(shown),
             _limits(profile),
@@ -109,7 +109,7 @@ class Detailer:
             _part(waits + of, self._table(wait_table(shown))),
             _part(f"How {of.removeprefix(' of ') or 'it'} was measured", _measured(shown)),
         ]
-        return joined(parts), self.data.add(place, drawn, shown, _new_kernels_of(profile, drawn))
+        return joined(parts), self.data.add(place, drawn, shown)
 
     def compact(self, profile: Profile) -> Html:
         """Limits, metrics, and the costliest kernels: of a page with many details."""
@@ -131,10 +131,9 @@ class Detailer:
         return table(columns, kind)
 
     def _ranks(self, profile: Profile) -> Html:
-        told = ranks_told(profile)
-        if told is None:
-            return Html("")
-        return _part("Ranks", joined([self._table(table_of_ranks(told[0])), _facts(told[1])]))
+        ranks = ranks_of(profile)
+        body = [self._table(rank_table(ranks)), _facts(waiting_words(ranks))] if ranks else []
+        return _part("Ranks", joined(body))
 
     def _diff(self, found: ProfileComparison) -> Html:
         """What changed against a baseline."""
@@ -180,15 +179,6 @@ def _sum_of_kernels(profile: Profile) -> str:
 
 def _comparisons(profile: Profile) -> list[ProfileComparison]:
     return [one.comparison for one in profile.verdicts if one.comparison is not None]
-
-
-def _new_kernels_of(profile: Profile, shown: Profile) -> frozenset[int]:
-    """The kernels of a rank that a baseline has not, by the first that says so: their positions
-    from 0."""
-    for one in _comparisons(profile):
-        if one.kernels is not None and one.changes and one.rank in (None, shown.rank):
-            return positions_in(one.kernels) or frozenset()
-    return frozenset()
 
 
 def _limits(profile: Profile) -> Html:

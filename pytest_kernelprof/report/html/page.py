@@ -22,7 +22,7 @@ from pytest_kernelprof.schema.run import Cause
 from pytest_kernelprof.summary.records import MARKS, NEEDS_A_LOOK, Entry, Row
 from pytest_kernelprof.summary.run import listed, summary_of
 from pytest_kernelprof.summary.verdicts import comparison_line
-from pytest_kernelprof.summary.words import line_words, parts_of
+from pytest_kernelprof.summary.words import cause_lines, parts_of
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from pytest_kernelprof.schema.run import Run, Source, Test
+    from pytest_kernelprof.schema.run import Run, Source
     from pytest_kernelprof.summary.records import Told
     from pytest_kernelprof.summary.run import Summary
+
 
 WHOLE_BYTES, MOST_BYTES = 400_000, 1_600_000
 """The details of the worst profiles are whole, in so many bytes; those of others compact, in so
@@ -42,7 +43,7 @@ _MOST_ROWS, _MOST_CAUSES = 40, 3
 for the others. Causes of a row."""
 _LONGEST_OF_ALL = 2_000
 _IN_TEMPLATE = (
-    *(mark, word_of, line_words, parts_of, format_time, cut),
+    *(mark, word_of, cause_lines, parts_of, format_time, cut),
     *(table, comparison_table, comparison_notes, comparison_line),
 )
 
@@ -138,14 +139,7 @@ def _groups(summary: Summary) -> Iterator[Group]:
     )
     changed = [each for row in found.changed for each in row.each]
     yield from groups_of(replace(summary, problems=problems), changed, found.rows)
-    unjudged = map(_unjudged, summary.left_out)
-    yield Group("not judged", [(one, one.causes) for one in unjudged])
-
-
-def _unjudged(test: Test) -> Entry:
-    file, name = parts_of(test.id)
-    causes = (Cause(test.not_judged),) if test.not_judged else ()
-    return Entry(test=test, file=file, name=name, told="not judged", causes=causes)
+    yield Group("not judged", [(one, one.causes) for one in summary.left_out])
 
 
 class _Table:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_kernelprof.names.short_names import short_name
 from pytest_kernelprof.report.html.markup import Html
 from pytest_kernelprof.schema.document import LETTERS
+from pytest_kernelprof.summary.kernels import new_kernels
 from pytest_kernelprof.units import format_time, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pytest_kernelprof.schema.run import Metric, Profile, Timeline, TimelineKind
 
@@ -30,21 +31,19 @@ class ScriptData:
         self._names: dict[str, int] = {}
         self._details: dict[str, str] = {}
 
-    def add(self, place: str, drawn: Profile, timed: Profile, new: Collection[int]) -> int:
+    def add(self, place: str, drawn: Profile, timed: Profile) -> int:
         """Keep a timeline and rounds. Returns how long that is as text.
 
         Args:
             place: of the detail on the page.
             drawn: has the timeline. timed: has the rounds, perhaps of another rank.
-            new: the drawn kernels that the baseline has not, by their place in launch order,
-                from 0.
         """
-        timeline = drawn.timeline
+        timeline, new = drawn.timeline, new_kernels(drawn)
         has_events = timeline is not None and timeline.kind
         found = {
             "timeline": self._timeline(timeline) if timeline and has_events else None,
             "idle": _why_no_idle_time(drawn),
-            "new": sorted(new),
+            "new": sorted(new.positions) if new else [],
             "kernels": drawn.kernel_count,
             "counted": self._counted(drawn) if has_events else [],
             "plots": list(_plots(timed)),

@@ -46,7 +46,7 @@ def test_a_regression_is_exit_status_1_with_the_kernels_that_came(
         [
             "1 of 1 profile is worse than old.json (2026-11-22).",
             "where *(test_it)",
-            "to do * change test_mlp.py, then compare with*",
+            "to do * undo the change, then compare with*",
             " * pytest test_mlp.py::test_it *",
             " * --kernelprof-against=*/old.json",
             "  kernels *GPU us *change  test",

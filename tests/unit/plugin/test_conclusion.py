@@ -163,7 +163,7 @@ def with_snapshot(profile: Profile) -> Profile:
 )
 def test_a_failure_names_the_update_that_mends_it(records: Records, accepts: bool) -> None:
     found = conclude(records, "a b.py::test_it")
-    remedy = "  to accept this as the new snapshot: pytest --kernelprof-update 'a b.py::test_it'"
+    remedy = "    pytest --kernelprof-update 'a b.py::test_it'"
     assert found.failure.startswith("snapshot: ") or not accepts
     assert found.accepts == accepts
     assert (found.failure.splitlines()[-1] == remedy) == accepts

@@ -89,10 +89,12 @@ def test_a_failure_says_what_is_more_and_which_kernels_came() -> None:
     assert lines[0] == "earlier run: kernels 3 > 2, launches 3 > 2"
     rows = [" ".join(line.split()) for line in lines]
     assert "against the earlier run: + new, - gone" in rows
-    assert rows[-3:-1] == [
+    assert rows[-5:-2] == [
         "1..2 20.0 gelu x2 aten::gelu",
         "+ 3 10.0 gelu aten::gelu",
+        "",
     ]
+    assert rows[-1] == "to do: remove the new kernel"
 
 
 def test_a_time_says_by_how_much_and_how_sure_that_is() -> None:

@@ -79,7 +79,7 @@ def test_the_line_is_that_of_the_kernel_that_came() -> None:
     assert "--kernelprof-update" not in data  # another reason to fail, or nothing that can be kept
     taken = SnapshotReport(file="t.py", device="H", key="k", accepts=True)
     ((_, *_, data),) = told(replace(test, snapshot=taken))
-    assert data.endswith("; if they are intended, accept them: "
+    assert data.endswith("remove the new kernel, or accept it if it is intended: "
                          "pytest --kernelprof-update "
                          "'tests/test_mlp.py::test_it[a b]'")  # fmt: skip
 

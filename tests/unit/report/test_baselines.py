@@ -11,6 +11,8 @@ from records import MLP, MUL, held_to, kernel, mlp, profile
 from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
+from pytest_kernelprof.limits.evaluate import evaluate
+from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message, worse_message
 from pytest_kernelprof.schema.comparison import MetricDelta, Paired, TimedPair
 from pytest_kernelprof.schema.run import (
@@ -54,7 +56,7 @@ def of(*metrics: MetricDelta, **more: Any) -> ProfileComparison:
         (of(delta("cuda_time", 200.0, 234.9, judged=False)), "no more than before"),
         (of(change="undecided", untimed="it ran only once"), "its times"),
         (of(paired=SLOWER, source="revision"),
-         TIMES),
+         f"{TIMES}, margin 5 %"),
     ],
 )  # fmt: skip
 def test_what_is_another_and_judged_is_one_line(found: ProfileComparison, words: str) -> None:
@@ -93,13 +95,29 @@ def test_the_failure_of_a_test_names_what_is_worse_of_which_profile_and_its_kern
         *(delta("kernels", 5, 6), delta("syncs", 2, 1, "better")),
         source="revision", label="step", kernels=kernels, paired=SLOWER,
     )  # fmt: skip
-    told = worse_message([(extra, found)], MAIN).splitlines()
-    assert [" ".join(line.split()) for line in told] == [
-        f"kernels 6 > 5, {TIMES}, margin 5 %, against main (abc1234) [step]",
+    told = worse_message("", [held_to(replace(extra, label="step"), found)], MAIN).splitlines()
+    lines = [" ".join(line.split()) for line in told]
+    assert lines[:4] == [
+        f"worse than main (abc1234): kernels 6 > 5, {TIMES}, margin 5 %",
+        "in step",
         "at test_mlp.py:31",
-        "+ 10.0us vectorized_elementwise [mul] mlp.py:31 aten::mul",
-        "syncs: 2 -> 1",
+        "",
     ]
+    assert "+ 6 10.0 vectorized_elementwise [mul] mlp.py:31 aten::mul" in lines
+    assert lines[-1] == "to do: remove the new kernel"
+
+
+def test_a_test_that_breaks_limits_and_is_worse_has_both_in_one_message() -> None:
+    over = replace(mlp(), verdicts=evaluate(mlp(), [parse_keyword("max_kernels", 4)]))
+    kernels = diff_profiles(profile(MLP[:4]), mlp(), noticed=None)
+    found = of(delta("kernels", 4, 5), source="revision", kernels=kernels)
+    told = worse_message(f"before\n{failure_message(over)}", [held_to(over, found)], MAIN)
+    assert told.splitlines()[:3] == [
+        "before",
+        "max_kernels: 5 > 4",
+        "worse than main (abc1234): kernels 5 > 4",
+    ]
+    assert told.count("max_kernels") == 1
 
 
 def test_where_it_cannot_be_told_which_kernels_are_new_they_stand_above_the_table() -> None:

@@ -12,13 +12,14 @@ from pytest_kernelprof.limits.evaluate import evaluate
 from pytest_kernelprof.limits.kinds import parse_keyword
 from pytest_kernelprof.report.failure import failure_message
 from pytest_kernelprof.report.html.page import html_of
+from pytest_kernelprof.report.kernel_tables import rank_table
 from pytest_kernelprof.report.markdown import markdown_of
 from pytest_kernelprof.report.tables import Style, plain
 from pytest_kernelprof.report.terminal import report_lines
 from pytest_kernelprof.schema import codec
 from pytest_kernelprof.schema.document import Document, pack, unpack
 from pytest_kernelprof.schema.run import Profile, Run, Test
-from pytest_kernelprof.summary.ranks import ranks_told
+from pytest_kernelprof.summary.ranks import ranks_of, waiting_words
 from pytest_kernelprof.summary.run import summary_of
 
 TABLE = [
@@ -100,11 +101,10 @@ def test_the_page_has_the_count_of_the_rank_that_is_over() -> None:
 def test_of_a_file_the_straggler_is_told_with_the_first_ranks_kernels() -> None:
     """Ranks that do the same have no kernels there."""
     (test,) = run_of(of_ranks(talking(20.0), talking(90.0))).tests
-    told = ranks_told(test.profiles[0])
-    assert told is not None
     assert not test.profiles[0].other_ranks[0].kernels
-    assert told[1][0].startswith("Rank 0 comes last")
-    assert "ddp.py:8" in told[1][0]
+    (told,) = waiting_words(ranks_of(test.profiles[0]))
+    assert told.startswith("Rank 0 comes last")
+    assert "ddp.py:8" in told
 
 
 @pytest.mark.parametrize("wrong", [{"last": 9}, {"kernel": -5}, {"kernel": 99}, {"rounds_us": ()}])
@@ -117,28 +117,27 @@ def test_what_makes_no_sense_in_a_file_is_told_without_it(wrong: dict[str, Any])
 
 
 def test_little_waiting_names_nobody() -> None:
-    told = ranks_told(of_ranks(talking(80.0), talking(84.0)))
-    assert told is not None
-    assert told[1] == ()
+    assert list(waiting_words(ranks_of(of_ranks(talking(80.0), talking(84.0))))) == []
 
 
 def test_why_nobody_can_be_named_is_said() -> None:
     (met,) = SLOW[0].collectives
     elsewhere = replace(SLOW[0], collectives=(replace(met, ranks=(0, 5)),))
-    told = ranks_told(of_ranks(elsewhere, talking(20.0)))
-    assert told is not None
-    assert told[1][-1] == (
+    *_, told = waiting_words(ranks_of(of_ranks(elsewhere, talking(20.0))))
+    assert told == (
         "It is unknown who waits for whom: rank 5, which takes part in allreduce, is not among "
         "them."
     )
 
 
 def test_on_the_cpu_it_is_operators() -> None:
-    told = ranks_told(of_ranks(mlp(environment=CPU), mlp(environment=CPU)))
-    assert told is not None
-    assert told[0].titles == ("rank", "operators", "")
-    assert told[0].rows == (("0..1", "5", ""), ("all", "10", ""))
+    table = rank_table(ranks_of(of_ranks(mlp(environment=CPU), mlp(environment=CPU))))
+    assert [line.split() for line in table.lines()] == [
+        ["rank", "operators"],
+        ["0..1", "5"],
+        ["all", "10"],
+    ]
 
 
 def test_one_rank_is_told_as_ever() -> None:
-    assert ranks_told(mlp()) is None
+    assert ranks_of(mlp()) == ()

@@ -77,7 +77,10 @@ CHAIN = "aten::copy_ < aten::contiguous"
         (63, [f"{COPY}  aten::copy_", f"{' ' * 34}< aten::contiguous"]),
         (52, [f"{COPY}  aten::copy_", f"{' ' * 34}< aten::contiguous"]),
         (51, [COPY, f"    by {CHAIN}"]),
-        (31, ["Memcpy DtoH (De…ce -> Pageable)", "    by aten::copy_", "      < aten::contiguous"]),
+        (
+            31,
+            ["Memcpy DtoH (D...e -> Pageable)", "    by aten::copy_", "      < aten::contiguous"],
+        ),
     ],
 )
 def test_a_chain_wraps_then_stands_below_and_only_then_a_name_is_cut(
@@ -116,7 +119,7 @@ def test_a_sign_stands_before_the_first_line_of_its_row() -> None:
         "+ 2  b",
     ]
     colours = [line[0].colour for line in signed.coloured(Style(30))]
-    assert colours == ["dim", "", "", "red"]
+    assert colours == ["light", "", "", "red"]
     assert Table(columns).lines(Style(80)) == ["#  test", f"1  {'test_' * 8}", "2  b"]
 
 
@@ -146,7 +149,7 @@ def test_a_name_wraps_at_its_joints(name: str, lines: list[str]) -> None:
 def test_a_name_of_very_many_lines_is_cut_in_its_middle() -> None:
     lines = wrapped_name("test_" + "of_many_words_" * 1_000, 40)
     assert len(lines) <= 10
-    assert any("…" in line for line in lines)
+    assert any("..." in line for line in lines)
 
 
 def test_wide_signs_count_twice_and_marks_above_others_not_at_all() -> None:
@@ -162,8 +165,7 @@ def test_what_is_cut_fits_and_says_where(text: str) -> None:
     for width in range(1, 30):
         assert width_of(cut_middle(text, width)) <= max(1, width)
         assert all(width_of(one) <= max(2, width) for one in wrapped(text, width))
-    assert cut_middle("abcdef", 5) == "ab…ef"
-    assert cut_middle("abcdef", 5, "...") == "a...f"
+    assert cut_middle("abcdef", 5) == "a...f"
 
 
 def test_a_sentence_breaks_at_spaces_and_a_long_word_anywhere() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_kernelprof.plugin.measuring import trace_path
 from pytest_kernelprof.report import files
-from pytest_kernelprof.report.files import trace_path, why_unwritable
+from pytest_kernelprof.report.files import why_unwritable
 
 
 @pytest.mark.parametrize(

@@ -394,7 +394,7 @@ def test_what_verdicts_say_is_what_the_run_says() -> None:
         *(("worse", "worse"), ("slower", "not judged"), ("lost", "not compared")),
         *(("doubted", "undecided"), ("better", "better")),
     ]
-    assert (found.base, found.short) == ("old.json (2026-11-22T08:50:00Z)", "old.json")
+    assert (found.base, found.short) == ("old.json (2026-11-22 08:50 UTC)", "old.json")
     assert found.words == (
         "1 worse, 1 worse (not checked), 1 not compared, 1 undecided, 1 better, 1 unchanged"
     )

@@ -90,6 +90,7 @@ def test_kernels_of_one_kind_are_counted_together_whichever_lines_launch_them() 
         "3 kernels, limit 2: vectorized_elementwise [mul] x2, from aten::mul; "
         "nvjet 256x128x64 TNT, from aten::mm < aten::linear",
         Place("test_mlp.py", 3),
+        lines=("mlp.py:6", "mlp.py:7"),
     )
 
 

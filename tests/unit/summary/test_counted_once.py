@@ -97,7 +97,7 @@ def test_what_was_asserted_of_a_comparison_is_a_limit(tests: list[Test], sentenc
         ("passed", "not run", "0 of 1 test is within its limits; 1 not judged.", "not judged"),
         ("failed", "passed", "1 of 1 test breaks a limit.", "undecided"),
         ("failed", "failed", "1 of 1 test breaks a limit.", "failed"),
-        ("incomplete", "error", "0 of 1 test is within its limits; 1 incomplete.", "failed"),
+        ("incomplete", "error", "1 incomplete, 0 of 1 test is within its limits.", "failed"),
     ],
 )  # fmt: skip
 def test_a_run_has_passed_only_if_something_was_judged_and_nothing_is_left(

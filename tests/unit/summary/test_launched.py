@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from records import kernel
 
-from pytest_kernelprof.summary.kernels import Order, by_name, enough
+from pytest_kernelprof.summary.kernels import Order, by_name
 
 KERNELS = [
     kernel("gemm", "aten::mm", us=60),
@@ -29,22 +29,12 @@ def test_names_stand_in_the_order_that_is_asked_for(order: Order, names: list[st
     assert [one.name for one in by_name(KERNELS, order)] == names
 
 
-def test_the_costliest_are_told_until_it_is_enough() -> None:
-    ranked = by_name(KERNELS)
-    assert enough(ranked) == 1
-    first = ranked[0]
+def test_what_has_one_name_is_told_with_all_that_launch_it() -> None:
+    first = by_name(KERNELS)[0]
     assert (first.name, first.calls, first.us) == ("gemm", 2, 90)
     assert first.callers == ("aten::mm", "aten::addmm")
 
 
-def test_one_that_would_be_left_alone_is_told() -> None:
-    assert enough(by_name([kernel("a", us=90), kernel("b", us=10)])) == 2
-
-
-def test_of_very_many_equals_twenty_are_told() -> None:
-    assert enough(by_name([kernel(f"k{i}", us=1) for i in range(500)])) == 20
-
-
 def test_kernels_without_a_time_are_no_division_by_zero() -> None:
     ranked = by_name([kernel("a", us=0), kernel("b", us=0)], "each")
-    assert (len(ranked), enough(ranked)) == (2, 2)
+    assert len(ranked) == 2

@@ -11,15 +11,16 @@ from msgspec.structs import replace
 from records import CPU, GEMM, held_to
 from rounds import Recording, kept, kernels_of, profile_of, round_of
 
+from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.html.script_data import ScriptData
 from pytest_kernelprof.schema.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
 from pytest_kernelprof.schema.run import Gaps, Integrity, Profile, Timeline, Verdict
 
 
-def block(*profiles: Profile, new: frozenset[int] = frozenset()) -> dict[str, Any]:
+def block(*profiles: Profile) -> dict[str, Any]:
     data = ScriptData()
     for at, profile in enumerate(profiles):
-        data.add(f"p{at}", profile, profile, new)
+        data.add(f"p{at}", profile, profile)
     found: dict[str, Any] = json.loads(data.block())
     return found
 
@@ -32,7 +33,7 @@ def test_names_stand_in_the_block_once_and_cannot_end_it() -> None:
     data = ScriptData()
     for place in ("p0", "p1"):
         profile = replace(profile_of(1), timeline=made.timeline())
-        data.add(place, profile, profile, ())
+        data.add(place, profile, profile)
     told = data.block()
     assert not set("<>&\u2028\u202e\x00") & set(told)
     assert len(told) < 4_000
@@ -89,7 +90,12 @@ def test_it_says_why_idle_time_is_not_known(change: dict[str, object], why: str)
 
 
 def test_new_kernels_and_counted_operators_are_named() -> None:
-    assert block(profile_of(4), new=frozenset({3, 1}))["details"]["p0"]["new"] == [1, 3]
+    extra = replace(kernels_of(1)[0], name="extra")
+    one, two, *others = kernels_of(4)
+    now = replace(profile_of(4), kernels=(one, extra, two, extra, *others))
+    found = ProfileComparison(source="revision", kernels=diff_profiles(profile_of(4), now))
+    told = block(held_to(now, replace(found, change="worse")))
+    assert told["details"]["p0"]["new"] == [1, 3]
     kernels = tuple(replace(one, name="aten::mm") for one in kernels_of(2))
     whole = block(replace(profile_of(2), environment=CPU, kernels=kernels))
     (counted,) = whole["details"]["p0"]["counted"]
