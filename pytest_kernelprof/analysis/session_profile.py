@@ -45,16 +45,9 @@ from pytest_kernelprof.analysis.round_events import (
     waiting_calls,
     waits_of,
 )
+from pytest_kernelprof.schema.environment import Conditions, Environment, Integrity
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Environment,
-    Gaps,
-    Integrity,
-    Kernel,
-    Metric,
-    Profile,
-)
+from pytest_kernelprof.schema.profile import Gaps, Kernel, Metric, Profile
 from pytest_kernelprof.trace.correlation import missed_lookups
 from pytest_kernelprof.trace.integrity import (
     check_clock,

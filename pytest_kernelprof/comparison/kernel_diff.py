@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_kernelprof.comparison.kernel_keys import AnyKernel, Numbered
     from pytest_kernelprof.schema.comparison import KernelChangeKind
-    from pytest_kernelprof.schema.run import KernelGroup, Profile
+    from pytest_kernelprof.schema.profile import KernelGroup, Profile
 
 MOST_CHANGES = 200
 """Changes that a diff names; the others are counted."""

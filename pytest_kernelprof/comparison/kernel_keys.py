@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pytest_kernelprof.schema.comparison import KernelSide
-    from pytest_kernelprof.schema.run import Kernel
+    from pytest_kernelprof.schema.profile import Kernel
 
     Numbers = NDArray[np.int64]
     AnyKernel = Kernel | KernelSide

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from pytest_kernelprof.schema.environment import Conditions
 from pytest_kernelprof.schema.metrics import METRICS
-from pytest_kernelprof.schema.run import Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -170,7 +170,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         schema: version of this record; ``codec`` reads the older ones. 0: nothing was noted.
         device_kind, device, capability, versions, power_limit_w: where it ran; see
-            ``run.Environment``.
+            ``Environment``.
         nonce: of the names of our annotations; see ``OwnNames``.
         rounds: how many rounds were annotated, so that a reader can see whether one is missing.
         one_shot: a block as it stood, once: no warm-up, no second try.

@@ -26,7 +26,7 @@ from pytest_kernelprof.units import TimeUnit, format_bytes, format_time, time_un
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_kernelprof.schema.run import Collective, Profile
+    from pytest_kernelprof.schema.profile import Collective, Profile
 
 
 _SLOWER_BY = 0.05

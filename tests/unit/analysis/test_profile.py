@@ -26,6 +26,7 @@ from pytest_kernelprof.analysis.session_profile import (
     with_lines,
 )
 from pytest_kernelprof.analysis.session_profile import profile_of as profile_of_facts
+from pytest_kernelprof.schema.environment import Conditions, Integrity, Neighbour
 from pytest_kernelprof.schema.metrics import METRICS
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
@@ -34,7 +35,6 @@ from pytest_kernelprof.schema.recording import (
     Recording,
     Roofline,
 )
-from pytest_kernelprof.schema.run import Conditions, Integrity, Neighbour
 from pytest_kernelprof.trace.correlation import frame_lines
 
 EXPECTED = {

@@ -12,7 +12,7 @@ from pytest_kernelprof.device import conditions, nvml
 from pytest_kernelprof.device.conditions import watch
 from pytest_kernelprof.device.inventory import why_no_gpu
 from pytest_kernelprof.device.nvml import Gpu, Unknown, gpu_of
-from pytest_kernelprof.schema.run import Conditions, Neighbour
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 from pytest_kernelprof.summary.words import conditions_words
 
 

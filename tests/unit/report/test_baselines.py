@@ -12,14 +12,9 @@ from pytest_kernelprof.baseline.snapshots import compare, kept_of
 from pytest_kernelprof.comparison.comparability import made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_profiles
 from pytest_kernelprof.report.failure import failure_message, worse_message
-from pytest_kernelprof.schema.comparison import MetricDelta, Paired, TimedPair
-from pytest_kernelprof.schema.run import (
-    Conditions,
-    Kernel,
-    Neighbour,
-    Place,
-    ProfileComparison,
-)
+from pytest_kernelprof.schema.comparison import MetricDelta, Paired, ProfileComparison, TimedPair
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
+from pytest_kernelprof.schema.profile import Kernel, Place
 from pytest_kernelprof.summary.verdicts import delta_words, verdict_line
 from pytest_kernelprof.summary.words import paired_words
 

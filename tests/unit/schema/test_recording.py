@@ -12,6 +12,7 @@ from corpus import FOLDER, NAMES, document
 
 from pytest_kernelprof.errors import TraceError
 from pytest_kernelprof.schema import codec
+from pytest_kernelprof.schema.environment import Conditions, Neighbour
 from pytest_kernelprof.schema.recording import (
     NOTHING_NOTED,
     ChildProcesses,
@@ -21,7 +22,6 @@ from pytest_kernelprof.schema.recording import (
     Recording,
     Roofline,
 )
-from pytest_kernelprof.schema.run import Conditions, Neighbour
 from pytest_kernelprof.trace.reader import read_trace
 from pytest_kernelprof.trace.trace_text import write_trace
 
