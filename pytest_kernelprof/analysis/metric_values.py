@@ -23,7 +23,6 @@ from pytest_kernelprof.units import format_time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_kernelprof.schema.profile import Metric
     from pytest_kernelprof.schema.recording import HostTimings, Recording, Roofline
     from pytest_kernelprof.trace.columns import Bools, Ints
     from pytest_kernelprof.trace.correlation import Reading

@@ -14,15 +14,12 @@ from pytest_kernelprof.schema.recording import Roofline
 from pytest_kernelprof.trace.correlation import ancestors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_kernelprof.trace.columns import Input
+    from pytest_kernelprof.trace.columns import Input, Trace
+    from pytest_kernelprof.trace.correlation import Links
 
     Inputs = Sequence[Input]
-    from collections.abc import Mapping, Sequence
-
-    from pytest_kernelprof.trace.columns import Trace
-    from pytest_kernelprof.trace.correlation import Links
 
 
 _ITEM_SIZE = {
@@ -55,7 +52,8 @@ class Amount:
 
 def amount_of(operator: str, inputs: Inputs) -> Amount | None:
     """The work of an operator, by name and inputs; None where they do not tell it."""
-    formula = _FORMULAS.get(operator) or _FORMULAS.get(_out_of_place(operator))
+    # ``aten::add_`` does and moves what ``aten::add`` does.
+    formula = _FORMULAS.get(operator) or _FORMULAS.get(operator.removesuffix("_"))
     if formula is None:
         return None
     try:
@@ -66,11 +64,6 @@ def amount_of(operator: str, inputs: Inputs) -> Amount | None:
 
 class _Unknown(Exception):  # noqa: N818 (no error: the shapes do not tell)
     """The inputs do not tell how much is done."""
-
-
-def _out_of_place(operator: str) -> str:
-    """``aten::add_`` does and moves what ``aten::add`` does."""
-    return operator.removesuffix("_")
 
 
 def _size(one: Input) -> int:

@@ -35,7 +35,7 @@ from pytest_kernelprof.trace.vocabulary import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Names, Operators, Spans, Trace
+    from pytest_kernelprof.trace.columns import Bools, Calls, Ints, Operators, Spans, Trace
     from pytest_kernelprof.trace.correlation import Reading
 
 

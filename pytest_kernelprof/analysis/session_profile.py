@@ -78,11 +78,6 @@ _GAVE_UP = (
     "calls that need one: torch.compile gave up on this code at its recompile_limit, and runs it "
     "uncompiled"
 )
-_HIDDEN = (
-    "a compiled graph may hide its kernels: Inductor's switch config.cpp.enable_kernel_profile was "
-    "off when this process first measured; leave it on (TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE=1) "
-    "before anything is compiled"
-)
 _SILENT = (
     "code that torch.compile compiled ran without an operator that computes in the trace: its back "
     "end is neither Inductor nor one that runs PyTorch's operators, so it cannot be counted"
@@ -378,10 +373,8 @@ def _cpu_problems(reading: Reading) -> tuple[str, ...]:
     recording = reading.trace.recording
     if recording.compute_operators is None:
         return (_NOT_CLASSIFIED,)
-    compiled = any("CompiledFxGraph" in name for name in reading.trace.operators.name.distinct())
-    hidden = (_HIDDEN,) if compiled and recording.compiled_kernels_hidden else ()
     silent = (_SILENT,) if silent_regions(reading) else ()
-    return (*recording.unseen, *hidden, *silent, *_unclassified(reading))
+    return (*recording.unseen, *silent, *_unclassified(reading))
 
 
 def _unclassified(reading: Reading) -> tuple[str, ...]:

@@ -40,11 +40,9 @@ from pytest_kernelprof.errors import IncompleteProfile, MarkerError, first_line
 from pytest_kernelprof.system import Real
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import ModuleType
 
-    from pytest_kernelprof.capture.rendezvous import Meeting
     from pytest_kernelprof.device.inventory import Device
     from pytest_kernelprof.device.usage_lock import GpuLock
 

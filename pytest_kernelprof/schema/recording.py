@@ -168,7 +168,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What our capture noted beside a trace. All fields of a trace from elsewhere are empty.
 
     Attributes:
-        schema: version of this record; ``codec`` reads the older ones. 0: nothing was noted.
+        schema: version of this record. 0: nothing was noted.
         device_kind, device, capability, versions, power_limit_w: where it ran; see
             ``Environment``.
         nonce: of the names of our annotations; see ``OwnNames``.
@@ -194,8 +194,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             does. bare_operators: those that take no arguments, and have no inputs.
         idle_operators: of a CPU session, all others in the trace; None where nobody noted them.
         unseen: of a CPU session, what ran that its operators do not tell of, in words.
-        compiled_kernels_hidden: likewise, noted before there was ``unseen``: Inductor may have
-            compiled C++ kernels that no trace shows.
         host_timings, memory: of calls that were not profiled.
         memory_why: why memory could not be watched, in words.
         second_look: a second, separate measurement of the host's times.
@@ -232,7 +230,6 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bare_operators: tuple[str, ...] = ()
     idle_operators: tuple[str, ...] | None = None
     unseen: tuple[str, ...] = ()
-    compiled_kernels_hidden: bool = False
     host_timings: HostTimings | None = None
     second_look: HostTimings | None = None
     memory: MemoryUse | None = None

@@ -54,7 +54,6 @@ EVERYTHING = Recording(
     bare_operators=("mine::make",),
     idle_operators=("aten::t",),
     unseen=("a package",),
-    compiled_kernels_hidden=True,
     host_timings=TIMINGS,
     second_look=TIMINGS,
     memory=MemoryUse((7, 9), (0, 1)),
