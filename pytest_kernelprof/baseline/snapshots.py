@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pytest_kernelprof.clock import unix_ns
 from pytest_kernelprof.comparison.comparability import differences, made_with
 from pytest_kernelprof.comparison.kernel_diff import diff_sides
-from pytest_kernelprof.comparison.kernel_keys import STEP
+from pytest_kernelprof.comparison.kernel_pairing import STEP
 from pytest_kernelprof.errors import SnapshotError
 from pytest_kernelprof.names.short_names import comparable_name, kept_name
 from pytest_kernelprof.schema.codec import from_builtins, text, why_no_target, write_atomically
