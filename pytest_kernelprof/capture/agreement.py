@@ -415,7 +415,7 @@ class _Together(Agreement):
     def gpu_lock(self, device: Device, timeout_s: float, who: str) -> Iterator[GpuLock | None]:
         """The first rank of each host locks for all of them, in one order: two runs that each
         have some of the GPUs would wait for each other."""
-        own = gpu_uuid(device)
+        own = gpu_uuid(device.index)
         locks: dict[str, GpuLock] = {}
         why = ""
         with contextlib.ExitStack() as held:

@@ -57,7 +57,6 @@ from pytest_kernelprof.device.inventory import (
     gpu_uuid,
     is_capturing,
     synchronize_in_use,
-    uuid_of_index,
 )
 from pytest_kernelprof.errors import GpuBusy
 from pytest_kernelprof.system import TEMPORARY_FOLDER, Real
@@ -586,7 +585,7 @@ def gpu_lock(
     """
     if device.kind != "cuda":
         return contextlib.nullcontext()
-    return lock_by_uuid(gpu_uuid(device), timeout_s, who, device.name)
+    return lock_by_uuid(gpu_uuid(device.index), timeout_s, who, device.name)
 
 
 @contextlib.contextmanager
@@ -734,7 +733,7 @@ def _share(stretch: _Stretch, index: int) -> None:
     if index in stretch.locks:
         return
     with contextlib.suppress(GpuBusy, RuntimeError):  # no lock, no CUDA: its code runs all the same
-        lock = lock_of(uuid_of_index(index))
+        lock = lock_of(gpu_uuid(index))
         lock.join(stretch.timeout_s, stretch.who)
         stretch.locks[index] = lock
 

@@ -47,7 +47,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cuda:
     monkeypatch.setattr(usage_lock, "devices_in_use", lambda: made.in_use)
     monkeypatch.setattr(usage_lock, "is_capturing", lambda: made.capturing)
     monkeypatch.setattr(usage_lock, "synchronize_in_use", made.synchronize)
-    monkeypatch.setattr(usage_lock, "uuid_of_index", made.uuid)
+    monkeypatch.setattr(usage_lock, "gpu_uuid", made.uuid)
     return made
 
 
