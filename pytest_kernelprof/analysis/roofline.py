@@ -224,21 +224,14 @@ def _copy(inputs: Inputs) -> Amount:
     return Amount(0, _read(to) + (_read(source) if source.shape else 0), to.dtype)
 
 
-def _fill(inputs: Inputs) -> Amount:
-    (to,) = _tensors(inputs[:1])
-    return Amount(0, _read(to), to.dtype)
+def _passes(times: int, *, computes: bool = True) -> Callable[[Inputs], Amount]:
+    """Goes over its first input so many times, and moves next to nothing else."""
 
+    def amount(inputs: Inputs) -> Amount:
+        (x,) = _tensors(inputs[:1])
+        return Amount(math.prod(x.shape) if computes else 0, times * _read(x), x.dtype)
 
-def _reduction(inputs: Inputs) -> Amount:
-    """Reads its first input; what it writes is small, and not known from shapes alone."""
-    (x,) = _tensors(inputs[:1])
-    return Amount(math.prod(x.shape), _read(x), x.dtype)
-
-
-def _row_by_row(inputs: Inputs) -> Amount:
-    """Reads its first input and writes as much (normalisations, softmax)."""
-    (x,) = _tensors(inputs[:1])
-    return Amount(math.prod(x.shape), 2 * _read(x), x.dtype)
+    return amount
 
 
 def _named(names: str, formula: Callable[[Inputs], Amount]) -> dict[str, Callable[..., Amount]]:
@@ -272,9 +265,11 @@ _FORMULAS: dict[str, Callable[[Inputs], Amount]] = {
     **_named("logical_not isnan isfinite", _pointwise(1, out_size=1)),
     **_named("eq ne lt le gt ge", _pointwise(2, out_size=1)),
     **_named("copy", _copy),
-    **_named("fill zero", _fill),
-    **_named("sum mean amax amin max min any all argmax argmin prod norm", _reduction),
-    **_named("_softmax _log_softmax native_layer_norm native_group_norm", _row_by_row),
+    **_named("fill zero", _passes(1, computes=False)),
+    # What a reduction writes is small, and not known from shapes alone.
+    **_named("sum mean amax amin max min any all argmax argmin prod norm", _passes(1)),
+    # Row by row: as much is written as is read.
+    **_named("_softmax _log_softmax native_layer_norm native_group_norm", _passes(2)),
 }
 
 
