@@ -162,6 +162,7 @@ class ByteLocks:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._handle = -1
+        self._opened: os.stat_result | None = None
 
     def is_open(self) -> bool:
         """Whether the file is open and still where it was."""
@@ -169,11 +170,14 @@ class ByteLocks:
 
     def open(self) -> None:
         """Open the file that is there now, or a new one; nothing of it is held."""
-        if self._handle >= 0:
+        if self._opened is not None:
             with contextlib.suppress(OSError):
-                Real.close(self._handle)
-        self._handle = -1
+                # A test may have closed the handle, and another file may have its number now.
+                if os.path.samestat(Real.fstat(self._handle), self._opened):
+                    Real.close(self._handle)
+        self._opened = None
         self._handle = open_or_make(self.path, os.O_RDWR)
+        self._opened = Real.fstat(self._handle)
 
     def hold(self, first: int, last: int | None = None, *, alone: bool = True) -> bool:
         """Hold bytes from the first to the last one, by default only the first, if no other
@@ -200,8 +204,9 @@ class ByteLocks:
             answer = _fcntl.fcntl(self._handle, _fcntl.F_GETLK, asked)
             kind, _, begin, length, _ = _FLOCK.unpack(answer)
             if kind != _fcntl.F_UNLCK:
-                yield begin
-                parts = ((first, begin - 1), (begin + length, last))
+                yield max(first, begin)
+                end = begin + length if length else last + 1  # 0: to the end of any file
+                parts = ((first, begin - 1), (end, last))
                 left += [(low, high) for low, high in parts if low <= high]
 
     def _lock(self, how: int, first: int, last: int | None) -> None:

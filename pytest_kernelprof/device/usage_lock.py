@@ -78,7 +78,7 @@ class Note(msgspec.Struct, frozen=True):
     Attributes:
         pid: its number. namespace: where that number holds; empty where it holds everywhere.
         who: what it does, a test for example. user: whose it is. since: seconds since 1970.
-        token: identifies the process in names of files. owners: the tokens of those it works for.
+        token: identifies the process. owners: the tokens of those that it works for.
     """
 
     pid: int
@@ -280,7 +280,7 @@ class SharedGpuLock(GpuLock):
         super().__init__(folder, uuid)
         self._token, self._owners = _identity(Real.getpid())
         self._bytes = ByteLocks(self.path)
-        self._place = 0
+        self._place = -1
         self._waiting: list[int] = []
         self._noted = ""
         self.shares = False
@@ -404,14 +404,13 @@ class SharedGpuLock(GpuLock):
         Raises:
             OSError: it cannot be opened, or locked.
         """
-        if self._bytes.is_open():
+        if self._place >= 0 and self._bytes.is_open():
             return
         self._bytes.open()
         places = range(_PLACES)
-        place = next((one for one in places if self._bytes.hold(_LIVES + one)), None)
-        if place is None:
+        self._place = next((one for one in places if self._bytes.hold(_LIVES + one)), -1)
+        if self._place < 0:
             raise OSError(f"{_PLACES} processes use it")
-        self._place = place
         self._say("")
 
     def _say(self, who: str) -> None:
@@ -510,7 +509,7 @@ class SharedGpuLock(GpuLock):
         Only of those that count processes as this one does: in another container the numbers are
         those of other processes.
         """
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # nothing is open yet
             running, living = self._others(_RUNS), self._known(_LIVES).items()
             ours = ((place, note) for place, note in living if note.namespace == _namespace())
             return [(note, place in running) for place, note in ours]
@@ -547,14 +546,14 @@ def _cannot_be_made(path: Path, error: Exception) -> str:
 
 
 def tell_children() -> None:
-    """Tell children what the files of this process are called: they work for it."""
+    """Tell children the token of this process: they work for it."""
     _identity(Real.getpid())
 
 
 @functools.cache
 def _identity(process: int) -> tuple[str, tuple[str, ...]]:
-    """What the files of this process are called, which its children are told, and those of the
-    processes that it works for."""
+    """The token of this process, which its children are told, and those of the processes that it
+    works for."""
     owners = tuple(filter(None, os.environ.get(PARTNER_OF, "").split(",")))
     token = f"{process}-{Real.urandom(4).hex()}"
     os.environ[PARTNER_OF] = ",".join((*owners, token))

@@ -83,9 +83,14 @@ class Process:
         self._lines.close()
 
 
+files: list[Any] = []
+"""What a process keeps open."""
+
+
 def answer(line: str) -> str:
     try:
         names = {"lock": lock_of(UUID), "stream": stream, "LONG": LONG, "Path": Path}
+        names["files"] = files
         return repr(eval(line, names))
     except GpuBusy as error:
         return f"{type(error).__name__}: {error}"
@@ -598,6 +603,39 @@ def test_whose_file_was_swept_away_makes_another(process: Start, folder: Path) -
         path.unlink()
     one.does(JOIN)
     assert other.does(TAKE_NOW).startswith("NotFree")
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "meanwhile"])
+def test_who_locks_the_whole_file_keeps_nobody_waiting_for_good(
+    process: Start, folder: Path, first: bool
+) -> None:
+    one, other = process(), process()
+    path = str(folder / f"{UUID}.lock")
+    other.does(f"files.append(open({path!r}, 'a+'))")
+    if not first:
+        one.does(JOIN)
+        one.does(LEAVE)
+    # To the end of any file; where another process holds its place, all that lies before that.
+    length = 0 if first else 8192
+    assert other.does(f"__import__('fcntl').lockf(files[0], 2 | 4, {length})") == "None"
+    assert one.does(JOIN_NOW) == "None"
+    assert one.does(SHARES) == "False"
+    assert one.does(TAKE_NOW).startswith("GpuBusy" if first else "NotFree")
+
+
+def test_a_handle_that_a_test_closed_is_not_taken_for_ours(process: Start, folder: Path) -> None:
+    one, other = process(), process()
+    one.does(JOIN)
+    one.does(LEAVE)
+    handle = one.does("lock._bytes._handle")
+    assert one.does(f"__import__('os').close({handle})") == "None"
+    strangers = str(folder.parent / "a file of the test")
+    Path(strangers).touch()
+    assert one.does(f"__import__('os').open({strangers!r}, 0)") == handle
+    assert one.does(JOIN) == "None"
+    assert one.does(SHARES) == "True"
+    assert other.does(TAKE_NOW).startswith("NotFree")
+    assert "st_mode" in one.does(f"__import__('os').fstat({handle})")
 
 
 def test_code_runs_although_there_can_be_no_lock(folder: Path) -> None:
